@@ -1,0 +1,1 @@
+"""Settings, logging and the error hierarchy: what every room may use."""

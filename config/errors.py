@@ -1,0 +1,21 @@
+"""The error hierarchy. Adapters translate what their client libraries raise into these."""
+
+
+class SkillbusError(Exception):
+    """Anything skillbus raises on purpose; its message says what was wrong and what to do."""
+
+
+class TransientError(SkillbusError):
+    """May pass on its own (a busy store, a missed deadline): the task is retried."""
+
+
+class PermanentError(SkillbusError):
+    """Will fail the same way again: the event or query is recorded as failed with this reason."""
+
+
+class StaleError(SkillbusError):
+    """A newer revision has already won: the work is done, nothing is written."""
+
+
+class UsageError(PermanentError):
+    """The caller asked for something that cannot be (exit code 2, HTTP 4xx)."""

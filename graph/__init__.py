@@ -1,0 +1,1 @@
+"""The catalog and the typed graph behind one protocol; linking and diffusion."""

@@ -1,0 +1,292 @@
+"""What skillbus needs of a catalog and graph store (SQLite here, Neo4j when distributed).
+
+The catalog is the record of what skills exist, at which revision and in which state. Its pointer
+skill_id -> seq is the commit point of ingest: it only moves forward, and nothing else decides what
+readers see. Every implementation passes the contract suite under `tests/contract`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from skills.record import RevisionKey
+
+
+class State(StrEnum):
+    """Where a skill stands. Only a published skill has a pointer."""
+
+    PENDING = "pending"
+    PUBLISHED = "published"
+    FAILED = "failed"
+    REMOVED = "removed"
+
+
+class LinkType(StrEnum):
+    """Types of links between skills (spec §1)."""
+
+    DEPENDENCY = "dependency"
+    WORKFLOW = "workflow"
+    SEMANTIC = "semantic"
+    ALTERNATIVE = "alternative"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where skills come from. `root` is an absolute directory for kind `directory`."""
+
+    source_id: str
+    kind: str
+    root: str
+    last_success: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A skill's row in the catalog.
+
+    seq, content_hash: of the published revision (0 and "" without one). wanted_seq: the newest
+    change that ingest has been asked for. paged: its sections have vectors. A published entry
+    whose wanted_seq is above its seq waits for ingest and stays readable at seq.
+    """
+
+    skill_id: str
+    source_id: str
+    path: str
+    state: State
+    name: str = ""
+    description: str = ""
+    seq: int = 0
+    content_hash: str = ""
+    wanted_seq: int = 0
+    reason: str = ""
+    warnings: int = 0
+    safety_level: int = 0
+    tokens: int = 0
+    language: str = ""
+    licence: str = ""
+    paged: bool = False
+    updated: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A name that a skill declares or mentions, resolved whenever that name comes or goes.
+
+    kind: `depends`, `conflicts`, `related`, `quoted`, `file` (a relative path into another
+    skill's folder) or `order` (one in a sequence; `position` is its place).
+    """
+
+    name: str
+    kind: str
+    line: int
+    evidence: str
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What the publish stage knows of one revision; written with the pointer in one transaction.
+
+    signature: the heaviest body terms, and description_terms the description's terms, each a
+    term hash -> weight of a unit vector (weights do not depend on the library, so that pair
+    scores do not depend on the order of arrival).
+    """
+
+    key: RevisionKey
+    source_id: str
+    path: str
+    content_hash: str
+    name: str
+    description: str
+    warnings: int = 0
+    safety_level: int = 0
+    tokens: int = 0
+    language: str = ""
+    licence: str = ""
+    mentions: tuple[Mention, ...] = ()
+    signature: Mapping[int, float] = field(default_factory=dict)
+    description_terms: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A typed, directed, weighted edge, owned by the skill whose text or lists it comes from."""
+
+    owner: str
+    source: str
+    target: str
+    type: LinkType
+    weight: float
+    evidence: str
+
+
+class Neighbour(NamedTuple):
+    """One entry of a row: the skill at the other end. `forward` is the link's own direction."""
+
+    skill_id: str
+    type: LinkType
+    forward: bool
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A skill's links, heaviest first, perhaps cut at a fan-out.
+
+    totals: the full weight sum of each (type, forward) present, whatever was cut, so that a cut
+    row loses mass into the residual and is never renormalised.
+    """
+
+    neighbours: tuple[Neighbour, ...]
+    totals: Mapping[tuple[LinkType, bool], float]
+
+
+class Changes(NamedTuple):
+    """Changes after an epoch: pointers (skill_id -> seq, 0 = withdrawn) and rows."""
+
+    epoch: int
+    pointers: dict[str, int]
+    rows: frozenset[str]
+
+
+class SkillGraph(Protocol):
+    """The catalog, its change feed, and the links among skills."""
+
+    # -- sequence numbers and sources
+    def take_seqs(self, count: int) -> range:
+        """Take `count` numbers from the one counter that is never reset."""
+        ...
+
+    def put_source(self, source: Source) -> None:
+        """Record a source; raises UsageError when its id is taken by another root."""
+        ...
+
+    def sources(self) -> list[Source]:
+        """All sources, by id."""
+        ...
+
+    def drop_source(self, source_id: str) -> None:
+        """Forget a source and its cursor; its skills must have been removed before."""
+        ...
+
+    def cursor(self, source_id: str) -> dict[str, str]:
+        """Skill path -> signature of what has been seen of it."""
+        ...
+
+    def move_cursor(self, source_id: str, seen: Mapping[str, str], gone: Iterable[str]) -> None:
+        """Record signatures of paths seen and forget those gone."""
+        ...
+
+    # -- the catalog
+    def request(self, skills: Sequence[tuple[str, str, str]], seq: int) -> None:
+        """Mark (skill_id, source_id, path) as wanting ingest of what was seen at `seq`."""
+        ...
+
+    def entries(self, skill_ids: Sequence[str] | None = None) -> list[Entry]:
+        """Entries by id (all when None), removed ones included, ordered by skill_id."""
+        ...
+
+    def entries_under(self, source_id: str, path: str) -> list[Entry]:
+        """Entries of a source whose path is `path` or lies below it; "" is the whole source."""
+        ...
+
+    def publish(self, publications: Sequence[Publication]) -> list[RevisionKey]:
+        """Move pointers forward and mark the skills for linking, in one transaction.
+
+        Returns the keys whose pointer moved; a seq that is not above the skill's pointer, its
+        last removal or its last failure is stale and changes nothing.
+        """
+        ...
+
+    def confirm(self, keys: Sequence[RevisionKey]) -> None:
+        """An ingest saw at `seq` what is published already: clear wanted marks up to it."""
+        ...
+
+    def remove(self, keys: Sequence[RevisionKey]) -> list[str]:
+        """Withdraw pointers older than the key's seq; returns the skills that were withdrawn."""
+        ...
+
+    def fail(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
+        """Record (key, source_id, path, reason); withdraws an older pointer."""
+        ...
+
+    def waiting(self, limit: int) -> list[Entry]:
+        """Entries whose wanted_seq has not been served, oldest first."""
+        ...
+
+    def unpaged(self, limit: int) -> list[RevisionKey]:
+        """Published revisions without section vectors, most used first."""
+        ...
+
+    def mark_paged(self, keys: Sequence[RevisionKey]) -> None:
+        """Their sections have vectors; a key that is no longer published is ignored."""
+        ...
+
+    def count_use(self, skill_ids: Sequence[str]) -> None:
+        """Bundles chose these skills once more."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """Skills by state, and `paged`, `unlinked`, `waiting`, `links`."""
+        ...
+
+    # -- readers
+    def changes(self, epoch: int) -> Changes:
+        """What changed after `epoch`; 0 gives every pointer. One round trip."""
+        ...
+
+    def rows(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Row]:
+        """Rows of these skills, at most `fan_out` neighbours each. One round trip."""
+        ...
+
+    def links(self, skill_id: str) -> list[Link]:
+        """Every link that starts or ends at a skill, or that it owns."""
+        ...
+
+    # -- linking
+    def unlinked(self, limit: int) -> list[tuple[str, int]]:
+        """Skills marked for linking with the epoch of their mark, oldest first."""
+        ...
+
+    def link_facts(self, skill_ids: Sequence[str]) -> dict[str, LinkFacts]:
+        """What linking needs of these published skills; others are left out."""
+        ...
+
+    def sharing(self, terms: Sequence[int]) -> list[str]:
+        """Published skills whose signature or description has any of the terms."""
+        ...
+
+    def named(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:
+        """Published skills of a source by normalised name."""
+        ...
+
+    def mentioning(self, source_id: str, names: Sequence[str]) -> list[str]:
+        """Published skills of a source that mention any of these normalised names."""
+        ...
+
+    def replace_links(
+        self, links: Mapping[str, Sequence[Link]], linked: Sequence[tuple[str, int]]
+    ) -> None:
+        """Replace all links each owner has, and clear the marks that have not moved since."""
+        ...
+
+    def close(self) -> None:
+        """Release the connection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFacts:
+    """A published skill as linking sees it."""
+
+    skill_id: str
+    source_id: str
+    path: str
+    name: str
+    signature: Mapping[int, float]
+    description_terms: Mapping[int, float]
+    mentions: tuple[Mention, ...]

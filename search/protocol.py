@@ -1,0 +1,193 @@
+"""What search needs of an engine, of an encoder and of a reranker.
+
+Every implementation passes the contract suite under `tests/contract`. The protocols fit an
+embedded engine (tantivy and SQLite) as well as Elasticsearch: documents are write-once under
+`skill_id@seq`, the index knows nothing of which revision is published, exact scores are computed
+by the caller from forward records, and no call needs a transaction across stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from skills.record import ParsedSkill, RevisionKey
+
+FIELDS = ("name", "description", "headings", "prose", "code")
+"""The token fields, in the order of every per-field array."""
+
+Vector = npt.NDArray[np.float32]
+TermIds = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Values a hit must have; several values of one filter are alternatives, () is no filter."""
+
+    source: tuple[str, ...] = ()
+    licence: tuple[str, ...] = ()
+    language: tuple[str, ...] = ()
+    tool: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardRecord:
+    """The term counts of one revision, from which exact scores are computed.
+
+    terms: sorted 64-bit term hashes, shape (n,). counts: shape (n, len(FIELDS)), uint16.
+    bigrams: sorted hashes of adjacent token pairs, shape (m,); bigram_weights: float32, (m,).
+    lengths: tokens a field, float32, (len(FIELDS),).
+    """
+
+    terms: TermIds
+    counts: npt.NDArray[np.uint16]
+    bigrams: TermIds
+    bigram_weights: Vector
+    lengths: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class PassageTerms:
+    """Term counts of every passage of one revision, in compressed sparse rows.
+
+    offsets: int32, (passages + 1,); terms: uint64; counts: uint16, both (offsets[-1],).
+    """
+
+    offsets: npt.NDArray[np.int32]
+    terms: TermIds
+    counts: npt.NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
+class SkillDocument:
+    """All that is written of one revision at the searchable stage.
+
+    fields: the token stream of each of FIELDS. vectors: float32 (2, dimension): name +
+    description, and head. section_hashes: one content hash a section, the keys of its vectors.
+    """
+
+    key: RevisionKey
+    content_hash: str
+    parsed: ParsedSkill
+    fields: tuple[tuple[str, ...], ...]
+    forward: ForwardRecord
+    passage_terms: PassageTerms
+    vectors: Vector
+    section_hashes: tuple[bytes, ...]
+    filters: Filters
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRevision:
+    """What is read back of one revision to page and show it."""
+
+    key: RevisionKey
+    content_hash: str
+    parsed: ParsedSkill
+    passage_terms: PassageTerms
+    section_hashes: tuple[bytes, ...]
+
+
+class Hit(NamedTuple):
+    """A revision that the engine found, with the engine's own score."""
+
+    key: RevisionKey
+    score: float
+
+
+class SearchIndex(Protocol):
+    """Write-once documents, lexical candidates and nearest neighbours."""
+
+    def add(self, documents: Sequence[SkillDocument]) -> None:
+        """Write documents durably; one that exists under its key is left as it is.
+
+        When this returns the documents are visible to `candidates` and `neighbours` of this
+        process, and survive a kill. Raises TransientError when the store is busy, full or away.
+        """
+        ...
+
+    def candidates(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
+        """The best revisions by per-field BM25 over any of the terms (term -> weight)."""
+        ...
+
+    def neighbours(self, vector: Vector, which: int, limit: int, filters: Filters) -> list[Hit]:
+        """The nearest revisions by cosine to skill vector `which` (0 name, 1 head)."""
+        ...
+
+    def forward(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
+        """Forward records; a key without a document is left out."""
+        ...
+
+    def skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+        """Skill vectors, each (2, dimension) float32; a key without a document is left out."""
+        ...
+
+    def read(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
+        """Revisions as stored; a key without a document is left out."""
+        ...
+
+    def put_section_vectors(
+        self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
+    ) -> None:
+        """Store the vectors of a revision's sections, (len(hashes), dimension); idempotent."""
+        ...
+
+    def section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+        """Section vectors (sections, dimension) of each revision that has all of them."""
+        ...
+
+    def cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
+        """Vectors known under these text hashes, of skills and sections alike."""
+        ...
+
+    def keys(self) -> list[RevisionKey]:
+        """Every revision in the index, published or not; for the reconciler."""
+        ...
+
+    def delete(self, keys: Sequence[RevisionKey]) -> None:
+        """Delete documents, and vectors that nothing else uses; a missing key is success."""
+        ...
+
+    def close(self) -> None:
+        """Release files and threads."""
+        ...
+
+
+class Encoder(Protocol):
+    """Text to unit vectors."""
+
+    @property
+    def model(self) -> str:
+        """Name, precision and version: part of every index name and vector hash."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        ...
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """Languages the model knows (`en`, `zh`); its scores weigh nothing for others."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> Vector:
+        """Unit vectors, float32 (len(texts), dimension), in the order of the texts."""
+        ...
+
+
+class Reranker(Protocol):
+    """Scores texts against a query, in batches."""
+
+    @property
+    def model(self) -> str:
+        """Name and version."""
+        ...
+
+    def score(self, query: str, texts: Sequence[str]) -> Vector:
+        """Relevance of each text, float32 (len(texts),); higher is better."""
+        ...

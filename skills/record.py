@@ -1,0 +1,153 @@
+"""What skillbus knows of one skill at one revision: the types that every room shares.
+
+Lines are 1-based and inclusive, counted over the whole SKILL.md (frontmatter included).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Role(StrEnum):
+    """What a passage does for the reader (SkillPager §3.1)."""
+
+    STEP = "step"
+    EXAMPLE = "example"
+    PARAM = "param"
+    PRECONDITION = "precondition"
+    ERROR_HANDLING = "error_handling"
+    CONCEPT = "concept"
+
+
+class BlockKind(StrEnum):
+    """The Markdown shape of a passage."""
+
+    PARAGRAPH = "paragraph"
+    LIST_ITEM = "list_item"
+    TABLE = "table"
+    CODE = "code"
+
+
+class RevisionKey(NamedTuple):
+    """One revision of one skill; documents are written once under this key."""
+
+    skill_id: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.skill_id}@{self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class ParseWarning:
+    """Something wrong in the file that was read all the same; `line` 0 is the whole file."""
+
+    code: str
+    line: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SafetyFinding:
+    """A mark of the scanner (spec §7). `level` 1 is worth a look, 2 suspicious, 3 dangerous."""
+
+    kind: str
+    level: int
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SiblingFile:
+    """A file of the skill's folder beside SKILL.md; `path` is relative to the folder, with `/`."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Heading to next heading; the unit that is scored. `heading_path` starts at the H1.
+
+    `level` and `heading_line` are 0 for the text before the first heading. `first_line` is the
+    heading's own line where there is one.
+    """
+
+    index: int
+    heading_path: tuple[str, ...]
+    level: int
+    heading_line: int
+    first_line: int
+    last_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A typed, line-addressed fragment; the unit that is sent.
+
+    `language` is a code block's info string. `lead_in` is the index of the passage that
+    introduces the list or block this one belongs to, -1 without one.
+    """
+
+    index: int
+    section: int
+    kind: BlockKind
+    role: Role
+    confidence: float
+    first_line: int
+    last_line: int
+    tokens: int
+    language: str = ""
+    lead_in: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SkillRecord:
+    """The normalised record of a skill (spec §4.2; Graph of Skills table 5)."""
+
+    name: str
+    description: str
+    capability: str
+    when_to_use: str = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    domain_tags: tuple[str, ...] = ()
+    tooling: tuple[str, ...] = ()
+    example_tasks: tuple[str, ...] = ()
+    entrypoints: tuple[str, ...] = ()
+    compatibility: str = ""
+    allowed_tools: tuple[str, ...] = ()
+    depends: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    licence: str = ""
+    version: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
+    language: str = "en"
+    tokens: int = 0
+    code_share: float = 0.0
+    files: tuple[SiblingFile, ...] = ()
+    safety_level: int = 0
+    safety: tuple[SafetyFinding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedSkill:
+    """A SKILL.md as read: its record, its text by line, and its fragments.
+
+    `lines` are the lines of the whole file without line ends; `lines[n - 1]` is line n.
+    `body_line` is the first line after the frontmatter.
+    """
+
+    record: SkillRecord
+    lines: tuple[str, ...]
+    body_line: int
+    sections: tuple[Section, ...]
+    passages: tuple[Passage, ...]
+    warnings: tuple[ParseWarning, ...] = ()
+
+    def text(self, first_line: int, last_line: int) -> str:
+        """The text of a line range, as it stands in the file."""
+        return "\n".join(self.lines[first_line - 1 : last_line])

@@ -1,0 +1,1 @@
+"""Celery tasks (ids in, JSON out), the stages they call, and their policies."""

@@ -1,0 +1,1 @@
+"""Every process that can be started, and the composition root."""
