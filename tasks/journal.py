@@ -1,0 +1,187 @@
+"""The journal: accepted events and queries with their outcome, in SQLite, before any task runs.
+
+kombu's in-memory transport forgets on a kill, so what was acknowledged must be on disk first.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from config.errors import PermanentError, TransientError, UsageError
+from skills.events import Event, parse_event
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (schema_version INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS jobs (
+    number INTEGER PRIMARY KEY,
+    source TEXT NOT NULL,
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('event', 'query')),
+    payload TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'accepted' CHECK (state IN ('accepted', 'done', 'failed')),
+    outcome TEXT,
+    reason TEXT NOT NULL DEFAULT '',
+    accepted REAL NOT NULL,
+    expires REAL,
+    finished REAL,
+    UNIQUE (source, id)
+);
+CREATE INDEX IF NOT EXISTS jobs_open ON jobs (kind, number) WHERE state = 'accepted';
+CREATE INDEX IF NOT EXISTS jobs_id ON jobs (id);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An accepted event or query and what became of it."""
+
+    id: str
+    kind: str
+    event: Event
+    state: str
+    outcome: dict[str, Any] | None
+    reason: str
+    accepted: float
+    expires: float | None
+
+
+class Journal:
+    """Accepted jobs on disk. Thread-safe; `:memory:` keeps them for this process only."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._lock = threading.RLock()
+        try:
+            self._connection = sqlite3.connect(
+                str(path), timeout=10, check_same_thread=False, isolation_level=None
+            )
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection.executescript(_SCHEMA)
+            row = self._connection.execute("SELECT schema_version FROM meta").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise PermanentError(
+                f"{path}: the journal cannot be opened ({error}); move the file away to start anew, "
+                "the library itself is not in it"
+            ) from error
+        if row is None:
+            self._connection.execute("INSERT INTO meta VALUES (?)", (SCHEMA_VERSION,))
+        elif row[0] != SCHEMA_VERSION:
+            raise PermanentError(
+                f"{path}: journal of schema {row[0]}, this skillbus reads {SCHEMA_VERSION}; "
+                "use the version that wrote it, or another SKILLBUS_HOME"
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except sqlite3.OperationalError as error:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise TransientError(f"the journal cannot be written: {error}") from error
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def accept(self, event: Event, kind: str, expires: float | None = None) -> bool:
+        """Record a job durably; False when (source, id) was accepted before."""
+        with self._transaction() as connection:
+            cursor = connection.execute(
+                "INSERT OR IGNORE INTO jobs (source, id, kind, payload, accepted, expires) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (event.source, event.id, kind, event.model_dump_json(), time.time(), expires),
+            )
+            return cursor.rowcount == 1
+
+    def finish(self, job_id: str, outcome: dict[str, Any] | None = None) -> None:
+        """Record success, once; a job that has ended is left as it is."""
+        self._end(job_id, "done", outcome, "")
+
+    def fail(self, job_id: str, reason: str) -> None:
+        """Record failure with its reason, once."""
+        self._end(job_id, "failed", None, reason)
+
+    def _end(self, job_id: str, state: str, outcome: dict[str, Any] | None, reason: str) -> None:
+        text = None if outcome is None else json.dumps(outcome, ensure_ascii=False)
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE jobs SET state = ?, outcome = ?, reason = ?, finished = ? "
+                "WHERE id = ? AND state = 'accepted'",
+                (state, text, reason, time.time(), job_id),
+            )
+
+    def job(self, job_id: str) -> Job:
+        """One job; raises UsageError when there is none of this id."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT id, kind, payload, state, outcome, reason, accepted, expires "
+                "FROM jobs WHERE id = ?",
+                (job_id,),
+            ).fetchone()
+        if row is None:
+            raise UsageError(f"no event or query with id {job_id!r}")
+        return Job(
+            row[0],
+            row[1],
+            parse_event(row[2]),
+            row[3],
+            None if row[4] is None else json.loads(row[4]),
+            row[5],
+            row[6],
+            row[7],
+        )
+
+    def open_jobs(self, kind: str, limit: int = 10_000) -> list[str]:
+        """Ids of jobs that have not ended, oldest first."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT id FROM jobs WHERE kind = ? AND state = 'accepted' ORDER BY number LIMIT ?",
+                (kind, limit),
+            ).fetchall()
+        return [row[0] for row in rows]
+
+    def states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """State and reason of each job that is known."""
+        found = {}
+        with self._lock:
+            for job_id in job_ids:
+                row = self._connection.execute(
+                    "SELECT state, reason FROM jobs WHERE id = ?", (job_id,)
+                ).fetchone()
+                if row is not None:
+                    found[job_id] = (row[0], row[1])
+        return found
+
+    def failures(self, limit: int = 100) -> list[Job]:
+        """Jobs that failed, newest first."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT id FROM jobs WHERE state = 'failed' ORDER BY number DESC LIMIT ?", (limit,)
+            ).fetchall()
+        return [self.job(row[0]) for row in rows]
+
+    def forget(self, before: float) -> int:
+        """Drop jobs that ended before this time (seconds since the epoch); returns how many."""
+        with self._transaction() as connection:
+            return connection.execute(
+                "DELETE FROM jobs WHERE state != 'accepted' AND finished < ?", (before,)
+            ).rowcount
+
+    def close(self) -> None:
+        """Release the file."""
+        with self._lock:
+            self._connection.close()
