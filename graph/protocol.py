@@ -198,12 +198,16 @@ class SkillGraph(Protocol):
         """Move pointers forward and mark the skills for linking, in one transaction.
 
         Returns the keys whose pointer moved; a seq that is not above the skill's pointer, its
-        last removal or its last failure is stale and changes nothing.
+        last confirmation, removal or failure is stale and changes nothing.
         """
         ...
 
-    def confirm(self, keys: Sequence[RevisionKey]) -> None:
-        """An ingest saw at `seq` what is published already: clear wanted marks up to it."""
+    def confirm(self, keys: Sequence[RevisionKey], hashes: Sequence[str] | None = None) -> None:
+        """An ingest saw at `seq` what is published already: clear wanted marks up to it.
+
+        hashes: the content each ingest saw; where the published content is another by now, the
+        skill goes on waiting.
+        """
         ...
 
     def remove(self, keys: Sequence[RevisionKey]) -> list[str]:
@@ -271,7 +275,11 @@ class SkillGraph(Protocol):
     def replace_links(
         self, links: Mapping[str, Sequence[Link]], linked: Sequence[tuple[str, int]]
     ) -> None:
-        """Replace all links each owner has, and clear the marks that have not moved since."""
+        """Replace all links each owner has, and clear the marks that have not moved since.
+
+        An owner that is no longer published gets none. A link whose other end was withdrawn in
+        the meantime is left out, and its owner marked again.
+        """
         ...
 
     def close(self) -> None:

@@ -1,0 +1,25 @@
+"""Names of skills as they are compared: one normal form for catalog, mentions and linking."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SEPARATORS = re.compile(r"[\s_\-]+")
+
+
+def normalise_name(name: str) -> str:
+    """The form in which names are compared: NFKC, case-folded, separators as one hyphen."""
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return _SEPARATORS.sub("-", folded).strip("-")
+
+
+def name_keys(name: str) -> tuple[str, ...]:
+    """The normal forms under which a mentioned name may be found.
+
+    A qualified name (`plugin:skill`, or a whole skill_id) is also looked up without its
+    qualifier. Empty when nothing is left to compare.
+    """
+    whole = normalise_name(name)
+    bare = whole.rpartition(":")[2].strip("-")
+    return tuple(key for key in dict.fromkeys((whole, bare)) if key)

@@ -1,0 +1,135 @@
+-- Statements of the embedded store by name. Lists are passed as one JSON array, so that no
+-- statement's text depends on how much is asked for.
+
+-- name: take_seqs
+UPDATE meta SET value = value + ? WHERE key = 'seq' RETURNING value;
+
+-- name: next_epoch
+UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value;
+
+-- name: add_skill
+INSERT INTO skills (skill_id, source_id, path) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: request
+UPDATE skills SET wanted_seq = max(wanted_seq, :seq),
+    state = CASE WHEN state = 'removed' AND :seq > served_seq THEN 'pending' ELSE state END
+WHERE skill_id = :skill_id;
+
+-- name: publish
+UPDATE skills SET state = 'published', name = :name, name_key = :name_key,
+    description = :description, seq = :seq, content_hash = :content_hash, served_seq = :seq,
+    wanted_seq = max(wanted_seq, :seq), reason = '', warnings = :warnings,
+    safety_level = :safety_level, tokens = :tokens, language = :language, licence = :licence,
+    paged = 0, updated = :updated, pointer_epoch = :epoch, mark_epoch = :epoch
+WHERE id = :id;
+
+-- name: withdraw
+UPDATE skills SET state = :state, reason = :reason, served_seq = :seq,
+    wanted_seq = max(wanted_seq, :seq), updated = :updated,
+    name = '', name_key = NULL, description = '', seq = 0, content_hash = '', warnings = 0,
+    safety_level = 0, tokens = 0, language = '', licence = '', paged = 0, mark_epoch = NULL,
+    pointer_epoch = CASE WHEN seq > 0 THEN :epoch ELSE pointer_epoch END
+WHERE id = :id;
+
+-- name: confirm
+UPDATE skills SET served_seq = :seq, wanted_seq = max(wanted_seq, :seq)
+WHERE skill_id = :skill_id AND seq > 0 AND served_seq < :seq
+    AND (:content_hash IS NULL OR content_hash = :content_hash);
+
+-- name: put_facts
+INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?);
+
+-- name: touch_linked_rows
+UPDATE skills SET row_epoch = :epoch WHERE id IN (
+    SELECT source FROM links WHERE owner = :id OR target = :id OR source = :id
+    UNION SELECT target FROM links WHERE owner = :id OR target = :id OR source = :id);
+
+-- name: mark_owners
+UPDATE skills SET mark_epoch = :epoch WHERE seq > 0 AND id IN (
+    SELECT owner FROM links WHERE source IN (SELECT value FROM json_each(:ids))
+    UNION SELECT owner FROM links WHERE target IN (SELECT value FROM json_each(:ids)));
+
+-- name: mark_mentioning
+UPDATE skills SET mark_epoch = :epoch WHERE seq > 0 AND id IN (
+    SELECT m.skill FROM json_each(:names) n
+    JOIN mentions m ON m.key = n.value ->> 0 AND m.source_id = n.value ->> 1
+    UNION SELECT m.skill FROM json_each(:keys) k JOIN mentions m ON m.key = k.value);
+
+-- name: entries
+FROM skills WHERE skill_id IN (SELECT value FROM json_each(?)) ORDER BY skill_id;
+
+-- name: all_entries
+FROM skills ORDER BY skill_id;
+
+-- name: entries_under
+FROM skills WHERE source_id = :source_id
+    AND (path = :path OR (path >= :path || '/' AND path < :path || '0'))
+ORDER BY skill_id;
+
+-- name: entries_of_source
+FROM skills WHERE source_id = :source_id ORDER BY skill_id;
+
+-- name: waiting
+FROM skills WHERE wanted_seq > served_seq ORDER BY wanted_seq, skill_id LIMIT ?;
+
+-- name: unpaged
+SELECT skill_id, seq FROM skills WHERE seq > 0 AND paged = 0
+ORDER BY uses DESC, skill_id LIMIT ?;
+
+-- name: count_states
+SELECT state, count(*) FROM skills GROUP BY state;
+
+-- name: count_rest
+SELECT (SELECT count(*) FROM skills WHERE paged = 1 AND seq > 0),
+    (SELECT count(*) FROM skills WHERE mark_epoch IS NOT NULL),
+    (SELECT count(*) FROM skills WHERE wanted_seq > served_seq),
+    (SELECT count(*) FROM links);
+
+-- name: changes
+SELECT 0, '', value FROM meta WHERE key = 'epoch'
+UNION ALL SELECT 1, skill_id, seq FROM skills WHERE pointer_epoch > :epoch
+UNION ALL SELECT 2, skill_id, 0 FROM skills WHERE row_epoch > :epoch;
+
+-- name: rows
+WITH asked AS (SELECT s.id, s.skill_id FROM json_each(?) w JOIN skills s ON s.skill_id = w.value)
+SELECT a.skill_id, t.skill_id, l.type, 1, l.weight
+FROM asked a JOIN links l ON l.source = a.id JOIN skills t ON t.id = l.target
+UNION ALL
+SELECT a.skill_id, s.skill_id, l.type, 0, l.weight
+FROM asked a JOIN links l ON l.target = a.id JOIN skills s ON s.id = l.source;
+
+-- name: links
+SELECT o.skill_id, s.skill_id, t.skill_id, l.type, l.weight, l.evidence
+FROM links l JOIN skills o ON o.id = l.owner JOIN skills s ON s.id = l.source
+    JOIN skills t ON t.id = l.target
+WHERE (l.owner, l.source, l.target, l.type) IN (
+    SELECT owner, source, target, type FROM links
+        WHERE owner = (SELECT id FROM skills WHERE skill_id = :skill_id)
+    UNION SELECT owner, source, target, type FROM links
+        WHERE source = (SELECT id FROM skills WHERE skill_id = :skill_id)
+    UNION SELECT owner, source, target, type FROM links
+        WHERE target = (SELECT id FROM skills WHERE skill_id = :skill_id))
+ORDER BY o.skill_id, s.skill_id, t.skill_id, l.type;
+
+-- name: unlinked
+SELECT skill_id, mark_epoch FROM skills WHERE mark_epoch IS NOT NULL
+ORDER BY mark_epoch, skill_id LIMIT ?;
+
+-- name: link_facts
+SELECT s.skill_id, s.source_id, s.path, s.name, f.signature, f.description_terms, f.mentions
+FROM json_each(?) w JOIN skills s ON s.skill_id = w.value JOIN facts f ON f.skill = s.id;
+
+-- name: sharing
+SELECT skill_id FROM skills WHERE id IN (
+    SELECT t.skill FROM json_each(?) w JOIN terms t ON t.term = w.value)
+ORDER BY skill_id;
+
+-- name: named
+SELECT s.name_key, s.skill_id FROM json_each(:names) w
+JOIN skills s ON s.source_id = :source_id AND s.name_key = w.value
+ORDER BY s.name_key, s.skill_id;
+
+-- name: mentioning
+SELECT DISTINCT s.skill_id FROM json_each(:names) w
+JOIN mentions m ON m.key = w.value AND m.source_id = :source_id JOIN skills s ON s.id = m.skill
+ORDER BY s.skill_id;

@@ -1,0 +1,93 @@
+-- The catalog and the links of the embedded deployment. Rows of `skills` are never deleted: a
+-- removed skill keeps its numbers, by which late events are recognised.
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE sources (
+    source_id TEXT PRIMARY KEY,
+    kind TEXT NOT NULL,
+    root TEXT NOT NULL,
+    last_success REAL NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE cursor (
+    source_id TEXT NOT NULL,
+    path TEXT NOT NULL,
+    signature TEXT NOT NULL,
+    PRIMARY KEY (source_id, path)
+) WITHOUT ROWID;
+
+-- seq: the pointer, 0 without one. served_seq: the highest seq with an outcome (published,
+-- confirmed, removed or failed); whatever is not above it is stale. name_key: the normalised name
+-- of a published skill. pointer_epoch, row_epoch: when the pointer or the row last changed.
+-- mark_epoch: when linking was asked for, NULL when it is done.
+CREATE TABLE skills (
+    id INTEGER PRIMARY KEY,
+    skill_id TEXT NOT NULL UNIQUE,
+    source_id TEXT NOT NULL,
+    path TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'pending',
+    name TEXT NOT NULL DEFAULT '',
+    name_key TEXT,
+    description TEXT NOT NULL DEFAULT '',
+    seq INTEGER NOT NULL DEFAULT 0,
+    content_hash TEXT NOT NULL DEFAULT '',
+    wanted_seq INTEGER NOT NULL DEFAULT 0,
+    served_seq INTEGER NOT NULL DEFAULT 0,
+    reason TEXT NOT NULL DEFAULT '',
+    warnings INTEGER NOT NULL DEFAULT 0,
+    safety_level INTEGER NOT NULL DEFAULT 0,
+    tokens INTEGER NOT NULL DEFAULT 0,
+    language TEXT NOT NULL DEFAULT '',
+    licence TEXT NOT NULL DEFAULT '',
+    paged INTEGER NOT NULL DEFAULT 0,
+    uses INTEGER NOT NULL DEFAULT 0,
+    updated REAL NOT NULL DEFAULT 0,
+    pointer_epoch INTEGER NOT NULL DEFAULT 0,
+    row_epoch INTEGER NOT NULL DEFAULT 0,
+    mark_epoch INTEGER
+);
+CREATE INDEX skills_by_path ON skills (source_id, path);
+CREATE INDEX skills_by_name ON skills (source_id, name_key) WHERE name_key IS NOT NULL;
+CREATE INDEX skills_by_pointer_epoch ON skills (pointer_epoch);
+CREATE INDEX skills_by_row_epoch ON skills (row_epoch);
+CREATE INDEX skills_marked ON skills (mark_epoch, skill_id) WHERE mark_epoch IS NOT NULL;
+CREATE INDEX skills_waiting ON skills (wanted_seq) WHERE wanted_seq > served_seq;
+CREATE INDEX skills_unpaged ON skills (uses DESC, skill_id) WHERE seq > 0 AND paged = 0;
+
+-- What linking knows of a published skill. Vectors are packed (term u64, weight f32) pairs.
+CREATE TABLE facts (
+    skill INTEGER PRIMARY KEY,
+    signature BLOB NOT NULL,
+    description_terms BLOB NOT NULL,
+    mentions TEXT NOT NULL
+);
+
+CREATE TABLE terms (
+    term INTEGER NOT NULL,
+    skill INTEGER NOT NULL,
+    PRIMARY KEY (term, skill)
+) WITHOUT ROWID;
+
+-- The normalised names that a published skill mentions.
+CREATE TABLE mentions (
+    key TEXT NOT NULL,
+    source_id TEXT NOT NULL,
+    skill INTEGER NOT NULL,
+    PRIMARY KEY (key, source_id, skill)
+) WITHOUT ROWID;
+CREATE INDEX mentions_by_skill ON mentions (skill);
+
+CREATE TABLE links (
+    owner INTEGER NOT NULL,
+    source INTEGER NOT NULL,
+    target INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    weight REAL NOT NULL,
+    evidence TEXT NOT NULL,
+    PRIMARY KEY (owner, source, target, type)
+) WITHOUT ROWID;
+CREATE INDEX links_by_source ON links (source);
+CREATE INDEX links_by_target ON links (target);

@@ -1,0 +1,459 @@
+"""What every `SkillGraph` must do. An implementation subclasses `SkillGraphContract` and says
+how a graph is opened; opening the same place twice gives the same library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from config.errors import UsageError
+from graph.local import SqliteSkillGraph
+from graph.protocol import (
+    Link,
+    LinkType,
+    Mention,
+    Neighbour,
+    Publication,
+    SkillGraph,
+    Source,
+    State,
+)
+from skills.record import RevisionKey
+
+Reopen = Callable[[], SkillGraph]
+
+
+def publication(
+    path: str, seq: int, *, source: str = "lib", name: str = "", **more: object
+) -> Publication:
+    """One revision of `source:path`, named after its path."""
+    values: dict[str, object] = {
+        "key": RevisionKey(f"{source}:{path}", seq),
+        "source_id": source,
+        "path": path,
+        "content_hash": f"hash-{seq}",
+        "name": name or path,
+        "description": f"What {path} does",
+    }
+    return Publication(**(values | more))  # type: ignore[arg-type]  # keyword table
+
+
+def key(path: str, seq: int, source: str = "lib") -> RevisionKey:
+    return RevisionKey(f"{source}:{path}", seq)
+
+
+def link(
+    source: str,
+    target: str,
+    kind: LinkType = LinkType.SEMANTIC,
+    weight: float = 0.5,
+    owner: str = "",
+) -> Link:
+    return Link(f"lib:{owner or source}", f"lib:{source}", f"lib:{target}", kind, weight, "because")
+
+
+def mention(name: str) -> Mention:
+    return Mention(name, "related", 7, f"see {name}")
+
+
+def pointers(graph: SkillGraph) -> dict[str, int]:
+    return {skill: seq for skill, seq in graph.changes(0).pointers.items() if seq}
+
+
+def marked(graph: SkillGraph) -> set[str]:
+    return {skill_id for skill_id, _ in graph.unlinked(1000)}
+
+
+def link_all(graph: SkillGraph, *links: Link) -> None:
+    """Write these links and clear every mark."""
+    owned: dict[str, list[Link]] = {skill_id: [] for skill_id in marked(graph)}
+    for one in links:
+        owned.setdefault(one.owner, []).append(one)
+    graph.replace_links(owned, graph.unlinked(1000))
+
+
+class SkillGraphContract:
+    """The suite; `reopen` is a fixture that opens the same library again."""
+
+    @pytest.fixture
+    def graph(self, reopen: Reopen) -> SkillGraph:
+        return reopen()
+
+    # -- sequence numbers
+    def test_seqs_follow_one_another(self, graph: SkillGraph) -> None:
+        first = graph.take_seqs(3)
+        assert list(first) == [1, 2, 3]
+        assert list(graph.take_seqs(2)) == [4, 5]
+        assert list(graph.take_seqs(0)) == []
+
+    def test_seqs_are_never_reset(self, graph: SkillGraph, reopen: Reopen) -> None:
+        graph.take_seqs(10)
+        graph.publish([publication("a", 10)])
+        graph.remove([key("a", graph.take_seqs(1)[0])])
+        graph.close()
+        assert graph is not (again := reopen())
+        assert again.take_seqs(1)[0] == 12
+
+    # -- sources and cursors
+    def test_sources(self, graph: SkillGraph) -> None:
+        graph.put_source(Source("b", "directory", "/srv/b"))
+        graph.put_source(Source("a", "directory", "/srv/a"))
+        graph.put_source(Source("a", "directory", "/srv/a", last_success=5.0))
+        assert [(s.source_id, s.last_success) for s in graph.sources()] == [("a", 5.0), ("b", 0.0)]
+        with pytest.raises(UsageError, match="a is already"):
+            graph.put_source(Source("a", "directory", "/srv/other"))
+        graph.drop_source("a")
+        assert [s.source_id for s in graph.sources()] == ["b"]
+
+    def test_a_source_with_skills_is_not_dropped(self, graph: SkillGraph) -> None:
+        graph.put_source(Source("lib", "directory", "/srv/lib"))
+        graph.publish([publication("a", 1)])
+        with pytest.raises(UsageError, match="remove them first"):
+            graph.drop_source("lib")
+        graph.remove([key("a", 2)])
+        graph.drop_source("lib")
+        assert graph.sources() == []
+
+    def test_cursor(self, graph: SkillGraph) -> None:
+        graph.move_cursor("lib", {"a": "1", "b": "1"}, [])
+        graph.move_cursor("lib", {"b": "2", "c": "1"}, ["a", "never-seen"])
+        graph.move_cursor("other", {"a": "9"}, [])
+        assert graph.cursor("lib") == {"b": "2", "c": "1"}
+        assert graph.cursor("nobody") == {}
+
+    # -- pointers
+    def test_publish_shows_the_revision(self, graph: SkillGraph) -> None:
+        published = publication(
+            "a/b", 4, name="Some Name", warnings=2, safety_level=1, tokens=90, language="zh"
+        )
+        assert graph.publish([published]) == [published.key]
+        (entry,) = graph.entries(["lib:a/b"])
+        assert (entry.state, entry.seq, entry.wanted_seq) == (State.PUBLISHED, 4, 4)
+        assert (entry.name, entry.description) == ("Some Name", "What a/b does")
+        assert (entry.source_id, entry.path, entry.content_hash) == ("lib", "a/b", "hash-4")
+        assert (entry.warnings, entry.safety_level, entry.tokens) == (2, 1, 90)
+        assert (entry.language, entry.paged) == ("zh", False)
+        assert pointers(graph) == {"lib:a/b": 4}
+
+    def test_a_pointer_moves_only_forward(self, graph: SkillGraph) -> None:
+        assert graph.publish([publication("a", 5)]) == [key("a", 5)]
+        before = graph.changes(0)
+        for late in (5, 4, 1):
+            assert graph.publish([publication("a", late, name="older")]) == []
+        assert graph.changes(0) == before
+        assert graph.entries(["lib:a"])[0].name == "a"
+        assert graph.publish([publication("a", 6)]) == [key("a", 6)]
+
+    def test_a_batch_is_one_change(self, graph: SkillGraph) -> None:
+        batch = [publication("a", 1), publication("b", 2), publication("a", 3)]
+        assert graph.publish(batch) == [key("a", 1), key("b", 2), key("a", 3)]
+        assert pointers(graph) == {"lib:a": 3, "lib:b": 2}
+        assert graph.publish([]) == []
+
+    def test_a_removal_beats_a_late_publication(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1)])
+        assert graph.remove([key("a", 3), key("never-seen", 3)]) == ["lib:a"]
+        assert pointers(graph) == {}
+        assert graph.publish([publication("a", 2), publication("never-seen", 3)]) == []
+        assert graph.entries(["lib:a"])[0].state is State.REMOVED
+        assert graph.publish([publication("a", 4)]) == [key("a", 4)]
+        assert pointers(graph) == {"lib:a": 4}
+
+    def test_a_late_removal_changes_nothing(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 5)])
+        before = graph.changes(0)
+        assert graph.remove([key("a", 4), key("a", 5)]) == []
+        assert graph.changes(0) == before
+
+    def test_a_failure_withdraws_the_older_pointer(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1)])
+        graph.fail([(key("a", 3), "lib", "a", "no text"), (key("b", 4), "lib", "b", "too long")])
+        assert pointers(graph) == {}
+        a, b = graph.entries(["lib:a", "lib:b"])
+        assert (a.state, a.reason, a.seq, a.content_hash) == (State.FAILED, "no text", 0, "")
+        assert (b.state, b.reason, b.path) == (State.FAILED, "too long", "b")
+        assert graph.publish([publication("a", 2)]) == []
+        graph.publish([publication("a", 5)])
+        (a,) = graph.entries(["lib:a"])
+        assert (a.state, a.reason) == (State.PUBLISHED, "")
+
+    def test_a_late_failure_changes_nothing(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 5)])
+        graph.remove([key("b", 5)])
+        before = (graph.entries(), graph.changes(0))
+        graph.fail([(key("a", 5), "lib", "a", "late"), (key("b", 4), "lib", "b", "late")])
+        assert (graph.entries(), graph.changes(0)) == before
+
+    # -- what ingest still has to do
+    def test_requests_wait_until_served(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1)])
+        graph.request([("lib:a", "lib", "a")], 9)
+        graph.request([("lib:b", "lib", "b"), ("lib:c", "lib", "c")], 7)
+        graph.request([("lib:a", "lib", "a")], 3)
+        assert [e.skill_id for e in graph.waiting(10)] == ["lib:b", "lib:c", "lib:a"]
+        assert [e.skill_id for e in graph.waiting(1)] == ["lib:b"]
+        a, b, _ = graph.entries()
+        assert (a.state, a.seq, a.wanted_seq) == (State.PUBLISHED, 1, 9)
+        assert (b.state, b.seq, b.wanted_seq) == (State.PENDING, 0, 7)
+        graph.publish([publication("b", 7), publication("a", 8)])
+        graph.fail([(key("c", 7), "lib", "c", "unreadable")])
+        assert [e.skill_id for e in graph.waiting(10)] == ["lib:a"]
+
+    def test_confirm_serves_without_a_new_revision(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1)])
+        graph.request([("lib:a", "lib", "a")], 5)
+        graph.confirm([key("a", 4)])
+        assert graph.waiting(10)
+        graph.confirm([key("a", 5), key("unknown", 5)])
+        assert not graph.waiting(10)
+        assert pointers(graph) == {"lib:a": 1}
+        assert graph.publish([publication("a", 3)]) == []
+
+    def test_confirm_with_another_hash_is_ignored(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("a", 2)])
+        graph.request([("lib:a", "lib", "a")], 5)
+        graph.confirm([key("a", 5)], ["hash-1"])
+        assert graph.waiting(10)
+        graph.confirm([key("a", 5)], ["hash-2"])
+        assert not graph.waiting(10)
+
+    def test_a_removed_skill_asked_for_again_is_pending(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1)])
+        graph.remove([key("a", 2)])
+        graph.request([("lib:a", "lib", "a")], 1)
+        assert not graph.waiting(10)
+        graph.request([("lib:a", "lib", "a")], 3)
+        assert [e.state for e in graph.waiting(10)] == [State.PENDING]
+
+    def test_entries_under_a_path(self, graph: SkillGraph) -> None:
+        paths = ["a", "a/b", "a/b/c", "a-b", "a0", "b", "a%"]
+        graph.publish([publication(path, n) for n, path in enumerate(paths, 1)])
+        graph.publish([publication("a/b", 20, source="other")])
+        assert {e.path for e in graph.entries_under("lib", "a")} == {"a", "a/b", "a/b/c"}
+        assert {e.path for e in graph.entries_under("lib", "")} == set(paths)
+        assert graph.entries_under("lib", "a/x") == []
+        assert [e.skill_id for e in graph.entries()] == sorted(e.skill_id for e in graph.entries())
+
+    # -- paging and use
+    def test_unpaged_most_used_first(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 2), publication("c", 3)])
+        graph.count_use(["lib:b", "lib:c"])
+        graph.count_use(["lib:c", "lib:nobody"])
+        assert graph.unpaged(2) == [key("c", 3), key("b", 2)]
+        graph.mark_paged([key("c", 3), key("b", 1), key("nobody", 1)])
+        assert graph.unpaged(9) == [key("b", 2), key("a", 1)]
+        assert graph.entries(["lib:c"])[0].paged
+        graph.publish([publication("c", 4)])
+        assert graph.unpaged(1) == [key("c", 4)]
+
+    def test_counts(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 2)])
+        link_all(graph, link("a", "b"))
+        graph.mark_paged([key("a", 1)])
+        graph.request([("lib:c", "lib", "c")], 3)
+        graph.fail([(key("d", 4), "lib", "d", "bad")])
+        graph.remove([key("e", 5)])
+        graph.publish([publication("f", 6)])
+        assert graph.counts() == {
+            "pending": 1,
+            "published": 3,
+            "failed": 1,
+            "removed": 1,
+            "paged": 1,
+            "unlinked": 1,
+            "waiting": 1,
+            "links": 1,
+        }
+
+    # -- the change feed
+    def test_changes_since_an_epoch(self, graph: SkillGraph) -> None:
+        start = graph.changes(0)
+        assert (start.pointers, start.rows) == ({}, frozenset())
+        graph.publish([publication("a", 1), publication("b", 2)])
+        first = graph.changes(start.epoch)
+        assert first.epoch > start.epoch
+        assert first.pointers == {"lib:a": 1, "lib:b": 2}
+        graph.remove([key("a", 3)])
+        second = graph.changes(first.epoch)
+        assert second.pointers == {"lib:a": 0}
+        nothing = graph.changes(second.epoch)
+        assert (nothing.epoch, nothing.pointers, nothing.rows) == (second.epoch, {}, frozenset())
+
+    def test_links_change_the_rows_of_both_ends(self, graph: SkillGraph) -> None:
+        graph.publish([publication(path, n) for n, path in enumerate("abcd", 1)])
+        before = graph.changes(0).epoch
+        link_all(graph, link("a", "b"), link("c", "d"))
+        changed = graph.changes(before)
+        assert changed.rows == {"lib:a", "lib:b", "lib:c", "lib:d"}
+        assert changed.pointers == {}
+        graph.replace_links({"lib:a": [link("a", "b")]}, [])
+        assert graph.changes(changed.epoch).rows == frozenset()
+        graph.remove([key("d", 9)])
+        assert graph.changes(changed.epoch).rows == {"lib:c", "lib:d"}
+
+    # -- links and rows
+    def test_replace_links_is_whole_and_per_owner(self, graph: SkillGraph) -> None:
+        graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
+        link_all(graph, link("a", "b"), link("b", "a"))
+        graph.replace_links({"lib:a": [link("a", "c"), link("a", "c")]}, [])
+        assert {(one.source, one.target) for one in graph.links("lib:a")} == {
+            ("lib:a", "lib:c"),
+            ("lib:b", "lib:a"),
+        }
+        assert graph.links("lib:c") == [link("a", "c")]
+        graph.replace_links({"lib:a": []}, [])
+        assert graph.counts()["links"] == 1
+
+    def test_rows(self, graph: SkillGraph) -> None:
+        graph.publish([publication(path, n) for n, path in enumerate("abcd", 1)])
+        link_all(
+            graph,
+            link("a", "b", weight=0.25),
+            link("a", "c", weight=0.75),
+            link("a", "b", LinkType.DEPENDENCY, 1.0),
+            link("d", "a", weight=0.5),
+        )
+        whole = graph.rows(["lib:a"], 10)["lib:a"]
+        assert whole.neighbours == (
+            Neighbour("lib:b", LinkType.DEPENDENCY, True, 1.0),
+            Neighbour("lib:c", LinkType.SEMANTIC, True, 0.75),
+            Neighbour("lib:d", LinkType.SEMANTIC, False, 0.5),
+            Neighbour("lib:b", LinkType.SEMANTIC, True, 0.25),
+        )
+        cut = graph.rows(["lib:a", "lib:c", "lib:nobody"], 2)
+        assert cut["lib:a"].neighbours == whole.neighbours[:2]
+        assert (
+            cut["lib:a"].totals
+            == whole.totals
+            == {
+                (LinkType.DEPENDENCY, True): 1.0,
+                (LinkType.SEMANTIC, True): 1.0,
+                (LinkType.SEMANTIC, False): 0.5,
+            }
+        )
+        assert cut["lib:nobody"].neighbours == ()
+
+    def test_withdrawal_takes_the_links_along(self, graph: SkillGraph) -> None:
+        graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
+        link_all(graph, link("a", "b"), link("b", "c"), link("c", "a"))
+        graph.remove([key("b", 9)])
+        assert graph.counts()["links"] == 1
+        assert marked(graph) == {"lib:a"}
+        graph.replace_links({"lib:b": [link("b", "c")]}, [])
+        assert graph.counts()["links"] == 1
+
+    def test_a_link_to_a_withdrawn_skill_marks_its_owner(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 2)])
+        marks = graph.unlinked(10)
+        graph.remove([key("b", 3)])
+        graph.replace_links({"lib:a": [link("a", "b")]}, marks)
+        assert graph.counts()["links"] == 0
+        assert marked(graph) == {"lib:a"}
+
+    # -- marks for linking
+    def test_marks_are_cleared_only_if_unchanged(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 2)])
+        marks = graph.unlinked(10)
+        assert [skill for skill, _ in marks] == ["lib:a", "lib:b"]
+        assert graph.unlinked(1) == marks[:1]
+        graph.publish([publication("a", 3)])
+        graph.replace_links({"lib:a": [], "lib:b": []}, marks)
+        assert marked(graph) == {"lib:a"}
+
+    def test_publishing_marks_who_links_to_it(self, graph: SkillGraph) -> None:
+        graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
+        link_all(graph, link("a", "b"))
+        assert marked(graph) == set()
+        graph.publish([publication("b", 9, signature={5: 1.0})])
+        assert marked(graph) == {"lib:a", "lib:b"}
+
+    def test_names_that_come_and_go_mark_who_mentions_them(self, graph: SkillGraph) -> None:
+        graph.publish(
+            [
+                publication("a", 1, mentions=(mention("New_Name"),)),
+                publication("b", 2, mentions=(mention("plugin:old name"),)),
+                publication("c", 3, mentions=(mention("lib:x"),), source="elsewhere"),
+                publication("d", 4, mentions=(mention("new-name"),), source="elsewhere"),
+                publication("x", 5, name="old-name"),
+            ]
+        )
+        link_all(graph)
+        graph.publish([publication("x", 6, name="new name")])
+        assert marked(graph) == {"lib:a", "lib:b", "elsewhere:c", "lib:x"}
+        link_all(graph)
+        graph.publish([publication("x", 7, name="new name")])
+        assert marked(graph) == {"lib:x"}
+        link_all(graph)
+        graph.fail([(key("x", 8), "lib", "x", "bad")])
+        assert marked(graph) == {"lib:a", "elsewhere:c"}
+
+    # -- what linking reads
+    def test_link_facts(self, graph: SkillGraph) -> None:
+        mentions = (mention("b"), Mention("中文 名", "order", 3, "先", 2))
+        big = (1 << 64) - 1
+        graph.publish(
+            [
+                publication("a", 1, mentions=mentions, signature={big: 0.5, 3: 0.25}),
+                publication("b", 2, description_terms={3: 1.0}),
+            ]
+        )
+        facts = graph.link_facts(["lib:a", "lib:b", "lib:nobody"])
+        assert set(facts) == {"lib:a", "lib:b"}
+        assert facts["lib:a"].signature == {big: 0.5, 3: 0.25}
+        assert facts["lib:a"].mentions == mentions
+        assert (facts["lib:b"].name, facts["lib:b"].path) == ("b", "b")
+        assert graph.sharing([3]) == ["lib:a", "lib:b"]
+        assert graph.sharing([big, 77]) == ["lib:a"]
+        graph.publish([publication("a", 3, signature={8: 1.0})])
+        graph.remove([key("b", 4)])
+        assert graph.sharing([3, big]) == []
+        assert graph.sharing([8]) == ["lib:a"]
+        assert set(graph.link_facts(["lib:a", "lib:b"])) == {"lib:a"}
+
+    def test_named_and_mentioning(self, graph: SkillGraph) -> None:
+        graph.publish(
+            [
+                publication("a", 1, name="Data Tool", mentions=(mention("B_b"),)),
+                publication("x/a", 2, name="data-tool"),
+                publication("a", 3, name="data-tool", source="other"),
+            ]
+        )
+        assert graph.named("lib", ["data_tool", "nobody"]) == {"data-tool": ["lib:a", "lib:x/a"]}
+        assert graph.mentioning("lib", ["b b"]) == ["lib:a"]
+        assert graph.mentioning("other", ["b b"]) == []
+        graph.remove([key("a", 4)])
+        assert graph.named("lib", ["data-tool"]) == {"data-tool": ["lib:x/a"]}
+        assert graph.mentioning("lib", ["b-b"]) == []
+
+    # -- durability
+    def test_everything_is_there_again(self, graph: SkillGraph, reopen: Reopen) -> None:
+        graph.put_source(Source("lib", "directory", "/srv/lib"))
+        graph.publish([publication("a", 1, signature={1: 1.0}), publication("b", 2)])
+        graph.replace_links({"lib:a": [link("a", "b")]}, graph.unlinked(1))
+        graph.request([("lib:c", "lib", "c")], 3)
+
+        def everything(of: SkillGraph) -> list[object]:
+            return [
+                of.sources(), of.entries(), of.changes(0), of.links("lib:a"), of.unlinked(9),
+                of.waiting(9), of.link_facts(["lib:a"]), of.counts(),
+            ]  # fmt: skip
+
+        before = everything(graph)
+        graph.close()
+        assert everything(reopen()) == before
+
+
+class TestSqliteSkillGraph(SkillGraphContract):
+    @pytest.fixture
+    def reopen(self, tmp_path: Path) -> Iterator[Reopen]:
+        opened: list[SkillGraph] = []
+
+        def open_again() -> SkillGraph:
+            opened.append(SqliteSkillGraph(tmp_path / "library.db", writable=True))
+            return opened[-1]
+
+        yield open_again
+        for graph in opened:
+            graph.close()
