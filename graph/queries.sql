@@ -12,8 +12,8 @@ INSERT INTO skills (skill_id, source_id, path) VALUES (?, ?, ?) ON CONFLICT DO N
 
 -- name: request
 UPDATE skills SET wanted_seq = max(wanted_seq, :seq),
-    state = CASE WHEN state = 'removed' AND :seq > served_seq THEN 'pending' ELSE state END
-WHERE skill_id = :skill_id;
+    state = CASE WHEN state = 'removed' THEN 'pending' ELSE state END
+WHERE skill_id = :skill_id AND served_seq < :seq;
 
 -- name: publish
 UPDATE skills SET state = 'published', name = :name, name_key = :name_key,
@@ -25,14 +25,15 @@ WHERE id = :id;
 
 -- name: withdraw
 UPDATE skills SET state = :state, reason = :reason, served_seq = :seq,
-    wanted_seq = max(wanted_seq, :seq), updated = :updated,
+    wanted_seq = CASE WHEN wanted_seq > :seq THEN wanted_seq ELSE 0 END, updated = :updated,
     name = '', name_key = NULL, description = '', seq = 0, content_hash = '', warnings = 0,
     safety_level = 0, tokens = 0, language = '', licence = '', paged = 0, mark_epoch = NULL,
     pointer_epoch = CASE WHEN seq > 0 THEN :epoch ELSE pointer_epoch END
 WHERE id = :id;
 
 -- name: confirm
-UPDATE skills SET served_seq = :seq, wanted_seq = max(wanted_seq, :seq)
+UPDATE skills SET served_seq = :seq,
+    wanted_seq = CASE WHEN wanted_seq > :seq THEN wanted_seq ELSE seq END
 WHERE skill_id = :skill_id AND seq > 0 AND served_seq < :seq
     AND (:content_hash IS NULL OR content_hash = :content_hash);
 

@@ -20,7 +20,8 @@ CREATE TABLE cursor (
 ) WITHOUT ROWID;
 
 -- seq: the pointer, 0 without one. served_seq: the highest seq with an outcome (published,
--- confirmed, removed or failed); whatever is not above it is stale. name_key: the normalised name
+-- confirmed, removed or failed); whatever is not above it is stale. wanted_seq is above served_seq,
+-- or else not above seq, so that a skill waits for ingest exactly when wanted_seq > seq. name_key: the normalised name
 -- of a published skill. pointer_epoch, row_epoch: when the pointer or the row last changed.
 -- mark_epoch: when linking was asked for, NULL when it is done.
 CREATE TABLE skills (

@@ -200,6 +200,15 @@ class SkillGraphContract:
         graph.publish([publication("b", 7), publication("a", 8)])
         graph.fail([(key("c", 7), "lib", "c", "unreadable")])
         assert [e.skill_id for e in graph.waiting(10)] == ["lib:a"]
+        self.waiting_shows(graph)
+        graph.request([("lib:b", "lib", "b"), ("lib:c", "lib", "c")], 7)
+        assert [e.skill_id for e in graph.waiting(10)] == ["lib:a"]
+
+    @staticmethod
+    def waiting_shows(graph: SkillGraph) -> None:
+        """Whether an entry waits can be told from the entry alone."""
+        waiting = {entry.skill_id for entry in graph.waiting(1000)}
+        assert waiting == {e.skill_id for e in graph.entries() if e.wanted_seq > e.seq}
 
     def test_confirm_serves_without_a_new_revision(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1)])
@@ -208,6 +217,7 @@ class SkillGraphContract:
         assert graph.waiting(10)
         graph.confirm([key("a", 5), key("unknown", 5)])
         assert not graph.waiting(10)
+        self.waiting_shows(graph)
         assert pointers(graph) == {"lib:a": 1}
         assert graph.publish([publication("a", 3)]) == []
 
@@ -226,6 +236,9 @@ class SkillGraphContract:
         assert not graph.waiting(10)
         graph.request([("lib:a", "lib", "a")], 3)
         assert [e.state for e in graph.waiting(10)] == [State.PENDING]
+        graph.remove([key("a", 4)])
+        assert not graph.waiting(10)
+        self.waiting_shows(graph)
 
     def test_entries_under_a_path(self, graph: SkillGraph) -> None:
         paths = ["a", "a/b", "a/b/c", "a-b", "a0", "b", "a%"]
