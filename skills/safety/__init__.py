@@ -1,0 +1,64 @@
+"""Marks what is suspicious in the text of a skill, which is hostile input.
+
+A finding is a mark for a policy to act on, not a verdict. Level 3 is dangerous where it stands;
+what is only quoted, or named to be refused, counts a level lower for each of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from skills.record import SafetyFinding
+from skills.safety.context import Text
+from skills.safety.hidden import hidden_characters, hidden_comments
+from skills.safety.patterns import MAX_SPAN, RULES, Rule
+
+MAX_FINDINGS = 200
+"""Findings kept of one skill, the gravest first; beyond that they say nothing new."""
+MAX_PER_RULE = 20
+"""Findings of one rule in one skill."""
+SHOWN = 80
+"""Characters of what was seen that a reason quotes."""
+
+__all__ = ["MAX_FINDINGS", "MAX_PER_RULE", "MAX_SPAN", "SHOWN", "scan"]
+
+
+def scan(lines: Sequence[str], body_line: int) -> tuple[SafetyFinding, ...]:
+    """The findings of a SKILL.md, by line; `body_line` is the first line of its body.
+
+    The frontmatter is read as well: its description reaches a prompt before anything else
+    does. Time is linear in the text. A reason holds no control characters and is bounded.
+    """
+    text = Text(lines, body_line)
+    findings = {
+        SafetyFinding(kind, level, line, f"{what}: {shown(seen)}" if seen else what)
+        for kind, level, line, what, seen in _seen(lines, text)
+    }
+    gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
+    return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
+
+
+def shown(text: str) -> str:
+    """What was seen, cut to SHOWN characters, with everything unprintable escaped."""
+    cut = text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
+
+
+def _seen(lines: Sequence[str], text: Text) -> Iterator[tuple[str, int, int, str, str]]:
+    for line, level, what in hidden_characters(lines):
+        yield "hidden_text", level, line, what, ""
+    for rule in RULES:
+        if any(anchor in text.folded for anchor in rule.anchors):
+            yield from _matches(rule, text)
+    for start, level, what in hidden_comments(text):
+        yield "hidden_text", level, text.line_at(start), what, ""
+
+
+def _matches(rule: Rule, text: Text) -> Iterator[tuple[str, int, int, str, str]]:
+    for count, match in enumerate(rule.pattern.finditer(text.folded)):
+        if count >= MAX_PER_RULE:
+            return
+        start = match.start()
+        mentioned = text.quoted(start, in_code=rule.speech) + text.refused(start)
+        level = max(1, rule.level - mentioned)
+        yield rule.kind, level, text.line_at(start), rule.what, text.seen[start : match.end()]

@@ -1,0 +1,80 @@
+"""The text of a skill as the scanner reads it, and where in it a match stands."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from skills.safety.hidden import without_invisible
+
+_FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
+_LOOK_BACK = 120
+_QUOTES = "\"'“‘「『«"
+_SPEECH_QUOTES = _QUOTES + "`*>|("
+_REFUSAL = re.compile(
+    r"\b(?:never|don't|do not|must not|cannot|avoid|blocks?|blocked|den(?:y|ied|ies)|forbid|forbidden|"
+    r"prevents?|dangerous|detects?|detection|rejects?|refuses?|malicious|attacks?|attempts?|"
+    r"adversarial|prohibited|disallowed|e\.g\.|such as|like)\b|❌|🚫|"
+    r"禁止|不要|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如"
+)
+
+
+class Text:
+    """A whole file as one string; `seen` for showing, `folded` in lower case for matching.
+
+    Both have the same length. Invisible characters are gone and wide forms made plain, so that
+    neither hides a phrase; a shell line that goes on after a backslash is one line.
+    """
+
+    def __init__(self, lines: Sequence[str], body_line: int) -> None:
+        plain = [line if line.isascii() else _plain(line) for line in lines]
+        self.seen = "\n".join(plain).replace("\\\n", "  ")
+        self.folded = _lower(self.seen)
+        self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
+        self._fenced = _fenced(plain, body_line)
+
+    def line_at(self, offset: int) -> int:
+        """The line, from 1, of a character."""
+        return bisect_right(self._starts, offset)
+
+    def in_code(self, offset: int) -> bool:
+        """Whether a character stands in a fenced block."""
+        return self._fenced[self.line_at(offset) - 1]
+
+    def quoted(self, offset: int, *, in_code: bool) -> bool:
+        """Whether what starts here is quoted; with `in_code`, a fenced block quotes as well."""
+        before = self.folded[max(0, offset - 3) : offset].rstrip(" ")
+        if in_code:
+            return before[-1:] in set(_SPEECH_QUOTES) or self.in_code(offset)
+        return before[-1:] in set(_QUOTES)
+
+    def refused(self, offset: int) -> bool:
+        """Whether the words before name what follows as something to refuse."""
+        return bool(_REFUSAL.search(self.folded, max(0, offset - _LOOK_BACK), offset))
+
+
+def _plain(line: str) -> str:
+    return unicodedata.normalize("NFKC", without_invisible(line)).replace("\n", " ")
+
+
+def _lower(text: str) -> str:
+    """Lower case of the same length: only U+0130 grows when lowered."""
+    return text.replace("\u0130", "I").lower()
+
+
+def _fenced(lines: Sequence[str], body_line: int) -> list[bool]:
+    inside, mark = [], ""
+    for number, line in enumerate(lines, start=1):
+        fence = _FENCE.match(line) if number >= body_line else None
+        if not mark and fence:
+            mark = fence.group(1)
+            inside.append(True)
+        elif mark and fence and fence.group(1).startswith(mark):
+            mark = ""
+            inside.append(True)
+        else:
+            inside.append(bool(mark))
+    return inside

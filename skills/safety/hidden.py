@@ -1,0 +1,89 @@
+"""Text that a person does not see and a model reads: invisible characters, HTML comments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skills.safety.context import Text
+
+_TAGS = "\U000e0000-\U000e007f"
+_BIDI = "\u202a-\u202e\u2066-\u2069"
+_ZERO_WIDTH = "\u180e\u200b-\u200d\u2060-\u2064\ufeff\u3164\uffa0"
+_SELECTORS = "\U000e0100-\U000e01ef"
+_INVISIBLE = re.compile(f"[{_TAGS}{_BIDI}{_ZERO_WIDTH}{_SELECTORS}\u200e\u200f\u00ad]+")
+
+_FLAG = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f")
+_TAG_RUN = re.compile(f"[{_TAGS}]+")
+_OVERRIDE = re.compile("[\u202d\u202e]")
+_EMBEDDING = re.compile("[\u202a-\u202c\u2066-\u2069]")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_SELECTOR_RUN = re.compile(f"[{_SELECTORS}]{{2,}}|[\ufe00-\ufe0f]{{3,}}")
+_INSIDE_WORD = re.compile(f"(?<=[A-Za-z])[{_ZERO_WIDTH}]+(?=[A-Za-z])")
+_LONG_RUN = re.compile(f"[{_ZERO_WIDTH}]{{4,}}")
+_SPACE = re.compile("[\u200b\u2060-\u2064\u180e\u3164\uffa0]|(?<!^)\ufeff")
+
+_COMMENT = re.compile(r"<!--(.{0,4000}?)-->", re.DOTALL)
+_ORDER = re.compile(
+    r"\b(?:ignore|disregard|you must|you are|you should|execute|run the|curl|wget|upload|"
+    r"secretly|silently|do not (?:tell|mention|inform|reveal)|don't (?:tell|mention)|system prompt|"
+    r"send (?:the|all|your|it|this)|(?:ai|llm|agents?|assistants?|claude|model)[ ,:]{1,3}"
+    r"(?:must|should|please|always|you|ignore|when))\b|"
+    r"忽略|无视|你必须|执行以下|不要告诉|系统提示|上传|发送到"
+)
+_GRAVE = re.compile(
+    r"\b(?:ignore|disregard|secretly|silently|do not (?:tell|inform)|don't tell|curl|wget|upload|"
+    r"system prompt|password|credentials?|ssh)\b|忽略|无视|不要告诉|上传|密钥"
+)
+
+
+def without_invisible(line: str) -> str:
+    """The line without characters that show nothing."""
+    return _INVISIBLE.sub("", line)
+
+
+def hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """(line, level, what) of invisible characters that have no honest use where they stand.
+
+    Joiners in emoji and in scripts that need them, flags spelt with tags, a mark at the start
+    of the file, and direction marks beside right-to-left letters are in order.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.isascii():
+            for level, what in _in_line(line, first=number == 1):
+                yield number, level, what
+
+
+def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
+    text = line.removeprefix("\ufeff") if first else line
+    tags = _TAG_RUN.search(_FLAG.sub("", text))
+    if tags:
+        spelt = "".join(chr(ord(c) - 0xE0000) for c in tags.group()[:40])
+        readable = "".join(c for c in spelt if c.isprintable())
+        yield 3, f"Unicode tag characters that spell {readable!r}"
+    if _SELECTOR_RUN.search(text):
+        yield 3, "a run of variation selectors, which can carry a message"
+    if not _RIGHT_TO_LEFT.search(text):
+        if _OVERRIDE.search(text):
+            yield 2, "a character that reverses the direction of the text"
+        elif _EMBEDDING.search(text):
+            yield 1, "direction marks without right-to-left text"
+    if _LONG_RUN.search(text):
+        yield 2, "a run of zero-width characters, which can carry a message"
+    elif _INSIDE_WORD.search(text):
+        yield 2, "a zero-width character inside a word"
+    elif _SPACE.search(text):
+        yield 1, "a zero-width character"
+
+
+def hidden_comments(text: Text) -> Iterator[tuple[int, int, str]]:
+    """(offset, level, what) of HTML comments outside code that give orders to the reader."""
+    if "<!--" not in text.folded:
+        return
+    for match in _COMMENT.finditer(text.folded):
+        order = _ORDER.search(match.group(1))
+        if order and not text.in_code(match.start()):
+            level = 2 if _GRAVE.search(match.group(1)) else 1
+            yield match.start(), level, f"an HTML comment with an order ({order.group()!r})"
