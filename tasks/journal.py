@@ -65,12 +65,11 @@ class Journal:
                 str(path), timeout=10, check_same_thread=False, isolation_level=None
             )
             self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
             self._connection.executescript(_SCHEMA)
             row = self._connection.execute("SELECT schema_version FROM meta").fetchone()
         except sqlite3.DatabaseError as error:
             raise PermanentError(
-                f"{path}: the journal cannot be opened ({error}); move the file away to start anew, "
+                f"{path}: the journal cannot be opened ({error}); move it away to start anew, "
                 "the library itself is not in it"
             ) from error
         if row is None:
@@ -82,9 +81,11 @@ class Journal:
             )
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """One write; `durable` waits for the disk, any other survives a kill of the process."""
         with self._lock:
             try:
+                self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 self._connection.execute("COMMIT")
@@ -99,7 +100,7 @@ class Journal:
 
     def accept(self, event: Event, kind: str, expires: float | None = None) -> bool:
         """Record a job durably; False when (source, id) was accepted before."""
-        with self._transaction() as connection:
+        with self._transaction(durable=True) as connection:
             cursor = connection.execute(
                 "INSERT OR IGNORE INTO jobs (source, id, kind, payload, accepted, expires) "
                 "VALUES (?, ?, ?, ?, ?, ?)",

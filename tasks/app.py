@@ -1,0 +1,111 @@
+"""Celery applications: one per workload, all knowing every task by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+from celery import Celery, Task
+from kombu import Queue
+
+from config.errors import StaleError, TransientError
+from tasks.ingest import ingest, split_batch
+from tasks.link import link
+from tasks.maintain import maintain
+from tasks.page import page
+from tasks.plan import plan
+from tasks.policies import INGEST, LINK, MAINTAIN, PAGE, PLAN, POLICIES, QUERY, Deadline, Policy
+from tasks.query import fail_query, query
+from tasks.services import Services
+
+log = structlog.get_logger()
+
+Handler = Callable[[Services, Deadline, Sequence[str]], dict[str, object]]
+FailureHandler = Callable[[Services, Sequence[str], BaseException], None]
+
+_HANDLERS: dict[str, Handler] = {
+    PLAN.name: plan,
+    INGEST.name: ingest,
+    PAGE.name: page,
+    LINK.name: link,
+    MAINTAIN.name: maintain,
+    QUERY.name: query,
+}
+
+_FAILURES: dict[str, FailureHandler] = {INGEST.name: split_batch, QUERY.name: fail_query}
+
+
+def create_app(services: Services | None, queues: Sequence[str], broker: str, backend: str) -> Any:
+    """A Celery application that consumes `queues`.
+
+    Without services it can only send. A worker selects its queues per application, not per
+    worker, so every workload of a process has an application of its own.
+    """
+    app = Celery("skillbus", broker=broker, backend=backend, set_as_current=False)
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        result_serializer="json",
+        task_queues=[Queue(name, routing_key=name) for name in queues],
+        task_routes={policy.name: {"queue": policy.queue} for policy in POLICIES.values()},
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        task_ignore_result=True,
+        worker_prefetch_multiplier=1,
+        worker_hijack_root_logger=False,
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
+        broker_connection_retry_on_startup=True,
+        result_expires=3600,
+    )
+    if services is not None:
+        for policy in POLICIES.values():
+            _register(app, policy, services)
+    app.finalize()
+    return app
+
+
+def _register(app: Any, policy: Policy, services: Services) -> None:
+    handler = _HANDLERS[policy.name]
+    failed = _FAILURES.get(policy.name)
+
+    class SkillbusTask(Task):  # type: ignore[misc] # celery has no types
+        """Retries what may pass, and hands over what does not."""
+
+        abstract = True
+
+        def on_failure(
+            self, exc: BaseException, task_id: str, args: Any, kwargs: Any, einfo: Any
+        ) -> None:
+            """Called once a task has failed for good, whatever it raised."""
+            del task_id, kwargs
+            log.error("task failed", task=policy.name, ids=args[0], error=str(einfo))
+            if failed is not None:
+                failed(services, args[0], exc)
+
+    def run(self: Any, ids: Sequence[str]) -> dict[str, object]:
+        with structlog.contextvars.bound_contextvars(task=policy.name, task_id=self.request.id):
+            try:
+                return handler(services, Deadline(policy.seconds), ids)
+            except StaleError as error:
+                return {"stale": str(error)}
+            except TransientError as error:
+                log.warning("task will be retried", reason=str(error))
+                raise self.retry(exc=error, countdown=policy.delay(self.request.retries)) from error
+
+    app.task(
+        run,
+        bind=True,
+        base=SkillbusTask,
+        name=policy.name,
+        shared=False,
+        max_retries=policy.retries,
+        ignore_result=policy is not QUERY,
+    )
+
+
+def send(app: Any, name: str, ids: Sequence[object]) -> Any:
+    """Put a task on its queue; returns Celery's result handle."""
+    policy = POLICIES[name]
+    return app.send_task(name, (list(ids),), queue=policy.queue, expires=policy.expires, retry=True)

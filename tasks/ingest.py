@@ -1,0 +1,204 @@
+"""Ingest: parse, classify, embed, index and publish a batch of skills (spec §4.2–4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from config.errors import PermanentError, TransientError
+from config.settings import LimitSettings
+from graph.mentions import find_mentions
+from graph.protocol import Entry, Publication, State
+from search.background import load_background
+from search.documents import (
+    Analysis,
+    analyse,
+    description_terms,
+    section_texts_hashes,
+    signature,
+    skill_texts,
+    text_hash,
+)
+from search.protocol import Filters, SkillDocument, Vector
+from skills.parsing import ParseLimits, parse_skill
+from skills.record import ParsedSkill, RevisionKey
+from tasks.folders import SkillGoneError, read_folder
+from tasks.policies import LINK, PAGE, Deadline
+from tasks.services import Services
+
+
+@dataclass(slots=True)
+class _Work:
+    """One skill on its way through the stages."""
+
+    key: RevisionKey
+    entry: Entry
+    content_hash: str
+    parsed: ParsedSkill
+    analysis: Analysis
+
+
+def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> dict[str, object]:
+    """Bring skills to the revision that is on disk now; idempotent, and one run for a burst.
+
+    Each skill takes a fresh seq before its content is read, so that of two runs the one with the
+    higher seq has seen the newer content. A skill that cannot be read is a failed entry and
+    touches no other.
+    """
+    try:
+        entries = [entry for entry in services.graph.entries(skill_ids) if is_waiting(entry)]
+        if not entries:
+            return {"published": 0}
+        works = _read(services, entries, deadline)
+        published = _publish(services, works, deadline) if works else []
+    finally:
+        services.activity.add(-1)
+    if published:
+        services.send(PAGE.name, [key.skill_id for key in published])
+    services.send(LINK.name, [])
+    return {"published": len(published)}
+
+
+def is_waiting(entry: Entry) -> bool:
+    """Whether the catalog wants an ingest that nothing has served yet."""
+    return entry.wanted_seq > entry.seq
+
+
+def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> list[_Work]:
+    graph = services.graph
+    roots = {source.source_id: Path(source.root) for source in graph.sources()}
+    limits = services.settings.limits
+    works, failures, gone, same = [], [], [], []
+    for entry, seq in zip(entries, graph.take_seqs(len(entries)), strict=True):
+        deadline.check("read")
+        key = RevisionKey(entry.skill_id, seq)
+        try:
+            if entry.source_id not in roots:
+                raise SkillGoneError(f"source {entry.source_id} is gone")
+            folder = read_folder(roots[entry.source_id], entry.path, limits)
+            if entry.state is State.PUBLISHED and folder.content_hash == entry.content_hash:
+                same.append(key)
+                continue
+            parsed = parse_skill(entry.path, folder.content, folder.files, _parse_limits(limits))
+        except SkillGoneError:
+            gone.append(key)
+        except PermanentError as error:
+            failures.append((key, entry.source_id, entry.path, str(error)))
+        else:
+            works.append(_Work(key, entry, folder.content_hash, parsed, analyse(parsed)))
+    if gone:
+        graph.remove(gone)
+    if failures:
+        graph.fail(failures)
+    if same:
+        graph.confirm(same)
+    return works
+
+
+def _parse_limits(limits: LimitSettings) -> ParseLimits:
+    return ParseLimits(max_bytes=limits.skill_bytes)
+
+
+def _publish(services: Services, works: list[_Work], deadline: Deadline) -> list[RevisionKey]:
+    vectors = _embed(services, [work.parsed for work in works])
+    deadline.check("embed")
+    model = services.encoder.get().model
+    services.index.add(
+        [_document(work, pair, model) for work, pair in zip(works, vectors, strict=True)]
+    )
+    deadline.check("index")
+    return services.graph.publish([_publication(work) for work in works])
+
+
+def _embed(services: Services, parsed: Sequence[ParsedSkill]) -> Vector:
+    """Skill vectors (skills, 2, dimension): what is known by its text's hash is not encoded."""
+    encoder = services.encoder.get()
+    texts = [text for skill in parsed for text in skill_texts(skill)]
+    return encode_cached(services, texts).reshape(len(parsed), 2, encoder.dimension)
+
+
+def encode_cached(services: Services, texts: Sequence[str]) -> Vector:
+    """Vectors (texts, dimension), from the index where a text's hash is known there."""
+    encoder = services.encoder.get()
+    hashes = [text_hash(encoder.model, text) for text in texts]
+    known = services.index.cached_vectors(list(dict.fromkeys(hashes)))
+    missing = {
+        digest: text for digest, text in zip(hashes, texts, strict=True) if digest not in known
+    }
+    if missing:
+        fresh = encoder.encode(list(missing.values()))
+        known = {**known, **dict(zip(missing, fresh, strict=True))}
+    return np.stack([known[digest] for digest in hashes]).astype(np.float32, copy=False)
+
+
+def _document(work: _Work, vectors: Vector, model: str) -> SkillDocument:
+    record = work.parsed.record
+    return SkillDocument(
+        key=work.key,
+        content_hash=work.content_hash,
+        parsed=work.parsed,
+        fields=work.analysis.fields,
+        forward=work.analysis.forward,
+        passage_terms=work.analysis.passage_terms,
+        vectors=vectors,
+        section_hashes=section_texts_hashes(model, work.parsed),
+        filters=Filters(
+            source=(work.entry.source_id,),
+            licence=(record.licence,) if record.licence else (),
+            language=(record.language,),
+            tool=tuple(dict.fromkeys((*record.allowed_tools, *record.tooling))),
+        ),
+    )
+
+
+def _publication(work: _Work) -> Publication:
+    record = work.parsed.record
+    background = load_background()
+    return Publication(
+        key=work.key,
+        source_id=work.entry.source_id,
+        path=work.entry.path,
+        content_hash=work.content_hash,
+        name=record.name,
+        description=record.description,
+        warnings=len(work.parsed.warnings),
+        safety_level=record.safety_level,
+        tokens=record.tokens,
+        language=record.language,
+        licence=record.licence,
+        mentions=find_mentions(work.parsed),
+        signature=signature(work.analysis, background),
+        description_terms=description_terms(work.analysis, background),
+    )
+
+
+def split_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
+    """After an error that is nobody's in particular: each skill alone, then by name.
+
+    A batch is sent again one skill at a time; a single skill that still fails is recorded as
+    failed with the error, so that one poisonous skill never holds up others.
+    """
+    if isinstance(error, TransientError):
+        # The entries wait in the catalog; the reconciler sends them again.
+        return
+    if len(skill_ids) > 1:
+        for skill_id in skill_ids:
+            services.activity.add(1)
+            services.send("skillbus.ingest", [skill_id])
+        return
+    entries = services.graph.entries(skill_ids)
+    seqs = services.graph.take_seqs(len(entries))
+    services.graph.fail(
+        [
+            (
+                RevisionKey(entry.skill_id, seq),
+                entry.source_id,
+                entry.path,
+                f"ingest failed unexpectedly: {type(error).__name__}: {error}",
+            )
+            for entry, seq in zip(entries, seqs, strict=True)
+        ]
+    )

@@ -1,0 +1,84 @@
+"""Maintain: send again what a crash lost, sweep what no reader can see (spec §4.6)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from tasks.policies import INGEST, LINK, PAGE, PLAN, QUERY, Deadline
+from tasks.services import Services
+
+log = structlog.get_logger()
+
+_BATCH = 16
+_LIMIT = 20_000
+_GRACE_SECONDS = 60.0
+
+
+def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
+    """Sweep orphans and forget old jobs; what was lost is sent again when nothing is under way."""
+    del ids
+    report: dict[str, object] = {}
+    if not services.activity.ingesting:
+        report.update(resend(services))
+    deadline.check("maintain")
+    report["swept"] = sweep(services)
+    age = services.settings.workers.journal_days * 86_400
+    report["forgotten"] = services.journal.forget(time.time() - age)
+    return report
+
+
+def resend(services: Services) -> dict[str, object]:
+    """Send tasks for everything that the journal and the catalog say is unfinished."""
+    events = services.journal.open_jobs("event")
+    for event_id in events:
+        services.send(PLAN.name, [event_id])
+    queries = services.journal.open_jobs("query")
+    for query_id in queries:
+        services.send(QUERY.name, [query_id])
+    waiting = [entry.skill_id for entry in services.graph.waiting(_LIMIT)]
+    for batch in _batches(waiting):
+        services.activity.add(1)
+        services.send(INGEST.name, batch)
+    unpaged = [key.skill_id for key in services.graph.unpaged(_LIMIT)]
+    for batch in _batches(unpaged):
+        services.send(PAGE.name, batch)
+    if services.graph.unlinked(1):
+        services.send(LINK.name, [])
+    return {
+        "events": len(events),
+        "queries": len(queries),
+        "ingest": len(waiting),
+        "page": len(unpaged),
+    }
+
+
+def sweep(services: Services, grace: float = _GRACE_SECONDS) -> int:
+    """Delete revisions that no pointer leads to and no running ingest can still publish.
+
+    A revision goes once it has been seen without a pointer for `grace` seconds, so that a query
+    that chose it before it was superseded can still read it.
+    """
+    pointers = services.graph.changes(0).pointers
+    in_flight = {entry.skill_id for entry in services.graph.waiting(_LIMIT)}
+    if services.activity.ingesting:
+        return 0
+    now = time.monotonic()
+    stored = services.index.keys()
+    orphans = {
+        key: services.orphans.get(key, now)
+        for key in stored
+        if pointers.get(key.skill_id, 0) != key.seq and key.skill_id not in in_flight
+    }
+    due = [key for key, since in orphans.items() if now - since >= grace]
+    services.orphans = {key: since for key, since in orphans.items() if now - since < grace}
+    if due:
+        services.index.delete(due)
+        log.info("swept", revisions=len(due))
+    return len(due)
+
+
+def _batches(ids: Sequence[str]) -> list[list[str]]:
+    return [list(ids[start : start + _BATCH]) for start in range(0, len(ids), _BATCH)]

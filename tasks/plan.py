@@ -1,0 +1,187 @@
+"""Plan: from an event to the skills that need ingest (spec §4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import structlog
+
+from config.errors import PermanentError, TransientError
+from graph.protocol import Source, State
+from skills.events import SkillRemoved, SourceChanged, SourceRemoved
+from skills.record import RevisionKey
+from tasks.folders import Scan, check_inside, check_root, owning_skill, read_folder, scan
+from tasks.policies import INGEST, LINK, Deadline
+from tasks.services import Services
+
+log = structlog.get_logger()
+
+_CHUNK_BYTES = 192_000
+_CHUNK_SKILLS = 32
+
+
+def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> dict[str, object]:
+    """Carry out accepted events, each recorded as done or failed."""
+    for event_id in event_ids:
+        job = services.journal.job(event_id)
+        if job.state != "accepted":
+            continue
+        try:
+            content = job.event.content()
+            if isinstance(content, SourceChanged):
+                outcome = _source_changed(services, deadline, content)
+            elif isinstance(content, SkillRemoved):
+                outcome = _skills_removed(services, [content.skill_id])
+            elif isinstance(content, SourceRemoved):
+                outcome = _source_removed(services, content.source_id)
+            else:
+                raise PermanentError(f"an event of type {job.event.type} changes nothing")
+        except PermanentError as error:
+            log.warning("event failed", event=event_id, reason=str(error))
+            services.journal.fail(event_id, str(error))
+        else:
+            services.journal.finish(event_id, outcome)
+    return {"events": len(event_ids)}
+
+
+def skill_id_of(source_id: str, path: str) -> str:
+    """A skill's identity: its source and its folder's path there (`.` for the root itself)."""
+    return f"{source_id}:{path or '.'}"
+
+
+def _source_changed(
+    services: Services, deadline: Deadline, content: SourceChanged
+) -> dict[str, object]:
+    root = check_root(Path(content.root))
+    graph = services.graph
+    graph.put_source(Source(content.source_id, "directory", str(root)))
+    if content.paths:
+        changed, gone, found = _changed_below(services, root, content)
+    else:
+        found = scan(root, "", services.settings.limits)
+        cursor = graph.cursor(content.source_id)
+        gone = [path for path in cursor if path not in found.signatures and found.knows(path)]
+        changed = [
+            path
+            for path, signature in found.signatures.items()
+            if not signature or cursor.get(path) != signature
+        ]
+    deadline.check("plan")
+    seq = graph.take_seqs(1)[0]
+    _refuse(services, content.source_id, found, seq)
+    removed = _withdraw(services, content.source_id, gone, seq)
+    wanted = _really_changed(services, content.source_id, root, changed, deadline)
+    # Requested before the cursor moves: a kill in between only repeats the work.
+    for chunk in _chunks(wanted, found):
+        graph.request(
+            [(skill_id_of(content.source_id, path), content.source_id, path) for path in chunk],
+            seq,
+        )
+    graph.move_cursor(content.source_id, {path: found.signatures[path] for path in changed}, gone)
+    for chunk in _chunks(wanted, found):
+        services.activity.add(1)
+        services.send(INGEST.name, [skill_id_of(content.source_id, path) for path in chunk])
+    if removed:
+        services.send(LINK.name, [])
+    return {"found": len(found.signatures), "changed": len(wanted), "removed": removed}
+
+
+def _changed_below(
+    services: Services, root: Path, content: SourceChanged
+) -> tuple[list[str], list[str], Scan]:
+    """Skills that own any of the changed paths or lie below them, and those gone from there."""
+    total = Scan()
+    known: set[str] = set()
+    for path in content.paths:
+        check_inside(root, path)
+        scope = path.removesuffix("SKILL.md").rstrip("/") if path.endswith("SKILL.md") else path
+        owner = owning_skill(root, scope)
+        start = scope if owner is None else owner
+        if start in total.signatures:
+            continue
+        found = scan(root, start, services.settings.limits)
+        total.signatures |= found.signatures
+        total.sizes |= found.sizes
+        total.refused |= found.refused
+        total.unreadable += found.unreadable
+        for below in {scope, start}:
+            entries = services.graph.entries_under(content.source_id, below)
+            known.update(entry.path for entry in entries if entry.state is not State.REMOVED)
+    gone = [path for path in known if path not in total.signatures and total.knows(path)]
+    return list(total.signatures), gone, total
+
+
+def _really_changed(
+    services: Services, source_id: str, root: Path, paths: Sequence[str], deadline: Deadline
+) -> list[str]:
+    """Drop skills whose content is what is published: a touched file costs no ingest."""
+    ids = {skill_id_of(source_id, path): path for path in paths}
+    published = {
+        entry.skill_id: entry.content_hash
+        for entry in services.graph.entries(list(ids))
+        if entry.state is State.PUBLISHED and entry.wanted_seq <= entry.seq
+    }
+    wanted = []
+    for skill_id, path in ids.items():
+        if skill_id in published:
+            deadline.check("plan")
+            try:
+                folder = read_folder(root, path, services.settings.limits)
+            except (PermanentError, TransientError):
+                # Ingest reads again and records the reason with the skill.
+                wanted.append(path)
+                continue
+            if folder.content_hash == published[skill_id]:
+                continue
+        wanted.append(path)
+    return wanted
+
+
+def _refuse(services: Services, source_id: str, found: Scan, seq: int) -> None:
+    failures = [
+        (RevisionKey(skill_id_of(source_id, path), seq), source_id, path, reason)
+        for path, reason in found.refused.items()
+    ]
+    if failures:
+        services.graph.fail(failures)
+
+
+def _withdraw(services: Services, source_id: str, paths: Iterable[str], seq: int) -> int:
+    keys = [RevisionKey(skill_id_of(source_id, path), seq) for path in paths]
+    return len(services.graph.remove(keys)) if keys else 0
+
+
+def _skills_removed(services: Services, skill_ids: Sequence[str]) -> dict[str, object]:
+    known = [entry.skill_id for entry in services.graph.entries(skill_ids)]
+    if not known:
+        raise PermanentError(f"no skill {', '.join(skill_ids)} in the catalog")
+    seq = services.graph.take_seqs(1)[0]
+    removed = services.graph.remove([RevisionKey(skill_id, seq) for skill_id in known])
+    services.send(LINK.name, [])
+    return {"removed": len(removed)}
+
+
+def _source_removed(services: Services, source_id: str) -> dict[str, object]:
+    if all(source.source_id != source_id for source in services.graph.sources()):
+        raise PermanentError(f"no source {source_id!r}; `skillbus sources list` names them")
+    entries = services.graph.entries_under(source_id, "")
+    seq = services.graph.take_seqs(1)[0]
+    removed = services.graph.remove([RevisionKey(entry.skill_id, seq) for entry in entries])
+    services.graph.drop_source(source_id)
+    services.send(LINK.name, [])
+    return {"removed": len(removed)}
+
+
+def _chunks(paths: Sequence[str], found: Scan) -> Iterable[list[str]]:
+    """Paths in batches of about the same work."""
+    chunk: list[str] = []
+    size = 0
+    for path in paths:
+        chunk.append(path)
+        size += found.sizes.get(path, 0)
+        if size >= _CHUNK_BYTES or len(chunk) >= _CHUNK_SKILLS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

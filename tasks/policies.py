@@ -1,0 +1,75 @@
+"""Every task's name, queue, limits and retries, in one place."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+
+from config.errors import TransientError
+
+INGEST_QUEUE = "skillbus.ingest"
+PAGE_QUEUE = "skillbus.page"
+LINK_QUEUE = "skillbus.link"
+QUERY_QUEUE = "skillbus.query"
+PLAN_QUEUE = "skillbus.plan"
+MAINTAIN_QUEUE = "skillbus.maintain"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a kind of task is run.
+
+    seconds: its time limit; stages check it as a deadline, since Celery enforces no limit on
+    threads. expires: seconds after which nobody wants the result any more. retries: how often a
+    TransientError is tried again, with exponential backoff from `backoff` seconds and full jitter.
+    """
+
+    name: str
+    queue: str
+    seconds: float
+    retries: int = 0
+    backoff: float = 0.5
+    expires: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse policies that contradict themselves."""
+        if self.seconds <= 0 or self.retries < 0 or self.backoff < 0:
+            raise ValueError(f"{self.name}: limits must be positive")
+        if self.expires is not None and self.retries and self.backoff > self.expires:
+            raise ValueError(f"{self.name}: would expire before its first retry")
+
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait before retry number `attempt` (from 0)."""
+        return random.uniform(0.5, 1.0) * self.backoff * 2**attempt  # noqa: S311 - jitter
+
+
+PLAN = Policy("skillbus.plan", PLAN_QUEUE, seconds=600, retries=5)
+INGEST = Policy("skillbus.ingest", INGEST_QUEUE, seconds=300, retries=5)
+PAGE = Policy("skillbus.page", PAGE_QUEUE, seconds=300, retries=5)
+LINK = Policy("skillbus.link", LINK_QUEUE, seconds=120, retries=5)
+MAINTAIN = Policy("skillbus.maintain", MAINTAIN_QUEUE, seconds=120)
+QUERY = Policy("skillbus.query", QUERY_QUEUE, seconds=30, retries=2, backoff=0.05, expires=300)
+
+POLICIES = {policy.name: policy for policy in (PLAN, INGEST, PAGE, LINK, MAINTAIN, QUERY)}
+
+
+class DeadlineExceededError(TransientError):
+    """The task ran longer than its policy allows."""
+
+
+class Deadline:
+    """The end of a task's time; stages call `check` between units of work."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def remaining(self) -> float:
+        """Seconds left, never below 0."""
+        return max(0.0, self._end - time.monotonic())
+
+    def check(self, stage: str) -> None:
+        """Raise DeadlineExceededError when the time is over."""
+        if self.remaining() == 0.0:
+            raise DeadlineExceededError(f"{stage}: not done within {self._seconds:g} s")

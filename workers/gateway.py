@@ -1,0 +1,92 @@
+"""The HTTP gateway of `serve`: queries and events over a socket in the home."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
+
+from config.errors import PermanentError, TransientError, UsageError
+from skills.events import Event, QueryAsked
+from workers.runtime import Runtime
+from workers.status import status_report
+
+
+class Accepted(BaseModel):
+    """A query or event that is on disk and will be worked on."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+
+
+class QueryState(BaseModel):
+    """Where a query stands; `bundle` once it is done, `reason` when it failed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    state: str
+    bundle: dict[str, Any] | None = None
+    reason: str | None = None
+
+
+def create_gateway(runtime: Runtime) -> FastAPI:
+    """The gateway over a running runtime."""
+    gateway = FastAPI(title="skillbus", version="1", docs_url=None, redoc_url=None)
+    gateway.add_exception_handler(UsageError, _problem(400, "not possible"))
+    gateway.add_exception_handler(PermanentError, _problem(422, "failed"))
+    gateway.add_exception_handler(TransientError, _problem(503, "try again"))
+
+    @gateway.post("/v1/queries", status_code=202)
+    def ask(query: QueryAsked, response: Response) -> Accepted:
+        """Accept a query; its bundle is at `Location` when it is done."""
+        query_id = runtime.ask(query, "skillbus/gateway")
+        response.headers["Location"] = f"/v1/queries/{query_id}"
+        return Accepted(id=query_id)
+
+    @gateway.get("/v1/queries/{query_id}", response_model_exclude_none=True)
+    def query_state(query_id: str) -> QueryState:
+        """The state of a query, with its bundle when done."""
+        job = runtime.services.journal.job(query_id)
+        return QueryState(
+            id=job.id, state=job.state, bundle=job.outcome, reason=job.reason or None
+        )
+
+    @gateway.post("/v1/events", status_code=202)
+    def accept(event: Event) -> Accepted:
+        """Accept a CloudEvents object about a source or a skill."""
+        runtime.accept(event)
+        return Accepted(id=event.id)
+
+    @gateway.get("/v1/events/{event_id}")
+    def event_state(event_id: str) -> dict[str, Any]:
+        """The state of an event, with what it led to."""
+        job = runtime.services.journal.job(event_id)
+        return {"id": job.id, "state": job.state, "outcome": job.outcome, "reason": job.reason}
+
+    @gateway.post("/v1/answers")
+    def answer(query: QueryAsked) -> dict[str, Any]:
+        """Ask and wait: the bundle itself, for the commands of this machine."""
+        return runtime.answer(query, "skillbus/gateway")
+
+    @gateway.get("/v1/status")
+    def status() -> dict[str, Any]:
+        """Skills by state, what is under way, and sources."""
+        return status_report(runtime.services, serving=True)
+
+    return gateway
+
+
+def _problem(code: int, title: str) -> Any:
+    async def handle(request: Request, error: Exception) -> JSONResponse:
+        del request
+        return JSONResponse(
+            {"title": title, "status": code, "detail": str(error)},
+            status_code=code,
+            media_type="application/problem+json",
+        )
+
+    return handle

@@ -1,0 +1,42 @@
+"""One process writes to a home at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO
+
+from config.errors import UsageError
+
+
+class WriterLock:
+    """An advisory lock on `writer.lock` in the home; the kernel frees it when the process ends."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / "writer.lock"
+        self._file: IO[str] | None = None
+
+    def acquire(self) -> None:
+        """Take the lock; raises UsageError that names the process holding it."""
+        file = self._path.open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            file.close()
+            raise UsageError(
+                f"{self._path.parent} is being written by {holder}; wait for it to end, "
+                "or use another SKILLBUS_HOME"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

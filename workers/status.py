@@ -1,0 +1,39 @@
+"""What a library holds and how far its work is, as plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.services import Services
+
+
+def status_report(services: Services, serving: bool) -> dict[str, Any]:
+    """Counts of the catalog, open events and queries, and the sources."""
+    counts = services.graph.counts()
+    published = counts.get("published", 0)
+    return {
+        "home": str(services.settings.home),
+        "serving": serving,
+        "encoder": services.settings.encoder.model,
+        "skills": {
+            "published": published,
+            "failed": counts.get("failed", 0),
+            "removed": counts.get("removed", 0),
+            "waiting": counts.get("waiting", 0),
+        },
+        "paged": counts.get("paged", 0),
+        "paging_done": round(counts.get("paged", 0) / published, 4) if published else 1.0,
+        "unlinked": counts.get("unlinked", 0),
+        "links": counts.get("links", 0),
+        "open_events": len(services.journal.open_jobs("event")),
+        "open_queries": len(services.journal.open_jobs("query")),
+        "sources": [
+            {
+                "source_id": source.source_id,
+                "kind": source.kind,
+                "root": source.root,
+                "last_success": source.last_success,
+            }
+            for source in services.graph.sources()
+        ],
+    }
