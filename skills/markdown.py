@@ -1,0 +1,323 @@
+"""A line-based scanner of Markdown blocks.
+
+It follows CommonMark where skill files do, and their habits where they do not: list contents
+indented by two columns, fences nested in a Markdown fence, tables without a delimiter row,
+headings in Chinese without a blank after the marks. Every line is looked at a bounded number of
+times, whatever the file holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Shape(StrEnum):
+    """What a block is."""
+
+    HEADING = "heading"
+    PARAGRAPH = "paragraph"
+    ITEM = "item"
+    TABLE = "table"
+    CODE = "code"
+    BREAK = "break"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines `first` to `last` (1-based, inclusive) of one shape.
+
+    `level` and `title` are a heading's; `language` is the first word of a fence's info string;
+    `fenced` tells a fence from indented code, `closed` whether the fence has its end.
+    """
+
+    shape: Shape
+    first: int
+    last: int
+    level: int = 0
+    title: str = ""
+    language: str = ""
+    fenced: bool = False
+    closed: bool = True
+
+
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*(.*)")
+_ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])(?=[ \t]|$)")
+_CLOSE_ITEM = re.compile(r"\d{1,3}[、.．](?=[^\d\s])")
+_HTML = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?=[\s/>]|$)|<!--")
+_HEADING_MARKS = re.compile(r"#{1,6}")
+_CJK_START = re.compile(r"[\u4e00-\u9fff【（「]")
+_NESTING_INFO = frozenset({"markdown", "md", "mdx", "skill", "text", "txt"})
+# How far the end of a fence inside a fence is looked for.
+_NESTED_LINES = 500
+_SETEXT_LENGTH = 120
+_SENTENCE_ENDS = (".", ":", "。", "：", ";", "；", "!", "！", "|")
+
+
+def scan(lines: Sequence[str], first_line: int) -> list[Block]:
+    """The blocks of `lines[first_line - 1:]` in order; together they hold every non-blank line."""
+    return _Scanner(lines).blocks(first_line - 1)
+
+
+def indent_of(line: str) -> int:
+    """Columns before the first non-blank character; a tab goes to the next multiple of four."""
+    columns = 0
+    for char in line:
+        if char == " ":
+            columns += 1
+        elif char == "\t":
+            columns += 4 - columns % 4
+        else:
+            break
+    return columns
+
+
+def heading(line: str) -> tuple[int, str] | None:
+    """Level and title of an ATX heading, None for any other line."""
+    if "#" not in line[:4] or indent_of(line) > 3:
+        return None
+    text = line.strip()
+    marks = _HEADING_MARKS.match(text)
+    if marks is None:
+        return None
+    level, rest = marks.end(), text[marks.end() :]
+    if rest and not rest[0].isspace() and (level == 1 or not _CJK_START.match(rest)):
+        return None
+    title = rest.strip()
+    bare = title.rstrip("#")
+    if bare != title and (not bare or bare[-1].isspace()):
+        title = bare.rstrip()
+    return level, title
+
+
+def is_break(line: str) -> bool:
+    """Whether a line is a thematic break: three or more of `-`, `*` or `_` alone."""
+    text = line.strip()
+    if len(text) < 3 or text[0] not in "-*_" or text[-1] != text[0]:
+        return False
+    return set(text) <= {text[0], " ", "\t"} and text.count(text[0]) >= 3
+
+
+def is_delimiter_row(line: str) -> bool:
+    """Whether a line is the row of dashes under a table's header."""
+    text = line.strip()
+    return "-" in text and "|" in text and set(text) <= set("|:- \t")
+
+
+def _fence_at(line: str) -> tuple[str, str] | None:
+    """The mark and the info string of an opening fence; a backtick in the info is inline code."""
+    if "```" not in line and "~~~" not in line:
+        return None
+    match = _FENCE.match(line)
+    if match is None or (match[1][0] == "`" and "`" in match[2]):
+        return None
+    return match[1], match[2]
+
+
+class _Scanner:
+    """Walks the lines once; each method takes a 0-based line and returns the block there."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+        self._end = len(lines)
+        # Fence marks that are known not to be closed before the end of the file.
+        self._unclosed: dict[str, int] = {}
+        self._comments_end = True
+
+    def blocks(self, start: int) -> list[Block]:
+        found: list[Block] = []
+        at = start
+        while at < self._end:
+            if not self._lines[at].strip():
+                at += 1
+                continue
+            block = self._block(at)
+            found.append(block)
+            at = block.last
+        return found
+
+    def _block(self, at: int) -> Block:
+        line = self._lines[at]
+        if indent_of(line) >= 4:
+            return self._fence(at) if _fence_at(line) else self._indented(at)
+        title = heading(line)
+        if title is not None:
+            return Block(Shape.HEADING, at + 1, at + 1, title[0], title[1])
+        if is_break(line):
+            return Block(Shape.BREAK, at + 1, at + 1)
+        if _fence_at(line):
+            return self._fence(at)
+        if self._opens_item(line):
+            return self._item(at)
+        if self._opens_table(at):
+            return self._table(at)
+        if line.lstrip().startswith("<!--"):
+            return self._comment(at)
+        return self._paragraph(at)
+
+    # -- code
+
+    def _fence(self, at: int) -> Block:
+        mark, info = _fence_at(self._lines[at]) or ("```", "")
+        language = re.split(r"[\s,{:]", info.strip("{}. "), maxsplit=1)[0].lower()[:40]
+        end = self._fence_end(at, mark, language)
+        closed = end >= 0
+        if not closed:
+            end = self._unclosed_end(at)
+        return Block(Shape.CODE, at + 1, end + 1, language=language, fenced=True, closed=closed)
+
+    def _fence_end(self, at: int, mark: str, language: str) -> int:
+        """The line that closes the fence opened at `at`, -1 without one."""
+        if language in _NESTING_INFO:
+            nested = self._nested_end(at, mark)
+            if nested >= 0:
+                return nested
+        known = self._unclosed.get(mark[0])
+        if known is not None and len(mark) >= known:
+            return -1
+        for number in range(at + 1, self._end):
+            if self._closes(self._lines[number], mark):
+                return number
+        self._unclosed[mark[0]] = len(mark)
+        return -1
+
+    @staticmethod
+    def _closes(line: str, mark: str) -> bool:
+        text = line.strip()
+        return len(text) >= len(mark) and text.startswith(mark) and not text.strip(mark[0])
+
+    def _nested_end(self, at: int, mark: str) -> int:
+        """The end of a fence around Markdown whose own fences use the same marks."""
+        depth = 1
+        for number in range(at + 1, min(at + _NESTED_LINES, self._end)):
+            text = self._lines[number].strip()
+            if not text.startswith(mark):
+                continue
+            if self._closes(text, mark):
+                depth -= 1
+                if depth == 0:
+                    return number
+            elif _fence_at(text):
+                depth += 1
+        return -1
+
+    def _unclosed_end(self, at: int) -> int:
+        """The last line of a fence that is never closed: before the next chapter, else the end."""
+        for number in range(at + 1, self._end):
+            if self._lines[number].startswith("## ") and not self._lines[number - 1].strip():
+                return self._trim(at, number - 1)
+        return self._trim(at, self._end - 1)
+
+    def _indented(self, at: int) -> Block:
+        last = at
+        for number in range(at + 1, self._end):
+            line = self._lines[number]
+            if not line.strip():
+                continue
+            if indent_of(line) < 4 or _fence_at(line):
+                break
+            last = number
+        return Block(Shape.CODE, at + 1, last + 1)
+
+    def _trim(self, first: int, last: int) -> int:
+        while last > first and not self._lines[last].strip():
+            last -= 1
+        return last
+
+    # -- lists
+
+    @staticmethod
+    def _opens_item(line: str) -> bool:
+        text = line.lstrip()
+        return bool(_ITEM.match(text) or _CLOSE_ITEM.match(text))
+
+    def _item(self, at: int) -> Block:
+        """A top-level item with everything that is nested in it."""
+        base = indent_of(self._lines[at])
+        last, after_blank = at, False
+        number = at + 1
+        while number < self._end:
+            line = self._lines[number]
+            if not line.strip():
+                after_blank = True
+                number += 1
+                continue
+            indent = indent_of(line)
+            if indent <= base + 1 and (after_blank or self._interrupts(number)):
+                break
+            if indent > base + 1 and _fence_at(line):
+                number = self._fence(number).last - 1
+            last, after_blank = number, False
+            number += 1
+        return Block(Shape.ITEM, at + 1, last + 1)
+
+    # -- tables, comments, paragraphs
+
+    def _opens_table(self, at: int) -> bool:
+        line = self._lines[at]
+        if "|" not in line or at + 1 >= self._end:
+            return False
+        below = self._lines[at + 1]
+        if is_delimiter_row(below):
+            return True
+        return line.lstrip().startswith("|") and below.lstrip().startswith("|")
+
+    def _table(self, at: int) -> Block:
+        last = at + 1
+        while last + 1 < self._end:
+            line = self._lines[last + 1]
+            if not line.strip() or ("|" not in line and self._interrupts(last + 1)):
+                break
+            if "|" not in line and not line.startswith((" ", "\t")):
+                break
+            last += 1
+        return Block(Shape.TABLE, at + 1, last + 1)
+
+    def _comment(self, at: int) -> Block:
+        """An HTML comment, blank lines and all; one that is never closed is a paragraph."""
+        if self._comments_end:
+            for number in range(at, self._end):
+                if "-->" in self._lines[number]:
+                    return Block(Shape.PARAGRAPH, at + 1, number + 1)
+            self._comments_end = False
+        return self._paragraph(at)
+
+    def _paragraph(self, at: int) -> Block:
+        """Running text, a block quote or HTML, to the next blank line or block."""
+        last = at
+        quote = self._lines[at].lstrip().startswith(">")
+        while last + 1 < self._end:
+            line = self._lines[last + 1]
+            if not line.strip():
+                break
+            level = 0 if quote else self._underlines(at, last)
+            if level:
+                title = " ".join(text.strip() for text in self._lines[at : last + 1])
+                return Block(Shape.HEADING, at + 1, last + 2, level, title)
+            if line.lstrip().startswith(">") != quote or self._interrupts(last + 1):
+                break
+            last += 1
+        return Block(Shape.PARAGRAPH, at + 1, last + 1)
+
+    def _underlines(self, first: int, last: int) -> int:
+        """The level of the setext heading that ends with the line after `last`, 0 without one."""
+        line = self._lines[last + 1].strip()
+        text = self._lines[last].strip()
+        if len(line) < 2 or first != last or len(text) > _SETEXT_LENGTH:
+            return 0
+        if not line.strip("="):
+            return 1
+        if not line.strip("-") and len(line) > 2 and not text.endswith(_SENTENCE_ENDS):
+            return 0 if _HTML.match(text) else 2
+        return 0
+
+    def _interrupts(self, at: int) -> bool:
+        """Whether a line begins a block of its own without a blank line before it."""
+        line = self._lines[at]
+        if heading(line) is not None or is_break(line) or _fence_at(line) is not None:
+            return True
+        if indent_of(line) >= 4:
+            return False
+        return self._opens_item(line) or self._opens_table(at)
