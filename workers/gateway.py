@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from config.errors import PermanentError, TransientError, UsageError
 from skills.events import Event, QueryAsked
 from workers.runtime import Runtime
-from workers.status import status_report
+from workers.status import status_of
 
 
 class Accepted(BaseModel):
@@ -35,6 +35,7 @@ class QueryState(BaseModel):
 
 def create_gateway(runtime: Runtime) -> FastAPI:
     """The gateway over a running runtime."""
+    services = runtime.services
     gateway = FastAPI(title="skillbus", version="1", docs_url=None, redoc_url=None)
     gateway.add_exception_handler(UsageError, _problem(400, "not possible"))
     gateway.add_exception_handler(PermanentError, _problem(422, "failed"))
@@ -50,10 +51,8 @@ def create_gateway(runtime: Runtime) -> FastAPI:
     @gateway.get("/v1/queries/{query_id}", response_model_exclude_none=True)
     def query_state(query_id: str) -> QueryState:
         """The state of a query, with its bundle when done."""
-        job = runtime.services.journal.job(query_id)
-        return QueryState(
-            id=job.id, state=job.state, bundle=job.outcome, reason=job.reason or None
-        )
+        job = services.journal.job(query_id)
+        return QueryState(id=job.id, state=job.state, bundle=job.outcome, reason=job.reason or None)
 
     @gateway.post("/v1/events", status_code=202)
     def accept(event: Event) -> Accepted:
@@ -64,7 +63,7 @@ def create_gateway(runtime: Runtime) -> FastAPI:
     @gateway.get("/v1/events/{event_id}")
     def event_state(event_id: str) -> dict[str, Any]:
         """The state of an event, with what it led to."""
-        job = runtime.services.journal.job(event_id)
+        job = services.journal.job(event_id)
         return {"id": job.id, "state": job.state, "outcome": job.outcome, "reason": job.reason}
 
     @gateway.post("/v1/answers")
@@ -75,7 +74,7 @@ def create_gateway(runtime: Runtime) -> FastAPI:
     @gateway.get("/v1/status")
     def status() -> dict[str, Any]:
         """Skills by state, what is under way, and sources."""
-        return status_report(runtime.services, serving=True)
+        return status_of(services.settings, services.graph, services.journal, serving=True)
 
     return gateway
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.services import Services
+from config.settings import Settings
+from graph.protocol import SkillGraph
+from tasks.journal import Journal
 
 
-def status_report(services: Services, serving: bool) -> dict[str, Any]:
+def status_of(
+    settings: Settings, graph: SkillGraph, journal: Journal, serving: bool
+) -> dict[str, Any]:
     """Counts of the catalog, open events and queries, and the sources."""
-    counts = services.graph.counts()
+    counts = graph.counts()
     published = counts.get("published", 0)
     return {
-        "home": str(services.settings.home),
+        "home": str(settings.home),
         "serving": serving,
-        "encoder": services.settings.encoder.model,
+        "encoder": settings.encoder.model,
         "skills": {
             "published": published,
             "failed": counts.get("failed", 0),
@@ -25,8 +29,8 @@ def status_report(services: Services, serving: bool) -> dict[str, Any]:
         "paging_done": round(counts.get("paged", 0) / published, 4) if published else 1.0,
         "unlinked": counts.get("unlinked", 0),
         "links": counts.get("links", 0),
-        "open_events": len(services.journal.open_jobs("event")),
-        "open_queries": len(services.journal.open_jobs("query")),
+        "open_events": len(journal.open_jobs("event")),
+        "open_queries": len(journal.open_jobs("query")),
         "sources": [
             {
                 "source_id": source.source_id,
@@ -34,6 +38,6 @@ def status_report(services: Services, serving: bool) -> dict[str, Any]:
                 "root": source.root,
                 "last_success": source.last_success,
             }
-            for source in services.graph.sources()
+            for source in graph.sources()
         ],
     }

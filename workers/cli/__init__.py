@@ -1,0 +1,95 @@
+"""The command line. Commands are imported when they are called: `--version` loads nothing heavy."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from config.errors import SkillbusError, UsageError
+
+FAILED, USAGE, NO_SKILL_HIT, NEWLY_FAILED, INTERRUPTED = 1, 2, 3, 4, 130
+
+_COMMANDS = {
+    "sync": "workers.cli.sync:sync",
+    "watch": "workers.cli.sync:watch",
+    "query": "workers.cli.ask:query",
+    "skills": "workers.cli.library:skills",
+    "sources": "workers.cli.library:sources",
+    "failures": "workers.cli.library:failures",
+    "status": "workers.cli.inspect:status",
+    "doctor": "workers.cli.inspect:doctor",
+    "config": "workers.cli.inspect:config",
+    "serve": "workers.cli.serve:serve",
+    "eval": "workers.cli.evaluate:evaluate",
+}
+
+
+class _Lazy(click.Group):
+    """A group whose commands are imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of a user's first day."""
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("skillbus"), prog_name="skillbus")
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the library lies [SKILLBUS_HOME; default: the platform's data folder].",
+)
+@click.pass_context
+def cli(ctx: click.Context, home: Path | None) -> None:
+    """Keep agent skills searchable while they change, and answer tasks with bundles of them.
+
+    \b
+    Examples:
+      skillbus sync ./skills
+      skillbus query "turn the trip CSVs into a monthly PDF report"
+      skillbus serve
+    """
+    ctx.obj = home
+
+
+def main() -> None:
+    """Run the command line; exit 0 done, 1 failed, 2 usage, 3 NO_SKILL_HIT, 4 newly failed."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.exceptions.Abort:
+        _fail("interrupted; what was accepted goes on with the next run", INTERRUPTED)
+    except KeyboardInterrupt:
+        _fail("interrupted; what was accepted goes on with the next run", INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except UsageError as error:
+        _fail(str(error), USAGE)
+    except SkillbusError as error:
+        _fail(str(error), FAILED)
+    except BrokenPipeError:
+        # The reader of our output has gone; what is left unprinted has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"skillbus: {message}", err=True)
+    sys.exit(code)

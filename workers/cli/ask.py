@@ -1,0 +1,153 @@
+"""`query`: a task in words, a bundle out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from config.errors import UsageError
+from config.settings import STAGES
+from skills.bundle import Bundle, render
+from skills.events import QueryAsked, QueryFilters
+from workers.cli import NO_SKILL_HIT
+from workers.cli.common import print_json, read_settings, read_text
+from workers.client import ServeClient
+
+ORIGIN = "skillbus/command-line"
+FILTERS = tuple(QueryFilters.model_fields)
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option("--file", "file", type=click.Path(path_type=Path), help="Read the task from a file.")
+@click.option("--budget", type=click.IntRange(min=0), help="Tokens that the bundle may hold.")
+@click.option("--top", type=click.IntRange(1, 100), help="Skills that the bundle may hold.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="A summary, the whole bundle as JSON, or as Markdown for a prompt.",
+)
+@click.option("--explain", is_flag=True, help="Show what each stage gave each candidate.")
+@click.option("--without", multiple=True, type=click.Choice(STAGES), help="Switch a stage off.")
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help=f"Only skills with this value; NAME is one of {', '.join(FILTERS)}.",
+)
+@click.pass_context
+def query(
+    ctx: click.Context,
+    text: str | None,
+    file: Path | None,
+    budget: int | None,
+    top: int | None,
+    form: str,
+    explain: bool,
+    without: tuple[str, ...],
+    filters: tuple[str, ...],
+) -> None:
+    """Answer a task with the skills, and the passages of each, that it needs.
+
+    TEXT is the task in words; `-` reads it from standard input.
+
+    \b
+    Examples:
+      skillbus query "merge the monthly spreadsheets and chart the totals"
+      skillbus query --file task.md --format markdown --budget 4000
+      git log -1 --format=%B | skillbus query - --filter licence=MIT
+    """
+    settings = read_settings(ctx)
+    if budget == 0:
+        raise UsageError("a budget of 0 tokens leaves no room for any passage; try --budget 2000")
+    asked = QueryAsked(
+        task=_task(text, file),
+        budget=budget,
+        top=top,
+        filters=_filters(filters),
+        without=without,
+        explain=explain,
+    )
+    client = ServeClient.find(settings.home)
+    if client is not None:
+        data = client.post("/v1/answers", asked.model_dump(mode="json"))
+        client.close()
+    else:
+        from workers.runtime import Runtime
+
+        with Runtime(settings, writable=False) as runtime:
+            data = runtime.answer(asked, ORIGIN)
+    _print(data, form)
+    if data["status"] == "NO_SKILL_HIT":
+        ctx.exit(NO_SKILL_HIT)
+
+
+def _task(text: str | None, file: Path | None) -> str:
+    if (text is None) == (file is None):
+        raise UsageError("give the task as TEXT, as `-` for standard input, or with --file")
+    if file is not None:
+        return read_text(file)
+    return sys.stdin.read() if text == "-" else str(text)
+
+
+def _filters(pairs: tuple[str, ...]) -> QueryFilters:
+    values: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, found, value = pair.partition("=")
+        if not found or name not in FILTERS or not value:
+            raise UsageError(f"--filter {pair}: write NAME=VALUE, NAME one of {', '.join(FILTERS)}")
+        values.setdefault(name, []).append(value)
+    return QueryFilters(**{name: tuple(found) for name, found in values.items()})
+
+
+def _print(data: dict[str, Any], form: str) -> None:
+    if form == "json":
+        print_json(data)
+        return
+    bundle = Bundle.model_validate(data)
+    if form == "markdown":
+        click.echo(render(bundle))
+    else:
+        _print_summary(bundle)
+    if bundle.explain is not None:
+        _print_explanation(bundle.explain)
+
+
+def _print_summary(bundle: Bundle) -> None:
+    if bundle.status == "NO_SKILL_HIT":
+        click.echo("NO_SKILL_HIT: nothing in the library is evidently about this task")
+        return
+    click.echo(f"{len(bundle.skills)} skills, {bundle.tokens} of {bundle.budget} tokens")
+    for place, skill in enumerate(bundle.skills, 1):
+        click.echo("")
+        click.echo(click.style(f"{place}. {skill.name}", bold=True) + f"  ({skill.skill_id})")
+        click.echo(f"   {skill.path}")
+        click.echo(f"   why: {'; '.join(skill.why)}")
+        lines = ", ".join(f"{p.first_line}-{p.last_line}" for p in skill.passages)
+        click.echo(
+            f"   lines {lines or 'none'}; {skill.tokens} tokens, {skill.left_out.tokens} left out"
+        )
+        if skill.safety.level:
+            click.echo(f"   caution, level {skill.safety.level}: {skill.safety.reasons[0]}")
+    for link in bundle.links:
+        click.echo(f"\n{link.source} -> {link.target}: {link.type} ({link.evidence})")
+    for skill_left in bundle.left_out:
+        click.echo(f"\nnot included: {skill_left.skill_id}: {skill_left.reason}")
+    for reason in bundle.degraded:
+        click.echo(f"\ndegraded: {reason}")
+
+
+def _print_explanation(explain: dict[str, Any]) -> None:
+    click.echo("\nstages (ms): " + ", ".join(f"{k} {v:.1f}" for k, v in explain["stages"].items()))
+    columns = explain["columns"]
+    click.echo("  ".join(["place", *(f"{name:>9}" for name in columns), "skill"]))
+    for place, row in enumerate(explain["candidates"], 1):
+        numbers = (f"{row['scores'].get(name, 0.0):>9.3f}" for name in columns)
+        click.echo("  ".join([f"{place:>5}", *numbers, f"{row['skill_id']}: {row['verdict']}"]))

@@ -1,0 +1,109 @@
+"""What commands share: settings, the way to the library, output and progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from config.errors import UsageError
+from config.logs import configure_logging
+from config.settings import Settings, load_settings
+from graph.local import SqliteSkillGraph
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def read_settings(ctx: click.Context) -> Settings:
+    """Settings of this call, with logging set up."""
+    settings = load_settings(ctx.find_root().obj)
+    configure_logging(settings.log_level)
+    return settings
+
+
+def print_json(value: Any) -> None:
+    """Print JSON, indented, as it is (no escapes for other scripts)."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def note(text: str) -> None:
+    """A remark for the person at the terminal, beside the output."""
+    click.echo(text, err=True)
+
+
+@contextmanager
+def open_catalog(settings: Settings) -> Iterator[SqliteSkillGraph]:
+    """The catalog, for reading; raises UsageError when there is no library."""
+    path = settings.home / "graph.db"
+    if not path.exists():
+        raise UsageError(f"{settings.home} holds no library yet; run `skillbus sync DIR` first")
+    graph = SqliteSkillGraph(path, writable=False)
+    try:
+        yield graph
+    finally:
+        graph.close()
+
+
+def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
+    """Columns under a header; the last one may be long."""
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    widths[-1] = 0
+    styled = sys.stdout.isatty()
+    for number, row in enumerate([header, *rows]):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo(click.style(line.rstrip(), bold=styled and number == 0))
+
+
+class ProgressLine:
+    """Two bars on a terminal, nothing elsewhere: skills searchable, skills paged."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description:<11}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._searchable = self._progress.add_task("searchable", total=None)
+        self._paged = self._progress.add_task("paged", total=None)
+
+    def __enter__(self) -> ProgressLine:
+        """Show the bars."""
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Take the bars away."""
+        self._progress.stop()
+
+    def show(self, counts: Mapping[str, int]) -> None:
+        """Show where the library stands."""
+        published = counts.get("published", 0)
+        waiting = counts.get("waiting", 0)
+        total = max(published, 1) if not waiting else published + waiting
+        self._progress.update(self._searchable, completed=total - waiting, total=total)
+        self._progress.update(
+            self._paged, completed=counts.get("paged", 0), total=max(published, 1)
+        )
+
+
+def read_text(path: Path) -> str:
+    """A UTF-8 text file of the user's; raises UsageError that says what is wrong with it."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error

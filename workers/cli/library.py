@@ -1,0 +1,311 @@
+"""`skills`, `sources` and `failures`: what the library holds, and what it could not take in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from config.errors import PermanentError, UsageError
+from config.settings import Settings
+from graph.protocol import Entry, Link, State
+from search.local import LocalSearchIndex
+from search.models import encoder_identity
+from search.protocol import StoredRevision
+from skills.events import SkillRemoved, SourceRemoved, new_event
+from skills.record import RevisionKey
+from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
+from workers.client import ServeClient
+
+ORIGIN = "skillbus/command-line"
+
+
+@click.group()
+def skills() -> None:
+    """List, show and remove skills."""
+
+
+@skills.command("list")
+@click.option("--source", "source_id", help="Only this source.")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
+@json_option
+@click.pass_context
+def list_skills(
+    ctx: click.Context, source_id: str | None, state: str | None, as_json: bool
+) -> None:
+    """List every skill of the catalog with its state, revision and reason.
+
+    \b
+    Example:
+      skillbus skills list --state failed
+    """
+    settings = read_settings(ctx)
+    with open_catalog(settings) as graph:
+        entries = [
+            entry
+            for entry in graph.entries()
+            if source_id in (None, entry.source_id) and state in (None, entry.state.value)
+        ]
+    if as_json:
+        print_json([entry_data(entry) for entry in entries])
+        return
+    print_table(
+        [
+            (entry.skill_id, entry.state.value, str(entry.seq or "-"), entry.name, entry.reason)
+            for entry in entries
+        ],
+        ("skill", "state", "revision", "name", "reason"),
+    )
+
+
+def entry_data(entry: Entry) -> dict[str, Any]:
+    """A catalog entry as JSON data."""
+    return {
+        "skill_id": entry.skill_id,
+        "name": entry.name,
+        "seq": entry.seq or None,
+        "content_hash": entry.content_hash or None,
+        "state": entry.state.value,
+        "reason": entry.reason or None,
+        "source_id": entry.source_id,
+        "path": entry.path,
+        "description": entry.description,
+        "warnings": entry.warnings,
+        "safety_level": entry.safety_level,
+        "tokens": entry.tokens,
+        "language": entry.language,
+        "licence": entry.licence,
+        "paged": entry.paged,
+    }
+
+
+@skills.command("show")
+@click.argument("skill_id")
+@json_option
+@click.pass_context
+def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
+    """Show one skill: its record, passages, warnings, safety marks and links with evidence.
+
+    \b
+    Example:
+      skillbus skills show examples:trip-cleaning
+    """
+    settings = read_settings(ctx)
+    with open_catalog(settings) as graph:
+        entry = find_entry(graph.entries([skill_id]), skill_id)
+        links = graph.links(skill_id)
+    revision = _read_revision(settings, entry) if entry.state is State.PUBLISHED else None
+    data = entry_data(entry)
+    data["links"] = [_link_data(link) for link in links]
+    if revision is not None:
+        data |= _revision_data(revision)
+    if as_json:
+        print_json(data)
+    else:
+        _print_skill(data)
+
+
+def find_entry(entries: list[Entry], skill_id: str) -> Entry:
+    """The entry of an id; raises UsageError when the catalog has none."""
+    if not entries:
+        raise UsageError(f"no skill {skill_id!r}; `skillbus skills list` names them")
+    return entries[0]
+
+
+def _read_revision(settings: Settings, entry: Entry) -> StoredRevision:
+    identity = encoder_identity(settings.encoder.model)
+    index = LocalSearchIndex(
+        settings.home / "index", identity.model, identity.dimension, writable=False
+    )
+    try:
+        key = RevisionKey(entry.skill_id, entry.seq)
+        found = index.read([key])
+        if key not in found:
+            raise PermanentError(f"{key} is published but not in the index; run `skillbus doctor`")
+        return found[key]
+    finally:
+        index.close()
+
+
+def _link_data(link: Link) -> dict[str, Any]:
+    return {
+        "source": link.source,
+        "target": link.target,
+        "type": link.type.value,
+        "weight": round(link.weight, 4),
+        "evidence": link.evidence,
+        "owner": link.owner,
+    }
+
+
+def _revision_data(revision: StoredRevision) -> dict[str, Any]:
+    parsed, record = revision.parsed, revision.parsed.record
+    fields = (
+        *("capability", "when_to_use", "inputs", "outputs", "domain_tags", "tooling"),
+        *("example_tasks", "entrypoints", "compatibility", "allowed_tools", "depends"),
+        *("conflicts", "version", "metadata", "code_share"),
+    )
+    return {
+        **{name: getattr(record, name) for name in fields},
+        "files": [{"path": file.path, "size": file.size} for file in record.files],
+        "safety": [
+            {"kind": mark.kind, "level": mark.level, "line": mark.line, "reason": mark.reason}
+            for mark in record.safety
+        ],
+        "warnings": [
+            {"code": warning.code, "line": warning.line, "message": warning.message}
+            for warning in parsed.warnings
+        ],
+        "passages": [
+            {
+                "lines": [passage.first_line, passage.last_line],
+                "role": passage.role.value,
+                "confidence": round(passage.confidence, 3),
+                "kind": passage.kind.value,
+                "heading_path": list(parsed.sections[passage.section].heading_path),
+                "tokens": passage.tokens,
+            }
+            for passage in parsed.passages
+        ],
+    }
+
+
+def _print_skill(data: dict[str, Any]) -> None:
+    passages = data.pop("passages", [])
+    for name, value in data.items():
+        if value in (None, "", [], (), {}):
+            continue
+        if isinstance(value, list) and isinstance(value[0], dict):
+            click.echo(f"{name}:")
+            for item in value:
+                click.echo("  " + ", ".join(f"{key} {part}" for key, part in item.items()))
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            click.echo(f"{name}: {shown}")
+    for passage in passages:
+        first, last = passage["lines"]
+        path = " > ".join(passage["heading_path"])
+        click.echo(f"  {first:>4}-{last:<4} {passage['role']:<14} {passage['tokens']:>5}  {path}")
+
+
+@skills.command("remove")
+@click.argument("skill_id")
+@click.pass_context
+def remove_skill(ctx: click.Context, skill_id: str) -> None:
+    """Withdraw a skill from the library until its folder changes again; no file is touched.
+
+    \b
+    Example:
+      skillbus skills remove examples:old-report
+    """
+    settings = read_settings(ctx)
+    with open_catalog(settings) as graph:
+        find_entry(graph.entries([skill_id]), skill_id)
+    outcome = carry_out(settings, SkillRemoved(skill_id=skill_id))
+    click.echo(f"{skill_id}: {'removed' if outcome['removed'] else 'was not published'}")
+
+
+@click.group()
+def sources() -> None:
+    """List and remove sources."""
+
+
+@sources.command("list")
+@json_option
+@click.pass_context
+def list_sources(ctx: click.Context, as_json: bool) -> None:
+    """List the directories that skills come from, and how many each has published."""
+    settings = read_settings(ctx)
+    rows = []
+    with open_catalog(settings) as graph:
+        for source in graph.sources():
+            entries = graph.entries_under(source.source_id, "")
+            count = sum(entry.state is State.PUBLISHED for entry in entries)
+            rows.append(
+                {
+                    "source_id": source.source_id,
+                    "kind": source.kind,
+                    "root": source.root,
+                    "published": count,
+                    "there": Path(source.root).is_dir(),
+                }
+            )
+    if as_json:
+        print_json(rows)
+        return
+    print_table(
+        [
+            (row["source_id"], str(row["published"]), "yes" if row["there"] else "no", row["root"])
+            for row in rows
+        ],
+        ("source", "skills", "there", "root"),
+    )
+
+
+@sources.command("remove")
+@click.argument("source_id")
+@click.pass_context
+def remove_source(ctx: click.Context, source_id: str) -> None:
+    """Forget a source and withdraw all its skills; no file is touched."""
+    settings = read_settings(ctx)
+    outcome = carry_out(settings, SourceRemoved(source_id=source_id))
+    click.echo(f"{source_id}: {outcome['removed']} skills withdrawn")
+
+
+@click.command()
+@json_option
+@click.pass_context
+def failures(ctx: click.Context, as_json: bool) -> None:
+    """List skills that could not be taken in, each with file, line and reason."""
+    settings = read_settings(ctx)
+    with open_catalog(settings) as graph:
+        failed = [entry for entry in graph.entries() if entry.state is State.FAILED]
+    if as_json:
+        print_json([entry_data(entry) for entry in failed])
+        return
+    for entry in failed:
+        click.echo(f"{entry.skill_id}: {entry.reason}")
+    if not failed:
+        click.echo("no failures")
+
+
+def carry_out(settings: Settings, data: SkillRemoved | SourceRemoved) -> dict[str, Any]:
+    """Hand an event to `serve` or to a runtime of our own, and wait until it has ended."""
+    event = new_event(data, ORIGIN)
+    with ExitStack() as stack:
+        client = ServeClient.find(settings.home)
+        if client is not None:
+            stack.callback(client.close)
+            client.post("/v1/events", event.model_dump(mode="json"))
+            return _wait(lambda: _ended(client.get(f"/v1/events/{event.id}")))
+        from workers.runtime import Runtime
+
+        runtime = stack.enter_context(Runtime(settings, writable=True))
+        runtime.accept(event)
+        journal = runtime.services.journal
+
+        def state() -> dict[str, Any] | None:
+            job = journal.job(event.id)
+            return _ended({"state": job.state, "reason": job.reason, "outcome": job.outcome})
+
+        outcome = _wait(state)
+        while runtime.services.graph.unlinked(1):
+            time.sleep(0.02)
+        return outcome
+
+
+def _ended(job: dict[str, Any]) -> dict[str, Any] | None:
+    if job["state"] == "failed":
+        raise PermanentError(job["reason"])
+    outcome: dict[str, Any] | None = job["outcome"] if job["state"] == "done" else None
+    return outcome
+
+
+def _wait(state: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+    while (outcome := state()) is None:
+        time.sleep(0.02)
+    return outcome

@@ -1,0 +1,29 @@
+"""`serve`: workers, watcher and gateway in one process."""
+
+from __future__ import annotations
+
+import click
+
+from workers.cli.common import note, read_settings
+
+
+@click.command()
+@click.option(
+    "--listen", metavar="127.0.0.1:PORT", help="Put the gateway on a loopback port as well."
+)
+@click.pass_context
+def serve(ctx: click.Context, listen: str | None) -> None:
+    """Run workers, watcher and gateway until interrupted; other commands then use them.
+
+    Every directory that was synced is watched. The gateway answers on `serve.sock` in the home.
+
+    \b
+    Examples:
+      skillbus serve
+      skillbus serve --listen 127.0.0.1:8765
+    """
+    from workers.serving import parse_listen, run_serve
+
+    settings = read_settings(ctx)
+    address = parse_listen(listen) if listen else None
+    run_serve(settings, address, note)

@@ -1,0 +1,229 @@
+"""`sync` and `watch`: a directory of skills in, and kept in step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from config.errors import PermanentError, UsageError
+from config.settings import Settings
+from graph.local import SqliteSkillGraph
+from graph.protocol import State
+from skills.events import SourceChanged, new_event
+from tasks.folders import check_root
+from workers.cli import NEWLY_FAILED
+from workers.cli.common import ProgressLine, json_option, note, print_json, read_settings
+from workers.client import ServeClient
+
+ORIGIN = "skillbus/command-line"
+_POLL_SECONDS = 0.05
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--source", "source_id", help="The source's id [default: the folder's name].")
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option(
+    "--until",
+    type=click.Choice(["searchable", "paged"]),
+    default="paged",
+    show_default=True,
+    help="When to end: all skills found by queries, or their sections embedded and linked too.",
+)
+@json_option
+@click.pass_context
+def sync(
+    ctx: click.Context,
+    directory: Path,
+    source_id: str | None,
+    dry_run: bool,
+    until: str,
+    as_json: bool,
+) -> None:
+    """Bring the library in step with DIRECTORY: new, changed, renamed and removed skills.
+
+    Interrupted, the next run goes on where it stopped. A running `skillbus serve` does the work
+    when there is one.
+
+    \b
+    Examples:
+      skillbus sync ./skills
+      skillbus sync ~/team/skills --source team --until searchable
+    """
+    settings = read_settings(ctx)
+    content = source_event(directory, source_id)
+    if dry_run:
+        _dry_run(settings, content, as_json)
+        return
+    with ExitStack() as stack:
+        link = _Link(settings, stack)
+        failed_before = link.failed(content.source_id)
+        report = _run(link, content, until, stack)
+        report["newly_failed"] = newly = sorted(link.failed(content.source_id) - failed_before)
+    _print_report(report, as_json)
+    if newly:
+        ctx.exit(NEWLY_FAILED)
+
+
+def source_event(directory: Path, source_id: str | None) -> SourceChanged:
+    """The event for a directory, checked; raises UsageError."""
+    root = check_root(directory)
+    name = source_id or root.name
+    try:
+        return SourceChanged(source_id=name, root=str(root))
+    except ValueError:
+        raise UsageError(
+            f"{name!r} cannot be a source id: no spaces, colons, slashes or @; give --source ID"
+        ) from None
+
+
+class _Link:
+    """The way to the library: a running `serve`, or a runtime of our own."""
+
+    def __init__(self, settings: Settings, stack: ExitStack) -> None:
+        self.client = ServeClient.find(settings.home)
+        if self.client is not None:
+            stack.callback(self.client.close)
+            self.graph = SqliteSkillGraph(settings.home / "graph.db", writable=False)
+            stack.callback(self.graph.close)
+            return
+        from workers.runtime import Runtime
+
+        self.runtime = stack.enter_context(Runtime(settings, writable=True))
+        self.graph = self.runtime.services.graph  # type: ignore[assignment]
+
+    def submit(self, content: SourceChanged) -> str:
+        """Hand the event over; its id once it is on disk."""
+        if self.client is None:
+            return self.runtime.submit(content, ORIGIN)
+        event = new_event(content, ORIGIN)
+        accepted: str = self.client.post("/v1/events", event.model_dump(mode="json"))["id"]
+        return accepted
+
+    def event(self, event_id: str) -> tuple[str, str, dict[str, Any]]:
+        """State, reason and outcome of an event."""
+        if self.client is None:
+            job = self.runtime.services.journal.job(event_id)
+            return job.state, job.reason, job.outcome or {}
+        found = self.client.get(f"/v1/events/{event_id}")
+        return found["state"], found["reason"], found["outcome"] or {}
+
+    def failed(self, source_id: str) -> set[tuple[str, str]]:
+        """Skills of a source that failed, each with its reason."""
+        return {
+            (entry.skill_id, entry.reason)
+            for entry in self.graph.entries_under(source_id, "")
+            if entry.state is State.FAILED
+        }
+
+    def tidy(self) -> None:
+        """Have the reconciler sweep, where we are the ones who run it."""
+        if self.client is None:
+            self.runtime.maintain_now()
+
+
+def _run(link: _Link, content: SourceChanged, until: str, stack: ExitStack) -> dict[str, Any]:
+    started = time.monotonic()
+    event_id = link.submit(content)
+    line = stack.enter_context(ProgressLine())
+
+    def wait(done: Callable[[Mapping[str, int]], bool]) -> float:
+        while True:
+            state, reason, _ = link.event(event_id)
+            if state == "failed":
+                raise PermanentError(reason)
+            counts = link.graph.counts()
+            line.show(counts)
+            if state == "done" and done(counts):
+                return round(time.monotonic() - started, 2)
+            time.sleep(_POLL_SECONDS)
+
+    searchable = wait(lambda counts: counts["waiting"] == 0)
+    outcome = link.event(event_id)[2]
+    counts = link.graph.counts()
+    note(f"searchable: {counts['published']} skills after {searchable:.1f} s")
+    report: dict[str, Any] = {"source": content.source_id, "root": content.root}
+    report |= outcome | {"searchable_seconds": searchable}
+    if until == "paged":
+        report["paged_seconds"] = wait(
+            lambda counts: counts["paged"] == counts["published"] and counts["unlinked"] == 0
+        )
+        link.tidy()
+    counts = link.graph.counts()
+    report |= {name: counts[name] for name in ("published", "failed", "paged", "links")}
+    if not outcome.get("found") and not outcome.get("removed"):
+        raise UsageError(f"no SKILL.md at or below {content.root}; give the folder with the skills")
+    return report
+
+
+def _print_report(report: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        report["newly_failed"] = [
+            {"skill_id": skill_id, "reason": reason} for skill_id, reason in report["newly_failed"]
+        ]
+        print_json(report)
+        return
+    click.echo(
+        f"{report['source']}: {report['found']} skills found, {report['changed']} new or changed, "
+        f"{report['removed']} removed"
+    )
+    if "paged_seconds" in report:
+        click.echo(f"paged and linked after {report['paged_seconds']:.1f} s")
+    click.echo(
+        f"library: {report['published']} skills ({report['paged']} paged), "
+        f"{report['links']} links, {report['failed']} failed"
+    )
+    for skill_id, reason in report["newly_failed"]:
+        click.echo(f"failed: {skill_id}: {reason}", err=True)
+
+
+def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
+    from tasks.plan import preview
+
+    path = settings.home / "graph.db"
+    graph = SqliteSkillGraph(path, writable=False) if path.exists() else None
+    try:
+        report = preview(graph, content, settings.limits)
+    finally:
+        if graph is not None:
+            graph.close()
+    if as_json:
+        print_json(report)
+        return
+    for kind, ids in report.items():
+        click.echo(f"{kind}: {len(ids)}")
+        for skill_id in ids:
+            click.echo(f"  {skill_id}")
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--source", "source_id", help="The source's id [default: the folder's name].")
+@click.pass_context
+def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:
+    """Sync DIRECTORY, then keep the library in step with it until interrupted.
+
+    With a running `skillbus serve` the folder is handed to it, and the command ends.
+
+    \b
+    Example:
+      skillbus watch ./skills
+    """
+    settings = read_settings(ctx)
+    content = source_event(directory, source_id)
+    with ExitStack() as stack:
+        link = _Link(settings, stack)
+        _print_report(_run(link, content, "searchable", stack) | {"newly_failed": []}, False)
+        if link.client is not None:
+            note(f"skillbus serve watches {content.root} from now on")
+            return
+        from workers.watcher import Watcher
+
+        watcher = stack.enter_context(Watcher(link.runtime))
+        note(f"watching {content.root}; Ctrl-C ends")
+        watcher.wait()

@@ -1,0 +1,62 @@
+"""Talking to a running `serve` over the socket in the home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from config.errors import PermanentError, TransientError, UsageError
+
+SOCKET = "serve.sock"
+
+
+class ServeClient:
+    """Calls the gateway of the home's `serve`."""
+
+    def __init__(self, home: Path) -> None:
+        import httpx
+
+        self._httpx = httpx
+        self._client = httpx.Client(
+            transport=httpx.HTTPTransport(uds=str(home / SOCKET)),
+            base_url="http://skillbus",
+            timeout=60.0,
+        )
+
+    @classmethod
+    def find(cls, home: Path) -> ServeClient | None:
+        """A client when `serve` runs on this home, else None."""
+        if not (home / SOCKET).exists():
+            return None
+        client = cls(home)
+        try:
+            client.get("/v1/status")
+        except TransientError:
+            client.close()
+            return None
+        return client
+
+    def get(self, path: str) -> Any:
+        """GET a path; JSON data."""
+        return self._call("GET", path, None)
+
+    def post(self, path: str, body: Any) -> Any:
+        """POST JSON data to a path; JSON data."""
+        return self._call("POST", path, body)
+
+    def _call(self, method: str, path: str, body: Any) -> Any:
+        try:
+            response = self._client.request(method, path, json=body)
+        except self._httpx.TransportError as error:
+            raise TransientError(f"skillbus serve does not answer: {error}") from error
+        if response.is_success:
+            return response.json()
+        detail = response.json().get("detail", response.text)
+        if response.status_code == 503:
+            raise TransientError(str(detail))
+        kind = UsageError if response.status_code == 400 else PermanentError
+        raise kind(str(detail))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
