@@ -16,6 +16,7 @@ import numpy as np
 from search.background import Background
 from search.protocol import FIELDS, ForwardRecord, PassageTerms
 from search.tokens import bigram_ids, is_cjk, length, term_id, term_ids, tokenize
+from skills.paging import section_texts
 from skills.record import BlockKind, ParsedSkill
 
 BIGRAM_WEIGHTS = {"name": 3.0, "description": 2.0, "headings": 1.0}
@@ -136,6 +137,16 @@ def text_hash(model: str, text: str) -> bytes:
     digest.update(b"\0")
     digest.update(text.encode("utf-8", "surrogatepass"))
     return digest.digest()
+
+
+def skill_hashes(model: str, parsed: ParsedSkill) -> tuple[bytes, ...]:
+    """The keys of a skill's two vectors."""
+    return tuple(text_hash(model, text) for text in skill_texts(parsed))
+
+
+def section_texts_hashes(model: str, parsed: ParsedSkill) -> tuple[bytes, ...]:
+    """The keys of the vectors of a skill's sections, in order."""
+    return tuple(text_hash(model, text) for text in section_texts(parsed))
 
 
 # -- signatures for linking

@@ -6,6 +6,7 @@ torch is imported when an encoder is made, never with this module.
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import threading
 from collections.abc import Iterator, Sequence
@@ -61,8 +62,7 @@ class SentenceTransformerEncoder:
         self._network.eval()
         self._limit = int(self._network.max_seq_length or 512)
         self._dimension = int(self._network.get_embedding_dimension())
-        precision = "bf16" if low_precision else "f32"
-        self._model = f"{model}:{precision}:{ENCODER_VERSION}"
+        self._model = _identity(model, low_precision)
         known = any(part in model.lower() for part in _ENGLISH_ONLY)
         known = known and "multilingual" not in model.lower()
         self._languages = frozenset({"en"} if known else {"en", "zh"})
@@ -136,6 +136,22 @@ def silence_libraries() -> None:
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
 
 
+def encoder_identity(model: str) -> tuple[str, int]:
+    """`model` and `dimension` of the encoder of that name on this machine's processor.
+
+    The default model is described by its package's files; another one has to be loaded.
+    """
+    if model != DEFAULT_MODEL:
+        encoder = SentenceTransformerEncoder(model)
+        return encoder.model, encoder.dimension
+    config = json.loads((_packaged_weights() / "config.json").read_text(encoding="utf-8"))
+    return _identity(model, _processor_has_bfloat16()), int(config["hidden_size"])
+
+
+def _identity(model: str, low_precision: bool) -> str:
+    return f"{model}:{'bf16' if low_precision else 'f32'}:{ENCODER_VERSION}"
+
+
 def _load(model: str, device: str) -> Any:
     silence_libraries()
     from sentence_transformers import SentenceTransformer
@@ -161,6 +177,10 @@ def _has_bfloat16(torch: Any, device: str) -> bool:
     """Whether bfloat16 is fast: where it is emulated it is slower than float32."""
     if device != "cpu":
         return bool(torch.cuda.is_available() and torch.cuda.is_bf16_supported())
+    return _processor_has_bfloat16()
+
+
+def _processor_has_bfloat16() -> bool:
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists():
         return False

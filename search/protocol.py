@@ -68,8 +68,6 @@ class SkillDocument:
 
     fields: the token stream of each of FIELDS. vectors: float32 (2, dimension): name +
     description, and head. section_hashes: one content hash a section, the keys of its vectors.
-    vector_hashes: the content hashes of the two texts, under which their vectors are found again
-    by `cached_vectors`; () when they need not be.
     """
 
     key: RevisionKey
@@ -81,7 +79,6 @@ class SkillDocument:
     vectors: Vector
     section_hashes: tuple[bytes, ...]
     filters: Filters
-    vector_hashes: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

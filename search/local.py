@@ -1,0 +1,184 @@
+"""The embedded search index: tantivy for terms, SQLite for everything else, numpy for vectors.
+
+A revision is written to SQLite first and to tantivy second; a kill between the two leaves a row
+that the engine does not know, which is put right by writing it again or, at the latest, when the
+next writer opens. Deleting goes the same way, so a hit always has its row.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from search.documents import analyse
+from search.local_codec import (
+    unpack_filters,
+    unpack_forward,
+    unpack_hashes,
+    unpack_passage_terms,
+)
+from search.local_engine import LexicalEngine
+from search.local_matrix import VectorMatrix
+from search.local_store import RevisionStore, batches
+from search.protocol import (
+    Filters,
+    ForwardRecord,
+    Hit,
+    SkillDocument,
+    StoredRevision,
+    Vector,
+)
+from search.tokens import TOKENS_VERSION
+from skills import codec
+from skills.record import RevisionKey
+
+SCHEMA_VERSION = 1
+"""Raised when an index written before can no longer be read."""
+
+
+class LocalSearchIndex:
+    """A `SearchIndex` in one folder, for one writing process and any number of readers.
+
+    `model` and `dimension` belong to the index: one made with others raises PermanentError.
+    Threads may search and write at once; writes take turns. With `writable` false nothing is
+    created or locked, and commits of the writing process show up at the next search.
+    """
+
+    def __init__(self, folder: Path, model: str, dimension: int, *, writable: bool) -> None:
+        identity = {
+            "schema": f"{SCHEMA_VERSION}.{TOKENS_VERSION}",
+            "model": model,
+            "dimension": str(dimension),
+        }
+        self._dimension = dimension
+        self._write_lock = threading.Lock()
+        self._store = RevisionStore(folder / "revisions.sqlite", identity, writable=writable)
+        self._engine = LexicalEngine(folder / "terms", writable=writable)
+        self._matrix = VectorMatrix(self._store, dimension)
+        if writable:
+            self._repair()
+
+    def _repair(self) -> None:
+        """Bring the lexical engine in line with the rows, which are the truth."""
+        rows = self._store.keys()
+        indexed = self._engine.numbers()
+        stray = indexed - rows.keys()
+        if stray:
+            self._engine.erase(stray)
+        for batch in batches(sorted(rows.keys() - indexed)):
+            columns = self._store.columns([rows[n] for n in batch], ("parsed", "filters"))
+            self._engine.write(
+                (
+                    number,
+                    analyse(codec.load(columns[rows[number]][0])).fields,
+                    unpack_filters(str(columns[rows[number]][1])),
+                )
+                for number in batch
+            )
+
+    # -- writing
+
+    def add(self, documents: Sequence[SkillDocument]) -> None:
+        """Write documents durably; one that exists under its key is left as it is."""
+        if not documents:
+            return
+        with self._write_lock:
+            numbers = self._store.insert(documents)
+            self._engine.write(
+                (number, document.fields, document.filters)
+                for number, document in zip(numbers, documents, strict=True)
+            )
+
+    def put_section_vectors(
+        self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
+    ) -> None:
+        """Store the vectors of a revision's sections as int8; idempotent."""
+        self._store.put_vectors(key, hashes, vectors)
+
+    def delete(self, keys: Sequence[RevisionKey]) -> None:
+        """Delete documents, and vectors that nothing else uses; a missing key is success."""
+        with self._write_lock:
+            numbers = list(self._store.numbers(keys).values())
+            if numbers:
+                self._store.delete(numbers)
+                self._engine.erase(numbers)
+
+    # -- searching
+
+    def candidates(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
+        """The best revisions by per-field BM25 over any of the terms (term -> weight)."""
+        found = self._engine.search(terms, limit, filters)
+        self._matrix.refresh()
+        hits = ((self._matrix.key_of(number), score) for number, score in found)
+        return [Hit(key, score) for key, score in hits if key is not None]
+
+    def neighbours(self, vector: Vector, which: int, limit: int, filters: Filters) -> list[Hit]:
+        """The nearest revisions by cosine to skill vector `which` (0 name, 1 head)."""
+        self._matrix.refresh()
+        return [
+            Hit(key, score) for key, score in self._matrix.nearest(vector, which, limit, filters)
+        ]
+
+    # -- reading
+
+    def forward(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
+        """Forward records; a key without a document is left out."""
+        rows = self._store.columns(keys, ("forward",))
+        return {key: unpack_forward(blob) for key, (blob,) in rows.items()}
+
+    def skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+        """Skill vectors, each (2, dimension) float32; a key without a document is left out."""
+        return self._vectors_by("vector_hashes", keys)
+
+    def section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+        """Section vectors (sections, dimension) of each revision that has all of them."""
+        return self._vectors_by("section_hashes", keys)
+
+    def _vectors_by(self, column: str, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+        hashes = {
+            key: unpack_hashes(blob)
+            for key, (blob,) in self._store.columns(keys, (column,)).items()
+        }
+        known = self._store.vectors(text for texts in hashes.values() for text in texts)
+        found = {}
+        for key, texts in hashes.items():
+            if all(text in known for text in texts):
+                found[key] = (
+                    np.stack([known[text] for text in texts])
+                    if texts
+                    else np.empty((0, self._dimension), dtype=np.float32)
+                )
+        return found
+
+    def read(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
+        """Revisions as stored; a key without a document is left out."""
+        rows = self._store.columns(
+            keys, ("content_hash", "parsed", "passage_terms", "section_hashes")
+        )
+        return {
+            key: StoredRevision(
+                key=key,
+                content_hash=str(content_hash),
+                parsed=codec.load(parsed),
+                passage_terms=unpack_passage_terms(terms),
+                section_hashes=unpack_hashes(hashes),
+            )
+            for key, (content_hash, parsed, terms, hashes) in rows.items()
+        }
+
+    def cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
+        """Vectors known under these text hashes, of skills and sections alike."""
+        return self._store.vectors(hashes)
+
+    def keys(self) -> list[RevisionKey]:
+        """Every revision in the index, published or not; for the reconciler."""
+        return list(self._store.keys().values())
+
+    def close(self) -> None:
+        """Release files and threads."""
+        with self._write_lock:
+            self._engine.close()
+            self._store.close()

@@ -1,0 +1,114 @@
+"""How the embedded index writes numpy arrays into columns, and reads them back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+
+from config.errors import PermanentError
+from search.protocol import FIELDS, Filters, ForwardRecord, PassageTerms, Vector
+
+HASH_BYTES = 16
+"""Length of a text hash."""
+
+
+def pack_forward(record: ForwardRecord) -> bytes:
+    """A forward record as one blob: two sizes, then its arrays, little-endian."""
+    sizes = np.array([len(record.terms), len(record.bigrams)], dtype="<u4")
+    return b"".join(
+        (
+            sizes.tobytes(),
+            record.terms.astype("<u8").tobytes(),
+            record.bigrams.astype("<u8").tobytes(),
+            record.bigram_weights.astype("<f4").tobytes(),
+            record.lengths.astype("<f4").tobytes(),
+            record.counts.astype("<u2").tobytes(),
+        )
+    )
+
+
+def unpack_forward(blob: bytes) -> ForwardRecord:
+    """The forward record of a blob; its arrays are views of the blob and read-only."""
+    reader = _Reader(blob)
+    terms, bigrams = (int(size) for size in reader.take("<u4", 2))
+    return ForwardRecord(
+        terms=reader.take("<u8", terms),
+        bigrams=reader.take("<u8", bigrams),
+        bigram_weights=reader.take("<f4", bigrams),
+        lengths=reader.take("<f4", len(FIELDS)),
+        counts=reader.take("<u2", terms * len(FIELDS)).reshape(terms, len(FIELDS)),
+    )
+
+
+def pack_passage_terms(terms: PassageTerms) -> bytes:
+    """Passage terms as one blob: the number of offsets, then the three arrays, little-endian."""
+    return b"".join(
+        (
+            np.array([len(terms.offsets)], dtype="<u4").tobytes(),
+            terms.offsets.astype("<i4").tobytes(),
+            terms.terms.astype("<u8").tobytes(),
+            terms.counts.astype("<u2").tobytes(),
+        )
+    )
+
+
+def unpack_passage_terms(blob: bytes) -> PassageTerms:
+    """The passage terms of a blob; its arrays are views of the blob and read-only."""
+    reader = _Reader(blob)
+    offsets = reader.take("<i4", int(reader.take("<u4", 1)[0]))
+    size = int(offsets[-1])
+    return PassageTerms(offsets, reader.take("<u8", size), reader.take("<u2", size))
+
+
+class _Reader:
+    def __init__(self, blob: bytes) -> None:
+        self._blob = blob
+        self._place = 0
+
+    def take(self, dtype: str, count: int) -> np.ndarray:
+        """The next `count` numbers; raises PermanentError when the blob is cut short."""
+        try:
+            array = np.frombuffer(self._blob, dtype=dtype, count=count, offset=self._place)
+        except ValueError as error:
+            raise PermanentError("the search index holds a damaged record; rebuild it") from error
+        self._place += array.nbytes
+        return array
+
+
+def quantise(vector: Vector) -> tuple[float, bytes]:
+    """A vector as int8 with one scale; the scale of a zero vector is 1."""
+    scale = float(np.abs(vector).max(initial=0.0)) / 127 or 1.0
+    return scale, np.rint(vector / scale).astype(np.int8).tobytes()
+
+
+def read_vector(scale: float, data: bytes) -> Vector:
+    """A stored vector as float32; quantised ones are made unit vectors again."""
+    if scale == 0.0:
+        return np.frombuffer(data, dtype="<f4")
+    vector = np.frombuffer(data, dtype=np.int8).astype(np.float32)
+    norm = float(np.linalg.norm(vector))
+    return vector / np.float32(norm) if norm else vector
+
+
+def pack_hashes(hashes: Sequence[bytes]) -> bytes:
+    """Hashes of HASH_BYTES one after the other; raises PermanentError for another length."""
+    if any(len(value) != HASH_BYTES for value in hashes):
+        raise PermanentError(f"a text hash has {HASH_BYTES} bytes")
+    return b"".join(hashes)
+
+
+def unpack_hashes(blob: bytes) -> tuple[bytes, ...]:
+    """The hashes of `pack_hashes`."""
+    return tuple(blob[i : i + HASH_BYTES] for i in range(0, len(blob), HASH_BYTES))
+
+
+def pack_filters(filters: Filters) -> str:
+    """Filter values as JSON."""
+    return json.dumps([filters.source, filters.licence, filters.language, filters.tool])
+
+
+def unpack_filters(text: str) -> Filters:
+    """The filter values of `pack_filters`."""
+    return Filters(*(tuple(values) for values in json.loads(text)))

@@ -1,0 +1,32 @@
+"""Encoders and rerankers from settings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from config.settings import EncoderSettings, RerankerSettings
+from search import encoder
+from search.protocol import Encoder, Reranker
+from search.reranker import CrossEncoderReranker
+
+
+class EncoderIdentity(NamedTuple):
+    """What an index is named after."""
+
+    model: str
+    dimension: int
+
+
+def encoder_identity(model: str) -> EncoderIdentity:
+    """Identity of the encoder of that name on this machine; the default one is not loaded."""
+    return EncoderIdentity(*encoder.encoder_identity(model))
+
+
+def make_encoder(settings: EncoderSettings) -> Encoder:
+    """Load the encoder; raises PermanentError when it cannot be."""
+    return encoder.SentenceTransformerEncoder(settings.model, batch_tokens=settings.batch_tokens)
+
+
+def make_reranker(settings: RerankerSettings) -> Reranker | None:
+    """Load the reranker; None when the settings name no model."""
+    return CrossEncoderReranker(settings.model) if settings.model else None
