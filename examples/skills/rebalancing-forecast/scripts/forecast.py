@@ -82,7 +82,9 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     levels = read_levels(args.levels)
-    stations = db.execute("select station_id, coalesce(capacity, 0) from stations order by station_id")
+    stations = db.execute(
+        "select station_id, coalesce(capacity, 0) from stations order by station_id"
+    )
     with args.out.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.writer(handle)
         writer.writerow(("station_id", "hour", "net_flow", "level", "flag"))

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -33,19 +33,18 @@ from raw_trips where started_at >= ? order by trip_id
 """
 
 
-def to_utc(text: str) -> datetime:
-    """A local vendor time as UTC; raises ValueError when it cannot be parsed."""
+def to_utc(text: str, fold: int = 0) -> datetime:
+    """A local vendor time as UTC; `fold` 1 is the second of two equal hours. Or ValueError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=LOCAL)
+        moment = moment.replace(tzinfo=LOCAL, fold=fold)
     return moment.astimezone(UTC)
 
 
-def repeated_hour(start: datetime, end: datetime) -> bool:
-    """Whether a negative duration is explained by the clocks going back."""
-    shift = (end + timedelta(hours=1)).astimezone(LOCAL).utcoffset()
-    before = (start - timedelta(hours=1)).astimezone(LOCAL).utcoffset()
-    return start - end <= timedelta(hours=1) and shift != before
+def span(started_at: str, ended_at: str) -> tuple[datetime, datetime]:
+    """Start and end in UTC; an end before its start is first read in the repeated hour."""
+    start, end = to_utc(started_at), to_utc(ended_at)
+    return start, end if end >= start else to_utc(ended_at, fold=1)
 
 
 def judge(
@@ -53,11 +52,11 @@ def judge(
 ) -> str:
     """The reason to reject a row, or an empty string."""
     duration = (end - start).total_seconds()
-    if duration < 0 and not repeated_hour(start, end):
+    if duration < 0:
         return "negative"
     if row[6].lower() in {"staff", "test"}:
         return "staff"
-    if row[4] == row[5] and 0 <= duration < args.false_start_s:
+    if row[4] == row[5] and duration < args.false_start_s:
         return "false_start"
     if duration > args.max_hours * 3600:
         return "too_long"
@@ -81,7 +80,7 @@ def clean(db: sqlite3.Connection, args: argparse.Namespace) -> Counter[str]:
             db.execute(statement, (args.since,))
         for row in db.execute(SELECT, (args.since,)).fetchall():
             try:
-                start, end = to_utc(row[2]), to_utc(row[3])
+                start, end = span(row[2], row[3])
             except ValueError:
                 reason = "bad_time"
             else:
@@ -91,7 +90,7 @@ def clean(db: sqlite3.Connection, args: argparse.Namespace) -> Counter[str]:
                 values = (row[0], row[2], reason)
                 db.execute("insert into rejected_trips values (?, ?, ?)", values)
                 continue
-            seconds = max(0, int((end - start).total_seconds()))
+            seconds = int((end - start).total_seconds())
             times = [moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (start, end)]
             kept = (row[0], row[1], *times, row[4], row[5], row[6], seconds)
             db.execute("insert into trips values (?, ?, ?, ?, ?, ?, ?, ?)", kept)
