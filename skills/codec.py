@@ -1,0 +1,113 @@
+"""Parsed skills as bytes: compact JSON under zlib, with a version in front; exact both ways."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+from config.errors import PermanentError
+from skills.record import (
+    BlockKind,
+    ParsedSkill,
+    ParseWarning,
+    Passage,
+    Role,
+    SafetyFinding,
+    Section,
+    SiblingFile,
+    SkillRecord,
+)
+
+VERSION = 1
+"""Raised whenever what is written changes; bytes of another version are refused."""
+
+_LEVEL = 3
+_ROLES = list(Role)
+_KINDS = list(BlockKind)
+_RECORD = tuple(SkillRecord.__slots__)
+_LISTS = frozenset(
+    {
+        "inputs",
+        "outputs",
+        "domain_tags",
+        "tooling",
+        "example_tasks",
+        "entrypoints",
+        "allowed_tools",
+        "depends",
+        "conflicts",
+    }
+)
+
+
+class CodecError(PermanentError):
+    """Stored bytes that this version did not write: index the skill again."""
+
+
+def dump(parsed: ParsedSkill) -> bytes:
+    """Bytes from which `load` makes an equal parsed skill."""
+    record = parsed.record
+    plain = {name: getattr(record, name) for name in _RECORD}
+    plain["files"] = [(file.path, file.size, file.sha256) for file in record.files]
+    plain["safety"] = [(item.kind, item.level, item.line, item.reason) for item in record.safety]
+    sections = [
+        (item.heading_path, item.level, item.heading_line, item.first_line, item.last_line)
+        for item in parsed.sections
+    ]
+    passages = [
+        (
+            item.section,
+            _KINDS.index(item.kind),
+            _ROLES.index(item.role),
+            item.confidence,
+            item.first_line,
+            item.last_line,
+            item.tokens,
+            item.language,
+            item.lead_in,
+        )
+        for item in parsed.passages
+    ]
+    warnings = [(item.code, item.line, item.message) for item in parsed.warnings]
+    body = [plain, parsed.lines, parsed.body_line, sections, passages, warnings]
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return bytes([VERSION]) + zlib.compress(text.encode(), _LEVEL)
+
+
+def load(data: bytes) -> ParsedSkill:
+    """The parsed skill of `dump`. Raises CodecError for anything else."""
+    if not data or data[0] != VERSION:
+        raise CodecError(f"stored skill is not of version {VERSION}; index it again")
+    try:
+        plain, lines, body_line, sections, passages, warnings = json.loads(
+            zlib.decompress(memoryview(data)[1:])
+        )
+        return ParsedSkill(
+            record=_record(plain),
+            lines=tuple(lines),
+            body_line=body_line,
+            sections=tuple(
+                Section(index, tuple(path), *rest) for index, (path, *rest) in enumerate(sections)
+            ),
+            passages=tuple(_passage(index, row) for index, row in enumerate(passages)),
+            warnings=tuple(ParseWarning(*row) for row in warnings),
+        )
+    except (zlib.error, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise CodecError("stored skill is damaged; index it again") from error
+
+
+def _record(plain: dict[str, Any]) -> SkillRecord:
+    for name in _LISTS:
+        plain[name] = tuple(plain[name])
+    plain["files"] = tuple(SiblingFile(*row) for row in plain["files"])
+    plain["safety"] = tuple(SafetyFinding(*row) for row in plain["safety"])
+    return SkillRecord(**plain)
+
+
+def _passage(index: int, row: list[Any]) -> Passage:
+    section, kind, role, *rest = row
+    confidence, first, last, tokens, language, lead = rest
+    return Passage(
+        index, section, _KINDS[kind], _ROLES[role], confidence, first, last, tokens, language, lead
+    )

@@ -1,0 +1,94 @@
+"""Reading a frontmatter that strict YAML refuses, line by line, and losing nothing on purpose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TypeAlias
+
+Value: TypeAlias = "str | list[Value] | dict[str, Value]"
+Mapping: TypeAlias = "dict[str, Value]"
+
+_KEY = re.compile(r"([\"']?)([^\W\d][\w .\-/]{0,60}?)\1[ \t]*:(?:[ \t]+(.*)|$)")
+_BLOCK = re.compile(r"([|>])[+\-0-9]*[ \t]*(?:#.*)?")
+_DEPTH = 6
+
+
+def read_loosely(lines: Sequence[str], depth: int = 0) -> Mapping:
+    """The `key: value` pairs of the outermost level; of a key given twice the first stands.
+
+    Values may be quoted or not, of several lines, block scalars (`|`, `>`), lists (`- a` or
+    `[a, b]`) and nested mappings. A line that is no pair continues the value before it.
+    """
+    lines = [line.replace("\t", "    ") for line in lines]
+    margin = min((_indent(line) for line in lines if _KEY.match(line.strip())), default=0)
+    mapping: Mapping = {}
+    key, first, rest = "", "", list[str]()
+    for line in lines:
+        match = _KEY.match(line.strip()) if _indent(line) <= margin else None
+        if match is None or (first[:1] in ("'", '"') and not _ends_quote(first, rest)):
+            rest.append(line)
+            continue
+        if key and not mapping.get(key):
+            mapping[key] = _value(first, rest, depth)
+        key, first, rest = match[2].strip(), (match[3] or "").strip(), []
+    if key and not mapping.get(key):
+        mapping[key] = _value(first, rest, depth)
+    return mapping
+
+
+def _ends_quote(first: str, rest: Sequence[str]) -> bool:
+    """Whether a quoted value is over; one that runs over blank lines is taken as never closed."""
+    mark = first[0]
+    if first.count(mark) >= 2:
+        return True
+    return len(rest) > 12 or any(not line.strip() or line.count(mark) for line in rest)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _value(first: str, rest: Sequence[str], depth: int) -> Value:
+    block = _BLOCK.fullmatch(first)
+    if block:
+        return _scalar_block(rest, folded=block[1] == ">")
+    filled = [line for line in rest if line.strip() and not line.lstrip().startswith("#")]
+    if not first and filled:
+        if filled[0].lstrip().startswith(("- ", "-\n")) or filled[0].strip() == "-":
+            return _items(filled)
+        if depth < _DEPTH and _indent(filled[0]) and _KEY.match(filled[0].strip()):
+            return read_loosely(filled, depth + 1)
+    text = " ".join([first, *(line.strip() for line in filled)]).strip()
+    if text.startswith("[") and text.endswith("]"):
+        return [_unquote(part.strip()) for part in text[1:-1].split(",") if part.strip()]
+    return _unquote(text)
+
+
+def _items(lines: Sequence[str]) -> list[Value]:
+    items: list[str] = []
+    for line in lines:
+        text = line.strip()
+        if text.startswith("- ") or text == "-":
+            items.append(text[1:].strip())
+        elif items:
+            items[-1] = f"{items[-1]} {text}"
+    return [_unquote(item) for item in items if item]
+
+
+def _scalar_block(lines: Sequence[str], folded: bool) -> str:
+    margin = min((_indent(line) for line in lines if line.strip()), default=0)
+    text = [line[margin:].rstrip() for line in lines]
+    if not folded:
+        return "\n".join(text).strip("\n")
+    paragraphs = "\n".join(text).strip("\n").split("\n\n")
+    return "\n".join(" ".join(part.split()) for part in paragraphs)
+
+
+def _unquote(text: str) -> str:
+    if len(text) < 2 or text[0] not in "'\"":
+        return text
+    if text[-1] == text[0]:
+        inner = text[1:-1]
+        return inner.replace("''", "'") if text[0] == "'" else inner.replace('\\"', '"')
+    return text[1:] if text.count(text[0]) == 1 else text
