@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from skills.record import SafetyFinding
+from skills.safety.commands import COMMANDS
 from skills.safety.context import Text
 from skills.safety.hidden import hidden_characters, hidden_comments
-from skills.safety.patterns import MAX_SPAN, RULES, Rule
+from skills.safety.rule import Rule
+from skills.safety.speech import SPEECH
 
 MAX_FINDINGS = 200
 """Findings kept of one skill, the gravest first; beyond that they say nothing new."""
@@ -20,7 +22,7 @@ MAX_PER_RULE = 20
 SHOWN = 80
 """Characters of what was seen that a reason quotes."""
 
-__all__ = ["MAX_FINDINGS", "MAX_PER_RULE", "MAX_SPAN", "SHOWN", "scan"]
+__all__ = ["MAX_FINDINGS", "MAX_PER_RULE", "SHOWN", "scan"]
 
 
 def scan(lines: Sequence[str], body_line: int) -> tuple[SafetyFinding, ...]:
@@ -47,7 +49,7 @@ def shown(text: str) -> str:
 def _seen(lines: Sequence[str], text: Text) -> Iterator[tuple[str, int, int, str, str]]:
     for line, level, what in hidden_characters(lines):
         yield "hidden_text", level, line, what, ""
-    for rule in RULES:
+    for rule in SPEECH + COMMANDS:
         if any(anchor in text.folded for anchor in rule.anchors):
             yield from _matches(rule, text)
     for start, level, what in hidden_comments(text):

@@ -15,10 +15,10 @@ _LOOK_BACK = 120
 _QUOTES = "\"'“‘「『«"
 _SPEECH_QUOTES = _QUOTES + "`*>|("
 _REFUSAL = re.compile(
-    r"\b(?:never|don't|do not|must not|cannot|avoid|blocks?|blocked|den(?:y|ied|ies)|forbid|forbidden|"
-    r"prevents?|dangerous|detects?|detection|rejects?|refuses?|malicious|attacks?|attempts?|"
-    r"adversarial|prohibited|disallowed|e\.g\.|such as|like)\b|❌|🚫|"
-    r"禁止|不要|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如"
+    r"\b(?:never|don't|do not|must not|cannot|avoid|blocks?|blocked|den(?:y|ied|ies)|forbid(?:den)?"
+    r"|prevents?|dangerous|detects?|detection|rejects?|refuses?|malicious|attacks?|attempts?"
+    r"|adversarial|prohibited|disallowed|e\.g\.|such as|like)\b|❌|🚫"
+    r"|禁止|不要|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如"
 )
 
 
@@ -57,7 +57,9 @@ class Text:
 
 
 def _plain(line: str) -> str:
-    return unicodedata.normalize("NFKC", without_invisible(line)).replace("\n", " ")
+    return (
+        unicodedata.normalize("NFKC", without_invisible(line)).replace("\n", " ").replace("’", "'")
+    )
 
 
 def _lower(text: str) -> str:

@@ -23,9 +23,9 @@ _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _SELECTOR_RUN = re.compile(f"[{_SELECTORS}]{{2,}}|[\ufe00-\ufe0f]{{3,}}")
 _INSIDE_WORD = re.compile(f"(?<=[A-Za-z])[{_ZERO_WIDTH}]+(?=[A-Za-z])")
 _LONG_RUN = re.compile(f"[{_ZERO_WIDTH}]{{4,}}")
-_SPACE = re.compile("[\u200b\u2060-\u2064\u180e\u3164\uffa0]|(?<!^)\ufeff")
+_SPACE = re.compile("[\u200b\u2060-\u2064\u180e\u3164\uffa0\ufeff]")
 
-_COMMENT = re.compile(r"<!--(.{0,4000}?)-->", re.DOTALL)
+_COMMENT_READ = 4000
 _ORDER = re.compile(
     r"\b(?:ignore|disregard|you must|you are|you should|execute|run the|curl|wget|upload|"
     r"secretly|silently|do not (?:tell|mention|inform|reveal)|don't (?:tell|mention)|system prompt|"
@@ -80,10 +80,12 @@ def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
 
 def hidden_comments(text: Text) -> Iterator[tuple[int, int, str]]:
     """(offset, level, what) of HTML comments outside code that give orders to the reader."""
-    if "<!--" not in text.folded:
-        return
-    for match in _COMMENT.finditer(text.folded):
-        order = _ORDER.search(match.group(1))
-        if order and not text.in_code(match.start()):
-            level = 2 if _GRAVE.search(match.group(1)) else 1
-            yield match.start(), level, f"an HTML comment with an order ({order.group()!r})"
+    start = text.folded.find("<!--")
+    while start >= 0:
+        end = text.folded.find("-->", start)
+        comment = text.folded[start + 4 : end if end >= 0 else None][:_COMMENT_READ]
+        order = _ORDER.search(comment)
+        if order and not text.in_code(start):
+            level = 2 if _GRAVE.search(comment) else 1
+            yield start, level, f"an HTML comment with an order ({order.group()!r})"
+        start = text.folded.find("<!--", end) if end >= 0 else -1

@@ -1,0 +1,41 @@
+"""What a rule of the scanner is.
+
+Patterns match lower-cased text. Bounded repeats keep the time linear, and a rule runs only where
+one of its anchors occurs at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One pattern; a text without any of its anchors cannot match.
+
+    `speech` marks words to a reader: a fenced block or quotes only mention them.
+    """
+
+    kind: str
+    level: int
+    what: str
+    anchors: tuple[str, ...]
+    pattern: re.Pattern[str]
+    speech: bool
+
+
+def rule(
+    kind: str, level: int, what: str, anchors: tuple[str, ...], *ways: str, speech: bool = False
+) -> Rule:
+    """A rule that any of several ways of writing the same thing matches.
+
+    Each way is a verbose regular expression: whitespace in it means nothing, `\\s` does.
+    """
+    pattern = re.compile("|".join(f"(?:{way})" for way in ways), re.VERBOSE)
+    return Rule(kind, level, what, anchors, pattern, speech)
+
+
+def one_of(words: str) -> str:
+    """An alternation of words parted by whitespace; `_` stands for a space within one."""
+    return f"(?:{'|'.join(re.escape(word).replace('_', '[ _-]') for word in words.split())})"
