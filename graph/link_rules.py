@@ -1,0 +1,175 @@
+"""Typed links between skills: a function of the library, not of the order in which it came.
+
+A pair of skills has one score, whatever else is in the library; each skill keeps its best K of a
+type, ties by skill_id; names are resolved anew when one comes or goes. Everything here is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import NamedTuple
+
+from config.errors import UsageError
+from graph.mentions import SEQUENCE_STRIDE
+from graph.names import name_keys
+from graph.protocol import Link, LinkFacts, LinkType, Mention
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """Thresholds on cosines of signatures (bodies) and of description terms, and weights.
+
+    alternative: descriptions at least this near. copy: bodies at least this near. complement:
+    bodies at least this near under descriptions below `different`. per_type: K, the most links
+    that one skill owns of a type that is scored.
+    """
+
+    alternative: float = 0.8
+    copy: float = 0.9
+    complement: float = 0.3
+    different: float = 0.6
+    per_type: int = 5
+    declared_weight: float = 1.0
+    related_weight: float = 0.9
+    file_weight: float = 0.9
+    quoted_weight: float = 0.8
+    workflow_weight: float = 0.8
+    conflict_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.per_type < 1:
+            raise UsageError(f"per_type must be at least 1, not {self.per_type}")
+
+
+DEFAULT_SETTINGS = LinkSettings()
+
+
+class Resolution(NamedTuple):
+    """Whom names stand for: published skills of the owner's source by normalised name, and those
+    of any source that were declared by their whole skill_id."""
+
+    named: Mapping[str, Sequence[str]]
+    declared: Collection[str] = ()
+
+
+def cosine(one: Mapping[int, float], other: Mapping[int, float]) -> float:
+    """The dot product of two sparse unit vectors.
+
+    Exactly rounded, so that it does not depend on the order of terms or of the two skills.
+    """
+    if len(other) < len(one):
+        one, other = other, one
+    return fsum(weight * other[term] for term, weight in one.items() if term in other)
+
+
+def pair_link(
+    body: float, description: float, settings: LinkSettings = DEFAULT_SETTINGS
+) -> tuple[LinkType, float] | None:
+    """Type and weight of the scored link between two skills of these cosines; None without."""
+    near = description if description >= settings.alternative else 0.0
+    same = body if body >= settings.copy else 0.0
+    if near or same:
+        return (LinkType.ALTERNATIVE, min(1.0, max(near, same)))
+    if body >= settings.complement and description < settings.different:
+        return (LinkType.SEMANTIC, min(1.0, body))
+    return None
+
+
+def links_of(
+    facts: LinkFacts,
+    pool: Mapping[str, LinkFacts],
+    resolve: Resolution,
+    settings: LinkSettings = DEFAULT_SETTINGS,
+) -> list[Link]:
+    """Every link that one skill owns, by type and target.
+
+    pool: the skills it is scored against.
+    """
+    found: dict[tuple[str, str, LinkType], Link] = {}
+    for link in (*_scored(facts, pool, settings), *_named(facts, resolve, settings)):
+        place = (link.source, link.target, link.type)
+        if link.source != link.target and (place not in found or link.weight > found[place].weight):
+            found[place] = link
+    return [found[place] for place in sorted(found)]
+
+
+def _scored(
+    facts: LinkFacts, pool: Mapping[str, LinkFacts], settings: LinkSettings
+) -> Iterable[Link]:
+    best: dict[LinkType, list[tuple[float, str, str]]] = {}
+    for other in pool.values():
+        if other.skill_id == facts.skill_id:
+            continue
+        body = cosine(facts.signature, other.signature)
+        description = cosine(facts.description_terms, other.description_terms)
+        kept = pair_link(body, description, settings)
+        if kept is not None:
+            evidence = f"bodies {body:.2f} alike, descriptions {description:.2f}"
+            best.setdefault(kept[0], []).append((-kept[1], other.skill_id, evidence))
+    for kind, scored in best.items():
+        for weight, skill_id, evidence in sorted(scored)[: settings.per_type]:
+            yield Link(facts.skill_id, facts.skill_id, skill_id, kind, -weight, evidence)
+
+
+def _named(facts: LinkFacts, resolve: Resolution, settings: LinkSettings) -> Iterable[Link]:
+    weights = {
+        "depends": settings.declared_weight,
+        "related": settings.related_weight,
+        "file": settings.file_weight,
+        "quoted": settings.quoted_weight,
+    }
+    owner = facts.skill_id
+    previous: tuple[int, str] | None = None
+    for mention in sorted(facts.mentions, key=lambda m: m.position):
+        target = resolve_mention(facts, mention, resolve)
+        if target is None:
+            continue
+        evidence = f"{mention.kind}, line {mention.line}: {mention.evidence}"
+        if mention.kind in weights:
+            yield Link(owner, owner, target, LinkType.DEPENDENCY, weights[mention.kind], evidence)
+        elif mention.kind == "conflicts":
+            yield Link(owner, owner, target, LinkType.CONFLICT, settings.conflict_weight, evidence)
+        elif mention.kind == "order":
+            sequence = mention.position // SEQUENCE_STRIDE
+            if previous is not None and previous[0] == sequence:
+                before = previous[1]
+                weight = settings.workflow_weight
+                yield Link(owner, before, target, LinkType.WORKFLOW, weight, evidence)
+            previous = (sequence, target)
+
+
+def resolve_mention(facts: LinkFacts, mention: Mention, resolve: Resolution) -> str | None:
+    """The published skill a mention stands for: the one nearest by path, then by skill_id.
+
+    A declared name may be a whole skill_id; any other is looked up in the owner's source.
+    """
+    if is_declared(mention) and mention.name in resolve.declared:
+        return mention.name
+    for key in name_keys(mention.name):
+        candidates = [other for other in resolve.named.get(key, ()) if _in_source(other, facts)]
+        if candidates:
+            return min(candidates, key=lambda other: (-_shared_folders(facts, other), other))
+    return None
+
+
+def is_declared(mention: Mention) -> bool:
+    """Whether front matter declares it, so that it may name a skill of another source."""
+    return mention.kind in ("depends", "conflicts")
+
+
+def _in_source(skill_id: str, facts: LinkFacts) -> bool:
+    return skill_id.startswith(f"{facts.source_id}:")
+
+
+def _shared_folders(facts: LinkFacts, other: str) -> int:
+    """How many leading folders two skills of a source have in common."""
+    mine = facts.path.split("/")
+    theirs = other[len(facts.source_id) + 1 :].split("/")
+    shared = 0
+    for one, two in zip(mine, theirs, strict=False):
+        if one != two:
+            break
+        shared += 1
+    return shared

@@ -1,0 +1,284 @@
+"""Which other skills a skill names: declared, in a related section, quoted, by file, in order.
+
+A mention is a candidate: it becomes a link only when a published skill of the same source has
+that name. A name that merely occurs as words is left alone, because most of those are chance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from graph.names import name_keys, normalise_name
+from graph.protocol import Mention
+from skills.record import BlockKind, ParsedSkill
+
+MENTION_LIMIT = 200
+SEQUENCE_STRIDE = 100
+"""`position // SEQUENCE_STRIDE` is the sequence a name stands in, the rest its place there."""
+
+_LINE_LIMIT = 2000
+_EVIDENCE_LIMIT = 160
+_NAME_LIMIT = 80
+
+_SKILL_HEADING = re.compile(
+    r"\b(?:related|required|companion|complementary|recommended|prerequisite|dependent|other|"
+    r"sub|supporting|connected|associated)[\s-]*(?:sub-?)?skills?\b|\bskills? (?:integration|"
+    r"dependencies|references|chain)|\bworks? (?:well )?with\b|\bpairs? (?:well )?with\b|"
+    r"\bsee also\b|"
+    r"(?:相关|关联|配套|依赖|前置|推荐|配合|协作|其他|所需|子)的?技能|技能(?:依赖|协作|联动)",
+    re.IGNORECASE,
+)
+_NEED_HEADING = re.compile(
+    r"\b(?:related|prerequisites?|dependenc(?:y|ies)|depends on|requires|requirements|"
+    r"integrations?|integrates with|hand-?offs?)\b|"
+    r"前置|先决条件|前提|依赖|相关|参见|另见|参阅|配合使用",
+    re.IGNORECASE,
+)
+_FRONT_KEY = re.compile(
+    r"^\s*[\"']?((?:related|required|requires?|depends?|prerequisite|companion|complementary|"
+    r"chained?|uses|sub)[\w-]*|skills)[\"']?\s*:(.*)$",
+    re.IGNORECASE,
+)
+_OTHER_KEY = re.compile(r"^\s*[\w.\"'-]+\s*:(?:\s|$)")
+_QUOTED = re.compile(
+    r"`([^`\n]{2,80})`|\*\*([^*\n]{2,80})\*\*|\[([^\]\n]{2,80})\](?=\()|"
+    r"[\"“「『《]([^\"”」』》\n]{2,80})[\"”」』》]"
+)
+_WORD = r"[^\W_](?:[\w:.-]*[^\W_])?"
+_COMPOUND = re.compile(
+    r"(?<![\w/.@$-])@?/?((?:[a-z0-9]+[:])?[a-z0-9]+(?:[-_][a-z0-9]+)+)(?![\w/(=-]|\.\w)"
+)
+_THE_SKILL = re.compile(
+    rf"\b(?:the|see|uses?|using|invoke|load|run|via|with|call|and|or|follow|from|apply)\s+"
+    rf"({_WORD})\s+(?:sub-?)?skills?\b",
+    re.IGNORECASE,
+)
+_SKILL_WORD = re.compile(r"\bskills?\b|技能", re.IGNORECASE)
+_NEIGHBOUR_FILE = re.compile(
+    r"(?:\.\./)+(?:[\w.-]+/)*?([\w.-]+)/(?:SKILL\.md|scripts/|references/|assets/|resources/|"
+    r"templates/)|(?:\.\./)([\w-]+)/(?=[\s)\"'`]|[\w-]+\.md)|\bskills/(?:[\w.-]+/)*?([\w.-]+)/SKILL\.md",
+    re.IGNORECASE,
+)
+_ITEM_HEAD = re.compile(
+    r"^\s*(?:[-*+•]|\d{1,3}[.)、])\s+[*_`\"\[]*([^*`\":\]：|–—(（]{2,80}?)[*_`\"\]]*"
+    r"(?:\s*$|\s*[:：–—(（]|\s+-\s|\]\()"
+)
+_NUMBERED = re.compile(
+    r"^\s*(?:#{1,6}\s*)?(?:step\s*|阶段|步骤|第)?\s*(\d{1,2})\s*[.)、:：步]", re.IGNORECASE
+)
+_ARROW = re.compile(r"\s*(?:→|⟶|➜|➔|=>|-+>)\s*")
+_INSTEAD = re.compile(
+    r"\binstead\b|\brather than\b|\bnot (?:for|to be confused)\b|\bdo(?:n't| not) use\b|"
+    r"\bunlike\b|\bversus\b|\bvs\b\.?|\balternatives?\b|\breplaces\b|而不是|不要|不适用|请用|改用|替代",
+    re.IGNORECASE,
+)
+_NOT_NAMES = frozenset(
+    re.findall(
+        r"\w+",
+        "a all an and another any agent agents best claude codex core current custom different "
+        "each every existing first following for given its main more multiple my new no of one "
+        "only or other our own right same several similar single some specific such that the "
+        "their these this those two user which your skill skills",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line with where it stands: in front matter, in code, under which kind of heading."""
+
+    number: int
+    text: str
+    code: bool
+    about_skills: bool
+    about_needs: bool
+
+
+def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
+    """The skills that this one names, at most MENTION_LIMIT, declared ones first.
+
+    Pure; time linear in the text. The skill's own name is left out, except in sequences.
+    """
+    own = normalise_name(parsed.record.name)
+    found: dict[tuple[str, str, int], Mention] = {}
+    for mention in _candidates(parsed):
+        keys = name_keys(mention.name)
+        if not keys or len(mention.name) > _NAME_LIMIT or keys[-1] in _NOT_NAMES:
+            continue
+        if mention.kind != "order" and own in keys:
+            continue
+        found.setdefault((mention.kind, keys[0], mention.position), mention)
+        if len(found) >= MENTION_LIMIT:
+            break
+    return tuple(found.values())
+
+
+def _candidates(parsed: ParsedSkill) -> Iterator[Mention]:
+    yield from _declared(parsed)
+    yield from _front_matter(parsed)
+    lines = _lines(parsed)
+    for line in lines:
+        yield from _in_line(line)
+    yield from _described(parsed)
+    yield from _sequences(lines)
+
+
+def _declared(parsed: ParsedSkill) -> Iterator[Mention]:
+    front = parsed.lines[: max(parsed.body_line - 1, 0)]
+    for kind, names in (("depends", parsed.record.depends), ("conflicts", parsed.record.conflicts)):
+        for name in names:
+            line = next((n for n, text in enumerate(front, 1) if name in text), 1)
+            yield Mention(name, kind, line, f"declared: {name}")
+
+
+def _front_matter(parsed: ParsedSkill) -> Iterator[Mention]:
+    """Names listed under a key of the front matter that is about other skills."""
+    listing = False
+    for number, text in enumerate(parsed.lines[: max(parsed.body_line - 1, 0)], 1):
+        key = _FRONT_KEY.match(text[:_LINE_LIMIT])
+        if key:
+            listing = True
+            values = key.group(2)
+        elif _OTHER_KEY.match(text):
+            listing = False
+            continue
+        else:
+            values = text[:_LINE_LIMIT]
+        if listing:
+            for name in re.split(r"[\s,\[\]\"']+|^\s*-\s", values):
+                if len(name) > 1:
+                    yield Mention(name, "related", number, _evidence(text))
+
+
+def _described(parsed: ParsedSkill) -> Iterator[Mention]:
+    """Skills that the description names as such."""
+    text = parsed.record.description[:_LINE_LIMIT]
+    for clause in re.split(r"(?<=[.;。；!])\s*", text):
+        if not _INSTEAD.search(clause):
+            line = _Line(1, clause, code=False, about_skills=False, about_needs=False)
+            yield from _in_line(line)
+
+
+def _lines(parsed: ParsedSkill) -> list[_Line]:
+    """The body's lines with their surroundings."""
+    code: set[int] = set()
+    for passage in parsed.passages:
+        if passage.kind is BlockKind.CODE:
+            code.update(range(passage.first_line, passage.last_line + 1))
+    lines = []
+    for section in parsed.sections:
+        titles = " / ".join(section.heading_path[1:] or section.heading_path)[:_LINE_LIMIT]
+        skills = bool(_SKILL_HEADING.search(titles))
+        needs = skills or bool(_NEED_HEADING.search(titles))
+        for number in range(section.first_line, section.last_line + 1):
+            text = parsed.lines[number - 1][:_LINE_LIMIT]
+            if text.strip() and number != section.heading_line:
+                lines.append(_Line(number, text, number in code, skills, needs))
+    return lines
+
+
+def _in_line(line: _Line) -> Iterator[Mention]:
+    evidence = _evidence(line.text)
+    for match in _NEIGHBOUR_FILE.finditer(line.text):
+        name = next(group for group in match.groups() if group)
+        yield Mention(name, "file", line.number, evidence)
+    if line.code or _INSTEAD.search(line.text):
+        return
+    if line.about_needs or _SKILL_HEADING.search(line.text):
+        for name in _listed(line):
+            yield Mention(name, "related", line.number, evidence)
+    for name in _quoted(line.text):
+        yield Mention(name, "quoted", line.number, evidence)
+
+
+def _listed(line: _Line) -> Iterator[str]:
+    """Names in a line about related or needed skills.
+
+    Where the heading does not speak of skills, a single word may as well be a package.
+    """
+    plain = line.about_skills or bool(_SKILL_WORD.search(line.text))
+    head = _ITEM_HEAD.match(line.text)
+    names = [head.group(1).strip()] if head else []
+    names += [name for match in _QUOTED.finditer(line.text) for name in match.groups() if name]
+    names += _COMPOUND.findall(line.text)
+    for name in names:
+        bare = name.strip().lstrip("/@").rstrip(":：")
+        if plain or _is_compound(bare):
+            yield bare
+
+
+def _quoted(text: str) -> Iterator[str]:
+    """Names in quotation marks or backticks, and names said to be a skill.
+
+    A single quoted word is a command or a value more often than a skill: it counts only where the
+    word `skill` stands right beside it.
+    """
+    for match in _QUOTED.finditer(text):
+        name = next(group for group in match.groups() if group).strip().lstrip("/@")
+        around = text[max(0, match.start() - 8) : match.start()] + text[match.end() :][:8]
+        code_or_quote = match.group(1) or match.group(4)
+        if _SKILL_WORD.search(around) or (code_or_quote and _is_compound(name)):
+            yield name
+    for match in _THE_SKILL.finditer(text):
+        yield match.group(1)
+
+
+def _is_compound(name: str) -> bool:
+    """Whether a name has several parts and no blank: unlikely to be an ordinary word."""
+    return bool(_COMPOUND.fullmatch(name))
+
+
+def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
+    """Skills named in an order: along arrows in a line, or one a step in numbered steps."""
+    sequence = 0
+    steps: list[tuple[str, _Line]] = []
+    last = 0
+    for line in lines:
+        names = _along_arrows(line.text)
+        if len(names) > 1:
+            sequence += 1
+            yield from _ordered([(name, line) for name in names], sequence)
+            continue
+        numbered = None if line.code else _NUMBERED.match(line.text)
+        if not numbered:
+            continue
+        number = int(numbered.group(1))
+        if number != last + 1:
+            if len(steps) > 1:
+                sequence += 1
+                yield from _ordered(steps, sequence)
+            steps = []
+        last = number
+        name = next(_quoted(line.text), "")
+        if name:
+            steps.append((name, line))
+    if len(steps) > 1:
+        yield from _ordered(steps, sequence + 1)
+
+
+def _along_arrows(text: str) -> list[str]:
+    """The names that arrows join: each piece has to be a name, quoted or compound."""
+    if "→" not in text and ">" not in text and "⟶" not in text and "➜" not in text:
+        return []
+    names = []
+    for piece in _ARROW.split(text):
+        quoted = _QUOTED.search(piece)
+        compound = _COMPOUND.search(piece)
+        if quoted:
+            names.append(next(group for group in quoted.groups() if group).strip().lstrip("/@"))
+        elif compound:
+            names.append(compound.group(1))
+    return names if len(names) > 1 else []
+
+
+def _ordered(named: Sequence[tuple[str, _Line]], sequence: int) -> Iterator[Mention]:
+    for place, (name, line) in enumerate(named[: SEQUENCE_STRIDE - 1], 1):
+        position = sequence * SEQUENCE_STRIDE + place
+        yield Mention(name, "order", line.number, _evidence(line.text), position)
+
+
+def _evidence(text: str) -> str:
+    """A line as evidence: trimmed, one line, bounded."""
+    return " ".join(text.split())[:_EVIDENCE_LIMIT]
