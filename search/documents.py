@@ -62,7 +62,7 @@ def _forward(fields: Sequence[Sequence[str]]) -> ForwardRecord:
     terms, inverse = np.unique(np.concatenate(ids), return_inverse=True)
     places = np.repeat(np.arange(len(fields)), [len(field) for field in ids])
     tallies = np.bincount(inverse * len(fields) + places, minlength=len(terms) * len(fields))
-    counts = np.minimum(tallies, _COUNT_LIMIT).astype(np.uint16)
+    counts = np.minimum(tallies, np.iinfo(np.uint8).max).astype(np.uint8)
     pairs: dict[int, float] = {}
     for name, field in zip(FIELDS, ids, strict=True):
         if name in BIGRAM_WEIGHTS:

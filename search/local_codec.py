@@ -24,7 +24,7 @@ def pack_forward(record: ForwardRecord) -> bytes:
             record.bigrams.astype("<u8").tobytes(),
             record.bigram_weights.astype("<f4").tobytes(),
             record.lengths.astype("<f4").tobytes(),
-            record.counts.astype("<u2").tobytes(),
+            record.counts.astype("u1").tobytes(),
         )
     )
 
@@ -38,7 +38,7 @@ def unpack_forward(blob: bytes) -> ForwardRecord:
         bigrams=reader.take("<u8", bigrams),
         bigram_weights=reader.take("<f4", bigrams),
         lengths=reader.take("<f4", len(FIELDS)),
-        counts=reader.take("<u2", terms * len(FIELDS)).reshape(terms, len(FIELDS)),
+        counts=reader.take("u1", terms * len(FIELDS)).reshape(terms, len(FIELDS)),
     )
 
 

@@ -38,13 +38,14 @@ class Filters:
 class ForwardRecord:
     """The term counts of one revision, from which exact scores are computed.
 
-    terms: sorted 64-bit term hashes, shape (n,). counts: shape (n, len(FIELDS)), uint16.
+    terms: sorted 64-bit term hashes, shape (n,). counts: shape (n, len(FIELDS)), uint8; a term
+    counts at most 255 times in a field.
     bigrams: sorted hashes of adjacent token pairs, shape (m,); bigram_weights: float32, (m,).
     lengths: tokens a field, float32, (len(FIELDS),).
     """
 
     terms: TermIds
-    counts: npt.NDArray[np.uint16]
+    counts: npt.NDArray[np.uint8]
     bigrams: TermIds
     bigram_weights: Vector
     lengths: Vector

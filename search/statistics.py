@@ -1,0 +1,115 @@
+"""What is counted over the published library: document frequencies and mean field lengths."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from search.protocol import FIELDS, ForwardRecord, TermIds, Vector
+from skills.record import RevisionKey
+
+_MERGE_AT = 50_000
+
+
+class LibraryStatistics:
+    """Document frequencies (over any field), lengths and forward records of published revisions.
+
+    The figures depend on which revisions are in, never on the order in which they came. Adding
+    or discarding one costs its own number of terms. Threads may read while one changes it.
+    """
+
+    def __init__(self, records: Mapping[RevisionKey, ForwardRecord] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._records = dict(records or {})
+        everything = [record.terms for record in self._records.values()]
+        together = np.concatenate(everything) if everything else np.empty(0, dtype=np.uint64)
+        self._terms, counted = np.unique(together, return_counts=True)
+        self._frequencies = counted.astype(np.int64)
+        self._recent: dict[int, int] = {}
+        self._lengths = np.zeros(len(FIELDS), dtype=np.float64)
+        for record in self._records.values():
+            self._lengths += record.lengths
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, key: RevisionKey) -> bool:
+        return key in self._records
+
+    @property
+    def mean_lengths(self) -> Vector:
+        """Mean length of each field in words, float32 (len(FIELDS),); 1 where all are empty."""
+        means = self._lengths / max(len(self._records), 1)
+        return np.where(means > 0, means, 1.0).astype(np.float32)
+
+    def add(self, key: RevisionKey, record: ForwardRecord) -> None:
+        """Count one more revision; one that is in already is left as it is."""
+        with self._lock:
+            if key not in self._records:
+                self._records[key] = record
+                self._count(record, 1)
+
+    def discard(self, key: RevisionKey) -> None:
+        """Take a revision out; a missing one is success."""
+        with self._lock:
+            record = self._records.pop(key, None)
+            if record is not None:
+                self._count(record, -1)
+
+    def _count(self, record: ForwardRecord, step: int) -> None:
+        self._lengths += step * record.lengths.astype(np.float64)
+        places, known = self._find(record.terms)
+        self._frequencies[places[known]] += step
+        for term in record.terms[~known].tolist():
+            self._recent[term] = self._recent.get(term, 0) + step
+        if len(self._recent) > _MERGE_AT:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Move the terms counted one by one into the sorted arrays."""
+        recent = np.array(sorted(self._recent), dtype=np.uint64)
+        counted = np.array([self._recent[term] for term in recent.tolist()], dtype=np.int64)
+        places = np.searchsorted(self._terms, recent)
+        terms = np.insert(self._terms, places, recent)
+        frequencies = np.insert(self._frequencies, places, counted)
+        self._terms, self._frequencies, self._recent = terms, frequencies, {}
+
+    def _find(self, terms: TermIds) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+        if not len(self._terms):
+            return np.zeros(len(terms), dtype=np.intp), np.zeros(len(terms), dtype=np.bool_)
+        places = np.minimum(np.searchsorted(self._terms, terms), len(self._terms) - 1)
+        return places, self._terms[places] == terms
+
+    def document_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
+        """Number of revisions that have each term in any field, int64 (len(terms),)."""
+        with self._lock:
+            places, known = self._find(terms)
+            if not len(self._frequencies):
+                found = np.zeros(len(terms), dtype=np.int64)
+            else:
+                found = np.where(known, self._frequencies[places], 0)
+            if self._recent:
+                for place in np.flatnonzero(~known).tolist():
+                    found[place] = self._recent.get(int(terms[place]), 0)
+        return found
+
+    def idf(self, terms: TermIds) -> Vector:
+        """ln(1 + (N - df + .5) / (df + .5)) of each term, float32: never negative."""
+        found = self.document_frequencies(terms)
+        return np.log1p((len(self._records) - found + 0.5) / (found + 0.5)).astype(np.float32)
+
+    def forward_of(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
+        """Forward records of the revisions that are in; others are left out."""
+        found = {}
+        for key in keys:
+            record = self._records.get(key)
+            if record is not None:
+                found[key] = record
+        return found
+
+    def missing(self, keys: Iterable[RevisionKey]) -> list[RevisionKey]:
+        """Those of the keys that are not in."""
+        return [key for key in keys if key not in self._records]
