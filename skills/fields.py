@@ -85,7 +85,8 @@ def skill_names(value: Value) -> tuple[str, ...]:
         parts: list[str] = _OUTSIDE_BRACKETS.findall(value)
     else:
         parts = [entry for item in value for entry in _named(item)]
-    names = [_VERSION.sub("", part.strip()).removeprefix("skill:") for part in parts]
+    plain = (" ".join(part[:ITEM_LENGTH].split()) for part in parts)
+    names = [_VERSION.sub("", part).removeprefix("skill:") for part in plain]
     return unique([name for name in names if len(name) <= 80])
 
 

@@ -46,6 +46,7 @@ class _Piece:
     section: int
     first: int
     last: int
+    tokens: int
     language: str = ""
     lead: int = -1
     introduces: bool = False
@@ -76,7 +77,7 @@ def arrange(
             section += 1
         if block.shape is not Shape.HEADING:
             _add(lines, block, section, pieces)
-    return sections, tuple(_passage(lines, index, piece) for index, piece in enumerate(pieces))
+    return sections, tuple(_passage(index, piece) for index, piece in enumerate(pieces))
 
 
 def _sections(blocks: Sequence[Block], body_line: int) -> tuple[Section, ...]:
@@ -110,32 +111,38 @@ def _add(lines: Sequence[str], block: Block, section: int, pieces: list[_Piece])
     before = pieces[-1] if pieces and pieces[-1].section == section else None
     if block.shape is Shape.BREAK and before is not None:
         before.last = block.last
+        before.tokens += _tokens(lines, block.first, block.last)
         before.introduces = False
         return
-    if block.shape is Shape.PARAGRAPH and before is not None and _joins(lines, block, before):
+    tokens = _tokens(lines, block.first, block.last)
+    if (
+        block.shape is Shape.PARAGRAPH
+        and before is not None
+        and before.tokens + tokens <= JOINED
+        and _joins(lines, block, before)
+    ):
         before.last = block.last
+        before.tokens += tokens
         before.introduces = before.kind is BlockKind.PARAGRAPH and _introduces(lines, block)
         return
     lead = _lead(block, before, pieces)
     if block.shape is Shape.CODE:
         for first, last in _chunks(lines, block):
-            pieces.append(_Piece(BlockKind.CODE, section, first, last, block.language, lead))
+            size = _tokens(lines, first, last)
+            pieces.append(_Piece(BlockKind.CODE, section, first, last, size, block.language, lead))
         return
-    piece = _Piece(_KINDS[block.shape], section, block.first, block.last, "", lead)
+    piece = _Piece(_KINDS[block.shape], section, block.first, block.last, tokens, "", lead)
     piece.introduces = block.shape is Shape.PARAGRAPH and _introduces(lines, block)
     pieces.append(piece)
 
 
 def _joins(lines: Sequence[str], block: Block, before: _Piece) -> bool:
     """Whether a paragraph becomes part of the passage before it."""
-    wanted = before.introduces
-    if before.kind in (BlockKind.PARAGRAPH, BlockKind.LIST_ITEM):
-        opening = lines[block.first - 1].lstrip(_MARKS)
-        wanted = wanted or _CONNECTIVE.match(opening) is not None
-    if not wanted:
+    if before.introduces:
+        return True
+    if before.kind not in (BlockKind.PARAGRAPH, BlockKind.LIST_ITEM):
         return False
-    joined = (count_tokens(line) for line in lines[before.first - 1 : block.last])
-    return sum(joined) <= JOINED
+    return _CONNECTIVE.match(lines[block.first - 1].lstrip(_MARKS)) is not None
 
 
 def _lead(block: Block, before: _Piece | None, pieces: Sequence[_Piece]) -> int:
@@ -181,8 +188,11 @@ def _chunks(lines: Sequence[str], block: Block) -> list[tuple[int, int]]:
     return [*chunks, (first, last)]
 
 
-def _passage(lines: Sequence[str], index: int, piece: _Piece) -> Passage:
-    tokens = sum(count_tokens(line) for line in lines[piece.first - 1 : piece.last])
+def _tokens(lines: Sequence[str], first: int, last: int) -> int:
+    return count_tokens("\n".join(lines[first - 1 : last]))
+
+
+def _passage(index: int, piece: _Piece) -> Passage:
     return Passage(
         index,
         piece.section,
@@ -191,7 +201,7 @@ def _passage(lines: Sequence[str], index: int, piece: _Piece) -> Passage:
         0.0,
         piece.first,
         piece.last,
-        tokens,
+        piece.tokens,
         piece.language,
         piece.lead,
     )

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 
 from skills.loose import Mapping, Value, read_loosely
 from skills.record import ParseWarning
-from skills.strict import StrictLimits, YamlError, read_strictly
+from skills.strict import StrictLimits, YamlError, cleaned, read_strictly
 from skills.text import conflict_lines
 
 _PREAMBLE = 60
 """Non-blank lines looked at for a frontmatter that does not open the file."""
+
+# The TOML parser takes time quadratic in the length of a dotted key.
+_TOML_LENGTH = 8_192
 
 _KEY = re.compile(r"[\"']?[^\W\d][\w .-]{0,60}?[\"']?\s*:(?:\s|$)")
 _WANTED = re.compile(r"[\"']?(?:name|description)[\"']?\s*:(?:\s|$)")
@@ -201,12 +204,17 @@ def _mapping_end(lines: Sequence[str], start: int) -> int:
             continue
         if _KEY.match(line):
             keyed = True
-        elif not (keyed and line.startswith((" ", "\t", "- "))) or line.startswith("- **"):
-            break
-        elif line.startswith("- ") and not lines[number - 2].strip():
+        elif not keyed or not _continues(line, after_blank=not lines[number - 2].strip()):
             break
         last = number
     return last
+
+
+def _continues(line: str, after_blank: bool) -> bool:
+    """Whether a line can continue a mapping: indented, or an item of an unindented list."""
+    if line.startswith("- "):
+        return not after_blank and not line.startswith("- **")
+    return line.startswith((" ", "\t"))
 
 
 def _looks_like_mapping(lines: Sequence[str], first: int, last: int) -> bool:
@@ -266,21 +274,26 @@ def _without_conflict(block: Sequence[str], first: int, found: Frontmatter) -> l
 
 def _read_foreign(text: str, block: _Block, found: Frontmatter) -> Mapping:
     """A frontmatter in TOML or JSON."""
+    if block.syntax == "toml":
+        text = text[:_TOML_LENGTH]
     try:
         read = tomllib.loads(text) if block.syntax == "toml" else json.loads(text)
+        values = {cleaned(str(key)): _as_value(value, 8) for key, value in read.items()}
     except (ValueError, RecursionError) as error:
         reason = str(error)[:100]
         found.warn(f"frontmatter_{block.syntax}", block.first, f"not valid: {reason}")
         return read_loosely(text.replace(" = ", ": ").split("\n"))
     found.warn("frontmatter_foreign", block.first, f"the frontmatter is {block.syntax}, not YAML")
-    return {str(key): _as_value(value, 8) for key, value in read.items()}
+    return values
 
 
 def _as_value(value: object, depth: int) -> Value:
-    if depth and isinstance(value, dict):
-        return {str(key): _as_value(inner, depth - 1) for key, inner in value.items()}
-    if depth and isinstance(value, list):
-        return [_as_value(inner, depth - 1) for inner in value]
+    """Strings throughout; what is nested deeper than `depth` is left out."""
+    if isinstance(value, dict):
+        inner = value.items() if depth else ()
+        return {cleaned(str(key)): _as_value(item, depth - 1) for key, item in inner}
+    if isinstance(value, list):
+        return [_as_value(item, depth - 1) for item in value] if depth else []
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "" if value is None else str(value)
+    return "" if value is None else cleaned(str(value))

@@ -50,8 +50,9 @@ _HTML = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?=[\s/>]|$)|<!--")
 _HEADING_MARKS = re.compile(r"#{1,6}")
 _CJK_START = re.compile(r"[\u4e00-\u9fff【（「]")
 _NESTING_INFO = frozenset({"markdown", "md", "mdx", "skill", "text", "txt"})
-# How far the end of a fence inside a fence is looked for.
+# How far the end of a fence around other fences is looked for, and how far in the whole file.
 _NESTED_LINES = 500
+_NESTED_BUDGET = 50_000
 _SETEXT_LENGTH = 120
 _SENTENCE_ENDS = (".", ":", "。", "：", ";", "；", "!", "！", "|")
 
@@ -125,6 +126,7 @@ class _Scanner:
         # Fence marks that are known not to be closed before the end of the file.
         self._unclosed: dict[str, int] = {}
         self._comments_end = True
+        self._nested_budget = _NESTED_BUDGET
 
     def blocks(self, start: int) -> list[Block]:
         found: list[Block] = []
@@ -192,6 +194,9 @@ class _Scanner:
         """The end of a fence around Markdown whose own fences use the same marks."""
         depth = 1
         for number in range(at + 1, min(at + _NESTED_LINES, self._end)):
+            self._nested_budget -= 1
+            if self._nested_budget < 0:
+                break
             text = self._lines[number].strip()
             if not text.startswith(mark):
                 continue

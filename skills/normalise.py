@@ -106,7 +106,7 @@ class Body:
             for passage in self.under(heading)
             if passage.kind is BlockKind.LIST_ITEM
         ]
-        return [line.replace("**", "").strip() for line in lines[:_SECTION_ITEMS]]
+        return [line[:300].replace("**", "").strip() for line in lines[:_SECTION_ITEMS]]
 
 
 def normalise(

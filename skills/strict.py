@@ -62,6 +62,10 @@ def read_strictly(text: str, limits: StrictLimits) -> Strict:
     return result
 
 
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line if event.start_mark else 0
+
+
 class _Reader:
     """Builds plain values from parse events."""
 
@@ -80,7 +84,7 @@ class _Reader:
         return None
 
     def _value(self, event: yaml.Event, depth: int) -> Value:
-        line = event.start_mark.line
+        line = _line(event)
         self._values += 1
         if depth > self._limits.max_depth or self._values > self._limits.max_values:
             raise YamlError("nested too deeply or too many values", line)
@@ -93,7 +97,7 @@ class _Reader:
             return items
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(depth)
-        text = _clean(event.value) if isinstance(event, yaml.ScalarEvent) else ""
+        text = cleaned(event.value) if isinstance(event, yaml.ScalarEvent) else ""
         if isinstance(event, yaml.ScalarEvent):
             if event.implicit[0] and not event.style and text in ("null", "~", "Null", "NULL"):
                 text = ""
@@ -104,7 +108,7 @@ class _Reader:
     def _mapping(self, depth: int) -> Mapping:
         mapping: Mapping = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            line = event.start_mark.line
+            line = _line(event)
             key = self._value(event, depth + 1)
             if not isinstance(key, str):
                 raise YamlError("a key that is not a scalar", line)
@@ -124,6 +128,6 @@ class _Reader:
         return self._anchors[event.anchor]
 
 
-def _clean(text: str) -> str:
+def cleaned(text: str) -> str:
     """Lone surrogates, which escapes can make, become U+FFFD, as NUL does."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")

@@ -23,11 +23,52 @@ _INSTALL = re.compile(
 _PACKAGE = re.compile(r"@?[A-Za-z][\w.@/-]{1,60}")
 _FORMAT = re.compile(r"(?<![\w/.])\.([a-z][a-z0-9]{1,4})\b(?!\.)")
 _SHELL_WORDS = frozenset(
-    """
-    if then else elif fi for do done while until case esac function return in echo cd export set
-    source exit true false local read printf test shift eval exec unset trap wait mkdir cat rm ls
-    cp mv touch chmod sleep head tail
-    """.split()
+    [
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "for",
+        "do",
+        "done",
+        "while",
+        "until",
+        "case",
+        "esac",
+        "function",
+        "return",
+        "in",
+        "echo",
+        "cd",
+        "export",
+        "set",
+        "source",
+        "exit",
+        "true",
+        "false",
+        "local",
+        "read",
+        "printf",
+        "test",
+        "shift",
+        "eval",
+        "exec",
+        "unset",
+        "trap",
+        "wait",
+        "mkdir",
+        "cat",
+        "rm",
+        "ls",
+        "cp",
+        "mv",
+        "touch",
+        "chmod",
+        "sleep",
+        "head",
+        "tail",
+    ]
 )
 _SHELL_LINES = 400
 
