@@ -1,0 +1,269 @@
+"""Typed links between the passages of one skill (SkillPager §3.1); pure.
+
+They are kept with the revision: sequence, semantic, reference and condition, all by passage index.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from config.errors import UsageError
+from skills.record import BlockKind, ParsedSkill, Passage, Role
+
+Vectors = npt.NDArray[np.float32]
+
+
+class PassageLinkType(StrEnum):
+    """Types of links between passages (spec §1)."""
+
+    SEQUENCE = "sequence"
+    SEMANTIC = "semantic"
+    REFERENCE = "reference"
+    CONDITION = "condition"
+
+
+@dataclass(frozen=True, slots=True)
+class PassageLink:
+    """A directed link from passage `source` to passage `target`, both indices into `passages`."""
+
+    source: int
+    target: int
+    type: PassageLinkType
+    weight: float
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassageLinkSettings:
+    """semantic: cosine above which two passages are alike (SkillPager's tau). per_passage: the
+    most links of a type that start at one passage. reach: how many passages after a precondition
+    its step is looked for within its own section's parent."""
+
+    semantic: float = 0.85
+    per_passage: int = 5
+    reach: int = 20
+    shortest_title: int = 4
+
+
+DEFAULT_SETTINGS = PassageLinkSettings()
+
+_BLOCK = 512
+_TEXT_LIMIT = 4000
+_WORDS = re.compile(r"[\u3400-\u9fff]|(?:(?![\u3400-\u9fff])[^\W_])+")
+_NUMBERING = re.compile(r"^\W*(?:(?:step|phase|part)\s+)?\d*[.):\s]*", re.IGNORECASE)
+_KEY_TERM = re.compile(r"`([^`\n]{3,60})`|\*\*([^*\n]{3,60})\*\*")
+_MARKER = re.compile(r"^\s*(?:(?:[-*+•]|\d{1,3}[.)])\s+)?")
+_STEP_NUMBER = re.compile(
+    r"\b(?:step|phase)\s+(\d{1,2})\b|第\s*(\d{1,2})\s*[步阶]|步骤\s*(\d{1,2})", re.I
+)
+_CUE = re.compile(
+    r"\b(?:before|prior to|until|unless|requires?|required|must|only (?:if|when)|make sure|ensure|"
+    r"needed|prerequisites?)\b|之前|前置|必须|需要|确保|先",
+    re.IGNORECASE,
+)
+_COMMON_TITLES = frozenset(
+    {
+        "overview", "introduction", "summary", "notes", "note", "example", "examples", "usage",
+        "steps", "output", "input", "inputs", "outputs", "references", "resources", "tips",
+        "important", "warning", "description", "purpose", "details", "workflow", "process",
+        "概述", "简介", "示例", "说明", "用法", "注意", "步骤", "输出", "输入",
+    }
+)  # fmt: skip
+
+
+def passage_links(
+    parsed: ParsedSkill,
+    vectors: Vectors | None = None,
+    settings: PassageLinkSettings = DEFAULT_SETTINGS,
+) -> tuple[PassageLink, ...]:
+    """Every link among the passages of a skill, by source, target and type.
+
+    vectors: unit vectors of the passages, (passages, d), or of the sections, (sections, d), in
+    which case passages of two sections that are alike are linked at their first passages; without
+    them there are no semantic links. Raises UsageError for any other number of vectors.
+    """
+    found = [
+        *_sequence(parsed.passages),
+        *_semantic(parsed, vectors, settings),
+        *_references(parsed, settings),
+        *_conditions(parsed, settings),
+    ]
+    kept: dict[tuple[int, int, str], PassageLink] = {}
+    for link in found:
+        if link.source != link.target:
+            kept.setdefault((link.source, link.target, link.type), link)
+    return tuple(kept[place] for place in sorted(kept))
+
+
+def _sequence(passages: Sequence[Passage]) -> list[PassageLink]:
+    """Neighbours in document order."""
+    return [
+        PassageLink(one.index, two.index, PassageLinkType.SEQUENCE, 1.0, "next in the document")
+        for one, two in pairwise(passages)
+    ]
+
+
+def _semantic(
+    parsed: ParsedSkill, vectors: Vectors | None, settings: PassageLinkSettings
+) -> list[PassageLink]:
+    """Pairs above the threshold, each passage with its best; computed in blocks of rows."""
+    if vectors is None or not len(vectors):
+        return []
+    if len(vectors) == len(parsed.passages):
+        places = list(range(len(vectors)))
+        rows = np.asarray(vectors)
+    elif len(vectors) == len(parsed.sections):
+        first: dict[int, int] = {}
+        for passage in parsed.passages:
+            first.setdefault(passage.section, passage.index)
+        sections = sorted(first)
+        places = [first[section] for section in sections]
+        rows = np.asarray(vectors)[sections]
+    else:
+        raise UsageError(
+            f"{len(vectors)} vectors fit neither {len(parsed.passages)} passages "
+            f"nor {len(parsed.sections)} sections"
+        )
+    links = []
+    for start in range(0, len(rows), _BLOCK):
+        cosines = rows[start : start + _BLOCK] @ rows.T
+        for offset, scores in enumerate(cosines):
+            scores[start + offset] = -1.0
+            near = np.flatnonzero(scores > settings.semantic)
+            best = near[np.lexsort((near, -scores[near]))][: settings.per_passage]
+            for other in best.tolist():
+                weight = min(1.0, float(scores[other]))
+                pair = (places[start + offset], places[other])
+                evidence = f"cosine {weight:.2f}"
+                links.append(PassageLink(*pair, PassageLinkType.SEMANTIC, weight, evidence))
+    return links
+
+
+def _references(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[PassageLink]:
+    """Passages that name another section's heading, its step number, or a term it introduces."""
+    first: dict[int, Passage] = {}
+    for passage in parsed.passages:
+        first.setdefault(passage.section, passage)
+    titles = _titles(parsed, first, settings)
+    numbers = _step_numbers(parsed, first)
+    terms = _introduced(parsed)
+    links = []
+    for passage in parsed.passages:
+        text = _text(parsed, passage)
+        words = _words(text)
+        found: dict[int, str] = {}
+        for start in range(len(words)):
+            for title, target in titles.get(words[start], ()):
+                if target.section != passage.section and words[start : start + len(title)] == title:
+                    found.setdefault(target.index, f"names the heading {' '.join(title)!r}")
+        for match in _STEP_NUMBER.finditer(text):
+            named = numbers.get(int(next(group for group in match.groups() if group)))
+            if named is not None and named.section != passage.section:
+                found.setdefault(named.index, f"refers to {match.group()!r}")
+        for term in _key_terms(text):
+            introduced = terms.get(term)
+            if introduced is not None and introduced.section != passage.section:
+                found.setdefault(introduced.index, f"uses the term {term!r}")
+        for target_index, evidence in list(found.items())[: settings.per_passage]:
+            pair = (passage.index, target_index)
+            links.append(PassageLink(*pair, PassageLinkType.REFERENCE, 1.0, evidence))
+    return links
+
+
+def _titles(
+    parsed: ParsedSkill, first: dict[int, Passage], settings: PassageLinkSettings
+) -> dict[str, list[tuple[list[str], Passage]]]:
+    """Headings worth matching, by their first word; one that several sections share is not."""
+    named: list[tuple[list[str], Passage]] = []
+    for section in parsed.sections:
+        if section.level > 1 and section.index in first and section.heading_path:
+            title = _words(_NUMBERING.sub("", section.heading_path[-1]))
+            joined = " ".join(title)
+            common = joined in _COMMON_TITLES or "".join(title) in _COMMON_TITLES
+            if len(title) > 1 and len(joined) >= settings.shortest_title and not common:
+                named.append((title, first[section.index]))
+    times = Counter(tuple(title) for title, _ in named)
+    found: defaultdict[str, list[tuple[list[str], Passage]]] = defaultdict(list)
+    for title, passage in named:
+        if times[tuple(title)] == 1:
+            found[title[0]].append((title, passage))
+    return dict(found)
+
+
+def _step_numbers(parsed: ParsedSkill, first: dict[int, Passage]) -> dict[int, Passage]:
+    """Sections whose heading is a numbered step, by number; an ambiguous number is left out."""
+    found: dict[int, Passage] = {}
+    twice: set[int] = set()
+    for section in parsed.sections:
+        match = _STEP_NUMBER.search(section.heading_path[-1]) if section.heading_path else None
+        if match is not None and section.index in first:
+            number = int(next(group for group in match.groups() if group))
+            if number in found:
+                twice.add(number)
+            found.setdefault(number, first[section.index])
+    return {number: passage for number, passage in found.items() if number not in twice}
+
+
+def _introduced(parsed: ParsedSkill) -> dict[str, Passage]:
+    """Key terms that one passage leads with, by term: what defines them. Others are left out."""
+    found: dict[str, Passage] = {}
+    twice: set[str] = set()
+    for passage in parsed.passages:
+        if passage.kind is BlockKind.CODE:
+            continue
+        match = _KEY_TERM.match(_MARKER.sub("", _text(parsed, passage), count=1))
+        if match is None:
+            continue
+        term = next(group for group in match.groups() if group).strip(" :：").casefold()
+        if term in found:
+            twice.add(term)
+        found.setdefault(term, passage)
+    return {term: passage for term, passage in found.items() if term not in twice}
+
+
+def _key_terms(text: str) -> list[str]:
+    return [
+        next(group for group in match.groups() if group).strip(" :：").casefold()
+        for match in _KEY_TERM.finditer(text)
+    ]
+
+
+def _conditions(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[PassageLink]:
+    """Each precondition to the step it constrains.
+
+    That is the next step of its own section or of one below it; a precondition that is a chapter
+    of its own, or stands at the start, constrains the first step that follows.
+    """
+    links = []
+    for passage in parsed.passages:
+        if passage.role is not Role.PRECONDITION:
+            continue
+        following = parsed.passages[passage.index + 1 : passage.index + 1 + settings.reach]
+        steps = [other for other in following if other.role is Role.STEP]
+        if not steps:
+            continue
+        home = parsed.sections[passage.section].heading_path
+        inside = [s for s in steps if parsed.sections[s.section].heading_path[: len(home)] == home]
+        target = (inside or steps)[0]
+        cue = _CUE.search(_text(parsed, passage))
+        weight = 1.0 if inside or cue else 0.5
+        evidence = f"says {cue.group()!r}" if cue else "precedes the step"
+        pair = (passage.index, target.index)
+        links.append(PassageLink(*pair, PassageLinkType.CONDITION, weight, evidence))
+    return links
+
+
+def _text(parsed: ParsedSkill, passage: Passage) -> str:
+    return parsed.text(passage.first_line, passage.last_line)[:_TEXT_LIMIT]
+
+
+def _words(text: str) -> list[str]:
+    return [word.casefold() for word in _WORDS.findall(text)]
