@@ -9,13 +9,15 @@ Pure numpy. Term counts come as plain arrays, so that this module knows nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from skills.headings import paths_below_title
 from skills.record import ParsedSkill, Section
+from skills.tokens import count_tokens
 
 TEXT_LIMIT = 1500
 """Characters of a text to embed; about what a 256-token encoder can read."""
@@ -27,22 +29,28 @@ Floats = npt.NDArray[np.float32]
 class PagingWeights:
     """The constants of paging, each with where it comes from.
 
-    Method F (its terms, neighbours, chapters and gap) was found on 54 queries over 18 skills;
-    the values hold on 78 queries kept apart. BM25's are Robertson's usual ones. MMR's are
-    SkillPager's (its equations 2 to 4).
+    section_*, passage_*, neighbour, chapter: the weights of method F's terms, found on 54 queries
+    over 18 skills. neighbour, gap_power and bm25_b were chosen again from a grid of 12 by the
+    mean sufficiency at reductions of .40 to .65, with one skill left out at a time (.759 at a
+    reduction of .590, where F's own .3, .3 and .75 reach .722); the middle of the best was taken.
+    gap: passages this far below the best are kept, for a skill of gap_tokens tokens; 5.1, 5.9 and
+    7.0 give reductions of about .59, .49 and .39. gap_power: a longer skill has more passages by
+    chance near the best; a square root. lexical_gap: without vectors scores spread less; the gap
+    is this share of it. bm25_k1: Robertson's usual. mmr_*: SkillPager's (its section 4.3).
     """
 
     section_cosine: float = 1.0
     section_bm25: float = 0.5
     passage_cosine: float = 0.25
     passage_bm25: float = 0.25
-    neighbour: float = 0.3
+    neighbour: float = 0.2
     chapter: float = 0.4
-    gap: float = 6.0
+    gap: float = 5.1
     gap_tokens: int = 1400
-    gap_power: float = 0.3
+    gap_power: float = 0.5
+    lexical_gap: float = 0.6
     bm25_k1: float = 1.2
-    bm25_b: float = 0.75
+    bm25_b: float = 0.5
     mmr_lambda: float = 0.7
     mmr_small: int = 20
     mmr_large: int = 60
@@ -65,7 +73,7 @@ class PageQuery:
 class PageInput:
     """One skill to page.
 
-    offsets, terms, counts: term counts of `passage_texts(parsed)` in compressed sparse rows,
+    offsets, terms, counts: term counts of the passages' own text in compressed sparse rows,
     (P + 1,), (n,), (n,). section_vectors: unit vectors of `section_texts(parsed)`, (S, d), None
     while they are not embedded. passage_vectors: the same of the passages, (P, d).
     """
@@ -88,19 +96,18 @@ class Scores:
 
 
 def section_texts(parsed: ParsedSkill) -> tuple[str, ...]:
-    """The text to embed for each section: heading path without the H1, newline, its text."""
+    """The text to embed for each section: heading path without the title, newline, its text."""
     return tuple(
-        _headed(section, parsed.text(_after_heading(section), section.last_line))
-        for section in parsed.sections
+        _headed(path, parsed.text(_after_heading(section), section.last_line))
+        for path, section in zip(paths_below_title(parsed.sections), parsed.sections, strict=True)
     )
 
 
 def passage_texts(parsed: ParsedSkill) -> tuple[str, ...]:
     """The text to embed for each passage, under the heading path of its section."""
+    paths = paths_below_title(parsed.sections)
     return tuple(
-        _headed(
-            parsed.sections[passage.section], parsed.text(passage.first_line, passage.last_line)
-        )
+        _headed(paths[passage.section], parsed.text(passage.first_line, passage.last_line))
         for passage in parsed.passages
     )
 
@@ -136,56 +143,67 @@ def choose(
     max_tokens: int | None = None,
     weights: PagingWeights = DEFAULT_WEIGHTS,
 ) -> list[int]:
-    """The passages within a gap below the best, ascending; at most `max_tokens` of them.
+    """The passages within a gap below the best, ascending.
 
-    The gap shrinks with the skill's length T: gap * (gap_tokens / T) ** gap_power. Where the
-    tokens run out, the best passages that still fit are kept.
+    The gap shrinks with the skill's length T: gap * (gap_tokens / T) ** gap_power, and by
+    lexical_gap where no vectors were used. With `max_tokens`, the best passages are kept whose
+    lines, as `lines_of` gives them, cost no more than that.
     """
     if not scores.passages.size:
         return []
-    tokens = np.fromiter((p.tokens for p in page.parsed.passages), np.int64)
-    width = gap * (weights.gap_tokens / max(1, int(tokens.sum()))) ** weights.gap_power
+    total = max(1, sum(passage.tokens for passage in page.parsed.passages))
+    width = gap * (weights.gap_tokens / total) ** weights.gap_power
+    if not scores.dense:
+        width *= weights.lexical_gap
     kept = np.flatnonzero(scores.passages >= scores.passages.max() - width)
-    if max_tokens is not None:
-        kept = _within(kept, scores.passages, tokens, max_tokens)
-    return [int(index) for index in np.sort(kept)]
+    best_first = kept[np.argsort(-scores.passages[kept], kind="stable")].tolist()
+    if max_tokens is None:
+        return sorted(best_first)
+    return sorted(_within(page.parsed, best_first, max_tokens))
 
 
 def mmr(query: PageQuery, page: PageInput, weights: PagingWeights) -> list[int]:
     """SkillPager's choice: greedy MMR over all passages, stopping below zero; ascending.
 
-    Needs the query's and the passages' vectors; without them nothing is chosen.
+    Its equations 2 and 3, and its two budgets. Needs the query's and the passages' vectors;
+    without them nothing is chosen.
     """
     relevance = _cosine(query, page.passage_vectors)
     if relevance is None or page.passage_vectors is None:
         return []
     count = len(relevance)
     limit = weights.mmr_small if count <= weights.mmr_many else weights.mmr_large
-    gain = weights.mmr_lambda * relevance
     redundancy = np.zeros(count, np.float32)
     chosen: list[int] = []
     while len(chosen) < min(limit, count):
-        worth = gain - (1 - weights.mmr_lambda) * redundancy
+        worth = weights.mmr_lambda * relevance - (1 - weights.mmr_lambda) * redundancy
         worth[chosen] = -np.inf
         best = int(worth.argmax())
         if worth[best] < 0:
             break
+        likeness = page.passage_vectors @ page.passage_vectors[best]
+        redundancy = np.maximum(redundancy, likeness) if chosen else likeness
         chosen.append(best)
-        redundancy = np.maximum(redundancy, page.passage_vectors @ page.passage_vectors[best])
     return sorted(chosen)
 
 
-def lines_of(parsed: ParsedSkill, chosen: Sequence[int]) -> list[tuple[int, int]]:
-    """The line ranges to show for the chosen passages, in document order, merged.
+def lines_of(
+    parsed: ParsedSkill, chosen: Iterable[int], *, context: bool = True
+) -> list[tuple[int, int]]:
+    """The line ranges of the chosen passages, in document order; ranges that touch are merged.
 
-    The heading of each kept section comes along.
+    With `context`, the heading of each kept section comes along, and the passage that introduces
+    a kept one.
     """
+    wanted = set(chosen)
+    if context:
+        wanted |= {parsed.passages[index].lead_in for index in wanted} - {-1}
     spans = set()
-    for index in chosen:
+    for index in wanted:
         passage = parsed.passages[index]
         spans.add((passage.first_line, passage.last_line))
         heading = parsed.sections[passage.section].heading_line
-        if heading:
+        if heading and context:
             spans.add((heading, heading))
     return _merge(parsed, sorted(spans))
 
@@ -194,8 +212,7 @@ def _after_heading(section: Section) -> int:
     return section.heading_line + 1 if section.heading_line else section.first_line
 
 
-def _headed(section: Section, text: str) -> str:
-    path = section.heading_path[1:] if section.level > 1 else section.heading_path
+def _headed(path: tuple[str, ...], text: str) -> str:
     return f"{' > '.join(path)}\n{text}"[:TEXT_LIMIT]
 
 
@@ -264,17 +281,21 @@ def _smooth(
     return np.asarray(smoothed + weights.chapter * best[chapters])
 
 
-def _within(
-    kept: npt.NDArray[np.intp], scores: Floats, tokens: npt.NDArray[np.int64], max_tokens: int
-) -> npt.NDArray[np.intp]:
-    """The best of the kept passages whose tokens fit together."""
-    order = kept[np.argsort(-scores[kept], kind="stable")]
-    fitting, left = [], max_tokens
-    for index in order:
-        if tokens[index] <= left:
+def _within(parsed: ParsedSkill, best_first: Sequence[int], max_tokens: int) -> list[int]:
+    """As many of the best passages as fit together, headings and lead-ins paid for."""
+    fitting: list[int] = []
+    paid: set[int] = set()
+    left = max_tokens
+    for index in best_first:
+        lines = {
+            number for first, last in lines_of(parsed, [index]) for number in range(first, last + 1)
+        }
+        cost = sum(count_tokens(parsed.lines[number - 1]) for number in lines - paid)
+        if cost <= left:
             fitting.append(index)
-            left -= int(tokens[index])
-    return np.array(fitting, np.intp)
+            paid |= lines
+            left -= cost
+    return fitting
 
 
 def _merge(parsed: ParsedSkill, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

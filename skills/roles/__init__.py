@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from skills.headings import paths_below_title
 from skills.record import BlockKind, Passage, Role, Section
 from skills.roles import cues
 
@@ -35,8 +36,8 @@ _READ = 400
 class _Block:
     """A passage as the rules see it.
 
-    headings: from the nearest outwards, without the H1. lead: the last line that introduces it.
-    opening: whether it stands before the first H2.
+    headings: from the nearest outwards, without the title. lead: the last line that introduces it.
+    opening: whether it stands before the first heading below the title.
     """
 
     passage: Passage
@@ -67,7 +68,8 @@ def classify(
 
     `lines` are the lines of the whole file; `sections` and `passages` its fragments.
     """
-    blocks = [_block(lines, sections, passages, passage) for passage in passages]
+    paths = paths_below_title(sections)
+    blocks = [_block(lines, paths[passage.section], passages, passage) for passage in passages]
     verdicts = [_RULES[block.passage.kind](block) for block in blocks]
     _agree_in_lists(blocks, verdicts)
     _agree_in_code(blocks, verdicts)
@@ -77,12 +79,10 @@ def classify(
 
 def _block(
     lines: Sequence[str],
-    sections: Sequence[Section],
+    path: tuple[str, ...],
     passages: Sequence[Passage],
     passage: Passage,
 ) -> _Block:
-    section = sections[passage.section]
-    path = section.heading_path[1:] if section.level > 1 else ()
     text = lines[passage.first_line - 1 : passage.last_line]
     lead = ""
     if passage.lead_in >= 0:
@@ -92,7 +92,7 @@ def _block(
         tuple(heading[:_READ] for heading in reversed(path)),
         tuple(line[:_READ] for line in text if line.strip()),
         lead[:_READ].strip(),
-        section.level <= 1,
+        not path,
     )
 
 
