@@ -23,6 +23,7 @@ _PREAMBLE = 60
 # The TOML parser takes time quadratic in the length of a dotted key.
 _TOML_LENGTH = 8_192
 
+_PAIR = re.compile(r"^([\w-]{1,60})[ \t]*=[ \t]*", re.MULTILINE)
 _KEY = re.compile(r"[\"']?[^\W\d][\w .-]{0,60}?[\"']?\s*:(?:\s|$)")
 _WANTED = re.compile(r"[\"']?(?:name|description)[\"']?\s*:(?:\s|$)")
 _FENCE_OPEN = re.compile(r"\s{0,3}(?:`{3,}|~{3,})\s*[\w-]*\s*")
@@ -282,7 +283,7 @@ def _read_foreign(text: str, block: _Block, found: Frontmatter) -> Mapping:
     except (ValueError, RecursionError) as error:
         reason = str(error)[:100]
         found.warn(f"frontmatter_{block.syntax}", block.first, f"not valid: {reason}")
-        return read_loosely(text.replace(" = ", ": ").split("\n"))
+        return read_loosely(_PAIR.sub(r"\1: ", text).split("\n"))
     found.warn("frontmatter_foreign", block.first, f"the frontmatter is {block.syntax}, not YAML")
     return values
 
