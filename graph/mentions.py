@@ -57,8 +57,9 @@ _THE_SKILL = re.compile(
 )
 _SKILL_WORD = re.compile(r"\bskills?\b|技能", re.IGNORECASE)
 _NEIGHBOUR_FILE = re.compile(
-    r"(?:\.\./)+(?:[\w.-]+/)*?([\w.-]+)/(?:SKILL\.md|scripts/|references/|assets/|resources/|"
-    r"templates/)|(?:\.\./)([\w-]+)/(?=[\s)\"'`]|[\w-]+\.md)|\bskills/(?:[\w.-]+/)*?([\w.-]+)/SKILL\.md",
+    r"(?<!\.\./)(?:\.\./)+(?:\w[\w.-]*/){0,6}?(\w[\w.-]*)/(?:SKILL\.md|scripts/|references/|"
+    r"assets/|resources/|templates/)|(?<!\.\./)\.\./([\w-]+)/(?=[\s)\"'`]|[\w-]+\.md)|"
+    r"\bskills/(?:\w[\w.-]*/){0,6}?(\w[\w.-]*)/SKILL\.md",
     re.IGNORECASE,
 )
 _ITEM_HEAD = re.compile(
