@@ -119,7 +119,8 @@ ALTERNATIVE = _cue(
 )
 
 MARKED_EXAMPLE = _cue(
-    r"^\s*(?:#|//|--|/\*|<!--)?\s*(?:❌|✅|good|bad|correct|incorrect|wrong|right|before|after)\b\W",
+    r"^\s*(?:#|//|--|/\*|<!--)?\s*(?:❌|✅)",
+    r"^\s*(?:#|//|--|/\*|<!--)\s*(?:good|bad|correct|incorrect|wrong|right|before|after)\s*(?:[^\w\s]|$)",
     r"^\s*(?:#|//|--)\s*(?:example|output|expected|示例|例)",
     r"^>>> ",
 )
