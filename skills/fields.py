@@ -47,9 +47,13 @@ class Fields:
             return unique(list(value))
         return unique([entry for item in value for entry in _named(item)])
 
-    def all_items(self, *keys: str) -> tuple[str, ...]:
-        """The entries under all of the keys, in their order."""
-        return unique([item for key in keys for item in self.items(key)])
+    def scalars(self, *keys: str) -> tuple[str, ...]:
+        """Every scalar under all of the keys, in their order; a text is split at commas."""
+        found: list[str] = []
+        for key in keys:
+            value = self.get(key)
+            found += self.items(key) if isinstance(value, str) else flat(value)
+        return unique(found)
 
     def flattened(self, known: frozenset[str], entries: int = 64) -> dict[str, str]:
         """Everything under other keys as dotted key -> text, bounded in number and length."""
@@ -69,8 +73,11 @@ def flat(value: Value) -> list[str]:
 
 def tool_names(value: Value) -> tuple[str, ...]:
     """Tools from a list, or from a text with commas or blanks; `Bash(git log:*)` is one."""
-    texts = [value] if isinstance(value, str) else flat(value)
-    return unique([tool for text in texts for tool in _TOOL.findall(text)])
+    if isinstance(value, dict):
+        return unique(list(value))
+    if isinstance(value, str):
+        return unique(_TOOL.findall(value))
+    return unique([tool for item in value for name in _named(item) for tool in _TOOL.findall(name)])
 
 
 def skill_names(value: Value) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def _value(first: str, rest: Sequence[str], depth: int) -> Value:
     filled = [line for line in rest if line.strip() and not line.lstrip().startswith("#")]
     if not first and filled:
         if filled[0].lstrip().startswith(("- ", "-\n")) or filled[0].strip() == "-":
-            return _items(filled)
+            return _items(filled, depth)
         if depth < _DEPTH and _indent(filled[0]) and _KEY.match(filled[0].strip()):
             return read_loosely(filled, depth + 1)
     text = " ".join([first, *(line.strip() for line in filled)]).strip()
@@ -65,15 +65,26 @@ def _value(first: str, rest: Sequence[str], depth: int) -> Value:
     return _unquote(text)
 
 
-def _items(lines: Sequence[str]) -> list[Value]:
-    items: list[str] = []
+def _items(lines: Sequence[str], depth: int) -> list[Value]:
+    """The entries of a list; one of several lines that begins with a pair is a mapping."""
+    margin = _indent(lines[0])
+    items: list[list[str]] = []
     for line in lines:
         text = line.strip()
         if text.startswith("- ") or text == "-":
-            items.append(text[1:].strip())
-        elif items:
-            items[-1] = f"{items[-1]} {text}"
-    return [_unquote(item) for item in items if item]
+            if _indent(line) <= margin or not items:
+                items.append([])
+            text = text[1:].strip()
+        if text:
+            items[-1].append(text if not items[-1] else line)
+    return [_item(item, depth) for item in items if item]
+
+
+def _item(lines: Sequence[str], depth: int) -> Value:
+    if len(lines) > 1 and depth < _DEPTH and _KEY.match(lines[0]):
+        inner = " " * _indent(lines[1])
+        return read_loosely([inner + lines[0], *lines[1:]], depth + 1)
+    return _unquote(" ".join(line.strip() for line in lines))
 
 
 def _scalar_block(lines: Sequence[str], folded: bool) -> str:
@@ -91,4 +102,5 @@ def _unquote(text: str) -> str:
     if text[-1] == text[0]:
         inner = text[1:-1]
         return inner.replace("''", "'") if text[0] == "'" else inner.replace('\\"', '"')
-    return text[1:] if text.count(text[0]) == 1 else text
+    quoted, _, rest = text[1:].partition(text[0])
+    return f"{quoted} {rest.strip()}".strip()

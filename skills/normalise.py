@@ -129,7 +129,7 @@ def normalise(
         when_to_use=_when_to_use(fields, description, body),
         inputs=fields.items("inputs", "input") or _terms(body.items(_INPUT_HEADING)),
         outputs=fields.items("outputs", "output") or _terms(body.items(_OUTPUT_HEADING)),
-        domain_tags=fields.all_items(*_TAGS),
+        domain_tags=fields.scalars(*_TAGS),
         tooling=tooling.mentioned(fields, body.lines, body.passages, f"{name} {description}"),
         example_tasks=_examples(fields, body),
         entrypoints=tooling.entrypoints(files),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from skills.fields import Fields, flat, unique
+from skills.fields import Fields, unique
 from skills.record import BlockKind, Passage, Section, SiblingFile
 from skills.tokens import count_tokens
 
@@ -77,7 +77,7 @@ def mentioned(
     fields: Fields, lines: Sequence[str], passages: Sequence[Passage], summary: str
 ) -> tuple[str, ...]:
     """Tools by name: from the fields, the code's languages and commands, and file formats."""
-    found = [item.lower() for key in _FIELDS for item in _stated(fields, key)]
+    found = [item.lower() for item in fields.scalars(*_FIELDS) if not item.isdigit()]
     found += [match.lower() for match in _FORMAT.findall(summary)]
     left = _SHELL_LINES
     for passage in passages:
@@ -90,13 +90,6 @@ def mentioned(
             left -= len(block)
             found += _commands(block)
     return unique(found)
-
-
-def _stated(fields: Fields, key: str) -> list[str]:
-    """The entries of a field; of a mapping its values that are no numbers."""
-    if isinstance(value := fields.get(key), dict):
-        return [text for text in flat(value) if not text.isdigit()]
-    return list(fields.items(key))
 
 
 def _commands(lines: Sequence[str]) -> list[str]:

@@ -203,7 +203,7 @@ def test_loose_lists_and_mappings() -> None:
         "a:\n  - one\n  - 'two'\n    more\nb:\n- x: y\nc: [p, \"q\"]\nd:\n  e: f\n  g:\n    h: i"
     )
     assert found == {
-        "a": ["one", "'two' more"],
+        "a": ["one", "two more"],
         "b": ["x: y"],
         "c": ["p", "q"],
         "d": {"e": "f", "g": {"h": "i"}},
@@ -226,3 +226,12 @@ def test_loose_quotes_over_lines_hide_keys() -> None:
 def test_any_text_between_dashes_is_read(text: str) -> None:
     lines = f"---\n{text}\n---\nbody".split("\n")
     assert 1 <= read_frontmatter(lines, LIMITS).body_line <= len(lines)
+
+
+def test_loose_lists_of_mappings() -> None:
+    found = loose("a:\n  - name: one\n    kind: x: y\n  - name: two\nb: c: d")
+    assert found == {"a": [{"name": "one", "kind": "x: y"}, "name: two"], "b": "c: d"}
+
+
+def test_loose_text_behind_a_quote_is_kept() -> None:
+    assert loose('a: "One." Two.\nb: c') == {"a": "One. Two.", "b": "c"}

@@ -118,3 +118,12 @@ def test_fields_look_below_metadata_last() -> None:
     assert fields.items("tags") == ("a",)
     assert Fields({"metadata": {"Tags": "b"}}).items("tags") == ("b",)
     assert Fields({"Allowed Tools": "x"}).text("allowed-tools") == "x"
+
+
+def test_tags_in_a_list_of_mappings_are_their_values() -> None:
+    assert record(NAMED + "tags:\n  - domain: office\n  - sums").domain_tags == ("office", "sums")
+
+
+def test_tools_with_schemas_are_their_names() -> None:
+    front = NAMED + "tools:\n  - name: fetch\n    description: gets it all\n  - Read"
+    assert record(front).allowed_tools == ("fetch", "Read")
