@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from config.errors import UsageError
 from graph.mentions import SEQUENCE_STRIDE
-from graph.names import name_keys
+from graph.names import name_keys, normalise_name
 from graph.protocol import Link, LinkFacts, LinkType, Mention
 
 
@@ -21,12 +21,14 @@ from graph.protocol import Link, LinkFacts, LinkType, Mention
 class LinkSettings:
     """Thresholds on cosines of signatures (bodies) and of description terms, and weights.
 
-    alternative: descriptions at least this near. copy: bodies at least this near. complement:
-    bodies at least this near under descriptions below `different`. per_type: K, the most links
-    that one skill owns of a type that is scored.
+    alternative: descriptions at least this near, and under another name bodies at least as near
+    as `renamed`: siblings made from one template describe themselves alike. copy: bodies at least
+    this near. complement: bodies at least this near under descriptions below
+    `different`. per_type: K, the most links that one skill owns of a type that is scored.
     """
 
     alternative: float = 0.8
+    renamed: float = 0.75
     copy: float = 0.9
     complement: float = 0.3
     different: float = 0.6
@@ -41,6 +43,8 @@ class LinkSettings:
     def __post_init__(self) -> None:
         if self.per_type < 1:
             raise UsageError(f"per_type must be at least 1, not {self.per_type}")
+        if self.different > self.alternative:
+            raise UsageError("complements must end where alternatives begin, or below")
 
 
 DEFAULT_SETTINGS = LinkSettings()
@@ -65,15 +69,19 @@ def cosine(one: Mapping[int, float], other: Mapping[int, float]) -> float:
 
 
 def pair_link(
-    body: float, description: float, settings: LinkSettings = DEFAULT_SETTINGS
-) -> tuple[LinkType, float] | None:
-    """Type and weight of the scored link between two skills of these cosines; None without."""
-    near = description if description >= settings.alternative else 0.0
-    same = body if body >= settings.copy else 0.0
-    if near or same:
-        return (LinkType.ALTERNATIVE, min(1.0, max(near, same)))
+    one: LinkFacts, other: LinkFacts, settings: LinkSettings = DEFAULT_SETTINGS
+) -> tuple[LinkType, float, str] | None:
+    """Type, weight and evidence of the scored link between two skills; the same both ways."""
+    body = cosine(one.signature, other.signature)
+    description = cosine(one.description_terms, other.description_terms)
+    evidence = f"bodies {body:.2f} alike, descriptions {description:.2f}"
+    renamed = normalise_name(one.name) != normalise_name(other.name)
+    near = description >= settings.alternative and not (renamed and body < settings.renamed)
+    weight = max(description if near else 0.0, body if body >= settings.copy else 0.0)
+    if weight > 0.0:
+        return (LinkType.ALTERNATIVE, min(1.0, weight), evidence)
     if body >= settings.complement and description < settings.different:
-        return (LinkType.SEMANTIC, min(1.0, body))
+        return (LinkType.SEMANTIC, min(1.0, body), evidence)
     return None
 
 
@@ -102,12 +110,9 @@ def _scored(
     for other in pool.values():
         if other.skill_id == facts.skill_id:
             continue
-        body = cosine(facts.signature, other.signature)
-        description = cosine(facts.description_terms, other.description_terms)
-        kept = pair_link(body, description, settings)
+        kept = pair_link(facts, other, settings)
         if kept is not None:
-            evidence = f"bodies {body:.2f} alike, descriptions {description:.2f}"
-            best.setdefault(kept[0], []).append((-kept[1], other.skill_id, evidence))
+            best.setdefault(kept[0], []).append((-kept[1], other.skill_id, kept[2]))
     for kind, scored in best.items():
         for weight, skill_id, evidence in sorted(scored)[: settings.per_type]:
             yield Link(facts.skill_id, facts.skill_id, skill_id, kind, -weight, evidence)

@@ -15,7 +15,6 @@ from graph.link_rules import (
     DEFAULT_SETTINGS,
     LinkSettings,
     Resolution,
-    cosine,
     is_declared,
     links_of,
     pair_link,
@@ -140,13 +139,9 @@ def _differs(owner: LinkFacts, other: LinkFacts, row: Row, settings: LinkSetting
         for n in row.neighbours
         if n.forward and n.skill_id == other.skill_id and n.type in _SCORED
     }
-    now = pair_link(
-        cosine(owner.signature, other.signature),
-        cosine(owner.description_terms, other.description_terms),
-        settings,
-    )
+    now = pair_link(owner, other, settings)
     if now is None or listed:
-        return listed != ({now} if now else set())
-    kind, weight = now
+        return listed != ({now[:2]} if now else set())
+    kind, weight, _ = now
     ranked = [(-n.weight, n.skill_id) for n in row.neighbours if n.forward and n.type is kind]
     return len(ranked) < settings.per_type or (-weight, other.skill_id) < max(ranked)

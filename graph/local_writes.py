@@ -49,7 +49,7 @@ class Transaction:
         self._names.update((key, source_id) for key in keys)
         self._keys.add(normalise_name(skill_id))
 
-    def vectors_changed(self, row: int) -> None:
+    def scores_changed(self, row: int) -> None:
         """Whoever has links to this skill has to score it again."""
         self._relinked.add(row)
 
@@ -83,8 +83,8 @@ def publish(transaction: Transaction, publication: Publication) -> bool:
     if old is None or old[0] != key:
         names = {key} if old is None else {key, old[0]}
         transaction.name_changed(skill_id, publication.source_id, names)
-    if old is not None and old[1:] != (signature, described):
-        transaction.vectors_changed(row)
+    if old is not None and old != (key, signature, described):
+        transaction.scores_changed(row)
     _write_pointer(transaction, publication, row, key)
     _write_terms(transaction.db, row, old[1:] if old else (), (signature, described))
     _write_mentions(transaction.db, row, publication)
@@ -109,7 +109,7 @@ def withdraw(
     if pointer:
         old = _facts(db, row)
         transaction.name_changed(key.skill_id, source_id, {old[0]})
-        transaction.vectors_changed(row)
+        transaction.scores_changed(row)
         transaction.write_marks()
         db.execute(sql["touch_linked_rows"], {"epoch": transaction.epoch, "id": row})
         for end in ("owner", "source", "target"):

@@ -64,19 +64,30 @@ def test_cosine_is_symmetric_to_the_last_bit() -> None:
     assert cosine(one, {}) == 0.0
 
 
+def leaning(cosine_with_first: float) -> dict[int, float]:
+    """A unit vector of this cosine with {1: 1.0}."""
+    return {1: cosine_with_first, 2: math.sqrt(max(0.0, 1 - cosine_with_first**2))}
+
+
 @pytest.mark.parametrize(
-    ("body", "description", "expected"),
+    ("body", "description", "names", "expected"),
     [
-        (0.1, 0.85, (LinkType.ALTERNATIVE, 0.85)),
-        (0.95, 0.1, (LinkType.ALTERNATIVE, 0.95)),
-        (1.0000001, 0.85, (LinkType.ALTERNATIVE, 1.0)),
-        (0.5, 0.59, (LinkType.SEMANTIC, 0.5)),
-        (0.5, 0.6, None),
-        (0.29, 0.0, None),
+        (0.1, 0.85, "xx", (LinkType.ALTERNATIVE, 0.85)),
+        (0.1, 0.85, "xy", None),
+        (0.8, 0.85, "xy", (LinkType.ALTERNATIVE, 0.85)),
+        (0.95, 0.1, "xy", (LinkType.ALTERNATIVE, 0.95)),
+        (1.0000001, 0.85, "xx", (LinkType.ALTERNATIVE, 1.0)),
+        (0.5, 0.59, "xx", (LinkType.SEMANTIC, 0.5)),
+        (0.5, 0.61, "xx", None),
+        (0.29, 0.0, "xx", None),
     ],
 )
-def test_pair_link(body: float, description: float, expected: object) -> None:
-    assert pair_link(body, description, LinkSettings(alternative=0.8)) == expected
+def test_pair_link(body: float, description: float, names: str, expected: object) -> None:
+    one = LinkFacts("lib:1", "lib", "1", names[0], {1: 1.0}, {1: 1.0}, ())
+    other = LinkFacts("lib:2", "lib", "2", names[1], leaning(body), leaning(description), ())
+    kept = pair_link(one, other)
+    assert kept == pair_link(other, one)
+    assert (kept and kept[:2]) == expected
 
 
 def test_scored_links_are_the_best_k_with_ties_by_id() -> None:
