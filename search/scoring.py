@@ -159,6 +159,7 @@ def _bm25f(
     lengths = np.stack([record.lengths for record in records]).astype(np.float64)
     norms = np.array(weights.length_norms)
     damped = 1.0 - norms + norms * lengths / statistics.mean_lengths.astype(np.float64)
+    damped = np.maximum(damped, 1e-6)  # an empty field has no term that this could raise
     root = float(np.sqrt(mass.sum())) or 1.0
 
     def over_fields(field_weights: Sequence[float]) -> npt.NDArray[np.float64]:
