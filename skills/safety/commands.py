@@ -45,7 +45,8 @@ COMMANDS: tuple[Rule, ...] = (
         rf"""\b(?:cat|tar|zip|base64|gzip|xxd|head|less|grep)\b [^\n;]{{0,100}} {_KEY_FILE}
              [^\n;]{{0,100}} \|\s{{0,3}} (?:\w[^\n|;]{{0,60}}\|\s{{0,3}}){{0,2}}
              (?:curl|wget|nc|ncat|telnet)\b""",
-        r"\b(?:curl|wget)\b [^\n;]{0,160} \$\(\s{0,3} (?:cat|base64|tar|printenv|env)\b",
+        rf"\b(?:curl|wget)\b [^\n;]{{0,160}} \$\( [^\n)]{{0,80}} {_KEY_FILE}",
+        r"\b(?:curl|wget)\b [^\n;]{0,160} \$\( \s{0,3} (?:printenv|env) \s{0,3} [)|]",
         r"""(?:^|[\s;&|(`]) (?:env|printenv|set) \s{0,3}\|\s{0,3}
             (?:base64[^\n|]{0,20}\|\s{0,3})? (?:curl|wget|nc|ncat)\b""",
         r"""\b(?:scp|rsync)\s [^\n;|]{0,60} (?:\.ssh/id_|\.aws/credentials|/etc/shadow)
@@ -98,7 +99,7 @@ COMMANDS: tuple[Rule, ...] = (
              ["']? (?: c:\\? | %userprofile% | %systemroot% ) \\? \*? (?:\.\*)? ["']? {_END}""",
         rf"""\bremove-item\b [^\n|;]{{0,40}} \s (?: c:\\ | \$home | ~ | \$env:userprofile )
              \\? \*? ["']? {_END}""",
-        rf"\bformat \s{{1,3}} c: (?:\s{{1,2}}/[a-z])? {_END}",
+        r"""\bformat \s{1,3} c: (?= \s{0,3} (?: /[a-z] | $ | \n | [`"'&;|] ) )""",
         r"\bvssadmin \s{1,3} delete \s{1,3} shadows",
     ),
     rule(
@@ -171,6 +172,8 @@ COMMANDS: tuple[Rule, ...] = (
         ("base64", "xxd", "powershell", "b64decode", "atob", "fromhex", "unhexlify", "rot13"),
         rf"""\bbase64 \s{{1,3}} (?:-d|--decode)\b [^\n;]{{0,80}} \| \s{{0,4}}
              (?: {_SHELL} | (?:python3?|perl|node)\b )""",
+        rf"""\bbase64 \s{{1,3}} (?:-d|--decode)\b [^\n]{{0,80}} > [^\n]{{0,60}} (?:&&|;) \s{{0,3}}
+             (?: {_SHELL}\s | chmod\s )""",
         rf"\bxxd \s{{1,3}} -r\b [^\n;]{{0,60}} \| \s{{0,4}} {_SHELL}",
         rf"""(?: \beval | {_SHELL}\s{{1,3}}-c ) \s{{1,3}} ["']? (?: \$\( | ` ) [^\n)]{{0,200}}
              base64 \s{{1,3}} (?:-d|--decode)\b""",

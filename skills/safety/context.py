@@ -17,8 +17,8 @@ _SPEECH_QUOTES = _QUOTES + "`*>|("
 _REFUSAL = re.compile(
     r"\b(?:never|don't|do not|must not|cannot|avoid|blocks?|blocked|den(?:y|ied|ies)|forbid(?:den)?"
     r"|prevents?|dangerous|detects?|detection|rejects?|refuses?|malicious|attacks?|attempts?"
-    r"|adversarial|prohibited|disallowed|e\.g\.|such as|like)\b|❌|🚫"
-    r"|禁止|不要|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如"
+    r"|adversarial|only|prohibited|disallowed|e\.g\.|such as|like)\b|❌|🚫"
+    r"|禁止|不要|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如|仅|只"
 )
 
 

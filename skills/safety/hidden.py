@@ -26,16 +26,18 @@ _LONG_RUN = re.compile(f"[{_ZERO_WIDTH}]{{4,}}")
 _SPACE = re.compile("[\u200b\u2060-\u2064\u180e\u3164\uffa0\ufeff]")
 
 _COMMENT_READ = 4000
+_IGNORE = r"(?<![-\w])(?:ignore|disregard)\s{1,3}(?:all|any|the|previous|prior|your|every\w*|what)"
 _ORDER = re.compile(
-    r"\b(?:ignore|disregard|you must|you are|you should|execute|run the|curl|wget|upload|"
-    r"secretly|silently|do not (?:tell|mention|inform|reveal)|don't (?:tell|mention)|system prompt|"
-    r"send (?:the|all|your|it|this)|(?:ai|llm|agents?|assistants?|claude|model)[ ,:]{1,3}"
+    rf"{_IGNORE}\b|\b(?:you must|you are|you should|execute|run the|curl -{{1,2}}|curl http|"
+    r"wget http|upload|secretly|silently|do not (?:tell|mention|inform|reveal)|"
+    r"don't (?:tell|mention)|system prompt|send (?:the|all|your|it|this)|"
+    r"(?:ai|llm|agents?|assistants?|claude|model)[ ,:]{1,3}"
     r"(?:must|should|please|always|you|ignore|when))\b|"
     r"忽略|无视|你必须|执行以下|不要告诉|系统提示|上传|发送到"
 )
 _GRAVE = re.compile(
-    r"\b(?:ignore|disregard|secretly|silently|do not (?:tell|inform)|don't tell|curl|wget|upload|"
-    r"system prompt|password|credentials?|ssh)\b|忽略|无视|不要告诉|上传|密钥"
+    rf"{_IGNORE}\b|\b(?:secretly|silently|do not (?:tell|inform)|don't tell|curl|wget|upload|"
+    r"passwords?|credentials?|ssh)\b|忽略|无视|不要告诉|上传|密钥"
 )
 
 

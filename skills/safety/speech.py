@@ -31,7 +31,7 @@ _PRIVATE = one_of(
     "api_keys access_token access_tokens auth_tokens environment_variables env_vars .env secrets "
     "session_cookies cookies seed_phrase seed_phrases recovery_phrase wallets"
 )
-_PRIVATE_ZH = one_of("密钥 私钥 凭证 凭据 密码 令牌 环境变量 助记词 cookie api_key .env")
+_PRIVATE_ZH = one_of("密钥 私钥 凭证 凭据 密码 令牌 环境变量 助记词 .env")
 _SEND = one_of("send upload post transmit forward exfiltrate email submit leak copy")
 _SEND_ZH = one_of("发送 上传 传送 提交 转发 发")
 _ADDRESS = r"(?: https?://(?!localhost|127\.) | [\w.+-]{1,40} @ [\w-]{1,40} \. \w )"
@@ -118,10 +118,27 @@ SPEECH: tuple[Rule, ...] = (
             "秘密",
             "暗中",
         ),
-        rf"\bexfiltrate \s{{1,3}} (?:\w{{1,15}}\s{{1,3}}){{0,4}} (?:data|files?|{_PRIVATE})\b",
+        rf"\bexfiltrate \s{{1,3}} (?:\w{{1,15}}\s{{1,3}}){{0,4}} {_PRIVATE}\b",
         r"""\b(?:secretly|silently|quietly|covertly) \s{1,3}
             (?:send|upload|post|transmit|forward|copy|collect|exfiltrate)\b""",
         r"(?:偷偷|悄悄|秘密|暗中)地? (?:发送|上传|收集|执行|复制|转发|运行)",
+        speech=True,
+    ),
+    rule(
+        "exfiltration",
+        2,
+        "an image whose address carries data out",
+        ("](http",),
+        r"""!\[ [^\]\n]{0,80} \]\( https?://[^)\s{<\[]{1,200} = [{<\[]{1,3} [^)\n]{0,40}
+            (?:conversation|history|secret|token|password|key|message|context|prompt)""",
+        speech=True,
+    ),
+    rule(
+        "exfiltration",
+        1,
+        "speaks of exfiltration",
+        ("exfiltrate",),
+        r"\bexfiltrate \s{1,3} (?:\w{1,15}\s{1,3}){0,4} (?:data|files?)\b",
         speech=True,
     ),
 )
