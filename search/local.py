@@ -68,13 +68,17 @@ class LocalSearchIndex:
         stray = indexed - rows.keys()
         if stray:
             self._engine.erase(stray)
-        for batch in batches(sorted(rows.keys() - indexed)):
-            columns = self._store.columns([rows[n] for n in batch], ("parsed", "filters"))
+        self._restore({number: rows[number] for number in sorted(rows.keys() - indexed)})
+
+    def _restore(self, lost: Mapping[int, RevisionKey]) -> None:
+        """Write again to the engine, from the rows, what a kill or a full disk kept from it."""
+        for batch in batches(lost):
+            columns = self._store.columns([lost[n] for n in batch], ("parsed", "filters"))
             self._engine.write(
                 (
                     number,
-                    analyse(codec.load(columns[rows[number]][0])).fields,
-                    unpack_filters(str(columns[rows[number]][1])),
+                    analyse(codec.load(columns[lost[number]][0])).fields,
+                    unpack_filters(str(columns[lost[number]][1])),
                 )
                 for number in batch
             )
@@ -87,10 +91,20 @@ class LocalSearchIndex:
             return
         with self._write_lock:
             numbers = self._store.insert(documents)
-            self._engine.write(
+            fresh = [
                 (number, document.fields, document.filters)
                 for number, document in zip(numbers, documents, strict=True)
-            )
+                if number is not None
+            ]
+            if fresh:
+                self._engine.write(fresh)
+            if len(fresh) < len(documents):
+                self._complete([document.key for document in documents])
+
+    def _complete(self, keys: Sequence[RevisionKey]) -> None:
+        """Make sure that the engine has what the store has."""
+        rows = {number: key for key, number in self._store.numbers(keys).items()}
+        self._restore({number: rows[number] for number in self._engine.lacking(rows)})
 
     def put_section_vectors(
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector

@@ -57,7 +57,7 @@ class LexicalEngine:
         """Write (number, token fields, filters) durably, replacing what has the same number."""
         with self._writing() as writer:
             for number, fields, filters in documents:
-                writer.delete_documents_by_term("number", number)
+                writer.delete_documents_by_term("row", str(number))
                 writer.add_document(self._document(number, fields, filters))
             writer.commit()
         self._reload()
@@ -66,13 +66,14 @@ class LexicalEngine:
         """Delete documents durably; a missing one is success."""
         with self._writing() as writer:
             for number in numbers:
-                writer.delete_documents_by_term("number", number)
+                writer.delete_documents_by_term("row", str(number))
             writer.commit()
         self._reload()
 
     def _document(self, number: int, fields: Sequence[Sequence[str]], filters: Filters) -> Any:
         document = self._tantivy.Document()
         document.add_unsigned("number", number)
+        document.add_text("row", str(number))
         for name, tokens in zip(FIELDS, fields, strict=True):
             document.add_text(name, " ".join(tokens))
         for name in _FILTERS:
@@ -121,6 +122,13 @@ class LexicalEngine:
             found = searcher.search(everything, searcher.num_docs, count=False).hits
             values = searcher.fast_field_values("number", [address for _, address in found])
         return {int(number) for number in values}
+
+    def lacking(self, numbers: Iterable[int]) -> list[int]:
+        """Those of the numbers that no document has."""
+        with self._translated():
+            self._follow()
+            searcher = self._index.searcher()
+            return [number for number in numbers if not searcher.doc_freq("row", str(number))]
 
     def _query(self, searcher: Any, terms: Mapping[str, float], filters: Filters) -> Any:
         query_type, must, should = (
@@ -196,7 +204,8 @@ class LexicalEngine:
 
 def _schema(tantivy: Any) -> Any:
     builder = tantivy.SchemaBuilder()
-    builder.add_unsigned_field("number", indexed=True, fast=True)
+    builder.add_unsigned_field("number", fast=True)
+    builder.add_text_field("row", tokenizer_name="raw", index_option="basic")
     for name in FIELDS:
         builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
     for name in _FILTERS:

@@ -166,15 +166,15 @@ class RevisionStore:
 
     # -- writing
 
-    def insert(self, documents: Sequence[SkillDocument]) -> list[int]:
-        """Write rows and skill vectors in one synced transaction; returns each row's number.
+    def insert(self, documents: Sequence[SkillDocument]) -> list[int | None]:
+        """Write rows and skill vectors in one synced transaction.
 
-        A revision that exists keeps its row.
+        Returns the number of each new row, None for a revision that exists and keeps its row.
         """
         with self.writing() as connection:
             return [self._insert(connection, document) for document in documents]
 
-    def _insert(self, connection: sqlite3.Connection, document: SkillDocument) -> int:
+    def _insert(self, connection: sqlite3.Connection, document: SkillDocument) -> int | None:
         hashes = skill_hashes(self._model, document.parsed)
         number = connection.execute(
             "INSERT OR IGNORE INTO revisions (skill_id, seq, content_hash, filters, vector_hashes,"
@@ -193,7 +193,7 @@ class RevisionStore:
             ),
         ).fetchone()
         if number is None:
-            return self.numbers([document.key], connection)[document.key]
+            return None
         connection.executemany(
             "INSERT OR IGNORE INTO vectors VALUES (?, 0, ?)",
             (

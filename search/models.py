@@ -27,6 +27,6 @@ def make_encoder(settings: EncoderSettings) -> Encoder:
     return encoder.SentenceTransformerEncoder(settings.model, batch_tokens=settings.batch_tokens)
 
 
-def make_reranker(settings: RerankerSettings) -> Reranker | None:
-    """Load the reranker; None when the settings name no model."""
-    return CrossEncoderReranker(settings.model) if settings.model else None
+def load_reranker(settings: RerankerSettings) -> Reranker:
+    """Load the reranker that the settings name; raises PermanentError when it cannot be."""
+    return CrossEncoderReranker(settings.model)

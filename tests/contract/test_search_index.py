@@ -1,0 +1,392 @@
+"""What every SearchIndex does. A new implementation adds its opener to OPENERS."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from config.errors import PermanentError, TransientError
+from search.documents import analyse, section_texts_hashes, skill_hashes
+from search.local import LocalSearchIndex
+from search.protocol import Filters, SearchIndex, SkillDocument
+from search.tokens import tokenize
+from skills.parsing import parse_skill
+from skills.record import RevisionKey
+
+MODEL, DIMENSION = "hashing:1", 16
+ANY = Filters()
+
+Opener = Callable[..., SearchIndex]
+
+BODY = """
+# {title}
+
+## Workflow
+
+{body}
+
+## Troubleshooting
+
+Restart the {title} when it stalls.
+"""
+
+
+def open_local(folder: Path, *, writable: bool = True) -> SearchIndex:
+    return LocalSearchIndex(folder, MODEL, DIMENSION, writable=writable)
+
+
+OPENERS: dict[str, Opener] = {"local": open_local}
+
+
+@pytest.fixture(params=sorted(OPENERS))
+def opener(request: pytest.FixtureRequest) -> Opener:
+    return OPENERS[request.param]
+
+
+@pytest.fixture
+def index(opener: Opener, tmp_path: Path) -> Iterator[SearchIndex]:
+    opened = opener(tmp_path / "index")
+    yield opened
+    opened.close()
+
+
+def unit(seed: int, rows: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(rows, DIMENSION)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def document(
+    name: str, body: str = "Do it.", *, seq: int = 1, source: str = "home", **filters: str
+) -> SkillDocument:
+    title = name.replace("-", " ")
+    text = f"---\nname: {name}\ndescription: Helps with {title}\n---\n"
+    text += BODY.format(title=title, body=body)
+    parsed = parse_skill(name, text.encode())
+    analysis = analyse(parsed)
+    named = {key: (value,) for key, value in filters.items()}
+    return SkillDocument(
+        key=RevisionKey(f"{source}:{name}", seq),
+        content_hash=f"hash of {name} {seq}",
+        parsed=parsed,
+        fields=analysis.fields,
+        forward=analysis.forward,
+        passage_terms=analysis.passage_terms,
+        vectors=unit(sum(map(ord, text)), 2),
+        section_hashes=section_texts_hashes(MODEL, parsed),
+        filters=Filters(source=(source,), **named),
+    )
+
+
+def search(index: SearchIndex, text: str, filters: Filters = ANY) -> list[str]:
+    hits = index.candidates(dict.fromkeys(tokenize(text), 1.0), 10, filters)
+    return [hit.key.skill_id for hit in hits]
+
+
+class TestWriting:
+    def test_a_document_is_found_by_any_of_its_words(self, index: SearchIndex) -> None:
+        index.add([document("tide-tables"), document("kiln-firing", "Fire slowly overnight.")])
+        assert search(index, "when do tides turn at noon, and a word nobody has") == [
+            "home:tide-tables"
+        ]
+        assert search(index, "overnight") == ["home:kiln-firing"]
+
+    def test_adding_again_changes_nothing(self, index: SearchIndex) -> None:
+        first = document("tide-tables", "Read the harbour chart.")
+        index.add([first])
+        other = document("tide-tables", "Entirely different.")
+        index.add([other, first])
+        assert index.keys() == [first.key]
+        assert index.read([first.key])[first.key].parsed == first.parsed
+        assert len(index.candidates({"tide": 1.0}, 10, ANY)) == 1
+
+    def test_two_revisions_live_side_by_side(self, index: SearchIndex) -> None:
+        old, new = document("loom", "Warp it.", seq=3), document("loom", "Weft it.", seq=9)
+        index.add([old])
+        index.add([new])
+        assert sorted(index.keys()) == [old.key, new.key]
+        assert index.candidates({"weft": 1.0}, 5, ANY)[0].key == new.key
+
+    def test_what_was_written_is_read_back(self, index: SearchIndex) -> None:
+        wanted = document("loom", "Warp it.\n\n```sh\nloom --warp\n```")
+        index.add([wanted])
+        stored = index.read([wanted.key, RevisionKey("home:none", 1)])
+        assert list(stored) == [wanted.key]
+        revision = stored[wanted.key]
+        assert revision.parsed == wanted.parsed
+        assert revision.content_hash == wanted.content_hash
+        assert revision.section_hashes == wanted.section_hashes
+        assert np.array_equal(revision.passage_terms.terms, wanted.passage_terms.terms)
+        assert np.array_equal(revision.passage_terms.offsets, wanted.passage_terms.offsets)
+        forward = index.forward([wanted.key])[wanted.key]
+        for name in ("terms", "counts", "bigrams", "bigram_weights", "lengths"):
+            assert np.array_equal(getattr(forward, name), getattr(wanted.forward, name))
+        assert np.allclose(index.skill_vectors([wanted.key])[wanted.key], wanted.vectors)
+
+    def test_nothing_to_add_is_fine(self, index: SearchIndex) -> None:
+        index.add([])
+        assert index.keys() == []
+        assert search(index, "anything") == []
+        assert index.neighbours(unit(1, 1)[0], 0, 5, ANY) == []
+
+    def test_deleting(self, index: SearchIndex) -> None:
+        gone, kept = document("loom"), document("kiln")
+        index.add([gone, kept])
+        index.delete([gone.key, RevisionKey("home:none", 4)])
+        index.delete([gone.key])
+        assert index.keys() == [kept.key]
+        assert search(index, "loom kiln") == ["home:kiln"]
+        assert index.forward([gone.key]) == {}
+        assert [h.key for h in index.neighbours(gone.vectors[0], 0, 5, ANY)] in ([], [kept.key])
+        index.add([gone])
+        assert search(index, "loom") == ["home:loom"]
+
+    def test_everything_survives_reopening(self, opener: Opener, tmp_path: Path) -> None:
+        index = opener(tmp_path / "again")
+        index.add([document("loom")])
+        index.close()
+        index = opener(tmp_path / "again")
+        assert search(index, "loom") == ["home:loom"]
+        index.close()
+
+
+class TestSearching:
+    @pytest.mark.parametrize("text", ["loom AND", "NOT loom", '"loom', "loom*", "name:loom^9 +x"])
+    def test_operators_in_text_are_words(self, index: SearchIndex, text: str) -> None:
+        index.add([document("loom")])
+        assert search(index, text) == ["home:loom"]
+
+    def test_raw_terms_cannot_break_a_query(self, index: SearchIndex) -> None:
+        index.add([document("loom")])
+        terms = {"loom": 1.0, "": 1.0, "a b": 1.0, "*": 1.0, '"': 1.0, "x\0y": 1.0, "图": 0.0}
+        assert [hit.key.skill_id for hit in index.candidates(terms, 5, ANY)] == ["home:loom"]
+
+    def test_many_terms_keep_the_rare_ones(self, index: SearchIndex) -> None:
+        words = " ".join(f"filler{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(200))
+        index.add([document(f"plain-{i}", words) for i in range(6)])
+        index.add([document("theodolite", "Level it.")])
+        assert search(index, words + " theodolite")[0] == "home:theodolite"
+
+    def test_chinese_is_found(self, index: SearchIndex) -> None:
+        index.add([document("report", "先读取日志文件，再生成周报。"), document("loom")])
+        assert search(index, "帮我写周报") == ["home:report"]
+
+    def test_filters(self, index: SearchIndex) -> None:
+        index.add(
+            [
+                document("loom", licence="MIT", language="en"),
+                document("loom", licence="GPL-3.0", language="zh", source="away"),
+                document("loom-two", source="away"),
+            ]
+        )
+        assert search(index, "loom", Filters(source=("home",))) == ["home:loom"]
+        assert search(index, "loom", Filters(licence=("GPL-3.0", "ISC"))) == ["away:loom"]
+        assert search(index, "loom", Filters(source=("away",), language=("zh",))) == ["away:loom"]
+        assert search(index, "loom", Filters(tool=("Bash",))) == []
+        vector = unit(5, 1)[0]
+        for filters in (Filters(source=("home",)), Filters(licence=("MIT",))):
+            near = index.neighbours(vector, 0, 9, filters)
+            assert {hit.key.skill_id for hit in near} <= {"home:loom"}
+
+    def test_a_filter_does_not_change_scores(self, index: SearchIndex) -> None:
+        index.add([document("loom"), document("kiln")])
+        free = index.candidates({"loom": 1.0}, 5, ANY)
+        bound = index.candidates({"loom": 1.0}, 5, Filters(source=("home",)))
+        assert bound[0].score == pytest.approx(free[0].score)
+
+    def test_neighbours_are_exact(self, index: SearchIndex) -> None:
+        documents = [document(f"skill-{i}", f"Body {i}") for i in range(30)]
+        index.add(documents[:11])
+        index.neighbours(unit(3, 1)[0], 0, 3, ANY)
+        index.add(documents[11:])
+        query = unit(7, 1)[0]
+        for which in (0, 1):
+            exact = {d.key: float(d.vectors[which] @ query) for d in documents}
+            best = sorted((k for k in exact if exact[k] > 0), key=lambda k: -exact[k])[:5]
+            found = index.neighbours(query, which, 5, ANY)
+            assert [hit.key for hit in found] == best
+            assert found[0].score == pytest.approx(exact[best[0]], abs=1e-4)
+
+
+class TestVectors:
+    def test_sections_are_all_or_nothing(self, index: SearchIndex) -> None:
+        wanted = document("loom")
+        index.add([wanted])
+        hashes = wanted.section_hashes
+        vectors = unit(11, len(hashes))
+        assert index.section_vectors([wanted.key]) == {}
+        index.put_section_vectors(wanted.key, hashes[:1], vectors[:1])
+        assert index.section_vectors([wanted.key]) == {}
+        for _ in range(2):
+            index.put_section_vectors(wanted.key, hashes, vectors)
+        stored = index.section_vectors([wanted.key, RevisionKey("home:none", 1)])
+        assert list(stored) == [wanted.key]
+        assert np.linalg.norm(stored[wanted.key], axis=1) == pytest.approx(1.0, abs=1e-5)
+        assert (stored[wanted.key] * vectors).sum(axis=1).min() > 0.999
+
+    def test_vectors_are_known_by_text_hash(self, index: SearchIndex) -> None:
+        wanted = document("loom")
+        index.add([wanted])
+        index.put_section_vectors(
+            wanted.key, wanted.section_hashes, unit(1, len(wanted.section_hashes))
+        )
+        hashes = skill_hashes(MODEL, wanted.parsed)
+        known = index.cached_vectors([*hashes, *wanted.section_hashes, b"?" * 16])
+        assert set(known) == {*hashes, *wanted.section_hashes}
+        assert np.allclose(known[hashes[1]], wanted.vectors[1])
+
+    def test_shared_vectors_stay_until_their_last_user_goes(self, index: SearchIndex) -> None:
+        old, new = document("loom", seq=1), document("loom", seq=2)
+        index.add([old, new])
+        hashes = old.section_hashes
+        index.put_section_vectors(old.key, hashes, unit(2, len(hashes)))
+        index.delete([old.key])
+        assert new.key in index.section_vectors([new.key])
+        assert new.key in index.skill_vectors([new.key])
+        index.delete([new.key])
+        assert index.cached_vectors(hashes) == {}
+
+    def test_vectors_of_a_deleted_revision_are_dropped(self, index: SearchIndex) -> None:
+        gone = document("loom")
+        vectors = unit(2, len(gone.section_hashes))
+        index.put_section_vectors(gone.key, gone.section_hashes, vectors)
+        assert index.cached_vectors(gone.section_hashes) == {}
+
+
+class TestTogether:
+    def test_threads_search_while_others_write(self, index: SearchIndex) -> None:
+        failures: list[BaseException] = []
+
+        def guarded(work: Callable[[], None]) -> Callable[[], None]:
+            def run() -> None:
+                try:
+                    work()
+                except BaseException as error:  # noqa: BLE001  (reported by the main thread)
+                    failures.append(error)
+
+            return run
+
+        def write(lane: int) -> Callable[[], None]:
+            def work() -> None:
+                for i in range(6):
+                    wanted = document(f"lane-{lane}-{i}", "Common thread.")
+                    index.add([wanted])
+                    assert wanted.key in {h.key for h in index.candidates({"common": 1}, 99, ANY)}
+                    index.put_section_vectors(
+                        wanted.key, wanted.section_hashes, unit(i, len(wanted.section_hashes))
+                    )
+
+            return work
+
+        def read() -> None:
+            for i in range(40):
+                hits = index.candidates({"common": 1.0}, 99, ANY)
+                near = index.neighbours(unit(i, 1)[0], i % 2, 5, ANY)
+                keys = [hit.key for hit in (*hits, *near)]
+                assert set(index.forward(keys)) == set(keys)
+
+        lanes = [write(0), write(1), read, read]
+        threads = [threading.Thread(target=guarded(work)) for work in lanes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert len(index.keys()) == 12
+
+    def test_a_reader_beside_a_writer_follows_it(self, opener: Opener, tmp_path: Path) -> None:
+        writer = opener(tmp_path / "index")
+        writer.add([document("loom")])
+        reader = opener(tmp_path / "index", writable=False)
+        assert search(reader, "loom kiln") == ["home:loom"]
+        late = document("kiln")
+        writer.add([late])
+        assert search(reader, "kiln") == ["home:kiln"]
+        assert reader.neighbours(late.vectors[0], 0, 1, ANY)[0].key == late.key
+        writer.delete([late.key])
+        assert search(reader, "kiln") == []
+        assert late.key not in {h.key for h in reader.neighbours(late.vectors[0], 0, 9, ANY)}
+        with pytest.raises(PermanentError):
+            reader.add([document("forge")])
+        reader.close()
+        writer.close()
+
+
+def _write_until_killed(folder: str, started: multiprocessing.synchronize.Event) -> None:
+    index = open_local(Path(folder))
+    for i in range(10_000):
+        index.add([document(f"crash-{i}", "Common thread.")])
+        if i == 3:
+            started.set()
+
+
+class TestLocalFiles:
+    """What concerns the files of the embedded index only."""
+
+    @pytest.mark.parametrize(("model", "dimension"), [("other:1", DIMENSION), (MODEL, 8)])
+    def test_another_model_is_refused(self, tmp_path: Path, model: str, dimension: int) -> None:
+        open_local(tmp_path).close()
+        with pytest.raises(PermanentError, match="was made with"):
+            LocalSearchIndex(tmp_path, model, dimension, writable=True)
+
+    def test_reading_without_an_index_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(PermanentError, match="no search index"):
+            open_local(tmp_path / "none", writable=False)
+        assert not (tmp_path / "none").exists()
+
+    def test_a_damaged_database_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "revisions.sqlite").write_bytes(b"not a database at all" * 100)
+        with pytest.raises(PermanentError, match="damaged"):
+            open_local(tmp_path)
+
+    def test_a_lost_engine_folder_is_built_again(self, tmp_path: Path) -> None:
+        index = open_local(tmp_path)
+        index.add([document("loom", licence="MIT"), document("kiln")])
+        index.close()
+        for file in (tmp_path / "terms").iterdir():
+            file.unlink()
+        index = open_local(tmp_path)
+        assert search(index, "loom", Filters(licence=("MIT",))) == ["home:loom"]
+        assert search(index, "kiln") == ["home:kiln"]
+        index.close()
+
+    def test_a_locked_database_is_transient(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("search.local_store.BUSY_SECONDS", 0.05)
+        index = open_local(tmp_path)
+        index.add([document("loom")])
+        lock = sqlite3.connect(tmp_path / "revisions.sqlite", isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")
+        with pytest.raises(TransientError):
+            index.add([document("kiln")])
+        assert search(index, "loom") == ["home:loom"]
+        lock.execute("ROLLBACK")
+        lock.close()
+        index.add([document("kiln")])
+        assert search(index, "kiln") == ["home:kiln"]
+        index.close()
+
+    def test_a_kill_loses_nothing_that_was_acknowledged(self, tmp_path: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        started = context.Event()
+        child = context.Process(target=_write_until_killed, args=(str(tmp_path), started))
+        child.start()
+        assert started.wait(60)
+        time.sleep(0.15)
+        os.kill(child.pid or 0, signal.SIGKILL)
+        child.join()
+        index = open_local(tmp_path)
+        keys = index.keys()
+        assert len(keys) >= 4
+        hits = index.candidates({"common": 1.0}, len(keys) + 5, ANY)
+        assert {hit.key for hit in hits} == set(keys)
+        index.close()
