@@ -53,6 +53,8 @@ _NESTING_INFO = frozenset({"markdown", "md", "mdx", "skill", "text", "txt"})
 # How far the end of a fence around other fences is looked for, and how far in the whole file.
 _NESTED_LINES = 500
 _NESTED_BUDGET = 50_000
+# Characters that may follow a closing fence by mistake, as the `**` of bold text around it.
+_STRAY = 3
 _SETEXT_LENGTH = 120
 _SENTENCE_ENDS = (".", ":", "。", "：", ";", "；", "!", "！", "|")
 
@@ -187,8 +189,12 @@ class _Scanner:
 
     @staticmethod
     def _closes(line: str, mark: str) -> bool:
+        """Whether a line is the mark again, with no more behind it than stray punctuation."""
         text = line.strip()
-        return len(text) >= len(mark) and text.startswith(mark) and not text.strip(mark[0])
+        if not text.startswith(mark):
+            return False
+        rest = text.lstrip(mark[0])
+        return len(rest) <= _STRAY and not any(char.isalnum() for char in rest)
 
     def _nested_end(self, at: int, mark: str) -> int:
         """The end of a fence around Markdown whose own fences use the same marks."""

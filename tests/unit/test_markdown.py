@@ -72,6 +72,11 @@ def test_a_fence_in_a_markdown_fence_is_nested() -> None:
     ]
 
 
+def test_stray_marks_behind_a_closing_fence() -> None:
+    assert shapes("```json\na\n```**\n\nafter") == [("code", 1, 3), ("paragraph", 5, 5)]
+    assert shapes("```\na\n```py\nb\n```") == [("code", 1, 5)]
+
+
 def test_an_unclosed_fence_ends_before_the_next_chapter() -> None:
     blocks = scan(["```py", "a", "", "# comment", "", "## Next", "text"], 1)
     assert [(block.first, block.last, block.closed) for block in blocks[:2]] == [
