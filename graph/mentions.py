@@ -70,9 +70,18 @@ _NUMBERED = re.compile(
     r"^\s*(?:#{1,6}\s*)?(?:step\s*|阶段|步骤|第)?\s*(\d{1,2})\s*[.)、:：步]", re.IGNORECASE
 )
 _ARROW = re.compile(r"\s*(?:→|⟶|➜|➔|=>|-+>)\s*")
+_CHAIN_NAME = re.compile(r"[`*\"“「]+/?([\w:-]{2,80})[`*\"”」]+|/?([\w:-]{2,80})")
+_REMARK = re.compile(r"\s*[(（][^()（）]*[)）]")
+_PIECE_LIMIT = 40
 _INSTEAD = re.compile(
     r"\binstead\b|\brather than\b|\bnot (?:for|to be confused)\b|\bdo(?:n't| not) use\b|"
     r"\bunlike\b|\bversus\b|\bvs\b\.?|\balternatives?\b|\breplaces\b|而不是|不要|不适用|请用|改用|替代",
+    re.IGNORECASE,
+)
+_NOT_HEADING = re.compile(
+    r"\bwhen not to\b|\bnot (?:for|to use|in scope)\b|\bdo(?:n't| not)\b|\bout of scope\b|"
+    r"\bnon-?goals?\b|\banti-?patterns?\b|\balternatives?\b|\bcomparison\b|"
+    r"不适用|不使用|何时不|范围外|替代",
     re.IGNORECASE,
 )
 _NOT_NAMES = frozenset(
@@ -88,13 +97,17 @@ _NOT_NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line with where it stands: in front matter, in code, under which kind of heading."""
+    """A line with where it stands: in code, under which kind of heading.
+
+    elsewhere: it says what other skills are for, not what this one needs.
+    """
 
     number: int
     text: str
-    code: bool
-    about_skills: bool
-    about_needs: bool
+    code: bool = False
+    about_skills: bool = False
+    about_needs: bool = False
+    elsewhere: bool = False
 
 
 def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
@@ -150,7 +163,7 @@ def _front_matter(parsed: ParsedSkill) -> Iterator[Mention]:
         if listing:
             for name in re.split(r"[\s,\[\]\"']+|^\s*-\s", values):
                 if len(name) > 1:
-                    yield Mention(name, "related", number, _evidence(text))
+                    yield Mention(name, "related", number, _evidence(text, name))
 
 
 def _described(parsed: ParsedSkill) -> Iterator[Mention]:
@@ -158,8 +171,7 @@ def _described(parsed: ParsedSkill) -> Iterator[Mention]:
     text = parsed.record.description[:_LINE_LIMIT]
     for clause in re.split(r"(?<=[.;。；!])\s*", text):
         if not _INSTEAD.search(clause):
-            line = _Line(1, clause, code=False, about_skills=False, about_needs=False)
-            yield from _in_line(line)
+            yield from _in_line(_Line(1, clause))
 
 
 def _lines(parsed: ParsedSkill) -> list[_Line]:
@@ -173,57 +185,67 @@ def _lines(parsed: ParsedSkill) -> list[_Line]:
         titles = " / ".join(section.heading_path[1:] or section.heading_path)[:_LINE_LIMIT]
         skills = bool(_SKILL_HEADING.search(titles))
         needs = skills or bool(_NEED_HEADING.search(titles))
+        elsewhere = bool(_NOT_HEADING.search(titles))
         for number in range(section.first_line, section.last_line + 1):
             text = parsed.lines[number - 1][:_LINE_LIMIT]
             if text.strip() and number != section.heading_line:
-                lines.append(_Line(number, text, number in code, skills, needs))
+                lines.append(_Line(number, text, number in code, skills, needs, elsewhere))
     return lines
 
 
 def _in_line(line: _Line) -> Iterator[Mention]:
-    evidence = _evidence(line.text)
-    for match in _NEIGHBOUR_FILE.finditer(line.text):
-        name = next(group for group in match.groups() if group)
-        yield Mention(name, "file", line.number, evidence)
-    if line.code or _INSTEAD.search(line.text):
+    text = line.text
+    if "../" in text or "skills/" in text:
+        for match in _NEIGHBOUR_FILE.finditer(text):
+            name = next(group for group in match.groups() if group)
+            yield Mention(name, "file", line.number, _evidence(text, name))
+    if line.code or line.elsewhere:
         return
-    if line.about_needs or _SKILL_HEADING.search(line.text):
-        for name in _listed(line):
-            yield Mention(name, "related", line.number, evidence)
-    for name in _quoted(line.text):
-        yield Mention(name, "quoted", line.number, evidence)
+    quoted = _quoted(text)
+    listed = _listed(line) if line.about_needs or _says_related(text) else []
+    if not (quoted or listed) or _INSTEAD.search(text):
+        return
+    for name in listed:
+        yield Mention(name, "related", line.number, _evidence(text, name))
+    for name in quoted:
+        yield Mention(name, "quoted", line.number, _evidence(text, name))
 
 
-def _listed(line: _Line) -> Iterator[str]:
+def _says_related(text: str) -> bool:
+    """Whether a line outside such a section introduces related skills itself."""
+    return bool(_SKILL_WORD.search(text)) and bool(_SKILL_HEADING.search(text))
+
+
+def _listed(line: _Line) -> list[str]:
     """Names in a line about related or needed skills.
 
     Where the heading does not speak of skills, a single word may as well be a package.
     """
     plain = line.about_skills or bool(_SKILL_WORD.search(line.text))
     head = _ITEM_HEAD.match(line.text)
-    names = [head.group(1).strip()] if head else []
+    names = [head.group(1)] if head else []
     names += [name for match in _QUOTED.finditer(line.text) for name in match.groups() if name]
     names += _COMPOUND.findall(line.text)
-    for name in names:
-        bare = name.strip().lstrip("/@").rstrip(":：")
-        if plain or _is_compound(bare):
-            yield bare
+    bare = [name.strip().lstrip("/@").rstrip(":：") for name in names]
+    return [name for name in bare if plain or _is_compound(name)]
 
 
-def _quoted(text: str) -> Iterator[str]:
+def _quoted(text: str) -> list[str]:
     """Names in quotation marks or backticks, and names said to be a skill.
 
     A single quoted word is a command or a value more often than a skill: it counts only where the
     word `skill` stands right beside it.
     """
+    found = []
     for match in _QUOTED.finditer(text):
         name = next(group for group in match.groups() if group).strip().lstrip("/@")
         around = text[max(0, match.start() - 8) : match.start()] + text[match.end() :][:8]
         code_or_quote = match.group(1) or match.group(4)
-        if _SKILL_WORD.search(around) or (code_or_quote and _is_compound(name)):
-            yield name
-    for match in _THE_SKILL.finditer(text):
-        yield match.group(1)
+        if (code_or_quote and _is_compound(name)) or _SKILL_WORD.search(around):
+            found.append(name)
+    if _SKILL_WORD.search(text):
+        found += [match.group(1) for match in _THE_SKILL.finditer(text)]
+    return found
 
 
 def _is_compound(name: str) -> bool:
@@ -237,7 +259,7 @@ def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
     steps: list[tuple[str, _Line]] = []
     last = 0
     for line in lines:
-        names = _along_arrows(line.text)
+        names = [] if line.elsewhere else _along_arrows(line.text)
         if len(names) > 1:
             sequence += 1
             yield from _ordered([(name, line) for name in names], sequence)
@@ -252,34 +274,47 @@ def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
                 yield from _ordered(steps, sequence)
             steps = []
         last = number
-        name = next(_quoted(line.text), "")
-        if name:
-            steps.append((name, line))
+        names = _quoted(line.text)
+        if names and not line.elsewhere:
+            steps.append((names[0], line))
     if len(steps) > 1:
         yield from _ordered(steps, sequence + 1)
 
 
 def _along_arrows(text: str) -> list[str]:
-    """The names that arrows join: each piece has to be a name, quoted or compound."""
-    if "→" not in text and ">" not in text and "⟶" not in text and "➜" not in text:
+    """The names that arrows join directly; a remark in parentheses may follow each.
+
+    An arrow that maps words to a name, or one list to another, is no sequence.
+    """
+    if not any(arrow in text for arrow in ("→", "⟶", "➜", "➔", "->", "=>")):
         return []
-    names = []
-    for piece in _ARROW.split(text):
-        quoted = _QUOTED.search(piece)
-        compound = _COMPOUND.search(piece)
-        if quoted:
-            names.append(next(group for group in quoted.groups() if group).strip().lstrip("/@"))
-        elif compound:
-            names.append(compound.group(1))
+    pieces = [_REMARK.sub("", piece).strip(" *_|.,;:。；") for piece in _ARROW.split(text)]
+    names: list[str] = []
+    for place, piece in enumerate(pieces):
+        tokens = [match for match in _CHAIN_NAME.finditer(piece) if _names_one(match)]
+        first, last = place == 0, place == len(pieces) - 1
+        begins = [match for match in tokens if match.start() == 0]
+        ends = [match for match in tokens if match.end() == len(piece)]
+        fits = ends[-1:] if first else begins[:1]
+        if fits and (first or last or fits[0].end() == len(piece)):
+            names.append(next(group for group in fits[0].groups() if group))
+        elif len(piece) > _PIECE_LIMIT and not (first or last):
+            return []
     return names if len(names) > 1 else []
+
+
+def _names_one(match: re.Match[str]) -> bool:
+    """Whether a token of a chain is quoted, or has several parts."""
+    return bool(match.group(1)) or _is_compound(match.group(2))
 
 
 def _ordered(named: Sequence[tuple[str, _Line]], sequence: int) -> Iterator[Mention]:
     for place, (name, line) in enumerate(named[: SEQUENCE_STRIDE - 1], 1):
         position = sequence * SEQUENCE_STRIDE + place
-        yield Mention(name, "order", line.number, _evidence(line.text), position)
+        yield Mention(name, "order", line.number, _evidence(line.text, name), position)
 
 
-def _evidence(text: str) -> str:
-    """A line as evidence: trimmed, one line, bounded."""
-    return " ".join(text.split())[:_EVIDENCE_LIMIT]
+def _evidence(text: str, name: str = "") -> str:
+    """The part of a line around a name: one line, bounded."""
+    start = max(0, text.find(name) - _EVIDENCE_LIMIT // 2)
+    return " ".join(text[start : start + 2 * _EVIDENCE_LIMIT].split())[:_EVIDENCE_LIMIT]
