@@ -12,6 +12,9 @@ ITEMS = 40
 ITEM_LENGTH = 200
 """Characters kept of one entry."""
 
+NAME_WORDS = 6
+"""What has more words than this is a sentence and not the name of a skill."""
+
 _OUTSIDE_BRACKETS = re.compile(r"(?:[^,;\n(]|\([^)\n]{0,200}\)?)+")
 _TOOL = re.compile(r"[^\s,;(]+(?:\([^)\n]{0,200}\)?)?")
 _VERSION = re.compile(r"\s*(?:[<>=~^!@]=?|\s\(?v?\d).*")
@@ -75,9 +78,10 @@ def tool_names(value: Value) -> tuple[str, ...]:
     """Tools from a list, or from a text with commas or blanks; `Bash(git log:*)` is one."""
     if isinstance(value, dict):
         return unique(list(value))
-    if isinstance(value, str):
-        return unique(_TOOL.findall(value))
-    return unique([tool for item in value for name in _named(item) for tool in _TOOL.findall(name)])
+    items = [value] if isinstance(value, str) else value
+    names = [name for item in items for name in _named(item)]
+    tools = [tool for name in names for tool in _TOOL.findall(name)]
+    return unique([tool for tool in tools if "*" in tool or any(map(str.isalnum, tool))])
 
 
 def skill_names(value: Value) -> tuple[str, ...]:
@@ -94,7 +98,7 @@ def skill_names(value: Value) -> tuple[str, ...]:
         parts = [entry for item in value for entry in _named(item)]
     plain = (" ".join(part[:ITEM_LENGTH].split()) for part in parts)
     names = [_VERSION.sub("", part).removeprefix("skill:") for part in plain]
-    return unique([name for name in names if len(name) <= 80])
+    return unique([name for name in names if len(name.split()) <= NAME_WORDS])
 
 
 def unique(texts: list[str]) -> tuple[str, ...]:

@@ -78,10 +78,13 @@ def indent_of(line: str) -> int:
 
 
 def heading(line: str) -> tuple[int, str] | None:
-    """Level and title of an ATX heading, None for any other line."""
+    """Level and title of an ATX heading, None for any other line.
+
+    A heading glued to the `---` that closes a frontmatter is one.
+    """
     if "#" not in line[:4] or indent_of(line) > 3:
         return None
-    text = line.strip()
+    text = line.strip().removeprefix("---")
     marks = _HEADING_MARKS.match(text)
     if marks is None:
         return None

@@ -58,10 +58,13 @@ _WHEN = re.compile(
 _WHEN_HEADING = re.compile(
     r"\bwhen to (?:use|apply)\b|\buse cases?\b|何时使用|适用场景|使用场景", re.I
 )
-_INPUT_HEADING = re.compile(r"^(?:required )?inputs?\b|^输入", re.I)
-_OUTPUT_HEADING = re.compile(r"^(?:expected )?(?:outputs?|deliverables?)\b|^输出", re.I)
+_HEADING_END = r"(?:\s*(?:$|[:(/&,]|and\b|required|needed|expected|parameters?|formats?|files?))"
+_INPUT_HEADING = re.compile(rf"^(?:required )?inputs?{_HEADING_END}|^输入", re.I)
+_OUTPUT_HEADING = re.compile(
+    rf"^(?:expected )?(?:outputs?|deliverables?){_HEADING_END}|^输出", re.I
+)
 _EXAMPLE_HEADING = re.compile(
-    r"\bexample (?:tasks?|prompts?|requests?|queries|commands)\b|\btriggers?\b|示例任务|触发", re.I
+    r"\bexample (?:tasks?|prompts?|requests?|queries|commands)\b|示例任务|示例提问", re.I
 )
 _ITEM_MARK = re.compile(r"\s*(?:[-*+•]|\d{1,9}[.)])\s+(?:\[[ xX]\]\s+)?")
 _TERM_END = re.compile(r"\s+[-–—:]\s|[:：]|\s\(")
@@ -106,7 +109,9 @@ class Body:
             for passage in self.under(heading)
             if passage.kind is BlockKind.LIST_ITEM
         ]
-        return [line[:300].replace("**", "").strip() for line in lines[:_SECTION_ITEMS]]
+        return [
+            line[:300].replace("**", "").replace("`", "").strip() for line in lines[:_SECTION_ITEMS]
+        ]
 
 
 def normalise(

@@ -19,6 +19,7 @@ def only(text: str) -> Block:
         ("   ### Three ###", (3, "Three")),
         ("## C#", (2, "C#")),
         ("#", (1, "")),
+        ("---# Glued", (1, "Glued")),
         ("##标题", (2, "标题")),
         ("#tag", None),
         ("#标签", None),

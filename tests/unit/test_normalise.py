@@ -127,3 +127,15 @@ def test_tags_in_a_list_of_mappings_are_their_values() -> None:
 def test_tools_with_schemas_are_their_names() -> None:
     front = NAMED + "tools:\n  - name: fetch\n    description: gets it all\n  - Read"
     assert record(front).allowed_tools == ("fetch", "Read")
+
+
+def test_a_heading_about_something_else_gives_no_inputs() -> None:
+    assert record(NAMED, "## Input validation\n\n- check the length").inputs == ()
+
+
+def test_sentences_are_no_names_of_skills() -> None:
+    assert record(NAMED + "requires: an account with the service and its own key").depends == ()
+
+
+def test_marks_are_no_tools() -> None:
+    assert tool_names("- Read | *") == ("Read", "*")
