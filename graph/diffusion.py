@@ -131,6 +131,7 @@ def personalised_pagerank(
             )
         push.sweep()
     push.sweep(to_the_end=True)
+    push.settle()
     return push.result(hops)
 
 
@@ -220,6 +221,11 @@ class _Push:
             self._estimate += self._settings.restart * moving
             self._leaked += float(leaks @ moving)
             self._waiting = self._waiting - moving + moves @ moving
+
+    def settle(self) -> None:
+        """Settle where it stands what mass certainly does: a restart's share of all that waits."""
+        self._estimate += self._settings.restart * self._waiting
+        self._waiting *= 1.0 - self._settings.restart
 
     def result(self, hops: int) -> Diffusion:
         """Lower bounds of the scores, and what they lack of 1."""

@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from skills.tokens import count_tokens
 
-SCHEMA_ID = "skillbus.bundle.v1"
-
 PREAMBLE = """\
 # Skills for this task
 
@@ -116,7 +114,7 @@ class Bundle(Model):
     which stages were skipped or fell short, and why.
     """
 
-    schema_id: Literal["skillbus.bundle.v1"] = SCHEMA_ID
+    schema_id: Literal["skillbus.bundle.v1"] = "skillbus.bundle.v1"
     query_id: str
     status: Literal["SKILL_HIT", "NO_SKILL_HIT"]
     task: str

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 from celery import Celery, Task
-from kombu import Queue
+from kombu.entity import Queue
 
 from config.errors import StaleError, TransientError
 from tasks.ingest import ingest, split_batch
@@ -36,10 +36,10 @@ _HANDLERS: dict[str, Handler] = {
 _FAILURES: dict[str, FailureHandler] = {INGEST.name: split_batch, QUERY.name: fail_query}
 
 
-def create_app(services: Services | None, queues: Sequence[str], broker: str, backend: str) -> Any:
+def create_app(services: Services, queues: Sequence[str], broker: str, backend: str) -> Any:
     """A Celery application that consumes `queues`.
 
-    Without services it can only send. A worker selects its queues per application, not per
+    A worker selects its queues per application, not per
     worker, so every workload of a process has an application of its own.
     """
     app = Celery("skillbus", broker=broker, backend=backend, set_as_current=False)
@@ -59,9 +59,8 @@ def create_app(services: Services | None, queues: Sequence[str], broker: str, ba
         broker_connection_retry_on_startup=True,
         result_expires=3600,
     )
-    if services is not None:
-        for policy in POLICIES.values():
-            _register(app, policy, services)
+    for policy in POLICIES.values():
+        _register(app, policy, services)
     app.finalize()
     return app
 
@@ -70,7 +69,7 @@ def _register(app: Any, policy: Policy, services: Services) -> None:
     handler = _HANDLERS[policy.name]
     failed = _FAILURES.get(policy.name)
 
-    class SkillbusTask(Task):  # type: ignore[misc] # celery has no types
+    class SkillbusTask(Task):
         """Retries what may pass, and hands over what does not."""
 
         abstract = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graph.linking import LinkSettings, relink
 from tasks.policies import LINK, Deadline
 from tasks.services import Services
 
@@ -20,7 +19,7 @@ def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dic
     del ids
     linked = 0
     while marks := services.graph.unlinked(_MARKS_AT_ONCE):
-        relink(services.graph, marks, LinkSettings())
+        services.linker.relink(marks)
         linked += len(marks)
         if deadline.remaining() < LINK.seconds / 2:
             services.send(LINK.name, [])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import numpy as np
+
 from graph.protocol import State
-from search.protocol import StoredRevision
+from search.protocol import StoredRevision, Vector
 from skills.paging import section_texts
 from skills.record import RevisionKey
 from tasks.ingest import encode_cached
@@ -34,13 +36,18 @@ def page(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> di
     return {"paged": len(done)}
 
 
-def page_revision(services: Services, revision: StoredRevision) -> None:
-    """Embed and store the section vectors of one revision."""
+def page_revision(services: Services, revision: StoredRevision) -> Vector:
+    """Embed the sections of one revision, (sections, dimension), and store the vectors.
+
+    A process that may only read returns them without storing.
+    """
     texts = section_texts(revision.parsed)
     if not texts:
-        return
+        return np.empty((0, services.encoder.get().dimension), np.float32)
     vectors = encode_cached(services, texts)
-    services.index.put_section_vectors(revision.key, revision.section_hashes, vectors)
+    if services.writable:
+        services.index.put_section_vectors(revision.key, revision.section_hashes, vectors)
+    return vectors
 
 
 def _let_ingest_pass(services: Services, deadline: Deadline) -> None:

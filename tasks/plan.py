@@ -8,7 +8,8 @@ from pathlib import Path
 import structlog
 
 from config.errors import PermanentError, TransientError
-from graph.protocol import Source, State
+from config.settings import LimitSettings
+from graph.protocol import SkillGraph, Source, State
 from skills.events import SkillRemoved, SourceChanged, SourceRemoved
 from skills.record import RevisionKey
 from tasks.folders import Scan, check_inside, check_root, owning_skill, read_folder, scan
@@ -43,6 +44,37 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
         else:
             services.journal.finish(event_id, outcome)
     return {"events": len(event_ids)}
+
+
+def preview(
+    graph: SkillGraph | None, content: SourceChanged, limits: LimitSettings
+) -> dict[str, list[str]]:
+    """What a sync would do: ids that are `new`, `changed`, `removed`, `refused`; writes nothing."""
+    root = check_root(Path(content.root))
+    found = scan(root, "", limits)
+    entries = graph.entries_under(content.source_id, "") if graph is not None else []
+    known = {entry.path: entry for entry in entries if entry.state is not State.REMOVED}
+    cursor = graph.cursor(content.source_id) if graph is not None else {}
+    changed = []
+    for path, signature in found.signatures.items():
+        if path not in known or (signature and cursor.get(path) == signature):
+            continue
+        try:
+            same = read_folder(root, path, limits).content_hash == known[path].content_hash
+        except PermanentError:
+            same = False
+        if not same:
+            changed.append(path)
+    report = {
+        "new": [path for path in found.signatures if path not in known],
+        "changed": changed,
+        "removed": [p for p in known if p not in found.signatures and found.knows(p)],
+        "refused": list(found.refused),
+    }
+    return {
+        kind: sorted(skill_id_of(content.source_id, path) for path in paths)
+        for kind, paths in report.items()
+    }
 
 
 def skill_id_of(source_id: str, path: str) -> str:

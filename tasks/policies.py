@@ -41,7 +41,8 @@ class Policy:
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait before retry number `attempt` (from 0)."""
-        return random.uniform(0.5, 1.0) * self.backoff * 2**attempt  # noqa: S311 - jitter
+        jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, hides nothing
+        return jitter * self.backoff * float(2**attempt)
 
 
 PLAN = Policy("skillbus.plan", PLAN_QUEUE, seconds=600, retries=5)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from config.settings import Settings
+from graph.linking import Linker
 from graph.protocol import SkillGraph
 from search.protocol import Encoder, Reranker, SearchIndex
 from skills.record import RevisionKey
 from tasks.journal import Journal
 from tasks.library import Library
-
 
 T = TypeVar("T")
 
@@ -67,5 +67,12 @@ class Services:
     encoder: Lazy[Encoder]
     reranker: Lazy[Reranker] | None
     send: Send
+    linker: Linker
+    writable: bool = True
     activity: Activity = field(default_factory=Activity)
     orphans: dict[RevisionKey, float] = field(default_factory=dict)
+
+    def note_use(self, skill_ids: Sequence[str]) -> None:
+        """Count that bundles chose these skills; only a writing process keeps count."""
+        if self.writable and skill_ids:
+            self.graph.count_use(skill_ids)

@@ -15,9 +15,11 @@ import structlog
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import Settings
+from graph.linking import Linker
 from graph.local import SqliteSkillGraph
 from search.local import LocalSearchIndex
-from search.models import encoder_identity, make_encoder, make_reranker
+from search.models import encoder_identity, load_reranker, make_encoder
+from search.protocol import Reranker
 from skills.events import Data, Event, QueryAsked, new_event
 from tasks.app import create_app, send
 from tasks.journal import Journal
@@ -77,7 +79,9 @@ class Runtime:
         with contextlib.ExitStack() as opening:
             self.services = self._open(opening)
             self._stack = opening.pop_all()
-        self._client = create_app(None, _ALL_QUEUES, _BROKER, _RESULTS)
+        self._client = create_app(self.services, _ALL_QUEUES, _BROKER, _RESULTS)
+        # Celery runs tasks on threads through the default application, whichever received them.
+        self._client.set_default()
         self._client.conf.broker_transport_options = {"polling_interval": _POLL_SECONDS}
 
     def _open(self, stack: contextlib.ExitStack) -> Services:
@@ -105,7 +109,9 @@ class Runtime:
             graph=graph,
             library=Library(graph, index),
             encoder=Lazy(lambda: make_encoder(settings.encoder)),
-            reranker=make_reranker(settings.reranker),
+            reranker=_lazy_reranker(settings),
+            linker=Linker(graph),
+            writable=self.writable,
             send=lambda name, ids: send(self._client, name, ids),
         )
 
@@ -167,6 +173,11 @@ class Runtime:
             worker.thread.join(_STOP_SECONDS)
         self._workers.clear()
         self._stack.close()
+
+    def warm_up(self) -> None:
+        """Load the model and the library, so that the first query does not wait for them."""
+        self.services.encoder.get().encode(["warm up"])
+        self.services.library.refresh()
 
     # -- what goes in
     def submit(self, data: Data, origin: str) -> str:
@@ -253,6 +264,12 @@ def _workloads(settings: Settings, writable: bool) -> Sequence[Workload]:
         Workload("page", (PAGE_QUEUE,), settings.workers.page_threads),
         Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE), 1),
     ]
+
+
+def _lazy_reranker(settings: Settings) -> Lazy[Reranker] | None:
+    if not settings.reranker.model:
+        return None
+    return Lazy(lambda: load_reranker(settings.reranker))
 
 
 def _make_home(home: Path) -> None:

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from config.errors import UsageError
 from config.settings import Settings
@@ -69,10 +71,8 @@ def run_serve(
             path.unlink(missing_ok=True)
 
 
-def _config(gateway: object, **where: object) -> uvicorn.Config:
-    return uvicorn.Config(  # type: ignore[arg-type] # keyword arguments by name
-        gateway, log_level="warning", access_log=False, lifespan="off", **where
-    )
+def _config(gateway: FastAPI, **where: Any) -> uvicorn.Config:
+    return uvicorn.Config(gateway, log_level="warning", access_log=False, lifespan="off", **where)
 
 
 def _run_beside(server: uvicorn.Server) -> None:

@@ -6,10 +6,14 @@ from skills.safety.rule import Rule, one_of, rule
 
 _END = r"(?= \s | $ | [;&|`)] )"
 _SHELL = r"(?:sudo\s{1,3})? (?:/usr)?(?:/bin/)? (?:env\s{1,3})? (?:ba|z|da|k)?sh\b"
-_KEY_FILE = r"""(?: \.ssh/ | \bid_(?:rsa|dsa|ecdsa|ed25519)\b | \.aws/credentials
+_KEY_FILE = r"""(?=[./iwc]) (?: \.ssh/ | \bid_(?:rsa|dsa|ecdsa|ed25519)\b | \.aws/credentials
     | (?<![\w.])\.env\b(?!\.ex|\.sample|\w) | /etc/(?:passwd|shadow)\b | \.netrc\b
     | \.git-credentials | \.kube/config | \.docker/config\.json | wallet\.dat | cookies\.sqlite )"""
-_DATA_FLAG = r"""(?: \s-[dft] | --data[\w-]{0,12} | --form | --upload-file | --post-(?:file|data)
+_KEY_ANCHORS = (
+    *(".ssh/", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".aws/", ".env", "/etc/passwd"),
+    *("/etc/shadow", ".netrc", ".git-credentials", ".kube/", ".docker/", "wallet.dat", "cookies."),
+)
+_DATA_FLAG = r"""(?=[-\s]) (?: \s-[dft] | --data[\w-]{0,12} | --form | --upload-file | --post-(?:file|data)
     | --body-file )"""
 _ENVIRONMENT = r"(?: dict\(os\.environ\) | os\.environ\s{0,2}[,)}] | os\.environ\.copy\(\) )"
 _COLLECTOR = r"""(?:[\w-]{1,60}\.){0,3} (?: webhook\.site | requestbin\.\w{2,5} | pipedream\.net
@@ -28,37 +32,27 @@ COMMANDS: tuple[Rule, ...] = (
     rule(
         "exfiltration",
         3,
-        "sends a secret file or the environment to a remote",
-        (
-            "curl",
-            "wget",
-            "nc ",
-            "ncat",
-            "telnet",
-            "scp",
-            "rsync",
-            "requests.",
-            "httpx.",
-            "session.",
-        ),
-        rf"\b(?:curl|wget|http)\b [^\n|;]{{0,200}} {_DATA_FLAG} [ =] [^\n|;]{{0,60}} {_KEY_FILE}",
-        rf"""\b(?:cat|tar|zip|base64|gzip|xxd|head|less|grep)\b [^\n;]{{0,100}} {_KEY_FILE}
-             [^\n;]{{0,100}} \|\s{{0,3}} (?:\w[^\n|;]{{0,60}}\|\s{{0,3}}){{0,2}}
+        "sends a secret file to a remote",
+        _KEY_ANCHORS,
+        rf"\b(?:curl|wget|http)\b [^\n|;]{{0,160}} {_DATA_FLAG} [ =] [^\n|;]{{0,40}} {_KEY_FILE}",
+        rf"""\b(?:cat|tar|zip|base64|gzip|xxd|head|less|grep)\b [^\n;|]{{0,80}} {_KEY_FILE}
+             [^\n;|]{{0,60}} \|\s{{0,3}} (?:\w[^\n|;]{{0,60}}\|\s{{0,3}}){{0,2}}
              (?:curl|wget|nc|ncat|telnet)\b""",
-        rf"\b(?:curl|wget)\b [^\n;]{{0,160}} \$\( [^\n)]{{0,80}} {_KEY_FILE}",
-        r"\b(?:curl|wget)\b [^\n;]{0,160} \$\( \s{0,3} (?:printenv|env) \s{0,3} [)|]",
-        r"""(?:^|[\s;&|(`]) (?:env|printenv|set) \s{0,3}\|\s{0,3}
-            (?:base64[^\n|]{0,20}\|\s{0,3})? (?:curl|wget|nc|ncat)\b""",
+        rf"\b(?:curl|wget)\b [^\n;]{{0,160}} \$\( [^\n()]{{0,60}} {_KEY_FILE}",
         r"""\b(?:scp|rsync)\s [^\n;|]{0,60} (?:\.ssh/id_|\.aws/credentials|/etc/shadow)
             [^\n;|\s]{0,60} \s \S{1,60}:""",
         rf"""\b(?:requests|httpx|session)\.(?:post|put|get)\( [^\n]{{0,160}}
-             (?: {_ENVIRONMENT} | open\([^\n)]{{0,60}}{_KEY_FILE} )""",
+             open\([^\n()]{{0,60}}{_KEY_FILE}""",
     ),
     rule(
         "exfiltration",
         3,
-        "sends a secret file or the environment to a remote",
-        ("process.env",),
+        "sends the environment to a remote",
+        ("env", "set |", "set|"),
+        r"""(?:^|[\s;&|(`]) (?:env|printenv|set) \s{0,3}\|\s{0,3}
+            (?:base64[^\n|]{0,20}\|\s{0,3})? (?:curl|wget|nc|ncat)\b""",
+        r"\b(?:curl|wget)\b [^\n;]{0,160} \$\( \s{0,3} (?:printenv|env) \s{0,3} [)|]",
+        rf"\b(?:requests|httpx|session)\.(?:post|put|get)\( [^\n]{{0,160}} {_ENVIRONMENT}",
         r"""\b(?:fetch|axios(?:\.post)?)\( [^\n]{0,200}
             (?: json\.stringify\(process\.env\) | body:\s{0,2}process\.env\s{0,2}[,})] )""",
     ),

@@ -220,7 +220,7 @@ def sources() -> None:
 def list_sources(ctx: click.Context, as_json: bool) -> None:
     """List the directories that skills come from, and how many each has published."""
     settings = read_settings(ctx)
-    rows = []
+    rows: list[dict[str, Any]] = []
     with open_catalog(settings) as graph:
         for source in graph.sources():
             entries = graph.entries_under(source.source_id, "")

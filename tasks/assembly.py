@@ -1,0 +1,269 @@
+"""Page and bundle: from chosen skills to passages within the token budget (spec §5.6–5.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from config.errors import UsageError
+from graph.protocol import Link
+from search.protocol import StoredRevision, Vector
+from skills.budget import Offer, spend
+from skills.bundle import (
+    Bundle,
+    BundleLink,
+    BundlePassage,
+    BundleSkill,
+    LeftOut,
+    Revision,
+    Safety,
+    SkillLeftOut,
+    markdown_tokens,
+    render,
+    render_header,
+    render_passage,
+    render_skill,
+)
+from skills.paging import (
+    DEFAULT_WEIGHTS,
+    PageInput,
+    PageQuery,
+    choose,
+    lines_of,
+    mmr,
+    score_passages,
+)
+from skills.record import ParsedSkill
+from tasks.choice import Chosen
+
+_WHOLE_TOKENS = 300
+_DESCRIPTION_LENGTH = 300
+_LISTED_FILES = 12
+_LISTED_RANGES = 12
+_LEFT_OUT_TOKENS = 30
+_SCRIPTS = (".py", ".sh", ".js", ".ts", ".rb", ".pl", ".ps1", ".R", ".jl", ".go", ".bat")
+
+
+@dataclass(frozen=True, slots=True)
+class PagedSkill:
+    """A chosen skill with its passages in the order of their worth.
+
+    wanted: (passage index, worth in (0, 1]); paged_by as in the bundle.
+    """
+
+    chosen: Chosen
+    revision: StoredRevision
+    path: str
+    wanted: tuple[tuple[int, float], ...]
+    paged_by: str
+
+
+def page_skill(
+    chosen: Chosen,
+    revision: StoredRevision,
+    path: str,
+    query: PageQuery,
+    vectors: Vector | None,
+    gap: float,
+    passage_vectors: Vector | None = None,
+) -> PagedSkill:
+    """Which passages of a skill the query wants, and how much each is worth.
+
+    With `passage_vectors` SkillPager's rule chooses, else the score gap. A skill so short that
+    choosing saves nothing is wanted whole.
+    """
+    parsed = revision.parsed
+    terms = revision.passage_terms
+    page = PageInput(parsed, terms.offsets, terms.terms, terms.counts, vectors, passage_vectors)
+    scores = score_passages(query, page, DEFAULT_WEIGHTS)
+    total = sum(passage.tokens for passage in parsed.passages)
+    if total <= _WHOLE_TOKENS:
+        indexes, paged_by = list(range(len(parsed.passages))), "whole"
+    elif passage_vectors is not None:
+        indexes, paged_by = mmr(query, page, DEFAULT_WEIGHTS), "vectors"
+    else:
+        indexes = choose(scores, page, gap)
+        paged_by = "vectors" if scores.dense else "words"
+    worth = _worth(scores.passages, indexes)
+    return PagedSkill(chosen, revision, path, tuple(zip(indexes, worth, strict=True)), paged_by)
+
+
+def _worth(scores: Vector, indexes: Sequence[int]) -> list[float]:
+    """Scores of the wanted passages, put between just above 0 and 1."""
+    if not indexes:
+        return []
+    wanted = scores[list(indexes)].astype(np.float64)
+    spread = max(float(wanted.max() - wanted.min()), 1e-9)
+    return [0.05 + 0.95 * float(value) for value in (wanted - wanted.min()) / spread]
+
+
+def assemble(
+    bundle: Bundle,
+    skills: Sequence[PagedSkill],
+    links: Iterable[Link],
+    left_out: Sequence[SkillLeftOut],
+) -> Bundle:
+    """Fill a bundle so that its Markdown stays within its budget, exactly.
+
+    Raises UsageError when not even the best skill with its best passage fits, and names the
+    least budget that would do.
+    """
+    shell = bundle.model_copy(update={"left_out": tuple(left_out)})
+    headers = [_skill(paged, []) for paged in skills]
+    fixed = markdown_tokens(render(shell)) + 16
+    offers = [
+        Offer(
+            markdown_tokens(render_header(99, header)) + _LEFT_OUT_TOKENS,
+            paged.chosen.score,
+            [(index, worth, _cost(paged.revision.parsed, index)) for index, worth in paged.wanted],
+        )
+        for paged, header in zip(skills, headers, strict=True)
+    ]
+    bought = spend(offers, bundle.budget - fixed)
+    while True:
+        filled = _fill(shell, skills, bought, links)
+        if filled.tokens <= bundle.budget and filled.skills:
+            return filled
+        if not _drop_least(skills, bought):
+            least = fixed + offers[0].base + min(cost for _, _, cost in offers[0].passages)
+            raise UsageError(
+                f"a budget of {bundle.budget} tokens is less than one passage needs; "
+                f"give at least {least}"
+            )
+
+
+def _cost(parsed: ParsedSkill, index: int) -> int:
+    """Tokens of one passage sent alone, its heading included: an upper bound when merged."""
+    spans = lines_of(parsed, [index])
+    return sum(markdown_tokens(render_passage(_passage(parsed, *span, [index]))) for span in spans)
+
+
+def _fill(
+    shell: Bundle,
+    skills: Sequence[PagedSkill],
+    bought: Sequence[list[int] | None],
+    links: Iterable[Link],
+) -> Bundle:
+    sent: list[BundleSkill] = []
+    left_out = list(shell.left_out)
+    for paged, indexes in zip(skills, bought, strict=True):
+        if indexes is None:
+            header = _skill(paged, [])
+            left_out.append(
+                SkillLeftOut(
+                    skill_id=header.skill_id,
+                    name=header.name,
+                    reason="did not fit into the budget",
+                    tokens=paged.revision.parsed.record.tokens,
+                )
+            )
+            continue
+        skill = _skill(paged, indexes)
+        tokens = markdown_tokens(render_skill(len(sent) + 1, skill))
+        sent.append(skill.model_copy(update={"tokens": tokens}))
+    ids = {skill.skill_id for skill in sent}
+    filled = shell.model_copy(
+        update={
+            "skills": tuple(sent),
+            "left_out": tuple(left_out),
+            "links": tuple(
+                BundleLink(
+                    source=link.source,
+                    target=link.target,
+                    type=link.type.value,
+                    weight=round(link.weight, 4),
+                    evidence=link.evidence,
+                )
+                for link in links
+                if link.source in ids and link.target in ids
+            ),
+        }
+    )
+    return filled.model_copy(update={"tokens": markdown_tokens(render(filled))})
+
+
+def _drop_least(skills: Sequence[PagedSkill], bought: list[list[int] | None]) -> bool:
+    """Take back the passage that is worth least, or the last skill; False when one is left."""
+    choices = [
+        (paged.chosen.score * worth, place, index)
+        for place, paged in enumerate(skills)
+        for index, worth in paged.wanted
+        if (mine := bought[place]) is not None and len(mine) > 1 and index in mine
+    ]
+    if choices:
+        _, place, index = min(choices)
+        mine = bought[place]
+        if mine is not None:
+            mine.remove(index)
+        return True
+    kept = [place for place, mine in enumerate(bought) if mine is not None]
+    if len(kept) <= 1:
+        return False
+    bought[kept[-1]] = None
+    return True
+
+
+def _skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:
+    parsed, record = paged.revision.parsed, paged.revision.parsed.record
+    kept = set(indexes)
+    rest = [passage for passage in parsed.passages if passage.index not in kept]
+    spans = lines_of(parsed, [passage.index for passage in rest])
+    paths = [file.path for file in record.files]
+    scripts = [path for path in paths if path in record.entrypoints or path.endswith(_SCRIPTS)]
+    others = [path for path in paths if path not in scripts]
+    folder = Path(paged.path).parent
+    return BundleSkill(
+        skill_id=paged.revision.key.skill_id,
+        name=record.name,
+        description=_shortened(record.description),
+        source=paged.revision.key.skill_id.partition(":")[0],
+        path=paged.path,
+        revision=Revision(seq=paged.revision.key.seq, content_hash=paged.revision.content_hash),
+        licence=record.licence,
+        language=record.language,
+        score=round(paged.chosen.score, 4),
+        why=paged.chosen.why,
+        safety=Safety(
+            level=record.safety_level,
+            reasons=tuple(f"line {mark.line}: {mark.reason}" for mark in record.safety[:3]),
+        ),
+        passages=tuple(
+            _passage(parsed, first, last, indexes) for first, last in lines_of(parsed, indexes)
+        ),
+        scripts=tuple(str(folder / path) for path in scripts[:_LISTED_FILES]),
+        references=tuple(str(folder / path) for path in others[:_LISTED_FILES]),
+        left_out=LeftOut(
+            passages=len(rest),
+            tokens=sum(passage.tokens for passage in rest),
+            lines=tuple(spans[:_LISTED_RANGES]),
+        ),
+        paged_by=paged.paged_by,
+    )
+
+
+def _passage(parsed: ParsedSkill, first: int, last: int, indexes: Sequence[int]) -> BundlePassage:
+    inside = [
+        parsed.passages[index]
+        for index in indexes
+        if first <= parsed.passages[index].first_line <= last
+    ]
+    section = next(
+        section for section in parsed.sections if section.first_line <= first <= section.last_line
+    )
+    return BundlePassage(
+        first_line=first,
+        last_line=last,
+        heading_path=section.heading_path,
+        roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
+        text=parsed.text(first, last),
+    )
+
+
+def _shortened(text: str) -> str:
+    flat = " ".join(text.split())
+    if len(flat) <= _DESCRIPTION_LENGTH:
+        return flat
+    return flat[: _DESCRIPTION_LENGTH - 1] + "…"

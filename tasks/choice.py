@@ -1,0 +1,128 @@
+"""Choose: which of the ranked skills make the bundle (spec §5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from config.settings import ChoiceSettings
+from graph.protocol import LinkType, Row
+
+DECLARED_WEIGHT = 0.999
+"""Weight of a dependency that a skill declares; lesser ones are only mentioned."""
+
+_MAX_NEEDED = 20
+
+ReadRows = Callable[[Sequence[str]], Mapping[str, Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A skill of the bundle, with why it is there. `needed_by` names what declared it."""
+
+    skill_id: str
+    score: float
+    why: tuple[str, ...]
+    needed_by: str = ""
+
+
+@dataclass(slots=True)
+class Choice:
+    """Chosen skills best first, and those considered and left out with the reason."""
+
+    chosen: list[Chosen] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+
+
+def choose_skills(
+    ranked: Sequence[tuple[str, float]],
+    reasons: Mapping[str, Sequence[str]],
+    read_rows: ReadRows,
+    settings: ChoiceSettings,
+    top: int,
+) -> Choice:
+    """Walk the ranking: best first, each with what it declares to need, one of a group of
+    alternatives, never two in conflict, nothing far below the best.
+
+    `ranked` is (skill_id, score) best first, scores above 0; `reasons` says why a skill ranks.
+    `read_rows` reads the rows of a few skills at a time.
+    """
+    choice = Choice()
+    if not ranked:
+        return choice
+    least = settings.relative * ranked[0][1]
+    shortlist = [pair for pair in ranked[: 2 * top] if pair[1] >= least and pair[1] > 0]
+    rows = dict(read_rows([skill_id for skill_id, _ in shortlist]))
+    scores = dict(shortlist)
+    for skill_id, score in shortlist:
+        if len(choice.chosen) >= top:
+            break
+        taken = {chosen.skill_id for chosen in choice.chosen}
+        if skill_id in taken:
+            continue
+        obstacle = _obstacle(skill_id, taken, rows)
+        if obstacle:
+            choice.left_out.append((skill_id, obstacle))
+            continue
+        choice.chosen.append(Chosen(skill_id, score, tuple(reasons.get(skill_id, ()))))
+        _add_needed(choice, skill_id, score, rows, read_rows, scores)
+    return choice
+
+
+def _obstacle(skill_id: str, taken: set[str], rows: Mapping[str, Row]) -> str:
+    """Why a skill cannot join those taken, "" when it can."""
+    row = rows.get(skill_id)
+    for neighbour in row.neighbours if row else ():
+        if neighbour.skill_id not in taken:
+            continue
+        if neighbour.type is LinkType.CONFLICT:
+            return f"conflicts with {neighbour.skill_id}"
+        if neighbour.type is LinkType.ALTERNATIVE:
+            return f"alternative to {neighbour.skill_id}, which ranks better"
+    return ""
+
+
+def _add_needed(
+    choice: Choice,
+    skill_id: str,
+    score: float,
+    rows: dict[str, Row],
+    read_rows: ReadRows,
+    scores: Mapping[str, float],
+) -> None:
+    """Everything the skill declares to need, transitively, right behind it."""
+    frontier, seen = [skill_id], {skill_id}
+    while frontier:
+        missing = [name for name in frontier if name not in rows]
+        if missing:
+            rows.update(read_rows(missing))
+        following: list[str] = []
+        for owner in frontier:
+            for needed in _declared(rows.get(owner)):
+                taken = {chosen.skill_id for chosen in choice.chosen}
+                if needed in seen or len(seen) > _MAX_NEEDED:
+                    continue
+                seen.add(needed)
+                following.append(needed)
+                obstacle = _obstacle(needed, taken - {owner}, rows)
+                if needed in taken or obstacle.startswith("conflicts"):
+                    continue
+                choice.chosen.append(
+                    Chosen(
+                        needed,
+                        max(scores.get(needed, 0.0), score * 0.5),
+                        (f"declared dependency of {owner}",),
+                        needed_by=owner,
+                    )
+                )
+        frontier = following
+
+
+def _declared(row: Row | None) -> list[str]:
+    return [
+        neighbour.skill_id
+        for neighbour in (row.neighbours if row else ())
+        if neighbour.type is LinkType.DEPENDENCY
+        and neighbour.forward
+        and neighbour.weight >= DECLARED_WEIGHT
+    ]

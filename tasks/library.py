@@ -1,0 +1,61 @@
+"""The published library as a query sees it: pointers, and what is counted over it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graph.protocol import SkillGraph
+from search.protocol import SearchIndex
+from search.statistics import LibraryStatistics
+from skills.record import RevisionKey
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """pointers: skill_id -> published seq. statistics: over exactly those revisions."""
+
+    pointers: Mapping[str, int]
+    statistics: LibraryStatistics
+
+    def published(self, key: RevisionKey) -> bool:
+        """Whether a revision is the published one of its skill."""
+        return self.pointers.get(key.skill_id) == key.seq
+
+
+class Library:
+    """Pointers and statistics of this process, kept up by the catalog's change feed."""
+
+    def __init__(self, graph: SkillGraph, index: SearchIndex) -> None:
+        self._graph = graph
+        self._index = index
+        self._lock = threading.Lock()
+        self._epoch = 0
+        self._view = View({}, LibraryStatistics())
+
+    def refresh(self) -> View:
+        """The library of now; one round trip to the catalog, and one to the index for what moved.
+
+        A view stays whole for who holds it, while statistics follow the newest one.
+        """
+        with self._lock:
+            changes = self._graph.changes(self._epoch)
+            if changes.pointers:
+                self._view = self._moved(changes.pointers)
+            self._epoch = changes.epoch
+            return self._view
+
+    def _moved(self, moved: Mapping[str, int]) -> View:
+        before, statistics = self._view.pointers, self._view.statistics
+        keys = [RevisionKey(skill_id, seq) for skill_id, seq in moved.items() if seq]
+        if not before:
+            statistics = LibraryStatistics(self._index.forward(keys))
+            return View({key.skill_id: key.seq for key in keys}, statistics)
+        for key, record in self._index.forward(statistics.missing(keys)).items():
+            statistics.add(key, record)
+        for skill_id, seq in moved.items():
+            if skill_id in before and before[skill_id] != seq:
+                statistics.discard(RevisionKey(skill_id, before[skill_id]))
+        pointers = {**before, **moved}
+        return View({name: seq for name, seq in pointers.items() if seq}, statistics)

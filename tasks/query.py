@@ -1,0 +1,275 @@
+"""Query: understand, retrieve, rerank, diffuse, choose, page, bundle (spec §5)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from config.errors import PermanentError, UsageError
+from config.settings import STAGES
+from graph.protocol import Link
+from search.protocol import Filters, StoredRevision, Vector
+from skills.bundle import Bundle, SkillLeftOut
+from skills.events import QueryAsked
+from skills.paging import PageQuery, passage_texts
+from skills.record import RevisionKey
+from tasks.assembly import PagedSkill, assemble, page_skill
+from tasks.choice import Choice, Chosen, choose_skills
+from tasks.diffuse import diffuse
+from tasks.ingest import encode_cached
+from tasks.page import page_revision
+from tasks.policies import Deadline
+from tasks.retrieval import Ranking, rank
+from tasks.services import Services
+
+_EXPLAINED = 30
+_READ_AGAIN = 3
+
+
+def query(services: Services, deadline: Deadline, query_ids: Sequence[str]) -> dict[str, object]:
+    """Answer an accepted query; the outcome is recorded and goes to the result queue.
+
+    The outcome is {"state": "done", "bundle": …} or {"state": "failed", "reason": …,
+    "usage": whether the query itself was wrong}. A query that was answered before gives the
+    recorded outcome.
+    """
+    job = services.journal.job(query_ids[0])
+    if job.state == "done":
+        return {"state": "done", "bundle": job.outcome}
+    if job.state == "failed":
+        return {"state": "failed", "reason": job.reason, "usage": False}
+    asked = job.event.content()
+    if not isinstance(asked, QueryAsked):
+        raise PermanentError(f"{job.id} is no query but {job.event.type}")
+    if job.expires is not None and time.time() > job.expires:
+        return _fail(services, job.id, "expired before a worker took it", usage=False)
+    try:
+        bundle = answer(services, deadline, job.id, asked)
+    except PermanentError as error:
+        return _fail(services, job.id, str(error), usage=isinstance(error, UsageError))
+    data = bundle.model_dump(mode="json")
+    services.journal.finish(job.id, data)
+    return {"state": "done", "bundle": data}
+
+
+def fail_query(services: Services, query_ids: Sequence[str], error: BaseException) -> None:
+    """Record that a query failed for good."""
+    for query_id in query_ids:
+        services.journal.fail(query_id, f"{type(error).__name__}: {error}")
+
+
+def _fail(services: Services, query_id: str, reason: str, usage: bool) -> dict[str, object]:
+    services.journal.fail(query_id, reason)
+    return {"state": "failed", "reason": reason, "usage": usage}
+
+
+@dataclass(slots=True)
+class Timings:
+    """Milliseconds of each stage, in the order they ran."""
+
+    stages: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def of(self, stage: str) -> Iterator[None]:
+        """Time a stage."""
+        started = time.perf_counter()
+        yield
+        self.stages[stage] = round((time.perf_counter() - started) * 1000, 2)
+
+
+def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAsked) -> Bundle:
+    """The bundle for a task. Raises UsageError for a query that cannot be answered."""
+    settings = services.settings
+    check(asked, settings.limits.query_characters)
+    timings = Timings()
+    ranking = ranked(services, deadline, asked, timings)
+    budget = asked.budget or settings.choice.budget
+    bundle = Bundle(
+        query_id=query_id,
+        status="NO_SKILL_HIT",
+        task=asked.task,
+        budget=budget,
+        degraded=tuple(ranking.degraded),
+        timings_ms=timings.stages,
+    )
+    choice = Choice()
+    if ranking.hits and (ranking.evidence >= settings.choice.floor or "floor" in asked.without):
+        with timings.of("choose"):
+            choice = choose_skills(
+                [(hit.key.skill_id, hit.score) for hit in ranking.hits],
+                {hit.key.skill_id: hit.why for hit in ranking.hits[:_EXPLAINED]},
+                lambda ids: services.graph.rows(ids, settings.diffusion.fan_out),
+                settings.choice,
+                asked.top or settings.choice.top,
+            )
+        with timings.of("page"):
+            paged, degraded = _page(services, deadline, asked, ranking, choice)
+        with timings.of("bundle"):
+            bundle = bundle.model_copy(
+                update={"status": "SKILL_HIT", "degraded": (*bundle.degraded, *degraded)}
+            )
+            bundle = assemble(
+                bundle, paged, _links(services, paged), _left_out(choice, asked.explain)
+            )
+        services.note_use([skill.skill_id for skill in bundle.skills])
+    explain = _explain(ranking, choice, bundle, timings) if asked.explain else None
+    return bundle.model_copy(update={"timings_ms": timings.stages, "explain": explain})
+
+
+def check(asked: QueryAsked, limit: int) -> None:
+    """Raise UsageError for an empty or overlong task or an unknown stage."""
+    if not asked.task.strip():
+        raise UsageError("the task is empty; say in words what is to be done")
+    if len(asked.task) > limit:
+        raise UsageError(
+            f"the task has {len(asked.task)} characters, the limit is {limit} "
+            "(limits.query_characters); send the part that says what is to be done"
+        )
+    unknown = set(asked.without) - set(STAGES)
+    if unknown:
+        raise UsageError(f"no stage {', '.join(sorted(unknown))}; stages: {', '.join(STAGES)}")
+
+
+def ranked(services: Services, deadline: Deadline, asked: QueryAsked, timings: Timings) -> Ranking:
+    """The ranking before choosing: retrieved, reranked and diffused."""
+    filters = Filters(**asked.filters.model_dump())
+    ranking = rank(services, asked.task, filters, frozenset(asked.without), timings.of)
+    deadline.check("retrieve")
+    if "diffusion" not in asked.without:
+        with timings.of("diffuse"):
+            ranking = diffuse(services, ranking)
+    return ranking
+
+
+def _page(
+    services: Services, deadline: Deadline, asked: QueryAsked, ranking: Ranking, choice: Choice
+) -> tuple[list[PagedSkill], list[str]]:
+    settings = services.settings.paging
+    revisions = _read(services, choice.chosen)
+    keys = [revision.key for revision in revisions.values()]
+    vectors = {} if "paging" in asked.without else services.index.section_vectors(keys)
+    vector = None if "paging" in asked.without else ranking.vector
+    degraded = []
+    if vector is not None:
+        late = _embed_late(services, deadline, revisions, vectors)
+        if late:
+            degraded.append(
+                f"{late} of {len(keys)} skills have no section vectors yet: "
+                "their passages were chosen by words alone"
+            )
+    terms = ranking.understanding
+    order = np.argsort(terms.ids)
+    page_query = PageQuery(vector, terms.ids[order], terms.weights[order])
+    roots = {source.source_id: source.root for source in services.graph.sources()}
+    paged = []
+    for chosen in choice.chosen:
+        revision = revisions.get(chosen.skill_id)
+        if revision is None:
+            continue
+        passages: Vector | None = None
+        if settings.method == "mmr" and vector is not None:
+            passages = encode_cached(services, passage_texts(revision.parsed))
+        source_id, _, path = chosen.skill_id.partition(":")
+        paged.append(
+            page_skill(
+                chosen,
+                revision,
+                str(Path(roots.get(source_id, source_id), path, "SKILL.md")),
+                page_query,
+                vectors.get(revision.key),
+                settings.gap,
+                passages,
+            )
+        )
+    return paged, degraded
+
+
+def _read(services: Services, chosen: Sequence[Chosen]) -> dict[str, StoredRevision]:
+    """Published revisions; one that was superseded and swept meanwhile is read at its newest."""
+    found: dict[str, StoredRevision] = {}
+    for _ in range(_READ_AGAIN):
+        pointers = services.library.refresh().pointers
+        keys = [
+            RevisionKey(skill.skill_id, pointers[skill.skill_id])
+            for skill in chosen
+            if skill.skill_id in pointers and skill.skill_id not in found
+        ]
+        if not keys:
+            break
+        for key, revision in services.index.read(keys).items():
+            found[key.skill_id] = revision
+    return found
+
+
+def _embed_late(
+    services: Services,
+    deadline: Deadline,
+    revisions: dict[str, StoredRevision],
+    vectors: dict[RevisionKey, Vector],
+) -> int:
+    """Embed sections that paging has not reached, while there is time; returns how many are left.
+
+    `vectors` is filled in. A process that may not write keeps them for this answer only.
+    """
+    missing = [revision for revision in revisions.values() if revision.key not in vectors]
+    patience = min(services.settings.paging.milliseconds / 1000, deadline.remaining() / 2)
+    started = time.monotonic()
+    left = 0
+    for revision in missing:
+        if not revision.section_hashes:
+            continue
+        if time.monotonic() - started >= patience:
+            left += 1
+            continue
+        vectors[revision.key] = page_revision(services, revision)
+    return left
+
+
+def _links(services: Services, paged: Sequence[PagedSkill]) -> list[Link]:
+    ids = {skill.chosen.skill_id for skill in paged}
+    found = {
+        (link.source, link.target, link.type): link
+        for skill_id in sorted(ids)
+        for link in services.graph.links(skill_id)
+        if link.source in ids and link.target in ids
+    }
+    return [found[key] for key in sorted(found)]
+
+
+def _left_out(choice: Choice, everything: bool) -> list[SkillLeftOut]:
+    shown = choice.left_out if everything else choice.left_out[:5]
+    return [
+        SkillLeftOut(skill_id=skill_id, name=skill_id.rpartition("/")[2], reason=reason)
+        for skill_id, reason in shown
+    ]
+
+
+def _explain(ranking: Ranking, choice: Choice, bundle: Bundle, timings: Timings) -> dict[str, Any]:
+    """Each stage's score of each candidate, and why it is in or out."""
+    sent = {skill.skill_id for skill in bundle.skills}
+    reasons = {left.skill_id: left.reason for left in bundle.left_out}
+    reasons |= dict(choice.left_out)
+    rows = [
+        {
+            "skill_id": hit.key.skill_id,
+            "scores": {"score": round(hit.score, 4)}
+            | {name: round(value, 4) for name, value in hit.parts.items()},
+            "verdict": "in"
+            if hit.key.skill_id in sent
+            else "out: " + reasons.get(hit.key.skill_id, "ranked below"),
+        }
+        for hit in ranking.hits[:_EXPLAINED]
+    ]
+    columns = list(dict.fromkeys(name for row in rows for name in row["scores"]))
+    return {
+        "evidence": round(ranking.evidence, 4),
+        "stages": timings.stages,
+        "columns": columns,
+        "candidates": rows,
+    }

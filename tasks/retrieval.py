@@ -1,0 +1,168 @@
+"""Understand, retrieve and rerank: the library's skills ranked for a task (spec §5.1–5.3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from search.protocol import Filters, Hit, Vector
+from search.scoring import Candidate, Scored, score
+from search.understanding import Understanding, understand
+from skills.record import RevisionKey
+from tasks.library import View
+from tasks.services import Services
+
+Timer = Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSkill:
+    """A candidate with its score, each part of the score, and why it ranks."""
+
+    key: RevisionKey
+    score: float
+    parts: dict[str, float]
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Candidates best first.
+
+    vector: of the task, None where dense scores say nothing. evidence: of the best candidate,
+    comparable between tasks. degraded: stages that fell short.
+    """
+
+    understanding: Understanding
+    vector: Vector | None
+    hits: tuple[RankedSkill, ...] = ()
+    evidence: float = 0.0
+    degraded: tuple[str, ...] = field(default=())
+
+
+def rank(
+    services: Services, task: str, filters: Filters, without: frozenset[str], timed: Timer
+) -> Ranking:
+    """Candidates from the engine, scored exactly, reranked when there is a reranker.
+
+    Raises UsageError for an empty task.
+    """
+    with timed("understand"):
+        view = services.library.refresh()
+        understanding = understand(task)
+    vector = None
+    if "dense" not in without and understanding.language in services.encoder.get().languages:
+        with timed("encode"):
+            vector = services.encoder.get().encode([understanding.text])[0]
+    with timed("retrieve"):
+        keys = _candidates(services, view, understanding, vector, filters)
+    with timed("score"):
+        scored = _score(services, view, understanding, keys, vector, without)
+        ranking = _ranking(understanding, vector, scored)
+    if services.reranker is not None and "rerank" not in without:
+        with timed("rerank"):
+            ranking = _rerank(services, ranking)
+    return ranking
+
+
+def _candidates(
+    services: Services,
+    view: View,
+    understanding: Understanding,
+    vector: Vector | None,
+    filters: Filters,
+) -> list[RevisionKey]:
+    """Published revisions that stand for a hit of the engine, lexical or near."""
+    settings = services.settings.retrieval
+    weights = dict(zip(understanding.terms, understanding.weights.tolist(), strict=True))
+    hits: list[Hit] = []
+    if weights:
+        hits += services.index.candidates(weights, settings.candidates, filters)
+    if vector is not None and settings.neighbours:
+        for which in (0, 1):
+            hits += services.index.neighbours(vector, which, settings.neighbours, filters)
+    # A hit on a superseded revision that is still in the index stands for its skill.
+    ids = dict.fromkeys(hit.key.skill_id for hit in hits)
+    return [
+        RevisionKey(skill_id, view.pointers[skill_id])
+        for skill_id in ids
+        if skill_id in view.pointers
+    ]
+
+
+def _score(
+    services: Services,
+    view: View,
+    understanding: Understanding,
+    keys: list[RevisionKey],
+    vector: Vector | None,
+    without: frozenset[str],
+) -> Scored:
+    cosines: dict[RevisionKey, tuple[float, float]] = {}
+    if vector is not None:
+        for key, pair in services.index.skill_vectors(keys).items():
+            described, head = (pair @ vector).tolist()
+            cosines[key] = (described, head)
+    records = view.statistics.forward_of(keys)
+    candidates = [Candidate(key, record, cosines.get(key)) for key, record in records.items()]
+    return score(understanding, candidates, view.statistics, without=without)
+
+
+def _ranking(understanding: Understanding, vector: Vector | None, scored: Scored) -> Ranking:
+    hits = []
+    for place, key in enumerate(scored.keys):
+        parts = {name: float(values[place]) for name, values in scored.components.items()}
+        hits.append(RankedSkill(key, float(scored.scores[place]), parts, _why(scored, key, parts)))
+    # Without a shared term or a near vector there is no evidence, whatever the rank.
+    hits = [hit for hit in hits if hit.score > 0]
+    evidence = float(scored.evidence.max()) if len(scored.evidence) else 0.0
+    return Ranking(understanding, vector, tuple(hits), evidence)
+
+
+_WHY = {
+    "bm25f": "its text matches the task",
+    "names": "the task says what its name says",
+    "bigrams": "phrases in common",
+    "dense": "close in meaning",
+}
+
+
+def _why(scored: Scored, key: RevisionKey, parts: dict[str, float]) -> tuple[str, ...]:
+    """The parts that carry the score, strongest first."""
+    if key in scored.slots:
+        return (f"the task names the format {scored.slots[key]}",)
+    strong = sorted(parts.items(), key=lambda part: -part[1])
+    total = sum(value for value in parts.values() if value > 0)
+    return tuple(_WHY[name] for name, value in strong if value > 0.15 * total)
+
+
+def _rerank(services: Services, ranking: Ranking) -> Ranking:
+    """A cross-encoder over the best candidates, within its milliseconds (spec §5.3)."""
+    if services.reranker is None or not ranking.hits:
+        return ranking
+    settings = services.settings.reranker
+    reranker = services.reranker.get()
+    head = ranking.hits[: settings.candidates]
+    revisions = services.index.read([hit.key for hit in head])
+    end = time.monotonic() + settings.milliseconds / 1000
+    scores: dict[RevisionKey, float] = {}
+    for hit in head:
+        if time.monotonic() > end:
+            message = f"rerank stopped after {len(scores)} of {len(head)} (reranker.milliseconds)"
+            return replace(ranking, degraded=(*ranking.degraded, message))
+        if hit.key in revisions:
+            parsed = revisions[hit.key].parsed
+            body = parsed.text(parsed.body_line, len(parsed.lines))
+            text = f"{parsed.record.name} | {parsed.record.description} | {body}"
+            scores[hit.key] = float(reranker.score(ranking.understanding.text, [text])[0])
+    spread = np.array([hit.score for hit in head])
+    order = sorted(head, key=lambda hit: (-scores.get(hit.key, -np.inf), hit.key))
+    moved = [
+        replace(hit, score=float(value), parts={**hit.parts, "rerank": scores.get(hit.key, 0.0)})
+        for hit, value in zip(order, np.sort(spread)[::-1], strict=True)
+    ]
+    return replace(ranking, hits=(*moved, *ranking.hits[len(head) :]))
