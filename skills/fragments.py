@@ -109,35 +109,30 @@ def _sections(blocks: Sequence[Block], body_line: int) -> tuple[Section, ...]:
 def _add(lines: Sequence[str], block: Block, section: int, pieces: list[_Piece]) -> None:
     """Append a block's passages to the pieces, or join it to the last of them."""
     before = pieces[-1] if pieces and pieces[-1].section == section else None
-    if block.shape is Shape.BREAK and before is not None:
-        before.last = block.last
-        before.tokens += _tokens(lines, block.first, block.last)
-        before.introduces = False
-        return
-    tokens = _tokens(lines, block.first, block.last)
-    if (
-        block.shape is Shape.PARAGRAPH
-        and before is not None
-        and before.tokens + tokens <= JOINED
-        and _joins(lines, block, before)
-    ):
-        before.last = block.last
-        before.tokens += tokens
-        before.introduces = before.kind is BlockKind.PARAGRAPH and _introduces(lines, block)
-        return
     lead = _lead(block, before, pieces)
     if block.shape is Shape.CODE:
         for first, last in _chunks(lines, block):
             size = _tokens(lines, first, last)
             pieces.append(_Piece(BlockKind.CODE, section, first, last, size, block.language, lead))
         return
+    tokens = _tokens(lines, block.first, block.last)
+    introduces = block.shape is Shape.PARAGRAPH and _introduces(lines, block)
+    if before is not None and _joins(lines, block, before, tokens):
+        before.last = block.last
+        before.tokens += tokens
+        before.introduces = introduces and before.kind is BlockKind.PARAGRAPH
+        return
     piece = _Piece(_KINDS[block.shape], section, block.first, block.last, tokens, "", lead)
-    piece.introduces = block.shape is Shape.PARAGRAPH and _introduces(lines, block)
+    piece.introduces = introduces
     pieces.append(piece)
 
 
-def _joins(lines: Sequence[str], block: Block, before: _Piece) -> bool:
-    """Whether a paragraph becomes part of the passage before it."""
+def _joins(lines: Sequence[str], block: Block, before: _Piece, tokens: int) -> bool:
+    """Whether a block becomes part of the passage before it: a break, or a paragraph."""
+    if block.shape is Shape.BREAK:
+        return True
+    if block.shape is not Shape.PARAGRAPH or before.tokens + tokens > JOINED:
+        return False
     if before.introduces:
         return True
     if before.kind not in (BlockKind.PARAGRAPH, BlockKind.LIST_ITEM):
