@@ -11,8 +11,23 @@ _KEY_FILE = r"""(?=[./iwc])
     | (?<![\w.])\.env\b(?!\.ex|\.sample|\w) | /etc/(?:passwd|shadow)\b | \.netrc\b
     | \.git-credentials | \.kube/config | \.docker/config\.json | wallet\.dat | cookies\.sqlite )"""
 _KEY_ANCHORS = tuple(
-    ".ssh/ id_rsa id_dsa id_ecdsa id_ed25519 .aws/ .env /etc/passwd /etc/shadow .netrc "
-    ".git-credentials .kube/ .docker/ wallet.dat cookies.".split()
+    [
+        ".ssh/",
+        "id_rsa",
+        "id_dsa",
+        "id_ecdsa",
+        "id_ed25519",
+        ".aws/",
+        ".env",
+        "/etc/passwd",
+        "/etc/shadow",
+        ".netrc",
+        ".git-credentials",
+        ".kube/",
+        ".docker/",
+        "wallet.dat",
+        "cookies.",
+    ]
 )
 _DATA_FLAG = r"""(?=[-\s])
     (?: \s-[dft] | --data[\w-]{0,12} | --form | --upload-file | --post-(?:file|data)
@@ -22,8 +37,16 @@ _COLLECTOR = r"""(?:[\w-]{1,60}\.){0,3} (?: webhook\.site | requestbin\.\w{2,5} 
     | burpcollaborator\.net | interact\.sh | oastify\.com | oast\.(?:fun|live|pro|me|site|online)
     | requestcatcher\.com )"""
 _COLLECTOR_ANCHORS = tuple(
-    "webhook.site requestbin pipedream.net burpcollaborator interact.sh oastify oast. "
-    "requestcatcher".split()
+    [
+        "webhook.site",
+        "requestbin",
+        "pipedream.net",
+        "burpcollaborator",
+        "interact.sh",
+        "oastify",
+        "oast.",
+        "requestcatcher",
+    ]
 )
 _DEVICE = r"/dev/(?:sd[a-z]|nvme\d|hd[a-z]|vd[a-z]|r?disk\d|mmcblk\d)"
 _SYSTEM = r"(?: / | ~ | \$home | \$\{home\} | /(?:etc|usr|var|boot|home|bin|lib|root|opt) )"
