@@ -10,24 +10,22 @@ _KEY_FILE = r"""(?=[./iwc])
     (?: \.ssh/ | \bid_(?:rsa|dsa|ecdsa|ed25519)\b | \.aws/credentials
     | (?<![\w.])\.env\b(?!\.ex|\.sample|\w) | /etc/(?:passwd|shadow)\b | \.netrc\b
     | \.git-credentials | \.kube/config | \.docker/config\.json | wallet\.dat | cookies\.sqlite )"""
-_KEY_ANCHORS = tuple(
-    [
-        ".ssh/",
-        "id_rsa",
-        "id_dsa",
-        "id_ecdsa",
-        "id_ed25519",
-        ".aws/",
-        ".env",
-        "/etc/passwd",
-        "/etc/shadow",
-        ".netrc",
-        ".git-credentials",
-        ".kube/",
-        ".docker/",
-        "wallet.dat",
-        "cookies.",
-    ]
+_KEY_ANCHORS = (
+    ".ssh/",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    ".aws/",
+    ".env",
+    "/etc/passwd",
+    "/etc/shadow",
+    ".netrc",
+    ".git-credentials",
+    ".kube/",
+    ".docker/",
+    "wallet.dat",
+    "cookies.",
 )
 _DATA_FLAG = r"""(?=[-\s])
     (?: \s-[dft] | --data[\w-]{0,12} | --form | --upload-file | --post-(?:file|data)
@@ -36,17 +34,15 @@ _ENVIRONMENT = r"(?: dict\(os\.environ\) | os\.environ\s{0,2}[,)}] | os\.environ
 _COLLECTOR = r"""(?:[\w-]{1,60}\.){0,3} (?: webhook\.site | requestbin\.\w{2,5} | pipedream\.net
     | burpcollaborator\.net | interact\.sh | oastify\.com | oast\.(?:fun|live|pro|me|site|online)
     | requestcatcher\.com )"""
-_COLLECTOR_ANCHORS = tuple(
-    [
-        "webhook.site",
-        "requestbin",
-        "pipedream.net",
-        "burpcollaborator",
-        "interact.sh",
-        "oastify",
-        "oast.",
-        "requestcatcher",
-    ]
+_COLLECTOR_ANCHORS = (
+    "webhook.site",
+    "requestbin",
+    "pipedream.net",
+    "burpcollaborator",
+    "interact.sh",
+    "oastify",
+    "oast.",
+    "requestcatcher",
 )
 _DEVICE = r"/dev/(?:sd[a-z]|nvme\d|hd[a-z]|vd[a-z]|r?disk\d|mmcblk\d)"
 _SYSTEM = r"(?: / | ~ | \$home | \$\{home\} | /(?:etc|usr|var|boot|home|bin|lib|root|opt) )"
