@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,10 @@ Floats = npt.NDArray[np.float64]
 
 _SWEEP_SHARE = 0.25
 _EXACT_TOLERANCE = 1e-12
+_ROUNDING = 1e-12
+_NO_LINKS = Row((), {})
+_COVERAGE = 0.8
+_FEW = 32
 
 
 def _type_weights() -> dict[LinkType, float]:
@@ -87,24 +92,33 @@ class Diffusion:
     nodes_read: int
 
 
-def transitions(row: Row, settings: DiffusionSettings) -> list[tuple[str, float]]:
-    """The probabilities of a row of T; they sum to 1, or to less where the row was cut.
+class Spread(NamedTuple):
+    """A row of T: the probability of each neighbour, and what is missing because it was cut.
 
-    Empty when no link of the row carries mass.
+    shares and leak sum to 1, or both are empty when no link of the skill carries mass.
     """
-    shares: dict[tuple[LinkType, bool], float] = {}
+
+    shares: list[tuple[str, float]]
+    leak: float
+
+
+def transitions(row: Row, settings: DiffusionSettings) -> Spread:
+    """The row of T that a skill's links make; a neighbour may stand there more than once."""
+    parts: dict[tuple[LinkType, bool], float] = {}
     for (kind, forward), total in row.totals.items():
-        share = settings.types.get(kind, 0.0)
-        share *= 1.0 if forward else settings.reverse.get(kind, 0.0)
-        if share > 0 and total > 0:
-            shares[kind, forward] = share
-    whole = sum(shares.values())
-    scale = {place: share / whole / row.totals[place] for place, share in shares.items()}
-    return [
+        part = settings.types.get(kind, 0.0)
+        part *= 1.0 if forward else settings.reverse.get(kind, 0.0)
+        if part > 0 and total > 0:
+            parts[kind, forward] = part
+    whole = sum(parts.values())
+    scale = {place: part / whole / row.totals[place] for place, part in parts.items()}
+    shares = [
         (skill_id, scale[kind, forward] * weight)
         for skill_id, kind, forward, weight in row.neighbours
         if (kind, forward) in scale
     ]
+    missing = 1.0 - sum(share for _, share in shares) if parts else 0.0
+    return Spread(shares, missing if missing > _ROUNDING else 0.0)
 
 
 def personalised_pagerank(
@@ -126,9 +140,7 @@ def personalised_pagerank(
         rows = read_rows(asked)
         hops += 1
         for skill_id in asked:
-            push.add_row(
-                skill_id, transitions(rows[skill_id], settings) if skill_id in rows else []
-            )
+            push.add_row(skill_id, transitions(rows.get(skill_id, _NO_LINKS), settings))
         push.sweep()
     push.sweep(to_the_end=True)
     push.settle()
@@ -170,15 +182,17 @@ class _Push:
         room = self._settings.max_nodes - int(self._read.sum())
         unread = np.flatnonzero(~self._read & (self._waiting > 0))
         order = unread[np.lexsort((unread, -self._waiting[unread]))]
-        count = max(1, room // 2) if hops_left > 1 else room
-        return [self._ids[place] for place in order[: min(room, count)]]
+        covered = np.cumsum(self._waiting[order])
+        if hops_left > 1 and len(order):
+            enough = int(np.searchsorted(covered, _COVERAGE * covered[-1])) + 1
+            order = order[: max(enough, _FEW)]
+        return [self._ids[place] for place in order[:room]]
 
-    def add_row(self, skill_id: str, row: Sequence[tuple[str, float]]) -> None:
+    def add_row(self, skill_id: str, row: Spread) -> None:
         """Take in a row of T; an empty one drops what comes to its skill."""
         source = self._index[skill_id]
         self._read[source] = True
-        spread = 0.0
-        for other, share in row:
+        for other, share in row.shares:
             target = self._index.get(other)
             if target is None:
                 target = self._index[other] = len(self._ids)
@@ -186,9 +200,8 @@ class _Push:
             self._sources.append(source)
             self._targets.append(target)
             self._shares.append(share)
-            spread += share
-        if row and spread < 1.0:
-            self._leaks[source] = 1.0 - spread
+        if row.leak:
+            self._leaks[source] = row.leak
 
     def sweep(self, *, to_the_end: bool = False) -> None:
         """Push what waits at skills that were read, until most of it waits at others.
@@ -249,7 +262,7 @@ class Transitions:
         self._index: dict[str, int] = {}
         sources, targets, shares = [], [], []
         for skill_id, row in rows.items():
-            for other, share in transitions(row, settings):
+            for other, share in transitions(row, settings).shares:
                 sources.append(self._place(skill_id))
                 targets.append(self._place(other))
                 shares.append(share)

@@ -65,7 +65,7 @@ def test_exact_is_pagerank(edges: list[Edge], seeds: dict[str, float]) -> None:
     graph = nx.MultiDiGraph()
     graph.add_nodes_from(NODES)
     for node, row in rows.items():
-        for other, share in transitions(row, chosen):
+        for other, share in transitions(row, chosen).shares:
             graph.add_edge(node, other, weight=share)
     expected = nx.pagerank(
         graph, alpha=1 - chosen.restart, personalization=seeds, tol=1e-13, max_iter=1000
@@ -107,7 +107,7 @@ def test_mass_reaches_what_a_seed_depends_on() -> None:
 
 def test_reverse_follows_the_type() -> None:
     rows = rows_of([("s1", "s0", DEPENDENCY, 1.0), ("s2", "s0", SEMANTIC, 1.0)])
-    shares = dict(transitions(rows["s0"], DiffusionSettings()))
+    shares = dict(transitions(rows["s0"], DiffusionSettings()).shares)
     assert shares["s1"] / shares["s2"] == pytest.approx((0.4 * 1.0) / (0.25 * 0.2))
     assert sum(shares.values()) == pytest.approx(1.0)
 
@@ -121,7 +121,10 @@ def test_a_cut_row_leaks_into_the_residual() -> None:
     edges: list[Edge] = [("s0", f"s{n}", SEMANTIC, 0.5) for n in range(1, 5)]
     whole = transitions(rows_of(edges)["s0"], DiffusionSettings())
     cut = transitions(rows_of(edges, 1)["s0"], DiffusionSettings())
-    assert cut == whole[:1]
+    assert (cut.shares, cut.leak) == (whole.shares[:1], pytest.approx(0.75))
+    assert whole.leak == 0.0
+    lost = Row((), rows_of(edges)["s0"].totals)
+    assert transitions(lost, DiffusionSettings()) == ([], 1.0)
     found = personalised_pagerank({"s0": 1.0}, reader(rows_of(edges, 1), []))
     assert found.residual_bound > 0.5
 
