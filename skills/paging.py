@@ -30,9 +30,10 @@ class PagingWeights:
     """The constants of paging, each with where it comes from.
 
     section_*, passage_*, neighbour, chapter: the weights of method F's terms, found on 54 queries
-    over 18 skills. neighbour, gap_power and bm25_b were chosen again from a grid of 12 by the
-    mean sufficiency at reductions of .40 to .65, with one skill left out at a time (.759 at a
-    reduction of .590, where F's own .3, .3 and .75 reach .722); the middle of the best was taken.
+    over 18 skills. neighbour, gap_power and bm25_b were chosen again from a grid of 27 by
+    `tests/bench/choose_paging.py`: constants and gap chosen without the skill they are tried on
+    give .778 sufficient at a reduction of .585, .907 at .409. The values stand in the middle of
+    the good ones, not at the best.
     gap: passages this far below the best are kept, for a skill of gap_tokens tokens; 5.1, 5.9 and
     7.0 give reductions of about .59, .49 and .39. gap_power: a longer skill has more passages by
     chance near the best; a square root. lexical_gap: without vectors scores spread less; the gap
