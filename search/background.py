@@ -2,8 +2,9 @@
 
 `background.npz` was counted once over 12,000 public agent skills under permissive licences. It
 holds hashes of terms (as steps from one to the next, which compress) and quantised inverse
-document frequencies, no text: 56,513 terms that at least six of the documents have. Links are weighed
-with it, so that a pair of skills has one score in every library. `build_background` makes it anew.
+document frequencies, no text: 56,513 terms that at least six of the documents have. Links are
+weighed with it, so that a pair of skills has one score in every library. `build_background` makes
+it anew.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ class ScoringWeights:
     bigrams_half: float = 3.0
     dense_described: tuple[float, float] = (0.5, 0.1)
     dense_head: tuple[float, float] = (0.5, 0.0)
-    dense_mean: float = 0.1
-    dense_spread: float = 0.12
+    dense_mean: float = 0.055
+    dense_spread: float = 0.075
     slots: int = 10
     slot_idf: float = 1.5
 

@@ -269,7 +269,7 @@ class TestTogether:
             def run() -> None:
                 try:
                     work()
-                except BaseException as error:  # noqa: BLE001  (reported by the main thread)
+                except BaseException as error:
                     failures.append(error)
 
             return run
