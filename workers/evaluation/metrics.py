@@ -1,0 +1,100 @@
+"""Metrics of routing, paging and roles, as pure functions.
+
+Routing: SkillRouter, appendix A. Paging: SkillPager §4.2 with labelled lines in place of a judge.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from skills.record import Role
+
+CUTS = (5, 10, 20, 50)
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+Ranges = Sequence[Sequence[int]]
+
+
+def routing_metrics(
+    needed: Mapping[str, Iterable[str]], ranked: Mapping[str, Sequence[str]]
+) -> dict[str, float]:
+    """Means over tasks of Hit@1, MRR@10, nDCG@10, R@k and FC@10 (all needed skills in the top
+    10); a task that is not in `ranked` scores 0."""
+    rows = [
+        _routing_row(set(wanted), list(dict.fromkeys(ranked.get(task, ()))))
+        for task, wanted in needed.items()
+    ]
+    return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]} if rows else {}
+
+
+def _routing_row(needed: set[str], ranked: list[str]) -> dict[str, float]:
+    gains = [float(skill in needed) for skill in ranked]
+    first = next((place for place, gain in enumerate(gains[:10]) if gain), None)
+    ideal = sum(1 / math.log2(place + 2) for place in range(min(len(needed), 10)))
+    found = sum(gain / math.log2(place + 2) for place, gain in enumerate(gains[:10]))
+    row = {
+        "Hit@1": gains[0] if gains else 0.0,
+        "MRR@10": 0.0 if first is None else 1 / (first + 1),
+        "nDCG@10": found / ideal,
+        "FC@10": float(needed <= set(ranked[:10])),
+    }
+    return row | {f"R@{cut}": len(needed & set(ranked[:cut])) / len(needed) for cut in CUTS}
+
+
+def line_set(ranges: Ranges) -> set[int]:
+    """The lines of some ranges, 1-based and inclusive."""
+    return {line for first, last in ranges for line in range(first, last + 1)}
+
+
+def paging_metrics(rows: Sequence[tuple[Ranges, Ranges, Sequence[str], int]]) -> dict[str, float]:
+    """Sufficiency and token reduction over (required, picked, lines, body_line) of each query.
+
+    Sufficient: every required line with something on it is picked. Token reduction counts words
+    and punctuation marks of the body, summed over all queries (SkillPager table 4).
+    """
+    sufficient = recalled = 0.0
+    full = kept = 0
+    for required, picked, lines, body_line in rows:
+        inside = line_set(picked)
+        wanted = {line for line in line_set(required) if lines[line - 1].strip()}
+        recalled += len(wanted & inside) / len(wanted) if wanted else 1.0
+        sufficient += wanted <= inside
+        for line in range(body_line, len(lines) + 1):
+            tokens = len(_TOKEN.findall(lines[line - 1]))
+            full += tokens
+            kept += tokens if line in inside else 0
+    count = len(rows)
+    return {
+        "sufficient": sufficient / count,
+        "required_recall": recalled / count,
+        "token_reduction": 1 - kept / full if full else 0.0,
+    }
+
+
+def role_metrics(
+    gold: Mapping[str, Sequence[tuple[int, int, str]]],
+    given: Mapping[str, Sequence[tuple[int, int, str]]],
+) -> dict[str, float]:
+    """Accuracy over lines and macro-F1 over the six roles; other marks are not scored."""
+    roles = tuple(role.value for role in Role)
+    confusion: Counter[tuple[str, str]] = Counter()
+    for skill_id, ranges in gold.items():
+        guesses = {n: role for a, b, role in given.get(skill_id, ()) for n in range(a, b + 1)}
+        for first, last, role in ranges:
+            if role in roles:
+                for line in range(first, last + 1):
+                    confusion[role, guesses.get(line, "none")] += 1
+    total = sum(confusion.values())
+    if not total:
+        return {}
+    f1 = 0.0
+    for role in roles:
+        found = sum(count for (_, guess), count in confusion.items() if guess == role)
+        there = sum(count for (truth, _), count in confusion.items() if truth == role)
+        f1 += 2 * confusion[role, role] / (found + there) if found + there else 0.0
+    right = sum(confusion[role, role] for role in roles)
+    return {"accuracy": right / total, "macro_f1": f1 / len(roles), "lines": float(total)}

@@ -1,0 +1,132 @@
+"""Predictions of the library: rankings, picked lines and roles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from config.errors import UsageError
+from config.settings import STAGES
+from search.protocol import StoredRevision
+from search.understanding import understand
+from skills.events import QueryAsked
+from skills.paging import PageQuery, lines_of, passage_texts
+from skills.record import RevisionKey
+from tasks.assembly import page_skill
+from tasks.choice import Chosen
+from tasks.ingest import encode_cached
+from tasks.policies import QUERY, Deadline
+from tasks.query import Timings, ranked
+from tasks.services import Services
+
+RANKED = 100
+
+
+def read_lines(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
+    """Objects of a JSONL file; raises UsageError with the line where one is wrong."""
+    rows = []
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise UsageError(f"{path}:{number}: not JSON: {error}") from None
+        missing = [name for name in fields if not isinstance(row, dict) or name not in row]
+        if missing:
+            raise UsageError(f"{path}:{number}: needs {', '.join(missing)}")
+        rows.append(row)
+    if not rows:
+        raise UsageError(f"{path} holds no lines; each is a JSON object with {', '.join(fields)}")
+    return rows
+
+
+def rankings(
+    services: Services, tasks: Sequence[dict[str, Any]], without: tuple[str, ...]
+) -> Iterator[tuple[str, list[str], dict[str, float]]]:
+    """Task id, the best RANKED ids as ranked before choosing, and milliseconds by stage."""
+    unknown = set(without) - set(STAGES)
+    if unknown:
+        raise UsageError(f"no stage {', '.join(sorted(unknown))}; stages: {', '.join(STAGES)}")
+    for task in tasks:
+        asked = QueryAsked(task=task["instruction"], without=without)
+        timings = Timings()
+        ranking = ranked(services, Deadline(QUERY.seconds), asked, timings)
+        ids = [hit.key.skill_id for hit in ranking.hits[:RANKED]]
+        yield task["task_id"], ids, timings.stages
+
+
+def picked_lines(
+    services: Services,
+    queries: Sequence[dict[str, Any]],
+    method: str,
+    gap: float,
+    without: tuple[str, ...],
+) -> Iterator[tuple[dict[str, Any], StoredRevision, list[tuple[int, int]]]]:
+    """For each query the lines of its one skill that paging would send."""
+    revisions = _published(services, [query["skill_id"] for query in queries])
+    for query in queries:
+        revision = revisions[query["skill_id"]]
+        parsed = revision.parsed
+        understanding = understand(query["query"])
+        order = np.argsort(understanding.ids)
+        vector = vectors = passages = None
+        if "paging" not in without and understanding.language in services.encoder.get().languages:
+            vector = services.encoder.get().encode([understanding.text])[0]
+            vectors = services.index.section_vectors([revision.key]).get(revision.key)
+            if method == "mmr":
+                passages = encode_cached(services, passage_texts(parsed))
+        paged = page_skill(
+            Chosen(revision.key.skill_id, 1.0, ()),
+            revision,
+            "",
+            PageQuery(vector, understanding.ids[order], understanding.weights[order]),
+            vectors,
+            gap,
+            passages,
+        )
+        indexes = sorted(index for index, _ in paged.wanted)
+        yield query, revision, lines_of(parsed, indexes)
+
+
+def roles_of(services: Services, skill_ids: Sequence[str]) -> dict[str, list[tuple[int, int, str]]]:
+    """Line ranges with their role, headings and frontmatter included."""
+    found = {}
+    for skill_id, revision in _published(services, skill_ids).items():
+        parsed = revision.parsed
+        ranges = [(p.first_line, p.last_line, p.role.value) for p in parsed.passages]
+        ranges += [
+            (section.heading_line, section.heading_line, "heading")
+            for section in parsed.sections
+            if section.heading_line
+        ]
+        if parsed.body_line > 1:
+            ranges.append((1, parsed.body_line - 1, "frontmatter"))
+        found[skill_id] = sorted(ranges)
+    return found
+
+
+def _published(services: Services, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
+    pointers = services.library.refresh().pointers
+    wanted = list(dict.fromkeys(skill_ids))
+    missing = [skill_id for skill_id in wanted if skill_id not in pointers]
+    if missing:
+        raise UsageError(
+            f"not published: {', '.join(missing[:5])}; `skillbus skills list` names what is"
+        )
+    keys = [RevisionKey(skill_id, pointers[skill_id]) for skill_id in wanted]
+    return {key.skill_id: found for key, found in services.index.read(keys).items()}
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """A percentile by nearest rank, share in [0, 1]."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
