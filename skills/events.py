@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -105,6 +106,21 @@ class Event(BaseModel):
             return model.model_validate(self.data)
         except ValidationError as error:
             raise UsageError(f"event {self.id}: {describe(error)}") from None
+
+
+def events_schema() -> str:
+    """The JSON Schema of every event, as published under docs/reference."""
+    envelope = Event.model_json_schema()
+    definitions: dict[str, Any] = envelope.pop("$defs", {})
+    kinds = []
+    for name, model in _TYPES.items():
+        schema = model.model_json_schema(ref_template="#/$defs/{model}")
+        definitions |= schema.pop("$defs", {}) | {model.__name__: schema}
+        reference = {"$ref": f"#/$defs/{model.__name__}"}
+        kinds.append({"properties": {"type": {"const": name}, "data": reference}})
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    schema |= envelope | {"oneOf": kinds, "$defs": definitions}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def new_event(data: Data, source: str) -> Event:

@@ -1,0 +1,65 @@
+# Everything runs in .venv, which is made from requirements.lock on first use.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# Where to take torch from, such as an index of CPU builds; empty takes the default build.
+TORCH_INDEX ?=
+
+.PHONY: help install demo test check bench crash schemas lock clean
+
+help:  ## List the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
+
+install: $(INSTALLED)  ## Install skillbus and its tools into .venv
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("skillbus needs Python 3.11 or later; name one: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+ifneq ($(TORCH_INDEX),)
+	$(BIN)/python -m pip install --index-url $(TORCH_INDEX) "$$(grep '^torch==' requirements.lock)"
+endif
+	$(BIN)/python -m pip install -r requirements.lock
+	$(BIN)/python -m pip install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(INSTALLED)  ## Show skillbus at work on the example skills
+	@$(BIN)/python examples/demo.py
+
+test: check  ## Checks, then the whole test suite
+	$(BIN)/python -m pytest
+
+check: $(INSTALLED)  ## Style, types, import contracts and published schemas
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/reference/schemas.py --check
+
+bench: $(INSTALLED)  ## Benchmarks, with the figures they print
+	$(BIN)/python -m pytest tests/bench -o python_files='bench_*.py' -s --timeout 3600
+
+crash: $(INSTALLED)  ## Kill a running sync 200 times and compare the library each time
+	SKILLBUS_TEST_KILLS=200 $(BIN)/python -m pytest tests/acceptance -k kill --timeout 7200
+
+schemas: $(INSTALLED)  ## Write the published JSON Schemas anew
+	$(BIN)/python docs/reference/schemas.py
+
+# Pins are kept where they still fit; `make lock UPGRADE=--upgrade` takes the newest of all.
+# What only a CUDA build of torch needs stays out: torch brings it itself, and a CPU build does
+# without.
+lock: $(INSTALLED)  ## Resolve pyproject.toml into requirements.lock
+	@mkdir -p build
+	cp requirements.lock build/requirements.txt
+	$(BIN)/pip-compile --extra dev --allow-unsafe --strip-extras $(UPGRADE) --quiet \
+		--no-header --no-annotate --no-emit-options --no-emit-index-url --no-emit-find-links \
+		--no-emit-trusted-host --output-file build/requirements.txt pyproject.toml
+	sed -E -e '/^(nvidia|cuda|triton|pip==|#)/d' -e '/^$$/d' -e 's/\+[a-z0-9.]+$$//' \
+		build/requirements.txt > requirements.lock
+
+clean:  ## Remove .venv and everything that tools leave behind
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
