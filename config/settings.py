@@ -69,7 +69,7 @@ class DiffusionSettings(Group):
 
     restart: float = Field(0.2, gt=0, lt=1)
     weight: float = Field(0.2, ge=0)
-    seeds: int = Field(5, ge=1, le=100)
+    seeds: int = Field(2, ge=1, le=100)
     max_nodes: int = Field(500, ge=1)
     fan_out: int = Field(32, ge=1)
 
@@ -87,7 +87,7 @@ class PagingSettings(Group):
     """Which passages of a chosen skill are sent: `f` (section scores, score gap) or `mmr`."""
 
     method: Literal["f", "mmr"] = "f"
-    gap: float = Field(6.0, ge=0)
+    gap: float = Field(5.1, ge=0)
     milliseconds: int = Field(200, ge=0, description="time to embed what is not paged yet")
 
 

@@ -210,7 +210,7 @@ def _skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:
     parsed, record = paged.revision.parsed, paged.revision.parsed.record
     kept = set(indexes)
     rest = [passage for passage in parsed.passages if passage.index not in kept]
-    spans = lines_of(parsed, [passage.index for passage in rest])
+    spans = lines_of(parsed, [passage.index for passage in rest], context=False)
     paths = [file.path for file in record.files]
     scripts = [path for path in paths if path in record.entrypoints or path.endswith(_SCRIPTS)]
     others = [path for path in paths if path not in scripts]

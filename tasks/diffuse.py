@@ -2,11 +2,84 @@
 
 from __future__ import annotations
 
-from tasks.retrieval import Ranking
+from collections.abc import Mapping
+from dataclasses import replace
+
+from graph.diffusion import DiffusionSettings, personalised_pagerank
+from skills.record import RevisionKey
+from tasks.retrieval import RankedSkill, Ranking
 from tasks.services import Services
 
+_KEPT = 2
+_HEAD, _TAIL = 2, 29
 
-def diffuse(services: Services, ranking: Ranking) -> Ranking:
-    """Add what personalised PageRank from the best candidates gives to each score."""
-    del services
-    return ranking
+
+def diffuse(services: Services, ranking: Ranking, unfiltered: bool) -> Ranking:
+    """Rank again by score + what personalised PageRank from the best candidates brings.
+
+    What it brings is measured in the ranking's own spread (the score at place 3 less that at
+    place 30), so that it means the same in any library. The first two places stay; skills that
+    no candidate stage found may come in over links, unless filters forbid it.
+    """
+    settings = services.settings.diffusion
+    hits = ranking.hits
+    if len(hits) <= _KEPT or settings.weight == 0:
+        return ranking
+    seeds = {hit.key.skill_id: hit.score**2 for hit in hits[: settings.seeds]}
+    result = personalised_pagerank(
+        seeds,
+        lambda ids: services.graph.rows(ids, settings.fan_out),
+        DiffusionSettings(restart=settings.restart, max_nodes=settings.max_nodes),
+    )
+    kept = {hit.key.skill_id for hit in hits[:_KEPT]}
+    flow = {name: value for name, value in result.scores.items() if name not in kept}
+    for seed in seeds.keys() & flow.keys():
+        # A seed's own restart mass says nothing about links.
+        flow[seed] -= settings.restart * seeds[seed] / sum(seeds.values())
+    most = max(flow.values(), default=0.0)
+    if most <= 0:
+        return ranking
+    unit = settings.weight * _spread(hits) / most
+    candidates = list(hits[_KEPT:])
+    if unfiltered:
+        candidates += _found_over_links(services, flow, hits)
+    moved = [_with_bonus(hit, unit * flow.get(hit.key.skill_id, 0.0)) for hit in candidates]
+    moved.sort(key=lambda hit: (-hit.score, hit.key))
+    return replace(ranking, hits=(*hits[:_KEPT], *_slots_kept(hits, moved)))
+
+
+def _spread(hits: tuple[RankedSkill, ...]) -> float:
+    head = hits[min(_HEAD, len(hits) - 1)].score
+    return max(head - hits[min(_TAIL, len(hits) - 1)].score, 0.0)
+
+
+def _found_over_links(
+    services: Services, flow: Mapping[str, float], hits: tuple[RankedSkill, ...]
+) -> list[RankedSkill]:
+    """Skills that links lead to and search did not: they start where the ranking ends."""
+    known = {hit.key.skill_id for hit in hits}
+    pointers = services.library.refresh().pointers
+    return [
+        RankedSkill(RevisionKey(name, pointers[name]), hits[-1].score, {}, ())
+        for name, value in flow.items()
+        if value > 0 and name not in known and name in pointers
+    ]
+
+
+def _with_bonus(hit: RankedSkill, bonus: float) -> RankedSkill:
+    if bonus <= 0:
+        return hit
+    why = (*hit.why, "linked to better matches") if bonus > 0.1 * hit.score else hit.why
+    parts = {**hit.parts, "diffusion": bonus}
+    return replace(hit, score=hit.score + bonus, parts=parts, why=why)
+
+
+def _slots_kept(before: tuple[RankedSkill, ...], moved: list[RankedSkill]) -> list[RankedSkill]:
+    """Put skills that own a format that the task names back to their place."""
+    slots = {place: hit.key for place, hit in enumerate(before) if hit.slot and place >= _KEPT}
+    held = set(slots.values())
+    result = [hit for hit in moved if hit.key not in held]
+    by_key = {hit.key: hit for hit in moved}
+    for place, key in sorted(slots.items()):
+        result.insert(place - _KEPT, by_key[key])
+    return result

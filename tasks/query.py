@@ -143,7 +143,7 @@ def ranked(services: Services, deadline: Deadline, asked: QueryAsked, timings: T
     deadline.check("retrieve")
     if "diffusion" not in asked.without:
         with timings.of("diffuse"):
-            ranking = diffuse(services, ranking)
+            ranking = diffuse(services, ranking, filters == Filters())
     return ranking
 
 

@@ -21,12 +21,16 @@ Timer = Callable[[str], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class RankedSkill:
-    """A candidate with its score, each part of the score, and why it ranks."""
+    """A candidate with its score, each part of the score, and why it ranks.
+
+    slot: the file format that the task names and for which it was moved up, "" without one.
+    """
 
     key: RevisionKey
     score: float
     parts: dict[str, float]
     why: tuple[str, ...]
+    slot: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,15 @@ def _ranking(understanding: Understanding, vector: Vector | None, scored: Scored
     hits = []
     for place, key in enumerate(scored.keys):
         parts = {name: float(values[place]) for name, values in scored.components.items()}
-        hits.append(RankedSkill(key, float(scored.scores[place]), parts, _why(scored, key, parts)))
+        hits.append(
+            RankedSkill(
+                key,
+                float(scored.scores[place]),
+                parts,
+                _why(scored, key, parts),
+                scored.slots.get(key, ""),
+            )
+        )
     # Without a shared term or a near vector there is no evidence, whatever the rank.
     hits = [hit for hit in hits if hit.score > 0]
     evidence = float(scored.evidence.max()) if len(scored.evidence) else 0.0

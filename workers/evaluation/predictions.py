@@ -15,7 +15,7 @@ from search.protocol import StoredRevision
 from search.understanding import understand
 from skills.events import QueryAsked
 from skills.paging import PageQuery, lines_of, passage_texts
-from skills.record import RevisionKey
+from skills.record import ParsedSkill, RevisionKey
 from tasks.assembly import page_skill
 from tasks.choice import Chosen
 from tasks.ingest import encode_cached
@@ -102,7 +102,9 @@ def roles_of(services: Services, skill_ids: Sequence[str]) -> dict[str, list[tup
     found = {}
     for skill_id, revision in _published(services, skill_ids).items():
         parsed = revision.parsed
-        ranges = [(p.first_line, p.last_line, p.role.value) for p in parsed.passages]
+        ranges = [
+            (p.first_line, _until_next(parsed, p.index), p.role.value) for p in parsed.passages
+        ]
         ranges += [
             (section.heading_line, section.heading_line, "heading")
             for section in parsed.sections
@@ -112,6 +114,14 @@ def roles_of(services: Services, skill_ids: Sequence[str]) -> dict[str, list[tup
             ranges.append((1, parsed.body_line - 1, "frontmatter"))
         found[skill_id] = sorted(ranges)
     return found
+
+
+def _until_next(parsed: ParsedSkill, index: int) -> int:
+    """The line before the next passage of the section: blank lines between go with the first."""
+    passage, following = parsed.passages[index], parsed.passages[index + 1 : index + 2]
+    if following and following[0].section == passage.section:
+        return following[0].first_line - 1
+    return passage.last_line
 
 
 def _published(services: Services, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
