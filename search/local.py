@@ -145,17 +145,13 @@ class LocalSearchIndex:
 
     def skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Skill vectors, each (2, dimension) float32; a key without a document is left out."""
-        return self._vectors_by("vector_hashes", keys)
+        self._matrix.refresh()
+        return self._matrix.vectors(keys)
 
     def section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Section vectors (sections, dimension) of each revision that has all of them."""
-        return self._vectors_by("section_hashes", keys)
-
-    def _vectors_by(self, column: str, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        hashes = {
-            key: unpack_hashes(blob)
-            for key, (blob,) in self._store.columns(keys, (column,)).items()
-        }
+        rows = self._store.columns(keys, ("section_hashes",))
+        hashes = {key: unpack_hashes(blob) for key, (blob,) in rows.items()}
         known = self._store.vectors(text for texts in hashes.values() for text in texts)
         found = {}
         for key, texts in hashes.items():

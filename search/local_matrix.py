@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ class _Table:
     vectors: npt.NDArray[np.float32]
     keys: list[RevisionKey] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)
+    key_places: dict[RevisionKey, int] = field(default_factory=dict)
     values: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     size: int = 0
 
@@ -58,6 +59,16 @@ class VectorMatrix:
         place = table.places.get(number)
         return None if place is None else table.keys[place]
 
+    def vectors(self, keys: Iterable[RevisionKey]) -> dict[RevisionKey, Vector]:
+        """Both vectors (2, dimension) of each revision that is in memory."""
+        table = self._table
+        found = {}
+        for key in keys:
+            place = table.key_places.get(key, table.size)
+            if place < table.size:
+                found[key] = table.vectors[:, place]
+        return found
+
     def nearest(
         self, vector: Vector, which: int, limit: int, filters: Filters
     ) -> list[tuple[RevisionKey, float]]:
@@ -70,7 +81,8 @@ class VectorMatrix:
         size = table.size
         if limit < 1 or not size:
             return []
-        scores = table.vectors[which, :size] @ np.asarray(vector, dtype=np.float32)
+        # Row by row rather than one product: as fast, and no pool of threads is left spinning.
+        scores = np.vecdot(table.vectors[which, :size], np.asarray(vector, dtype=np.float32))
         allowed = _allowed(table, size, filters)
         if allowed is not None:
             scores = np.where(allowed, scores, -np.inf)
@@ -113,7 +125,7 @@ class VectorMatrix:
         self, connection: sqlite3.Connection, old: _Table, last: int, added: int
     ) -> _Table:
         """A table with the rows above `last`; shares what did not change with the old one."""
-        table = _Table(old.numbers, old.vectors, old.keys, old.places, old.values, old.size)
+        table = replace(old)
         if table.size + added > len(table.numbers):
             room = int((table.size + added) * _GROWTH) if table.size else added
             grown = self._empty(room)
@@ -126,6 +138,7 @@ class VectorMatrix:
             table.vectors[:, place] = pair
             table.keys.append(key)
             table.places[number] = place
+            table.key_places[key] = place
             for name, values in zip(_FILTERS, json.loads(filters), strict=True):
                 for value in values:
                     table.values.setdefault((name, value), []).append(place)

@@ -119,8 +119,9 @@ def score(
     records = [candidate.forward for candidate in candidates]
     lexical, evidence = _bm25f(understanding, records, idf, statistics, weights, t)
     components = {"bm25f": lexical}
+    names = [record.terms[record.counts[:, _NAME].nonzero()[0]] for record in records]
     if "names" not in without:
-        coverage = _name_coverage(understanding, records, statistics)
+        coverage = _name_coverage(understanding, names, statistics)
         components["names"] = weights.names * t * coverage / weights.names_spread
     if "bigrams" not in without:
         pairs = _bigrams(understanding, records, idf, weights)
@@ -134,7 +135,7 @@ def score(
     )
     slots: dict[int, str] = {}
     if "artifacts" not in without:
-        order, slots = _fill_slots(understanding, records, statistics, weights, order)
+        order, slots = _fill_slots(understanding, names, statistics, weights, order)
     return Scored(
         keys=tuple(candidates[i].key for i in order),
         scores=total[order],
@@ -155,7 +156,9 @@ def _bm25f(
     """(blended BM25F over its spread, BM25F of long tasks), both over the root of the mass."""
     mass = understanding.weights.astype(np.float64) * idf
     owners, places, rows = _matches(understanding.ids, [record.terms for record in records])
-    counts = np.concatenate([record.counts for record in records])[rows].astype(np.float64)
+    counts = np.concatenate(
+        [record.counts[found] for record, found in zip(records, rows, strict=True)]
+    ).astype(np.float64)
     lengths = np.stack([record.lengths for record in records]).astype(np.float64)
     norms = np.array(weights.length_norms)
     damped = 1.0 - norms + norms * lengths / statistics.mean_lengths.astype(np.float64)
@@ -175,33 +178,37 @@ def _bm25f(
     return blended / weights.bm25f_spread, long
 
 
-def _matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Ints, _Ints]:
-    """Where any of the sorted lists has a wanted hash: (list, place in wanted, row over all)."""
-    together = np.concatenate(lists)
-    if not len(wanted) or not len(together):
-        nothing = np.empty(0, dtype=np.intp)
-        return nothing, nothing, nothing
+def _matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Ints, list[_Ints]]:
+    """Where any of the sorted lists has a wanted hash.
+
+    Returns, for every match, the list and the place in `wanted`; and for each list its own rows.
+    """
     order = np.argsort(wanted)
     ranked = wanted[order]
-    near = np.minimum(np.searchsorted(ranked, together), len(ranked) - 1)
-    rows = np.flatnonzero(ranked[near] == together)
-    ends = np.cumsum([len(entry) for entry in lists])
-    return np.searchsorted(ends, rows, side="right"), order[near[rows]], rows
+    rows: list[_Ints] = []
+    places: list[_Ints] = []
+    for entry in lists:
+        near = entry.searchsorted(ranked)
+        near[near == len(entry)] = 0
+        found = np.flatnonzero(entry[near] == ranked) if len(entry) else np.empty(0, dtype=np.intp)
+        places.append(found)
+        rows.append(near[found])
+    owners = np.repeat(np.arange(len(lists)), [len(found) for found in places])
+    return owners, order[np.concatenate(places)], rows
 
 
 def _name_coverage(
-    understanding: Understanding, records: Sequence[ForwardRecord], statistics: Statistics
+    understanding: Understanding, names: Sequence[TermIds], statistics: Statistics
 ) -> npt.NDArray[np.float64]:
     """Share of the idf mass of a name's terms that the task mentions."""
-    names = [record.terms[record.counts[:, _NAME] > 0] for record in records]
     together = np.concatenate(names)
     if not len(together):
-        return np.zeros(len(records))
+        return np.zeros(len(names))
     owners = np.repeat(np.arange(len(names)), [len(name) for name in names])
     idf = statistics.idf(together).astype(np.float64)
     named = idf * np.isin(together, understanding.ids)
-    mass = np.bincount(owners, weights=idf, minlength=len(records))
-    return np.bincount(owners, weights=named, minlength=len(records)) / np.maximum(mass, 1e-9)
+    mass = np.bincount(owners, weights=idf, minlength=len(names))
+    return np.bincount(owners, weights=named, minlength=len(names)) / np.maximum(mass, 1e-9)
 
 
 def _bigrams(
@@ -212,10 +219,12 @@ def _bigrams(
 ) -> npt.NDArray[np.float64]:
     """Adjacent pairs in common, saturated by field weight, over the root of the task's mass."""
     owners, places, rows = _matches(understanding.pairs, [record.bigrams for record in records])
-    if not len(rows):
+    if not len(owners):
         return np.zeros(len(records))
     worth = idf[understanding.pair_places].mean(axis=1)
-    strength = np.concatenate([record.bigram_weights for record in records])[rows]
+    strength = np.concatenate(
+        [record.bigram_weights[found] for record, found in zip(records, rows, strict=True)]
+    )
     gains = worth[places] * strength / (strength + weights.bigrams_half)
     root = float(np.sqrt(worth.sum())) or 1.0
     return np.bincount(owners, weights=gains, minlength=len(records)) / root
@@ -236,7 +245,7 @@ def _dense(
 
 def _fill_slots(
     understanding: Understanding,
-    records: Sequence[ForwardRecord],
+    names: Sequence[TermIds],
     statistics: Statistics,
     weights: ScoringWeights,
     order: list[int],
@@ -247,15 +256,12 @@ def _fill_slots(
     mentions (JSON) are by the way and pull nothing in.
     """
     slots: dict[int, str] = {}
-    for kind, names in understanding.formats.items():
-        ids = term_ids(names)
+    for kind, words in understanding.formats.items():
+        ids = term_ids(words)
         if float(statistics.idf(ids).min()) < weights.slot_idf:
             continue
-        about = [
-            i
-            for i in order
-            if np.isin(records[i].terms[records[i].counts[:, _NAME] > 0], ids).any()
-        ]
+        wanted = set(ids.tolist())
+        about = [i for i in order if not wanted.isdisjoint(names[i].tolist())]
         if not about or about[0] in order[: weights.slots]:
             continue
         kept = [i for i in order if i != about[0]]
