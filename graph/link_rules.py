@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import fsum
 from typing import NamedTuple
 
@@ -155,7 +156,8 @@ def resolve_mention(facts: LinkFacts, mention: Mention, resolve: Resolution) -> 
     for key in name_keys(mention.name):
         candidates = [other for other in resolve.named.get(key, ()) if _in_source(other, facts)]
         if candidates:
-            return min(candidates, key=lambda other: (-_shared_folders(facts, other), other))
+            nearest = max(_nearness(facts, other) for other in candidates)
+            return min(other for other in candidates if _nearness(facts, other) == nearest)
     return None
 
 
@@ -168,13 +170,17 @@ def _in_source(skill_id: str, facts: LinkFacts) -> bool:
     return skill_id.startswith(f"{facts.source_id}:")
 
 
-def _shared_folders(facts: LinkFacts, other: str) -> int:
-    """How many leading folders two skills of a source have in common."""
-    mine = facts.path.split("/")
-    theirs = other[len(facts.source_id) + 1 :].split("/")
-    shared = 0
-    for one, two in zip(mine, theirs, strict=False):
-        if one != two:
-            break
-        shared += 1
-    return shared
+def _nearness(facts: LinkFacts, other: str) -> tuple[int, int]:
+    """Leading folders that two skills of a source share, then leading characters.
+
+    The characters tell apart what a mirror has flattened into one folder.
+    """
+    theirs = other[len(facts.source_id) + 1 :]
+    folders = _shared(facts.path.split("/"), theirs.split("/"))
+    return (folders, _shared(facts.path, theirs))
+
+
+def _shared(one: Sequence[str], two: Sequence[str]) -> int:
+    """How many leading parts two sequences have in common."""
+    pairs = zip(one, two, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -150,6 +150,8 @@ def test_shared_names_resolve_to_the_nearest_path_then_the_lowest_id() -> None:
     assert resolve_mention(owner, named, Resolution(found)) == "lib:team/one/w"
     assert resolve_mention(owner, named, Resolution({"x": ["lib:b/x", "lib:a/x"]})) == "lib:a/x"
     assert resolve_mention(owner, named, Resolution({"x": ["elsewhere:x"]})) is None
+    flat = Resolution({"x": ["lib:acme__x", "lib:zeta__x"]})
+    assert resolve_mention(facts("zeta__a"), named, flat) == "lib:zeta__x"
 
 
 def test_only_declared_names_reach_another_source() -> None:
