@@ -1,0 +1,146 @@
+"""Settings: defaults, the file, the environment over it, and errors that name the setting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from config.errors import UsageError
+from config.settings import STAGES, Settings, config_path, load_settings
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("SKILLBUS_"):
+            monkeypatch.delenv(name)
+
+
+def write(home: Path, text: str) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "skillbus.toml").write_text(text, encoding="utf-8")
+
+
+def test_defaults_need_no_file(tmp_path: Path) -> None:
+    settings = load_settings(tmp_path / "home")
+    assert settings.home == tmp_path / "home"
+    assert settings.choice.budget == 8000
+    assert settings.log_level == "warning"
+
+
+def test_a_file_sets_tables_and_leaves_the_rest(tmp_path: Path) -> None:
+    write(tmp_path, 'log_level = "info"\n[paging]\ngap = 4.5\n')
+    settings = load_settings(tmp_path)
+    assert settings.log_level == "info"
+    assert settings.paging.gap == 4.5
+    assert settings.paging.method == "f"
+
+
+def test_the_environment_wins_over_the_file_key_by_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, '[paging]\ngap = 4.5\nmethod = "mmr"\n')
+    monkeypatch.setenv("SKILLBUS_PAGING__GAP", "2")
+    settings = load_settings(tmp_path)
+    assert settings.paging.gap == 2.0
+    assert settings.paging.method == "mmr"
+
+
+def test_home_comes_from_the_call_then_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLBUS_HOME", str(tmp_path / "named"))
+    assert load_settings().home == tmp_path / "named"
+    assert load_settings(tmp_path / "given").home == tmp_path / "given"
+
+
+def test_home_is_absolute_and_expands_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_settings(Path("~/library")).home == tmp_path / "library"
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(Path("here")).home == tmp_path / "here"
+
+
+def test_the_config_variable_names_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "team.toml"
+    elsewhere.write_text("[choice]\ntop = 3\n", encoding="utf-8")
+    monkeypatch.setenv("SKILLBUS_CONFIG", str(elsewhere))
+    assert config_path(tmp_path / "home") == elsewhere
+    assert load_settings(tmp_path / "home").choice.top == 3
+
+
+def test_a_config_variable_without_its_file_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLBUS_CONFIG", str(tmp_path / "absent.toml"))
+    with pytest.raises(UsageError, match=r"absent\.toml.*SKILLBUS_CONFIG"):
+        load_settings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[paging]\ngap = -1\n", "paging.gap"),
+        ("[paging]\ngaps = 1\n", "paging.gaps"),
+        ("colour = 1\n", "colour"),
+        ('[choice]\nbudget = "much"\n', "choice.budget"),
+        ('log_level = "loud"\n', "log_level"),
+        ("[workers]\ningest_threads = 0\n", "workers.ingest_threads"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_file_and_variable(
+    tmp_path: Path, text: str, named: str
+) -> None:
+    write(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        load_settings(tmp_path)
+    message = str(caught.value)
+    assert f"setting {named}:" in message
+    assert str(tmp_path / "skillbus.toml") in message
+    assert "SKILLBUS_" + named.upper().replace(".", "__") in message
+
+
+def test_a_wrong_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKILLBUS_CHOICE__TOP", "many")
+    with pytest.raises(UsageError, match="SKILLBUS_CHOICE__TOP"):
+        load_settings(tmp_path)
+
+
+def test_several_errors_are_told_at_once(tmp_path: Path) -> None:
+    write(tmp_path, "[choice]\ntop = 0\nbudget = 0\n")
+    with pytest.raises(UsageError) as caught:
+        load_settings(tmp_path)
+    assert "choice.top" in str(caught.value)
+    assert "choice.budget" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"[paging\n", b"\xff\xfe", b"a = = 1"])
+def test_a_file_that_is_no_toml_is_an_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "skillbus.toml").write_bytes(content)
+    with pytest.raises(UsageError, match="not a readable TOML file"):
+        load_settings(tmp_path)
+
+
+def test_settings_cannot_be_changed(tmp_path: Path) -> None:
+    settings = load_settings(tmp_path)
+    with pytest.raises(ValidationError):
+        settings.log_level = "debug"
+    with pytest.raises(ValidationError):
+        settings.paging.gap = 1.0
+
+
+def test_settings_handed_in_are_taken_without_a_file(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, choice={"top": 2})
+    assert settings.choice.top == 2
+
+
+def test_stages_have_no_duplicates() -> None:
+    assert len(set(STAGES)) == len(STAGES)
