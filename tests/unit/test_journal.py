@@ -1,0 +1,222 @@
+"""The journal: what was accepted stays, once, with its outcome."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config.errors import PermanentError, TransientError, UsageError
+from skills.events import Event, QueryAsked, SourceChanged, new_event
+from tasks.journal import Journal
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[Journal]:
+    opened = Journal(path)
+    yield opened
+    opened.close()
+
+
+def changed(root: str = "/skills") -> Event:
+    return new_event(SourceChanged(source_id="team", root=root), "test")
+
+
+def test_an_accepted_event_is_open_until_it_ends(journal: Journal) -> None:
+    event = changed()
+    assert journal.accept(event, "event")
+    assert journal.open_jobs("event") == [event.id]
+    assert journal.job(event.id).event == event
+    journal.finish(event.id, {"found": 3})
+    job = journal.job(event.id)
+    assert (job.state, job.outcome, job.reason) == ("done", {"found": 3}, "")
+    assert journal.open_jobs("event") == []
+
+
+def test_the_same_event_is_accepted_once(journal: Journal) -> None:
+    event = changed()
+    assert journal.accept(event, "event")
+    assert not journal.accept(event, "event")
+    assert journal.open_jobs("event") == [event.id]
+
+
+def test_an_outcome_is_written_once(journal: Journal) -> None:
+    event = changed()
+    journal.accept(event, "event")
+    journal.fail(event.id, "no such folder")
+    journal.finish(event.id, {"late": True})
+    journal.fail(event.id, "another reason")
+    job = journal.job(event.id)
+    assert (job.state, job.outcome, job.reason) == ("failed", None, "no such folder")
+
+
+def test_open_jobs_come_oldest_first_and_by_kind(journal: Journal) -> None:
+    events = [changed(f"/{number}") for number in range(5)]
+    for event in events:
+        journal.accept(event, "event")
+    question = new_event(QueryAsked(task="x"), "test")
+    journal.accept(question, "query", expires=time.time() + 5)
+    assert journal.open_jobs("event") == [event.id for event in events]
+    assert journal.open_jobs("event", limit=2) == [event.id for event in events[:2]]
+    assert journal.open_jobs("query") == [question.id]
+    assert journal.job(question.id).expires is not None
+
+
+def test_states_of_those_that_are_known(journal: Journal) -> None:
+    one, two = changed(), changed()
+    for event in (one, two):
+        journal.accept(event, "event")
+    journal.fail(two.id, "why")
+    assert journal.states([one.id, two.id, "unknown"]) == {
+        one.id: ("accepted", ""),
+        two.id: ("failed", "why"),
+    }
+
+
+def test_failures_newest_first(journal: Journal) -> None:
+    events = [changed() for _ in range(3)]
+    for number, event in enumerate(events):
+        journal.accept(event, "event")
+        journal.fail(event.id, str(number))
+    assert [job.reason for job in journal.failures(2)] == ["2", "1"]
+
+
+def test_forgetting_leaves_what_is_open(journal: Journal) -> None:
+    done, still_open = changed(), changed()
+    for event in (done, still_open):
+        journal.accept(event, "event")
+    journal.finish(done.id)
+    assert journal.forget(time.time() - 60) == 0
+    assert journal.forget(time.time() + 60) == 1
+    assert journal.open_jobs("event") == [still_open.id]
+    with pytest.raises(UsageError, match="no event or query"):
+        journal.job(done.id)
+
+
+def test_an_unknown_id_is_an_error_of_the_caller(journal: Journal) -> None:
+    with pytest.raises(UsageError, match="'absent'"):
+        journal.job("absent")
+
+
+def test_what_was_accepted_is_there_after_reopening(path: Path) -> None:
+    first = Journal(path)
+    event = changed()
+    first.accept(event, "event")
+    first.close()
+    second = Journal(path)
+    assert second.open_jobs("event") == [event.id]
+    second.close()
+
+
+def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
+    program = textwrap.dedent(
+        """
+        import os, signal, sys
+        from skills.events import SourceChanged, new_event
+        from tasks.journal import Journal
+
+        journal = Journal(sys.argv[1])
+        for number in range(20):
+            event = new_event(SourceChanged(source_id="team", root=f"/{number}"), "test")
+            journal.accept(event, "event")
+            os.write(1, f"{event.id}\\n".encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == -9, run.stderr
+    journal = Journal(path)
+    assert journal.open_jobs("event") == run.stdout.split()
+    journal.close()
+
+
+def test_many_threads_accept_each_event_once(journal: Journal) -> None:
+    events = [changed() for _ in range(20)]
+    accepted: list[str] = []
+
+    def work() -> None:
+        for event in events:
+            if journal.accept(event, "event"):
+                accepted.append(event.id)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(accepted) == sorted(event.id for event in events)
+    assert len(journal.open_jobs("event")) == len(events)
+
+
+def test_a_locked_journal_is_transient_and_loses_nothing(path: Path) -> None:
+    journal = Journal(path)
+    journal._connection.execute("PRAGMA busy_timeout=20")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    event = changed()
+    with pytest.raises(TransientError, match="cannot be written"):
+        journal.accept(event, "event")
+    other.execute("ROLLBACK")
+    other.close()
+    assert journal.accept(event, "event")
+    journal.close()
+
+
+def test_a_full_disk_is_transient_and_a_retry_works(path: Path) -> None:
+    journal = Journal(path)
+    pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
+    journal._connection.execute(f"PRAGMA max_page_count={pages}")
+    big = new_event(QueryAsked(task="x" * 200_000), "test")
+    with pytest.raises(TransientError, match="full"):
+        journal.accept(big, "query")
+    journal._connection.execute("PRAGMA max_page_count=100000")
+    assert journal.accept(big, "query")
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database at all, but long enough to be read", b"x" * 5000]
+)
+def test_a_damaged_file_says_what_to_do(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(PermanentError, match="move it away"):
+        Journal(path)
+
+
+def test_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match="cannot be opened"):
+        Journal(tmp_path / "absent" / "journal.db")
+
+
+def test_another_schema_is_refused(path: Path) -> None:
+    Journal(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE meta SET schema_version = 99")
+    connection.commit()
+    connection.close()
+    with pytest.raises(PermanentError, match="schema 99"):
+        Journal(path)
+
+
+def test_in_memory_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    journal = Journal(":memory:")
+    journal.accept(changed(), "event")
+    assert len(journal.open_jobs("event")) == 1
+    journal.close()
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,52 @@
+"""Policies: one per task, and deadlines that stages check."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from config.errors import TransientError
+from tasks.policies import INGEST, POLICIES, Deadline, DeadlineExceededError, Policy
+
+
+def test_every_task_has_its_own_name_and_queue() -> None:
+    assert len(POLICIES) == 6
+    assert all(name == policy.name for name, policy in POLICIES.items())
+    assert len({policy.queue for policy in POLICIES.values()}) == len(POLICIES)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"seconds": 0},
+        {"seconds": -1},
+        {"seconds": 1, "retries": -1},
+        {"seconds": 1, "backoff": -1},
+        {"seconds": 1, "retries": 1, "backoff": 5, "expires": 2},
+    ],
+)
+def test_contradictions_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="test"):
+        Policy("test", "queue", **wrong)  # type: ignore[arg-type]  # one value of each kind
+
+
+@pytest.mark.parametrize("attempt", range(6))
+def test_delays_double_within_their_jitter(attempt: int) -> None:
+    most = INGEST.backoff * 2**attempt
+    for _ in range(50):
+        assert most / 2 <= INGEST.delay(attempt) <= most
+
+
+def test_a_deadline_passes() -> None:
+    deadline = Deadline(0.02)
+    deadline.check("early")
+    assert 0 < deadline.remaining() <= 0.02
+    time.sleep(0.03)
+    assert deadline.remaining() == 0.0
+    with pytest.raises(DeadlineExceededError, match=r"embed: not done within 0\.02 s"):
+        deadline.check("embed")
+
+
+def test_a_missed_deadline_is_tried_again() -> None:
+    assert issubclass(DeadlineExceededError, TransientError)
