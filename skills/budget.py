@@ -22,38 +22,37 @@ class Offer:
 def spend(offers: Sequence[Offer], budget: int) -> list[list[int] | None]:
     """For each offer the passages that are bought, ascending, or None when the skill is not.
 
-    Skills come best first. Each first gets its header and its best passage, in that order, as
-    long as the budget lasts; what is left buys passages by worth of skill × worth of passage.
-    The costs of what is bought never add up to more than the budget.
+    A skill enters with its header and its best passage, which is worth what the skill is worth;
+    a further passage is worth that × its worth within the skill. What is worth most is bought
+    first, so a small budget goes deep into the best skills before it reaches the last ones. The
+    costs of what is bought never add up to more than the budget.
     """
-    bought: list[list[int] | None] = []
+    bought: list[list[int] | None] = [None] * len(offers)
     left = budget
-    for offer in offers:
-        best = min(offer.passages, key=lambda passage: (-passage[1], passage[0]), default=None)
-        cost = offer.base + (best[2] if best else 0)
-        if cost > left:
-            # Perhaps the best passage is only too long: the header with a lesser one may fit.
-            best = _best_fitting(offer, left)
-            cost = offer.base + (best[2] if best else 0)
-        if cost > left or (best is None and offer.passages):
-            bought.append(None)
-            continue
-        bought.append([best[0]] if best else [])
-        left -= cost
-    wishes = sorted(
+    entries = [(-offer.worth, place, -1, 0) for place, offer in enumerate(offers)]
+    passages = [
         (-offer.worth * worth, place, index, cost)
         for place, offer in enumerate(offers)
         for index, worth, cost in offer.passages
-        if (mine := bought[place]) is not None and index not in mine
-    )
-    for _, place, index, cost in wishes:
+    ]
+    # An entry sorts before passages of the same worth and place: its index is the lowest.
+    for _, place, index, cost in sorted(entries + passages):
         mine = bought[place]
-        if cost <= left and mine is not None:
+        if index < 0:
+            entry = _entry(offers[place], left)
+            if entry is not None:
+                bought[place], spent = entry
+                left -= spent
+        elif mine is not None and index not in mine and cost <= left:
             mine.append(index)
             left -= cost
     return [sorted(mine) if mine is not None else None for mine in bought]
 
 
-def _best_fitting(offer: Offer, left: int) -> tuple[int, float, int] | None:
+def _entry(offer: Offer, left: int) -> tuple[list[int], int] | None:
+    """The header with the best passage that fits, and their cost; None when none fits."""
+    if not offer.passages:
+        return ([], offer.base) if offer.base <= left else None
     fitting = [passage for passage in offer.passages if offer.base + passage[2] <= left]
-    return min(fitting, key=lambda passage: (-passage[1], passage[0]), default=None)
+    best = min(fitting, key=lambda passage: (-passage[1], passage[0]), default=None)
+    return None if best is None else ([best[0]], offer.base + best[2])

@@ -25,6 +25,9 @@ NO_HIT = """\
 status: NO_SKILL_HIT. Nothing in the library is evidently about this task; go on without a skill.
 """
 
+_NAMED = 5
+"""Skills left out that the Markdown names; the JSON has them all."""
+
 _CLOSING_TAG = re.compile(r"<(?=/passage\b)", re.IGNORECASE)
 
 
@@ -196,8 +199,10 @@ def render_left_out(left_out: tuple[SkillLeftOut, ...]) -> str:
     """Skills that were considered and not sent."""
     if not left_out:
         return ""
-    listed = "\n".join(one_line(f"- {skill.skill_id}: {skill.reason}") for skill in left_out)
-    return f"## Not included\n\n{listed}\n"
+    listed = [one_line(f"- {skill.skill_id}: {skill.reason}") for skill in left_out[:_NAMED]]
+    if len(left_out) > _NAMED:
+        listed.append(f"- and {len(left_out) - _NAMED} more")
+    return "## Not included\n\n" + "\n".join(listed) + "\n"
 
 
 def markdown_tokens(text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,7 +117,7 @@ def assemble(
     offers = [
         Offer(
             markdown_tokens(render_header(99, header)) + _LEFT_OUT_TOKENS,
-            paged.chosen.score,
+            _skill_worth(paged, skills[0]),
             [(index, worth, _cost(paged.revision.parsed, index)) for index, worth in paged.wanted],
         )
         for paged, header in zip(skills, headers, strict=True)
@@ -135,10 +135,14 @@ def assemble(
             )
 
 
+def _skill_worth(paged: PagedSkill, best: PagedSkill) -> float:
+    """How likely the skill is to be needed, 1 for the best: falls with the square of its score."""
+    return (max(paged.chosen.score, 0.0) / max(best.chosen.score, 1e-9)) ** 2
+
+
 def _cost(parsed: ParsedSkill, index: int) -> int:
     """Tokens of one passage sent alone, its heading included: an upper bound when merged."""
-    spans = lines_of(parsed, [index])
-    return sum(markdown_tokens(render_passage(_passage(parsed, *span, [index]))) for span in spans)
+    return sum(markdown_tokens(render_passage(sent)) for sent in _passages(parsed, [index]))
 
 
 def _fill(
@@ -188,7 +192,7 @@ def _fill(
 def _drop_least(skills: Sequence[PagedSkill], bought: list[list[int] | None]) -> bool:
     """Take back the passage that is worth least, or the last skill; False when one is left."""
     choices = [
-        (paged.chosen.score * worth, place, index)
+        (_skill_worth(paged, skills[0]) * worth, place, index)
         for place, paged in enumerate(skills)
         for index, worth in paged.wanted
         if (mine := bought[place]) is not None and len(mine) > 1 and index in mine
@@ -230,9 +234,7 @@ def _skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:
             level=record.safety_level,
             reasons=tuple(f"line {mark.line}: {mark.reason}" for mark in record.safety[:3]),
         ),
-        passages=tuple(
-            _passage(parsed, first, last, indexes) for first, last in lines_of(parsed, indexes)
-        ),
+        passages=tuple(_passages(parsed, indexes)),
         scripts=tuple(str(folder / path) for path in scripts[:_LISTED_FILES]),
         references=tuple(str(folder / path) for path in others[:_LISTED_FILES]),
         left_out=LeftOut(
@@ -244,22 +246,19 @@ def _skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:
     )
 
 
-def _passage(parsed: ParsedSkill, first: int, last: int, indexes: Sequence[int]) -> BundlePassage:
-    inside = [
-        parsed.passages[index]
-        for index in indexes
-        if first <= parsed.passages[index].first_line <= last
-    ]
-    section = next(
-        section for section in parsed.sections if section.first_line <= first <= section.last_line
-    )
-    return BundlePassage(
-        first_line=first,
-        last_line=last,
-        heading_path=section.heading_path,
-        roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
-        text=parsed.text(first, last),
-    )
+def _passages(parsed: ParsedSkill, indexes: Sequence[int]) -> Iterator[BundlePassage]:
+    """The line ranges to send; a heading that would stand alone is only named as `under`."""
+    for first, last in lines_of(parsed, indexes):
+        inside = [p for p in parsed.passages if first <= p.first_line <= last]
+        if not inside:
+            continue
+        yield BundlePassage(
+            first_line=first,
+            last_line=last,
+            heading_path=parsed.sections[inside[0].section].heading_path,
+            roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
+            text=parsed.text(first, last),
+        )
 
 
 def _shortened(text: str) -> str:

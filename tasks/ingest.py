@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings
 from graph.mentions import find_mentions
@@ -20,13 +18,14 @@ from search.documents import (
     section_texts_hashes,
     signature,
     skill_texts,
-    text_hash,
 )
 from search.protocol import Filters, SkillDocument, Vector
 from skills.parsing import ParseLimits, parse_skill
 from skills.record import ParsedSkill, RevisionKey
+from tasks.embedding import encode_cached
 from tasks.folders import SkillGoneError, read_folder
-from tasks.policies import LINK, PAGE, Deadline
+from tasks.page import send_pages, send_unpaged
+from tasks.policies import INGEST, LINK, Deadline
 from tasks.services import Services
 
 
@@ -48,17 +47,19 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
     higher seq has seen the newer content. A skill that cannot be read is a failed entry and
     touches no other.
     """
+    published: list[RevisionKey] = []
     try:
         entries = [entry for entry in services.graph.entries(skill_ids) if is_waiting(entry)]
-        if not entries:
-            return {"published": 0}
-        works = _read(services, entries, deadline)
+        works = _read(services, entries, deadline) if entries else []
         published = _publish(services, works, deadline) if works else []
     finally:
-        services.activity.add(-1)
-    if published:
-        services.send(PAGE.name, [key.skill_id for key in published])
+        others = services.activity.ingest(-1)
     services.send(LINK.name, [])
+    if services.activity.paging:
+        send_pages(services, [key.skill_id for key in published])
+    elif not others:
+        # Paging a large library starts once all of it is searchable.
+        send_unpaged(services)
     return {"published": len(published)}
 
 
@@ -71,7 +72,8 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
     graph = services.graph
     roots = {source.source_id: Path(source.root) for source in graph.sources()}
     limits = services.settings.limits
-    works, failures, gone, same = [], [], [], []
+    works, failures, gone = [], [], []
+    same: dict[RevisionKey, str] = {}
     for entry, seq in zip(entries, graph.take_seqs(len(entries)), strict=True):
         deadline.check("read")
         key = RevisionKey(entry.skill_id, seq)
@@ -80,7 +82,7 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
                 raise SkillGoneError(f"source {entry.source_id} is gone")
             folder = read_folder(roots[entry.source_id], entry.path, limits)
             if entry.state is State.PUBLISHED and folder.content_hash == entry.content_hash:
-                same.append(key)
+                same[key] = folder.content_hash
                 continue
             parsed = parse_skill(entry.path, folder.content, folder.files, _parse_limits(limits))
         except SkillGoneError:
@@ -94,7 +96,7 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
     if failures:
         graph.fail(failures)
     if same:
-        graph.confirm(same)
+        graph.confirm(list(same), list(same.values()))
     return works
 
 
@@ -118,20 +120,6 @@ def _embed(services: Services, parsed: Sequence[ParsedSkill]) -> Vector:
     encoder = services.encoder.get()
     texts = [text for skill in parsed for text in skill_texts(skill)]
     return encode_cached(services, texts).reshape(len(parsed), 2, encoder.dimension)
-
-
-def encode_cached(services: Services, texts: Sequence[str]) -> Vector:
-    """Vectors (texts, dimension), from the index where a text's hash is known there."""
-    encoder = services.encoder.get()
-    hashes = [text_hash(encoder.model, text) for text in texts]
-    known = services.index.cached_vectors(list(dict.fromkeys(hashes)))
-    missing = {
-        digest: text for digest, text in zip(hashes, texts, strict=True) if digest not in known
-    }
-    if missing:
-        fresh = encoder.encode(list(missing.values()))
-        known = {**known, **dict(zip(missing, fresh, strict=True))}
-    return np.stack([known[digest] for digest in hashes]).astype(np.float32, copy=False)
 
 
 def _document(work: _Work, vectors: Vector, model: str) -> SkillDocument:
@@ -186,8 +174,8 @@ def split_batch(services: Services, skill_ids: Sequence[str], error: BaseExcepti
         return
     if len(skill_ids) > 1:
         for skill_id in skill_ids:
-            services.activity.add(1)
-            services.send("skillbus.ingest", [skill_id])
+            services.activity.ingest(1)
+            services.send(INGEST.name, [skill_id])
         return
     entries = services.graph.entries(skill_ids)
     seqs = services.graph.take_seqs(len(entries))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import structlog
 
-from tasks.policies import INGEST, LINK, PAGE, PLAN, QUERY, Deadline
+from tasks.page import send_unpaged
+from tasks.policies import INGEST, LINK, PLAN, QUERY, Deadline
 from tasks.services import Services
 
 log = structlog.get_logger()
@@ -40,18 +41,17 @@ def resend(services: Services) -> dict[str, object]:
         services.send(QUERY.name, [query_id])
     waiting = [entry.skill_id for entry in services.graph.waiting(_LIMIT)]
     for batch in _batches(waiting):
-        services.activity.add(1)
+        services.activity.ingest(1)
         services.send(INGEST.name, batch)
-    unpaged = [key.skill_id for key in services.graph.unpaged(_LIMIT)]
-    for batch in _batches(unpaged):
-        services.send(PAGE.name, batch)
+    under_way = bool(waiting) or bool(services.activity.paging)
+    unpaged = 0 if under_way else send_unpaged(services)
     if services.graph.unlinked(1):
         services.send(LINK.name, [])
     return {
         "events": len(events),
         "queries": len(queries),
         "ingest": len(waiting),
-        "page": len(unpaged),
+        "page": unpaged,
     }
 
 

@@ -2,56 +2,99 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import time
 from collections.abc import Sequence
-
-import numpy as np
 
 from graph.protocol import State
 from search.protocol import StoredRevision, Vector
 from skills.paging import section_texts
 from skills.record import RevisionKey
-from tasks.ingest import encode_cached
-from tasks.policies import Deadline
+from tasks.embedding import encode_cached
+from tasks.policies import PAGE, Deadline
 from tasks.services import Services
 
-_TEXTS_AT_ONCE = 64
-_YIELD_SECONDS = 0.05
+_BATCH = 16
+_BACKLOG = 20_000
+_NICENESS = 15
+_YIELD_SECONDS = 0.02
+_LONGEST_YIELD_SECONDS = 0.5
 
 
 def page(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> dict[str, object]:
-    """Embed the sections of the published revisions of these skills; idempotent."""
-    keys = [
-        RevisionKey(entry.skill_id, entry.seq)
-        for entry in services.graph.entries(skill_ids)
-        if entry.state is State.PUBLISHED and not entry.paged
-    ]
-    done = []
-    for revision in services.index.read(keys).values():
-        _let_ingest_pass(services, deadline)
-        page_revision(services, revision)
-        done.append(revision.key)
+    """Embed the sections of the published revisions of these skills; idempotent.
+
+    Whoever ends last sends what is still unpaged, so that nothing waits for the reconciler.
+    """
+    lower_priority()
+    done: list[RevisionKey] = []
+    try:
+        _let_ingest_pass(services)
+        keys = [
+            RevisionKey(entry.skill_id, entry.seq)
+            for entry in services.graph.entries(skill_ids)
+            if entry.state is State.PUBLISHED and not entry.paged
+        ]
+        revisions = list(services.index.read(keys).values())
+        page_revisions(services, revisions)
         deadline.check("page")
-    services.graph.mark_paged(done)
+        done = [revision.key for revision in revisions]
+        services.graph.mark_paged(done)
+    finally:
+        left = services.activity.page(-1)
+    if done and not left and not services.activity.ingesting:
+        send_unpaged(services)
     return {"paged": len(done)}
 
 
-def page_revision(services: Services, revision: StoredRevision) -> Vector:
-    """Embed the sections of one revision, (sections, dimension), and store the vectors.
-
-    A process that may only read returns them without storing.
-    """
-    texts = section_texts(revision.parsed)
-    if not texts:
-        return np.empty((0, services.encoder.get().dimension), np.float32)
-    vectors = encode_cached(services, texts)
-    if services.writable:
-        services.index.put_section_vectors(revision.key, revision.section_hashes, vectors)
-    return vectors
+def send_unpaged(services: Services) -> int:
+    """Send every published skill without section vectors to be paged, most used first."""
+    waiting = [key.skill_id for key in services.graph.unpaged(_BACKLOG)]
+    send_pages(services, waiting)
+    return len(waiting)
 
 
-def _let_ingest_pass(services: Services, deadline: Deadline) -> None:
-    """Wait while skills are on their way to being searchable, half the time limit at most."""
-    patience = deadline.remaining() / 2
-    while services.activity.ingesting and deadline.remaining() > patience:
+def send_pages(services: Services, skill_ids: Sequence[str]) -> None:
+    """Send skills to be paged, in batches and in this order."""
+    for start in range(0, len(skill_ids), _BATCH):
+        services.activity.page(1)
+        services.send(PAGE.name, list(skill_ids[start : start + _BATCH]))
+
+
+def lower_priority() -> None:
+    """Let queries and ingest have the processor first, where threads have a priority."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+def _let_ingest_pass(services: Services) -> None:
+    """Wait a little while skills are on their way to being searchable."""
+    end = time.monotonic() + _LONGEST_YIELD_SECONDS
+    while services.activity.ingesting and time.monotonic() < end:
         time.sleep(_YIELD_SECONDS)
+
+
+def page_revisions(
+    services: Services, revisions: Sequence[StoredRevision]
+) -> dict[RevisionKey, Vector]:
+    """Embed the sections of revisions, each (sections, dimension), and store the vectors.
+
+    All texts are encoded together, since batches of like length are fastest. A process that may
+    only read returns the vectors without storing them.
+    """
+    texts = [section_texts(revision.parsed) for revision in revisions]
+    flat = [text for section in texts for text in section]
+    if not flat:
+        return {}
+    vectors = encode_cached(services, flat)
+    paged, start = {}, 0
+    for revision, section in zip(revisions, texts, strict=True):
+        own = vectors[start : start + len(section)]
+        start += len(section)
+        if section:
+            paged[revision.key] = own
+            if services.writable:
+                services.index.put_section_vectors(revision.key, revision.section_hashes, own)
+    return paged

@@ -112,7 +112,7 @@ def _source_changed(
         )
     graph.move_cursor(content.source_id, {path: found.signatures[path] for path in changed}, gone)
     for chunk in _chunks(wanted, found):
-        services.activity.add(1)
+        services.activity.ingest(1)
         services.send(INGEST.name, [skill_id_of(content.source_id, path) for path in chunk])
     if removed:
         services.send(LINK.name, [])

@@ -13,7 +13,7 @@ import numpy as np
 
 from config.errors import PermanentError, UsageError
 from config.settings import STAGES
-from graph.protocol import Link
+from graph.protocol import Link, LinkType
 from search.protocol import Filters, StoredRevision, Vector
 from skills.bundle import Bundle, SkillLeftOut
 from skills.events import QueryAsked
@@ -22,14 +22,22 @@ from skills.record import RevisionKey
 from tasks.assembly import PagedSkill, assemble, page_skill
 from tasks.choice import Choice, Chosen, choose_skills
 from tasks.diffuse import diffuse
-from tasks.ingest import encode_cached
-from tasks.page import page_revision
+from tasks.embedding import encode_cached
+from tasks.page import page_revisions
 from tasks.policies import Deadline
 from tasks.retrieval import Ranking, rank
 from tasks.services import Services
 
 _EXPLAINED = 30
 _READ_AGAIN = 3
+_LINKS = 20
+_TELLING = {
+    LinkType.CONFLICT: 0,
+    LinkType.DEPENDENCY: 1,
+    LinkType.WORKFLOW: 2,
+    LinkType.ALTERNATIVE: 3,
+    LinkType.SEMANTIC: 4,
+}
 
 
 def query(services: Services, deadline: Deadline, query_ids: Sequence[str]) -> dict[str, object]:
@@ -227,11 +235,13 @@ def _embed_late(
         if time.monotonic() - started >= patience:
             left += 1
             continue
-        vectors[revision.key] = page_revision(services, revision)
+        vectors |= page_revisions(services, [revision])
     return left
 
 
 def _links(services: Services, paged: Sequence[PagedSkill]) -> list[Link]:
+    """Links among the chosen, the most telling first; two skills are only said to be alike where
+    nothing else links them."""
     ids = {skill.chosen.skill_id for skill in paged}
     found = {
         (link.source, link.target, link.type): link
@@ -239,7 +249,12 @@ def _links(services: Services, paged: Sequence[PagedSkill]) -> list[Link]:
         for link in services.graph.links(skill_id)
         if link.source in ids and link.target in ids
     }
-    return [found[key] for key in sorted(found)]
+    kept: dict[frozenset[str], list[Link]] = {}
+    for link in sorted(found.values(), key=lambda one: (_TELLING[one.type], one.source)):
+        pair = kept.setdefault(frozenset((link.source, link.target)), [])
+        if not pair or link.type not in (LinkType.SEMANTIC, LinkType.ALTERNATIVE):
+            pair.append(link)
+    return [link for pair in kept.values() for link in pair][:_LINKS]
 
 
 def _left_out(choice: Choice, everything: bool) -> list[SkillLeftOut]:

@@ -44,15 +44,23 @@ class Lazy(Generic[T]):
 
 @dataclass(slots=True)
 class Activity:
-    """How many ingest tasks run or wait in this process; paging yields to them."""
+    """How many ingest and page tasks run or wait in this process."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     ingesting: int = 0
+    paging: int = 0
 
-    def add(self, count: int) -> None:
-        """Note that `count` more (or fewer) ingest tasks are under way."""
+    def ingest(self, count: int) -> int:
+        """Note that `count` more (or fewer) ingest tasks are under way; returns how many are."""
         with self.lock:
             self.ingesting = max(0, self.ingesting + count)
+            return self.ingesting
+
+    def page(self, count: int) -> int:
+        """Note that `count` more (or fewer) page tasks are under way; returns how many are."""
+        with self.lock:
+            self.paging = max(0, self.paging + count)
+            return self.paging
 
 
 @dataclass(slots=True)

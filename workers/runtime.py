@@ -19,7 +19,7 @@ from graph.linking import Linker
 from graph.local import SqliteSkillGraph
 from search.local import LocalSearchIndex
 from search.models import encoder_identity, load_reranker, make_encoder
-from search.protocol import Reranker
+from search.protocol import Encoder, Reranker
 from skills.events import Data, Event, QueryAsked, new_event
 from tasks.app import create_app, send
 from tasks.journal import Journal
@@ -38,6 +38,7 @@ from tasks.policies import (
     Deadline,
 )
 from tasks.services import Lazy, Services
+from workers.embedded import EmbeddedConsumer
 from workers.lock import WriterLock
 
 log = structlog.get_logger()
@@ -67,11 +68,15 @@ class Runtime:
     """Everything of one embedded process.
 
     A writing runtime holds the home's writer lock; a reading one answers queries beside it and
-    keeps its journal in memory. Use it as a context manager.
+    keeps its journal in memory. Use it as a context manager. `encoder` takes the place of the one
+    that the settings name. A process has one runtime at a time: the broker's memory is shared.
     """
 
-    def __init__(self, settings: Settings, *, writable: bool) -> None:
+    def __init__(
+        self, settings: Settings, *, writable: bool, encoder: Encoder | None = None
+    ) -> None:
         self.settings = settings
+        self._encoder = encoder
         self.writable = writable
         self._stack = contextlib.ExitStack()
         self._workers: list[_Worker] = []
@@ -97,7 +102,8 @@ class Runtime:
         stack.callback(journal.close)
         graph = SqliteSkillGraph(home / "graph.db", writable=self.writable)
         stack.callback(graph.close)
-        identity = encoder_identity(settings.encoder.model)
+        given = self._encoder
+        identity = encoder_identity(settings.encoder.model) if given is None else given
         index = LocalSearchIndex(
             home / "index", identity.model, identity.dimension, writable=self.writable
         )
@@ -108,7 +114,7 @@ class Runtime:
             index=index,
             graph=graph,
             library=Library(graph, index),
-            encoder=Lazy(lambda: make_encoder(settings.encoder)),
+            encoder=Lazy(lambda: given or make_encoder(settings.encoder)),
             reranker=_lazy_reranker(settings),
             linker=Linker(graph),
             writable=self.writable,
@@ -146,6 +152,7 @@ class Runtime:
             without_mingle=True,
             without_heartbeat=True,
             quiet=True,
+            consumer_cls=EmbeddedConsumer,
         )
         thread = threading.Thread(
             target=controller.start, name=f"skillbus-{workload.name}", daemon=True

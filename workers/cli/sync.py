@@ -21,7 +21,7 @@ from workers.cli.common import ProgressLine, json_option, note, print_json, read
 from workers.client import ServeClient
 
 ORIGIN = "skillbus/command-line"
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.2
 
 
 @click.command()

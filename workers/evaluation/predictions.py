@@ -18,7 +18,7 @@ from skills.paging import PageQuery, lines_of, passage_texts
 from skills.record import ParsedSkill, RevisionKey
 from tasks.assembly import page_skill
 from tasks.choice import Chosen
-from tasks.ingest import encode_cached
+from tasks.embedding import encode_cached
 from tasks.policies import QUERY, Deadline
 from tasks.query import Timings, ranked
 from tasks.services import Services

@@ -1,0 +1,25 @@
+"""Embed: texts to vectors, each text once (spec §4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from search.documents import text_hash
+from search.protocol import Vector
+from tasks.services import Services
+
+
+def encode_cached(services: Services, texts: Sequence[str]) -> Vector:
+    """Vectors (texts, dimension), from the index where a text's hash is known there."""
+    encoder = services.encoder.get()
+    hashes = [text_hash(encoder.model, text) for text in texts]
+    known = services.index.cached_vectors(list(dict.fromkeys(hashes)))
+    missing = {
+        digest: text for digest, text in zip(hashes, texts, strict=True) if digest not in known
+    }
+    if missing:
+        fresh = encoder.encode(list(missing.values()))
+        known = {**known, **dict(zip(missing, fresh, strict=True))}
+    return np.stack([known[digest] for digest in hashes]).astype(np.float32, copy=False)

@@ -1,0 +1,247 @@
+"""Benchmarks of the embedded deployment on a library of one's own or a made-up one.
+
+    python tests/bench/run.py ingest|query|edit|memory [--library DIR]... [--skills N] [--tasks F]
+
+Prints JSON. Nothing here is a test: figures depend on the machine and on what else runs on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from config.settings import Settings, load_settings
+from skills.events import QueryAsked, SourceChanged
+from skills.paging import section_texts
+from skills.parsing import parse_skill
+from tests.bench.library import make_library
+from workers.runtime import Runtime
+
+PROGRAM = [sys.executable, "-m", "workers.cli"]
+
+
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """p50, p95 and maximum, in the unit of the values."""
+    ordered = sorted(values)
+    return {
+        "p50": round(statistics.median(ordered), 2),
+        "p95": round(ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))], 2),
+        "max": round(ordered[-1], 2),
+    }
+
+
+def sync(runtime: Runtime, root: Path, until: str = "paged") -> dict[str, float]:
+    """Sync a directory through the queues; seconds until searchable, and until paged."""
+    started = time.monotonic()
+    event = runtime.submit(SourceChanged(source_id=root.name, root=str(root)), "skillbus/bench")
+    times: dict[str, float] = {}
+    for counts in runtime.watch_progress(0.02):
+        state, reason = runtime.services.journal.states([event])[event]
+        if state == "failed":
+            raise SystemExit(reason)
+        if state != "done" or counts["waiting"]:
+            continue
+        times.setdefault("searchable_s", round(time.monotonic() - started, 2))
+        if until == "searchable" or (counts["paged"] == counts["published"]):
+            times["paged_s"] = round(time.monotonic() - started, 2)
+            if until == "searchable" or not counts["unlinked"]:
+                return times
+    return times
+
+
+def bench_ingest(settings: Settings, roots: Sequence[Path], until: str) -> dict[str, Any]:
+    """Sync from nothing, bare encoding of the same section texts, and an unchanged re-sync."""
+    report: dict[str, Any] = {}
+    with Runtime(settings, writable=True) as runtime:
+        runtime.warm_up()
+        for root in roots:
+            report[f"sync {root.name}"] = sync(runtime, root, until)
+        report["counts"] = dict(runtime.progress())
+        if until == "paged":
+            report["bare_encoder"] = _bare(runtime, roots)
+    started = time.monotonic()
+    for root in roots:
+        subprocess.run(
+            [*PROGRAM, "--home", str(settings.home), "sync", str(root), "--until", "searchable"],
+            check=True,
+            capture_output=True,
+        )
+    seconds = time.monotonic() - started
+    report["unchanged_resync"] = {
+        "seconds": round(seconds, 2),
+        "skills_per_second": round(report["counts"]["published"] / seconds),
+    }
+    return report
+
+
+def _bare(runtime: Runtime, roots: Sequence[Path]) -> dict[str, float]:
+    """The encoder alone on the same section texts, on as many threads as paging has."""
+    texts = [
+        text
+        for root in roots
+        for path in sorted(root.rglob("SKILL.md"))
+        for text in _section_texts(path)
+    ]
+    threads = runtime.settings.workers.page_threads
+    encoder = runtime.services.encoder.get()
+    started = time.monotonic()
+    workers = [
+        threading.Thread(target=encoder.encode, args=(texts[part::threads],))
+        for part in range(threads)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    seconds = time.monotonic() - started
+    return {"texts": len(texts), "seconds": round(seconds, 2)}
+
+
+def _section_texts(path: Path) -> tuple[str, ...]:
+    content = path.read_bytes()
+    return section_texts(parse_skill(path.parent.name, content)) if content.strip() else ()
+
+
+def bench_query(settings: Settings, tasks: Sequence[str]) -> dict[str, Any]:
+    """Query to bundle through Celery, warm; encoding of the task's own text beside it."""
+    with Runtime(settings, writable=True) as runtime:
+        runtime.warm_up()
+        busy = runtime.progress()
+        for task in tasks:
+            runtime.answer(QueryAsked(task=task), "skillbus/bench")
+        report: dict[str, Any] = {"counts": dict(busy)}
+        report["latency_ms"] = _latencies(runtime, list(tasks) * 4)
+        return report
+
+
+def _latencies(runtime: Runtime, tasks: Sequence[str]) -> dict[str, Any]:
+    total, encode, stages = [], [], []
+    for task in tasks:
+        started = time.perf_counter()
+        bundle = runtime.answer(QueryAsked(task=task), "skillbus/bench")
+        milliseconds = (time.perf_counter() - started) * 1000
+        encode.append(bundle["timings_ms"].get("encode", 0.0))
+        total.append(milliseconds - encode[-1])
+        stages.append(bundle["timings_ms"])
+    names = dict.fromkeys(name for stage in stages for name in stage)
+    return {
+        "beyond_encoding": percentiles(total),
+        "encoding": percentiles(encode),
+        "stages_p50": {
+            name: round(statistics.median(stage.get(name, 0.0) for stage in stages), 2)
+            for name in names
+        },
+    }
+
+
+def bench_edit(settings: Settings, root: Path, edits: int = 60) -> dict[str, Any]:
+    """Edits at 5 a second to a synced directory, each timed until its revision is published."""
+    files = sorted(root.rglob("SKILL.md"))[:edits]
+    waits: list[float] = []
+    with Runtime(settings, writable=True) as runtime:
+        runtime.warm_up()
+        graph = runtime.services.graph
+        before = time.process_time()
+        for number, file in enumerate(files):
+            began = time.monotonic()
+            original = file.read_text(encoding="utf-8", errors="replace")
+            path = file.parent.relative_to(root).as_posix()
+            skill_id = f"{root.name}:{path}"
+            old = graph.entries([skill_id])[0].seq
+            file.write_text(f"{original}\nEdit {number} of the benchmark.\n", encoding="utf-8")
+            runtime.submit(
+                SourceChanged(source_id=root.name, root=str(root), paths=(f"{path}/SKILL.md",)),
+                "skillbus/bench",
+            )
+            while graph.entries([skill_id])[0].seq == old:
+                time.sleep(0.002)
+            waits.append((time.monotonic() - began) * 1000)
+            file.write_text(original, encoding="utf-8")
+            time.sleep(max(0.0, 0.2 - (time.monotonic() - began)))
+        cpu = (time.process_time() - before) / len(files)
+        return {
+            "counts": dict(runtime.progress()),
+            "searchable_ms": percentiles(waits),
+            "cpu_ms_per_edit": round(cpu * 1000, 1),
+        }
+
+
+def bench_memory(settings: Settings, tasks: Sequence[str]) -> dict[str, Any]:
+    """PSS of `serve` and its children after answering all tasks, in MB."""
+    with _serving(settings) as process:
+        for task in tasks:
+            subprocess.run(
+                [*PROGRAM, "--home", str(settings.home), "query", "-"],
+                input=task.encode(),
+                check=False,
+                capture_output=True,
+            )
+        family = [process, *process.children(recursive=True)]
+        return {"pss_mb": round(sum(one.memory_full_info().pss for one in family) / 1e6)}
+
+
+@contextmanager
+def _serving(settings: Settings) -> Iterator[psutil.Process]:
+    started = subprocess.Popen([*PROGRAM, "--home", str(settings.home), "serve"])
+    try:
+        deadline = time.monotonic() + 60
+        while not (settings.home / "serve.sock").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        yield psutil.Process(started.pid)
+    finally:
+        started.terminate()
+        started.wait(30)
+
+
+def read_tasks(path: Path | None) -> list[str]:
+    """Task texts of a JSONL file; the examples' without one."""
+    source = path or Path(__file__).resolve().parents[2] / "examples" / "tasks.jsonl"
+    lines = source.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["instruction"] for line in lines if line.strip()]
+
+
+def main() -> None:
+    """Run one benchmark and print its figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["ingest", "query", "edit", "memory"])
+    parser.add_argument("--library", type=Path, action="append", default=[])
+    parser.add_argument("--skills", type=int, default=300, help="size of a made-up library")
+    parser.add_argument("--tasks", type=Path)
+    parser.add_argument("--home", type=Path, help="a home that is there already, or will be")
+    parser.add_argument("--until", choices=["searchable", "paged"], default="paged")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        roots = [root.resolve() for root in given.library]
+        if not roots:
+            roots = [Path(scratch, "made-up")]
+            make_library(roots[0], given.skills)
+        settings = load_settings(given.home or Path(scratch, "home"))
+        tasks = read_tasks(given.tasks)
+        if given.what == "ingest":
+            report = bench_ingest(settings, roots, given.until)
+        else:
+            if not (settings.home / "graph.db").exists():
+                bench_ingest(settings, roots, given.until)
+            if given.what == "query":
+                report = bench_query(settings, tasks)
+            elif given.what == "edit":
+                report = bench_edit(settings, roots[0])
+            else:
+                report = bench_memory(settings, tasks)
+    print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main()
