@@ -1,0 +1,24 @@
+"""Fixtures of all tests that run the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.program import ForkServer, Skillbus
+
+
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """A process that has everything loaded, from which commands are forked."""
+    server = ForkServer(tmp_path_factory.mktemp("commands"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def skillbus(fork_server: ForkServer, tmp_path: Path) -> Skillbus:
+    """The command line on a home of the test's own."""
+    return Skillbus(fork_server, tmp_path / "home")

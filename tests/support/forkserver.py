@@ -1,0 +1,155 @@
+"""Runs the command line in forked children of a process that has everything imported.
+
+Importing torch and loading the model takes seconds; a fork takes milliseconds. The children run
+the real program on the real model: only the loading is done once. A job is a JSON line on
+standard input (`args`, `env`, `cwd`, `stdin`, `output`); answers are JSON lines on standard
+output: `{"started": pid}` for each job, in order, and `{"ended": pid, "code": exit code}`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import traceback
+from typing import Any
+
+PRELOADED = (
+    "celery.concurrency.thread",
+    "kombu.transport.memory",
+    "rich.progress",
+    "tantivy",
+    "uvicorn.server",
+    "workers.cli.ask",
+    "workers.cli.evaluate",
+    "workers.cli.inspect",
+    "workers.cli.library",
+    "workers.cli.sync",
+    "workers.serving",
+)
+
+
+def preload() -> None:
+    """Import what any command needs, and load the default model without using it."""
+    for module in PRELOADED:
+        importlib.import_module(module)
+    import search.models
+    import workers.runtime
+    from config.settings import EncoderSettings
+
+    make = search.models.make_encoder
+    loaded = make(EncoderSettings())
+
+    def make_encoder(settings: EncoderSettings) -> Any:
+        return loaded if settings == EncoderSettings() else make(settings)
+
+    search.models.make_encoder = make_encoder
+    workers.runtime.make_encoder = make_encoder
+
+
+def say(answer: dict[str, int]) -> None:
+    """Write one answer."""
+    os.write(1, (json.dumps(answer) + "\n").encode())
+
+
+def serve(wake: int) -> dict[str, Any] | None:
+    """Fork for every job until standard input ends (None); in a child, its job."""
+    buffer = b""
+    while True:
+        ready, _, _ = select.select([0, wake], [], [])
+        if wake in ready:
+            os.read(wake, 4096)
+            reap()
+        if 0 not in ready:
+            continue
+        data = os.read(0, 65536)
+        if not data:
+            return None
+        *lines, buffer = (buffer + data).split(b"\n")
+        for line in lines:
+            pid = os.fork()
+            if pid == 0:
+                job: dict[str, Any] = json.loads(line)
+                return job
+            say({"started": pid})
+
+
+def reap() -> None:
+    """Report children that have ended."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        say({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
+
+
+def become(job: dict[str, Any]) -> None:
+    """Make this child look like a process started for its job."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    source = os.open(job["stdin"], os.O_RDONLY)
+    output, errors = (
+        os.open(f"{job['output']}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for name in ("out", "err")
+    )
+    for target, file in enumerate((source, output, errors)):
+        os.dup2(file, target)
+        os.close(file)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    os.chdir(job["cwd"])
+    for name, value in job["env"].items():
+        os.environ[name] = value
+    sys.argv = ["skillbus", *job["args"]]
+
+
+def main() -> None:
+    """Preload, say so, and serve; in a child, run the program to its end."""
+    preload()
+    wake, woken = os.pipe()
+    for end in (wake, woken):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken)
+    gc.freeze()
+    say({"started": 0})
+    job = serve(wake)
+    if job is None:
+        return
+    become(job)
+    from workers.cli import main as skillbus
+
+    code = 0
+    try:
+        skillbus()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+        code = 70
+    finish(code)
+
+
+def finish(code: int) -> None:
+    """End as an interpreter does, threads and exit handlers first, but leave memory alone.
+
+    Taking apart all that was imported would copy every page that the fork shares.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as at any end
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
