@@ -78,13 +78,19 @@ def test_with_passages_of_one_size_more_budget_spends_no_less(
     assert sum(x is not None for x in large) >= sum(x is not None for x in small)
 
 
-def test_every_skill_gets_its_best_passage_before_any_gets_a_second() -> None:
+def test_a_small_budget_goes_deep_into_the_best_skill() -> None:
     offers = [
-        Offer(10, 5.0, [(0, 0.9, 40), (1, 1.0, 40), (2, 0.8, 40)]),
+        Offer(10, 5.0, [(0, 0.9, 40), (1, 1.0, 40), (2, 0.1, 40)]),
         Offer(10, 1.0, [(0, 0.5, 40)]),
     ]
-    assert spend(offers, 100) == [[1], [0]]
+    assert spend(offers, 100) == [[0, 1], None]
     assert spend(offers, 140) == [[0, 1], [0]]
+    assert spend(offers, 180) == [[0, 1, 2], [0]]
+
+
+def test_skills_of_like_worth_all_enter_before_any_goes_deep() -> None:
+    offers = [Offer(10, worth, [(0, 0.8, 40), (1, 1.0, 40)]) for worth in (1.0, 0.95, 0.9)]
+    assert spend(offers, 150) == [[1], [1], [1]]
 
 
 def test_the_better_skill_comes_first_when_only_one_fits() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -150,9 +149,7 @@ def test_many_threads_accept_each_event_once(journal: Journal) -> None:
     accepted: list[str] = []
 
     def work() -> None:
-        for event in events:
-            if journal.accept(event, "event"):
-                accepted.append(event.id)
+        accepted.extend(event.id for event in events if journal.accept(event, "event"))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -219,4 +216,4 @@ def test_in_memory_nothing_is_written(tmp_path: Path, monkeypatch: pytest.Monkey
     journal.accept(changed(), "event")
     assert len(journal.open_jobs("event")) == 1
     journal.close()
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
