@@ -39,7 +39,7 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
             else:
                 raise PermanentError(f"an event of type {job.event.type} changes nothing")
         except PermanentError as error:
-            log.warning("event failed", event=event_id, reason=str(error))
+            log.warning("event failed", event_id=event_id, reason=str(error))
             services.journal.fail(event_id, str(error))
         else:
             services.journal.finish(event_id, outcome)
