@@ -88,7 +88,7 @@ class PagingSettings(Group):
 
     method: Literal["f", "mmr"] = "f"
     gap: float = Field(5.1, ge=0)
-    milliseconds: int = Field(200, ge=0, description="time to embed what is not paged yet")
+    milliseconds: int = Field(100, ge=0, description="time to embed what is not paged yet")
 
 
 class WorkerSettings(Group):
@@ -99,6 +99,7 @@ class WorkerSettings(Group):
     query_threads: int = Field(2, ge=1, le=64)
     query_seconds: float = Field(30.0, gt=0)
     reconcile_seconds: float = Field(30.0, gt=0)
+    keep_seconds: float = Field(60.0, ge=0, description="superseded revisions stay readable")
     journal_days: float = Field(7.0, gt=0)
 
 

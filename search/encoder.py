@@ -8,8 +8,9 @@ from __future__ import annotations
 import ctypes
 import json
 import logging
+import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ ENCODER_VERSION = 1
 
 _ENGLISH_ONLY = ("minilm-l6-v2", "minilm-l12-v2", "mpnet-base-v2", "bge-small-en", "bge-base-en")
 _LENGTH_STEP = 16
+_TOKENIZED_AT_ONCE = 32
 _MALLOC_ARENA_MAX = -8
 _ARENAS = 2
 
@@ -48,6 +50,8 @@ class SentenceTransformerEncoder:
         device: str = "cpu",
     ) -> None:
         _bound_malloc_arenas()
+        # The tokenizer's own threads would take processors that our threads share out.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch
 
         torch.set_num_threads(threads)
@@ -82,10 +86,15 @@ class SentenceTransformerEncoder:
         """Languages the model was trained on; others are assumed for models not known here."""
         return self._languages
 
-    def encode(self, texts: Sequence[str]) -> Vector:
-        """Unit vectors, float32 (len(texts), dimension), in the order of the texts."""
+    def encode(self, texts: Sequence[str], between: Callable[[], None] | None = None) -> Vector:
+        """Unit vectors, float32 (len(texts), dimension), in the order of the texts.
+
+        `between` is called before each batch, for a caller that lets others pass.
+        """
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
         for places, features in self._batches(list(texts)):
+            if between is not None:
+                between()
             with self._torch.inference_mode():
                 out = self._network(features)["sentence_embedding"]
             vectors[places] = out.float().cpu().numpy()
@@ -100,8 +109,11 @@ class SentenceTransformerEncoder:
         if not texts:
             return
         tokenizer = self._network.tokenizer
-        with self._tokenizer_lock:  # fast tokenizers refuse to be shared while truncating
-            ids = tokenizer(texts, truncation=True, max_length=self._limit)["input_ids"]
+        ids: list[list[int]] = []
+        for first in range(0, len(texts), _TOKENIZED_AT_ONCE):
+            part = texts[first : first + _TOKENIZED_AT_ONCE]
+            with self._tokenizer_lock:  # fast tokenizers refuse to be shared while truncating
+                ids += tokenizer(part, truncation=True, max_length=self._limit)["input_ids"]
         order = sorted(range(len(ids)), key=lambda place: -len(ids[place]))
         start = 0
         while start < len(order):

@@ -8,7 +8,7 @@ by the caller from forward records, and no call needs a transaction across store
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -176,8 +176,11 @@ class Encoder(Protocol):
         """Languages the model knows (`en`, `zh`); its scores weigh nothing for others."""
         ...
 
-    def encode(self, texts: Sequence[str]) -> Vector:
-        """Unit vectors, float32 (len(texts), dimension), in the order of the texts."""
+    def encode(self, texts: Sequence[str], between: Callable[[], None] | None = None) -> Vector:
+        """Unit vectors, float32 (len(texts), dimension), in the order of the texts.
+
+        `between` is called before each batch, for a caller that lets others pass.
+        """
         ...
 
 

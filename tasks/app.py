@@ -13,8 +13,8 @@ from config.errors import StaleError, TransientError
 from tasks.ingest import ingest, split_batch
 from tasks.link import link
 from tasks.maintain import maintain
-from tasks.page import page
-from tasks.plan import plan
+from tasks.page import page, split_pages
+from tasks.plan import fail_events, plan
 from tasks.policies import INGEST, LINK, MAINTAIN, PAGE, PLAN, POLICIES, QUERY, Deadline, Policy
 from tasks.query import fail_query, query
 from tasks.services import Services
@@ -33,7 +33,18 @@ _HANDLERS: dict[str, Handler] = {
     QUERY.name: query,
 }
 
-_FAILURES: dict[str, FailureHandler] = {INGEST.name: split_batch, QUERY.name: fail_query}
+_FAILURES: dict[str, FailureHandler] = {
+    PLAN.name: fail_events,
+    INGEST.name: split_batch,
+    PAGE.name: split_pages,
+    QUERY.name: fail_query,
+}
+
+_COUNTED: dict[str, Callable[[Services], int]] = {
+    INGEST.name: lambda services: services.activity.ingest(1),
+    PAGE.name: lambda services: services.activity.page(1),
+}
+"""Tasks that count themselves out when they end, and so in again when they are retried."""
 
 
 def create_app(services: Services, queues: Sequence[str], broker: str, backend: str) -> Any:
@@ -79,7 +90,12 @@ def _register(app: Any, policy: Policy, services: Services) -> None:
         ) -> None:
             """Called once a task has failed for good, whatever it raised."""
             del task_id, kwargs
+            if services.stopping.is_set():
+                # The stores close under what still runs; the next start sends it again.
+                return
             log.error("task failed", task=policy.name, ids=args[0], error=str(einfo))
+            if policy is not QUERY and (failed is None or isinstance(exc, TransientError)):
+                services.trouble = str(exc)
             if failed is not None:
                 failed(services, args[0], exc)
 
@@ -91,6 +107,8 @@ def _register(app: Any, policy: Policy, services: Services) -> None:
                 return {"stale": str(error)}
             except TransientError as error:
                 log.warning("task will be retried", reason=str(error))
+                if policy.name in _COUNTED and self.request.retries < policy.retries:
+                    _COUNTED[policy.name](services)
                 raise self.retry(exc=error, countdown=policy.delay(self.request.retries)) from error
 
     app.task(

@@ -12,6 +12,8 @@ DECLARED_WEIGHT = 0.999
 """Weight of a dependency that a skill declares; lesser ones are only mentioned."""
 
 _MAX_NEEDED = 20
+_NEEDED_SHARE = 0.9
+"""A declared dependency matters almost as much as the skill that cannot do without it."""
 
 ReadRows = Callable[[Sequence[str]], Mapping[str, Row]]
 
@@ -110,7 +112,7 @@ def _add_needed(
                 choice.chosen.append(
                     Chosen(
                         needed,
-                        max(scores.get(needed, 0.0), score * 0.5),
+                        max(scores.get(needed, 0.0), score * _NEEDED_SHARE),
                         (f"declared dependency of {owner}",),
                         needed_by=owner,
                     )

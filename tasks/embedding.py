@@ -11,8 +11,11 @@ from search.protocol import Vector
 from tasks.services import Services
 
 
-def encode_cached(services: Services, texts: Sequence[str]) -> Vector:
-    """Vectors (texts, dimension), from the index where a text's hash is known there."""
+def encode_cached(services: Services, texts: Sequence[str], in_bulk: bool = True) -> Vector:
+    """Vectors (texts, dimension), from the index where a text's hash is known there.
+
+    In bulk, queries are let pass between batches.
+    """
     encoder = services.encoder.get()
     hashes = [text_hash(encoder.model, text) for text in texts]
     known = services.index.cached_vectors(list(dict.fromkeys(hashes)))
@@ -20,6 +23,7 @@ def encode_cached(services: Services, texts: Sequence[str]) -> Vector:
         digest: text for digest, text in zip(hashes, texts, strict=True) if digest not in known
     }
     if missing:
-        fresh = encoder.encode(list(missing.values()))
+        pause = services.activity.let_queries_pass if in_bulk else None
+        fresh = encoder.encode(list(missing.values()), pause)
         known = {**known, **dict(zip(missing, fresh, strict=True))}
     return np.stack([known[digest] for digest in hashes]).astype(np.float32, copy=False)

@@ -25,7 +25,7 @@ from skills.record import ParsedSkill, RevisionKey
 from tasks.embedding import encode_cached
 from tasks.folders import SkillGoneError, read_folder
 from tasks.page import send_pages, send_unpaged
-from tasks.policies import INGEST, LINK, Deadline
+from tasks.policies import INGEST, LINK, Deadline, DeadlineExceededError
 from tasks.services import Services
 
 
@@ -169,7 +169,7 @@ def split_batch(services: Services, skill_ids: Sequence[str], error: BaseExcepti
     A batch is sent again one skill at a time; a single skill that still fails is recorded as
     failed with the error, so that one poisonous skill never holds up others.
     """
-    if isinstance(error, TransientError):
+    if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
         # The entries wait in the catalog; the reconciler sends them again.
         return
     if len(skill_ids) > 1:
@@ -190,3 +190,6 @@ def split_batch(services: Services, skill_ids: Sequence[str], error: BaseExcepti
             for entry, seq in zip(entries, seqs, strict=True)
         ]
     )
+    services.send(LINK.name, [])
+    if not services.activity.ingesting:
+        send_unpaged(services)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from tasks.ingest import is_waiting
 from tasks.page import send_unpaged
 from tasks.policies import INGEST, LINK, PLAN, QUERY, Deadline
 from tasks.services import Services
@@ -15,7 +16,6 @@ log = structlog.get_logger()
 
 _BATCH = 16
 _LIMIT = 20_000
-_GRACE_SECONDS = 60.0
 
 
 def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
@@ -33,6 +33,7 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
 
 def resend(services: Services) -> dict[str, object]:
     """Send tasks for everything that the journal and the catalog say is unfinished."""
+    services.trouble = ""
     events = services.journal.open_jobs("event")
     for event_id in events:
         services.send(PLAN.name, [event_id])
@@ -55,25 +56,28 @@ def resend(services: Services) -> dict[str, object]:
     }
 
 
-def sweep(services: Services, grace: float = _GRACE_SECONDS) -> int:
+def sweep(services: Services) -> int:
     """Delete revisions that no pointer leads to and no running ingest can still publish.
 
-    A revision goes once it has been seen without a pointer for `grace` seconds, so that a query
-    that chose it before it was superseded can still read it.
+    A superseded revision stays for `workers.keep_seconds`, so that a query that chose it before
+    can still read it.
     """
-    pointers = services.graph.changes(0).pointers
-    in_flight = {entry.skill_id for entry in services.graph.waiting(_LIMIT)}
     if services.activity.ingesting:
         return 0
-    now = time.monotonic()
     stored = services.index.keys()
-    orphans = {
-        key: services.orphans.get(key, now)
-        for key in stored
-        if pointers.get(key.skill_id, 0) != key.seq and key.skill_id not in in_flight
+    if services.activity.ingesting:
+        # What is written by now may be published a moment later.
+        return 0
+    pointers = services.graph.changes(0).pointers
+    orphans = [key for key in stored if pointers.get(key.skill_id, 0) != key.seq]
+    entries = services.graph.entries(sorted({key.skill_id for key in orphans}))
+    before = time.time() - services.settings.workers.keep_seconds
+    settled = {
+        entry.skill_id: entry.seq
+        for entry in entries
+        if not is_waiting(entry) and entry.updated <= before
     }
-    due = [key for key, since in orphans.items() if now - since >= grace]
-    services.orphans = {key: since for key, since in orphans.items() if now - since < grace}
+    due = [key for key in orphans if settled.get(key.skill_id, key.seq) != key.seq]
     if due:
         services.index.delete(due)
         log.info("swept", revisions=len(due))

@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Sequence
 
+from config.errors import TransientError
 from graph.protocol import State
 from search.protocol import StoredRevision, Vector
 from skills.paging import section_texts
 from skills.record import RevisionKey
 from tasks.embedding import encode_cached
-from tasks.policies import PAGE, Deadline
+from tasks.policies import PAGE, Deadline, DeadlineExceededError
 from tasks.services import Services
 
 _BATCH = 16
@@ -49,6 +50,22 @@ def page(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> di
     return {"paged": len(done)}
 
 
+def split_pages(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
+    """After an error that is nobody's in particular: each skill alone.
+
+    An error that may pass is left to the reconciler.
+
+    A skill that still fails alone stays unpaged, as the services' trouble says.
+    """
+    if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
+        return
+    if len(skill_ids) > 1:
+        for skill_id in skill_ids:
+            send_pages(services, [skill_id])
+    else:
+        services.trouble = f"paging {skill_ids[0]} failed: {type(error).__name__}: {error}"
+
+
 def send_unpaged(services: Services) -> int:
     """Send every published skill without section vectors to be paged, most used first."""
     waiting = [key.skill_id for key in services.graph.unpaged(_BACKLOG)]
@@ -77,7 +94,7 @@ def _let_ingest_pass(services: Services) -> None:
 
 
 def page_revisions(
-    services: Services, revisions: Sequence[StoredRevision]
+    services: Services, revisions: Sequence[StoredRevision], in_bulk: bool = True
 ) -> dict[RevisionKey, Vector]:
     """Embed the sections of revisions, each (sections, dimension), and store the vectors.
 
@@ -88,7 +105,7 @@ def page_revisions(
     flat = [text for section in texts for text in section]
     if not flat:
         return {}
-    vectors = encode_cached(services, flat)
+    vectors = encode_cached(services, flat, in_bulk)
     paged, start = {}, 0
     for revision, section in zip(revisions, texts, strict=True):
         own = vectors[start : start + len(section)]

@@ -46,6 +46,14 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
     return {"events": len(event_ids)}
 
 
+def fail_events(services: Services, event_ids: Sequence[str], error: BaseException) -> None:
+    """Record events that failed for good; what may pass stays accepted and is sent again."""
+    if isinstance(error, TransientError):
+        return
+    for event_id in event_ids:
+        services.journal.fail(event_id, f"failed unexpectedly: {type(error).__name__}: {error}")
+
+
 def preview(
     graph: SkillGraph | None, content: SourceChanged, limits: LimitSettings
 ) -> dict[str, list[str]]:

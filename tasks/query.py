@@ -31,6 +31,8 @@ from tasks.services import Services
 _EXPLAINED = 30
 _READ_AGAIN = 3
 _LINKS = 20
+_TOKENS_A_SECOND = 6000.0
+"""What one thread of a common processor encodes: it only decides whether to begin."""
 _TELLING = {
     LinkType.CONFLICT: 0,
     LinkType.DEPENDENCY: 1,
@@ -58,7 +60,8 @@ def query(services: Services, deadline: Deadline, query_ids: Sequence[str]) -> d
     if job.expires is not None and time.time() > job.expires:
         return _fail(services, job.id, "expired before a worker took it", usage=False)
     try:
-        bundle = answer(services, deadline, job.id, asked)
+        with services.activity.query():
+            bundle = answer(services, deadline, job.id, asked)
     except PermanentError as error:
         return _fail(services, job.id, str(error), usage=isinstance(error, UsageError))
     data = bundle.model_dump(mode="json")
@@ -182,7 +185,7 @@ def _page(
             continue
         passages: Vector | None = None
         if settings.method == "mmr" and vector is not None:
-            passages = encode_cached(services, passage_texts(revision.parsed))
+            passages = encode_cached(services, passage_texts(revision.parsed), in_bulk=False)
         source_id, _, path = chosen.skill_id.partition(":")
         paged.append(
             page_skill(
@@ -227,15 +230,16 @@ def _embed_late(
     """
     missing = [revision for revision in revisions.values() if revision.key not in vectors]
     patience = min(services.settings.paging.milliseconds / 1000, deadline.remaining() / 2)
-    started = time.monotonic()
+    end = time.monotonic() + patience
     left = 0
     for revision in missing:
         if not revision.section_hashes:
             continue
-        if time.monotonic() - started >= patience:
+        tokens = sum(passage.tokens for passage in revision.parsed.passages)
+        if time.monotonic() + tokens / _TOKENS_A_SECOND > end:
             left += 1
             continue
-        vectors |= page_revisions(services, [revision])
+        vectors |= page_revisions(services, [revision], in_bulk=False)
     return left
 
 

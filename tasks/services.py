@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -11,11 +12,18 @@ from config.settings import Settings
 from graph.linking import Linker
 from graph.protocol import SkillGraph
 from search.protocol import Encoder, Reranker, SearchIndex
-from skills.record import RevisionKey
 from tasks.journal import Journal
 from tasks.library import Library
 
 T = TypeVar("T")
+
+_LONGEST_WAIT_SECONDS = 0.25
+
+
+def _set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
 
 
 class Send(Protocol):
@@ -44,11 +52,13 @@ class Lazy(Generic[T]):
 
 @dataclass(slots=True)
 class Activity:
-    """How many ingest and page tasks run or wait in this process."""
+    """How many tasks of a kind run or wait in this process, so that one can let another pass."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     ingesting: int = 0
     paging: int = 0
+    querying: int = 0
+    idle: threading.Event = field(default_factory=_set_event)
 
     def ingest(self, count: int) -> int:
         """Note that `count` more (or fewer) ingest tasks are under way; returns how many are."""
@@ -62,10 +72,31 @@ class Activity:
             self.paging = max(0, self.paging + count)
             return self.paging
 
+    @contextmanager
+    def query(self) -> Iterator[None]:
+        """Note that a query is being answered: bulk work lets it pass."""
+        with self.lock:
+            self.querying += 1
+            self.idle.clear()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.querying -= 1
+                if not self.querying:
+                    self.idle.set()
+
+    def let_queries_pass(self) -> None:
+        """Wait while queries are being answered, but not for ever: bulk work goes on too."""
+        self.idle.wait(_LONGEST_WAIT_SECONDS)
+
 
 @dataclass(slots=True)
 class Services:
-    """The stores, models and channels of one process."""
+    """The stores, models and channels of one process.
+
+    trouble: why a task gave up for now, "" when none did; its work waits for the reconciler.
+    """
 
     settings: Settings
     journal: Journal
@@ -78,7 +109,8 @@ class Services:
     linker: Linker
     writable: bool = True
     activity: Activity = field(default_factory=Activity)
-    orphans: dict[RevisionKey, float] = field(default_factory=dict)
+    trouble: str = ""
+    stopping: threading.Event = field(default_factory=threading.Event)
 
     def note_use(self, skill_ids: Sequence[str]) -> None:
         """Count that bundles chose these skills; only a writing process keeps count."""

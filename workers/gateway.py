@@ -74,7 +74,9 @@ def create_gateway(runtime: Runtime) -> FastAPI:
     @gateway.get("/v1/status")
     def status() -> dict[str, Any]:
         """Skills by state, what is under way, and sources."""
-        return status_of(services.settings, services.graph, services.journal, serving=True)
+        return status_of(
+            services.settings, services.graph, services.journal, True, services.trouble
+        )
 
     return gateway
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +48,7 @@ _BROKER = "memory://localhost//"
 _RESULTS = "cache+memory://"
 _POLL_SECONDS = 0.002
 _STOP_SECONDS = 20.0
+_SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Runtime:
         self.writable = writable
         self._stack = contextlib.ExitStack()
         self._workers: list[_Worker] = []
-        self._stopping = threading.Event()
+        self._reconciler: threading.Thread | None = None
         with contextlib.ExitStack() as opening:
             self.services = self._open(opening)
             self._stack = opening.pop_all()
@@ -134,12 +136,23 @@ class Runtime:
     def start(self) -> None:
         """Start worker threads; what the journal and the catalog hold unfinished is sent again."""
         logging.getLogger("kombu").setLevel(logging.ERROR)
+        # Threads that answer queries should get the interpreter back soon from those that index.
+        sys.setswitchinterval(_SWITCH_SECONDS)
         self._purge()
         for workload in _workloads(self.settings, self.writable):
             self._workers.append(self._start_worker(workload))
         if self.writable:
             report = resend(self.services)
             log.info("resumed", **report)
+            self._reconciler = threading.Thread(
+                target=self._reconcile, name="skillbus-reconciler", daemon=True
+            )
+            self._reconciler.start()
+
+    def _reconcile(self) -> None:
+        """Have the reconciler run every so often."""
+        while not self.services.stopping.wait(self.settings.workers.reconcile_seconds):
+            self.send_maintenance()
 
     def _start_worker(self, workload: Workload) -> _Worker:
         app = create_app(self.services, workload.queues, _BROKER, _RESULTS)
@@ -172,7 +185,9 @@ class Runtime:
 
         Nothing is lost: what has not run is in the journal and the catalog.
         """
-        self._stopping.set()
+        self.services.stopping.set()
+        if self._reconciler is not None:
+            self._reconciler.join()
         self._purge()
         for worker in self._workers:
             worker.controller.stop()
@@ -244,13 +259,9 @@ class Runtime:
         return counts
 
     def watch_progress(self, interval: float = 0.1) -> Iterator[Mapping[str, int]]:
-        """Progress every `interval` seconds; every so often the reconciler looks after strays."""
-        since = time.monotonic()
-        while not self._stopping.is_set():
+        """Progress every `interval` seconds."""
+        while not self.services.stopping.is_set():
             yield self.progress()
-            if time.monotonic() - since > self.settings.workers.reconcile_seconds:
-                self.send_maintenance()
-                since = time.monotonic()
             time.sleep(interval)
 
     def maintain_now(self) -> dict[str, object]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ def run_serve(
     path = settings.home / SOCKET
     if len(str(path)) > _SOCKET_PATH_LIMIT:
         raise UsageError(f"{path} is too long for a socket; choose a shorter SKILLBUS_HOME")
-    with Runtime(settings, writable=True) as runtime, Watcher(runtime), _reconciling(runtime):
+    with Runtime(settings, writable=True) as runtime, Watcher(runtime):
         path.unlink(missing_ok=True)
         gateway = create_gateway(runtime)
         # Queries should not pay for loading the model and the library.
@@ -80,21 +79,3 @@ def _run_beside(server: uvicorn.Server) -> None:
     import asyncio
 
     asyncio.run(server._serve())
-
-
-@contextmanager
-def _reconciling(runtime: Runtime) -> Iterator[None]:
-    """Send the reconciler every so often."""
-    stop = threading.Event()
-
-    def loop() -> None:
-        while not stop.wait(runtime.settings.workers.reconcile_seconds):
-            runtime.send_maintenance()
-
-    thread = threading.Thread(target=loop, name="skillbus-reconciler", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()

@@ -10,14 +10,15 @@ from tasks.journal import Journal
 
 
 def status_of(
-    settings: Settings, graph: SkillGraph, journal: Journal, serving: bool
+    settings: Settings, graph: SkillGraph, journal: Journal, serving: bool, trouble: str = ""
 ) -> dict[str, Any]:
-    """Counts of the catalog, open events and queries, and the sources."""
+    """Counts of the catalog, open events and queries, the sources, and why work does not go on."""
     counts = graph.counts()
     published = counts.get("published", 0)
     return {
         "home": str(settings.home),
         "serving": serving,
+        "trouble": trouble,
         "encoder": settings.encoder.model,
         "skills": {
             "published": published,

@@ -1,6 +1,6 @@
 """Benchmarks of the embedded deployment on a library of one's own or a made-up one.
 
-    python tests/bench/run.py ingest|query|edit|memory [--library DIR]... [--skills N] [--tasks F]
+    python -m tests.bench.run ingest|query|edit|memory [--library DIR]... [--skills N] [--tasks F]
 
 Prints JSON. Nothing here is a test: figures depend on the machine and on what else runs on it.
 """

@@ -28,6 +28,8 @@ def status(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json(report)
         return
+    if report["trouble"]:
+        click.echo(f"trouble   {report['trouble']}")
     counts = report["skills"]
     click.echo(f"home      {report['home']} ({'served' if report['serving'] else 'not served'})")
     click.echo(

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from config.errors import PermanentError, UsageError
+from config.errors import PermanentError, TransientError, UsageError
 from config.settings import Settings
 from graph.local import SqliteSkillGraph
 from graph.protocol import State
@@ -113,6 +113,13 @@ class _Link:
         found = self.client.get(f"/v1/events/{event_id}")
         return found["state"], found["reason"], found["outcome"] or {}
 
+    def trouble(self) -> str:
+        """Why work does not go on, "" while it does."""
+        if self.client is None:
+            return self.runtime.services.trouble
+        report: str = self.client.get("/v1/status")["trouble"]
+        return report
+
     def failed(self, source_id: str) -> set[tuple[str, str]]:
         """Skills of a source that failed, each with its reason."""
         return {
@@ -139,6 +146,8 @@ def _run(link: _Link, content: SourceChanged, until: str, stack: ExitStack) -> d
                 raise PermanentError(reason)
             counts = link.graph.counts()
             line.show(counts)
+            if trouble := link.trouble():
+                raise TransientError(f"{trouble}; nothing is lost, the next sync goes on")
             if state == "done" and done(counts):
                 return round(time.monotonic() - started, 2)
             time.sleep(_POLL_SECONDS)
