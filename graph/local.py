@@ -11,7 +11,7 @@ from typing import Any
 from config.errors import UsageError
 from graph.local_writes import Transaction, publish, replace_links, withdraw
 from graph.names import normalise_name
-from graph.packing import signed, unpack_mentions, unpack_vector
+from graph.packing import unpack_mentions, unpack_vector
 from graph.protocol import (
     Changes,
     Entry,
@@ -240,6 +240,17 @@ class SqliteSkillGraph:
             for owner, source, target, kind, weight, evidence in rows
         ]
 
+    def links_among(self, skill_ids: Sequence[str]) -> list[Link]:
+        """Every link that starts and ends at one of these skills. One round trip."""
+        with self._database.read() as db:
+            rows = db.execute(
+                self._sql["links_among"], {"ids": json.dumps(list(skill_ids))}
+            ).fetchall()
+        return [
+            Link(owner, source, target, LinkType(kind), weight, evidence)
+            for owner, source, target, kind, weight, evidence in rows
+        ]
+
     # -- linking
     def unlinked(self, limit: int) -> list[tuple[str, int]]:
         """Skills marked for linking with the epoch of their mark, oldest first."""
@@ -256,12 +267,6 @@ class SqliteSkillGraph:
             facts = LinkFacts(skill_id, source_id, path, name, *vectors, unpack_mentions(mentions))
             found[skill_id] = facts
         return found
-
-    def sharing(self, terms: Sequence[int]) -> list[str]:
-        """Published skills whose signature or description has any of the terms."""
-        asked = json.dumps([signed(term) for term in terms])
-        with self._database.read() as db:
-            return [row[0] for row in db.execute(self._sql["sharing"], (asked,))]
 
     def named(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:
         """Published skills of a source by normalised name; names nobody has are left out."""

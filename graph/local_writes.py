@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from graph.names import name_keys, normalise_name
-from graph.packing import pack_mentions, pack_vector, packed_terms
+from graph.packing import pack_mentions, pack_vector
 from graph.protocol import Link, Publication, State
 from skills.record import RevisionKey
 
@@ -86,7 +86,6 @@ def publish(transaction: Transaction, publication: Publication) -> bool:
     if old is not None and old != (key, signature, described):
         transaction.scores_changed(row)
     _write_pointer(transaction, publication, row, key)
-    _write_terms(transaction.db, row, old[1:] if old else (), (signature, described))
     _write_mentions(transaction.db, row, publication)
     transaction.db.execute(
         transaction.sql["put_facts"],
@@ -114,7 +113,6 @@ def withdraw(
         db.execute(sql["touch_linked_rows"], {"epoch": transaction.epoch, "id": row})
         for end in ("owner", "source", "target"):
             db.execute(f"DELETE FROM links WHERE {end} = ?", (row,))  # noqa: S608 - fixed names
-        _write_terms(db, row, old[1:], ())
         db.execute("DELETE FROM facts WHERE skill = ?", (row,))
         db.execute("DELETE FROM mentions WHERE skill = ?", (row,))
     changed = {
@@ -215,22 +213,6 @@ def _write_pointer(
         "epoch": transaction.epoch,
     }
     transaction.db.execute(transaction.sql["publish"], changed)
-
-
-def _write_terms(
-    db: sqlite3.Connection, row: int, old: Sequence[bytes], new: Sequence[bytes]
-) -> None:
-    """Replace a skill's postings, touching only what differs."""
-    before = set(packed_terms(*old)) if old else set()
-    after = set(packed_terms(*new)) if new else set()
-    db.executemany(
-        "DELETE FROM terms WHERE term = ? AND skill = ?",
-        [(term, row) for term in sorted(before - after)],
-    )
-    db.executemany(
-        "INSERT INTO terms (term, skill) VALUES (?, ?)",
-        [(term, row) for term in sorted(after - before)],
-    )
 
 
 def _write_mentions(db: sqlite3.Connection, row: int, publication: Publication) -> None:

@@ -251,6 +251,10 @@ class SkillGraph(Protocol):
         """Every link that starts or ends at a skill, or that it owns."""
         ...
 
+    def links_among(self, skill_ids: Sequence[str]) -> list[Link]:
+        """Every link that starts and ends at one of these skills. One round trip."""
+        ...
+
     # -- linking
     def unlinked(self, limit: int) -> list[tuple[str, int]]:
         """Skills marked for linking with the epoch of their mark, oldest first."""
@@ -258,10 +262,6 @@ class SkillGraph(Protocol):
 
     def link_facts(self, skill_ids: Sequence[str]) -> dict[str, LinkFacts]:
         """What linking needs of these published skills; others are left out."""
-        ...
-
-    def sharing(self, terms: Sequence[int]) -> list[str]:
-        """Published skills whose signature or description has any of the terms."""
         ...
 
     def named(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:

@@ -120,11 +120,6 @@ ORDER BY mark_epoch, skill_id LIMIT ?;
 SELECT s.skill_id, s.source_id, s.path, s.name, f.signature, f.description_terms, f.mentions
 FROM json_each(?) w JOIN skills s ON s.skill_id = w.value JOIN facts f ON f.skill = s.id;
 
--- name: sharing
-SELECT skill_id FROM skills WHERE id IN (
-    SELECT t.skill FROM json_each(?) w JOIN terms t ON t.term = w.value)
-ORDER BY skill_id;
-
 -- name: named
 SELECT s.name_key, s.skill_id FROM json_each(:names) w
 JOIN skills s ON s.source_id = :source_id AND s.name_key = w.value
@@ -134,3 +129,11 @@ ORDER BY s.name_key, s.skill_id;
 SELECT DISTINCT s.skill_id FROM json_each(:names) w
 JOIN mentions m ON m.key = w.value AND m.source_id = :source_id JOIN skills s ON s.id = m.skill
 ORDER BY s.skill_id;
+
+-- name: links_among
+WITH asked AS (
+    SELECT id, skill_id FROM skills WHERE skill_id IN (SELECT value FROM json_each(:ids)))
+SELECT o.skill_id, s.skill_id, t.skill_id, l.type, l.weight, l.evidence
+FROM asked s CROSS JOIN links l ON l.source = s.id
+JOIN asked t ON t.id = l.target JOIN skills o ON o.id = l.owner
+ORDER BY s.skill_id, t.skill_id, l.type, o.skill_id;

@@ -21,9 +21,9 @@ CREATE TABLE cursor (
 
 -- seq: the pointer, 0 without one. served_seq: the highest seq with an outcome (published,
 -- confirmed, removed or failed); whatever is not above it is stale. wanted_seq is above served_seq,
--- or else not above seq, so that a skill waits for ingest exactly when wanted_seq > seq. name_key: the normalised name
--- of a published skill. pointer_epoch, row_epoch: when the pointer or the row last changed.
--- mark_epoch: when linking was asked for, NULL when it is done.
+-- or else not above seq, so that a skill waits for ingest exactly when wanted_seq > seq.
+-- name_key: the normalised name of a published skill. pointer_epoch, row_epoch: when the pointer
+-- or the row last changed. mark_epoch: when linking was asked for, NULL when it is done.
 CREATE TABLE skills (
     id INTEGER PRIMARY KEY,
     skill_id TEXT NOT NULL UNIQUE,
@@ -58,19 +58,13 @@ CREATE INDEX skills_marked ON skills (mark_epoch, skill_id) WHERE mark_epoch IS 
 CREATE INDEX skills_waiting ON skills (wanted_seq) WHERE wanted_seq > served_seq;
 CREATE INDEX skills_unpaged ON skills (uses DESC, skill_id) WHERE seq > 0 AND paged = 0;
 
--- What linking knows of a published skill. Vectors are packed (term u64, weight f32) pairs.
+-- What linking knows of a published skill. Vectors are packed (term i64, weight f32) pairs.
 CREATE TABLE facts (
     skill INTEGER PRIMARY KEY,
     signature BLOB NOT NULL,
     description_terms BLOB NOT NULL,
     mentions TEXT NOT NULL
 );
-
-CREATE TABLE terms (
-    term INTEGER NOT NULL,
-    skill INTEGER NOT NULL,
-    PRIMARY KEY (term, skill)
-) WITHOUT ROWID;
 
 -- The normalised names that a published skill mentions.
 CREATE TABLE mentions (
