@@ -87,7 +87,8 @@ class ForkServer:
             cwd=ROOT,
             env={**clean_environment(), "PYTHONPATH": str(ROOT)},
         )
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         self._started.get(timeout=SECONDS)
 
     def _listen(self) -> None:
@@ -144,6 +145,9 @@ class ForkServer:
         assert self._server.stdin is not None
         self._server.stdin.close()
         self._server.wait(SECONDS)
+        self._listener.join(SECONDS)
+        assert self._server.stdout is not None
+        self._server.stdout.close()
 
 
 class Skillbus:
