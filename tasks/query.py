@@ -249,9 +249,7 @@ def _links(services: Services, paged: Sequence[PagedSkill]) -> list[Link]:
     ids = {skill.chosen.skill_id for skill in paged}
     found = {
         (link.source, link.target, link.type): link
-        for skill_id in sorted(ids)
-        for link in services.graph.links(skill_id)
-        if link.source in ids and link.target in ids
+        for link in services.graph.links_among(sorted(ids))
     }
     kept: dict[frozenset[str], list[Link]] = {}
     for link in sorted(found.values(), key=lambda one: (_TELLING[one.type], one.source)):

@@ -319,6 +319,15 @@ class SkillGraphContract:
         graph.replace_links({"lib:a": []}, [])
         assert graph.counts()["links"] == 1
 
+    def test_links_among(self, graph: SkillGraph) -> None:
+        graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
+        link_all(graph, link("a", "b"), link("a", "c"), link("b", "a", LinkType.CONFLICT))
+        assert graph.links_among(["lib:b", "lib:a", "lib:x"]) == [
+            link("a", "b"),
+            link("b", "a", LinkType.CONFLICT),
+        ]
+        assert graph.links_among([]) == []
+
     def test_rows(self, graph: SkillGraph) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abcd", 1)])
         link_all(
