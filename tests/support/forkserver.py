@@ -124,7 +124,7 @@ def main() -> None:
     say({"started": 0})
     job = serve(wake)
     if job is None:
-        return
+        os._exit(0)
     become(job)
     from workers.cli import main as skillbus
 

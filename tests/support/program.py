@@ -8,6 +8,7 @@ import json
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -184,8 +185,7 @@ class Skillbus:
         """`serve`, up and answering; stopped with SIGTERM at the end."""
         process = self.start("serve", *args)
         try:
-            with self.client() as client:
-                wait_for(lambda: answers(client) or process.ended.is_set(), 60)
+            wait_for(lambda: answers(self.home / "serve.sock") or process.ended.is_set(), 60)
             yield process
         finally:
             process.send(signal.SIGTERM)
@@ -197,12 +197,14 @@ class Skillbus:
         return httpx.Client(transport=transport, base_url="http://skillbus", timeout=60)
 
 
-def answers(client: httpx.Client) -> bool:
-    """Whether the gateway is up."""
-    try:
-        return client.get("/v1/status").is_success
-    except httpx.TransportError:
-        return False
+def answers(path: Path) -> bool:
+    """Whether somebody listens on a socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
