@@ -75,11 +75,19 @@ class DiffusionSettings(Group):
 
 
 class ChoiceSettings(Group):
-    """What makes a bundle. `floor` is the evidence below which the answer is NO_SKILL_HIT."""
+    """What makes a bundle.
+
+    Below a floor of evidence the answer is NO_SKILL_HIT, unless a skill is as near in meaning as
+    `near`. Evidence is the best candidate's BM25F over the root of the task's mass and over the
+    logarithm of the library's size; a long task shares some words with any large library, so its
+    floor is higher.
+    """
 
     budget: int = Field(8_000, ge=1, description="tokens of a bundle unless the query says")
     top: int = Field(10, ge=1, le=100, description="skills of a bundle unless the query says")
-    floor: float = Field(0.0, ge=0)
+    floor: float = Field(0.31, ge=0, description="for a short query")
+    floor_long: float = Field(0.55, ge=0, description="for a long task")
+    near: float = Field(0.55, ge=0, le=1, description="cosine that counts as evidence")
     relative: float = Field(0.25, ge=0, le=1, description="least share of the best score")
 
 

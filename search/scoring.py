@@ -82,7 +82,8 @@ class Scored:
 
     scores: float64 (n,), descending except where a format slot moved a candidate up. components:
     each part's contribution to the score, (n,), in the same order. evidence: BM25F of the task
-    over the root of its mass, (n,): comparable between tasks, 0 where no term matches. slots:
+    over the root of its mass, (n,): comparable between tasks, 0 where no term matches. nearness:
+    the better of the two cosines, (n,), 0 where they say nothing. slots:
     the format for which a candidate was moved up, by key.
     """
 
@@ -90,6 +91,7 @@ class Scored:
     scores: npt.NDArray[np.float64]
     components: dict[str, npt.NDArray[np.float64]]
     evidence: npt.NDArray[np.float64]
+    nearness: npt.NDArray[np.float64]
     slots: dict[RevisionKey, str] = field(default_factory=dict)
 
 
@@ -113,7 +115,7 @@ def score(
     weights = weights or ScoringWeights()
     if not candidates:
         empty = np.empty(0, dtype=np.float64)
-        return Scored((), empty, {}, empty)
+        return Scored((), empty, {}, empty, empty)
     t = blend(understanding, weights)
     idf = statistics.idf(understanding.ids).astype(np.float64)
     records = [candidate.forward for candidate in candidates]
@@ -141,6 +143,7 @@ def score(
         scores=total[order],
         components={name: part[order] for name, part in components.items()},
         evidence=evidence[order],
+        nearness=np.array([max(candidates[i].cosines or (0.0, 0.0)) for i in order]),
         slots={candidates[i].key: kind for i, kind in slots.items()},
     )
 

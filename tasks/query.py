@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from config.errors import PermanentError, UsageError
-from config.settings import STAGES
+from config.settings import STAGES, ChoiceSettings
 from graph.protocol import Link, LinkType
 from search.protocol import Filters, StoredRevision, Vector
 from skills.bundle import Bundle, SkillLeftOut
@@ -110,7 +110,7 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
         timings_ms=timings.stages,
     )
     choice = Choice()
-    if ranking.hits and (ranking.evidence >= settings.choice.floor or "floor" in asked.without):
+    if ranking.hits and ("floor" in asked.without or is_evident(ranking, settings.choice)):
         with timings.of("choose"):
             choice = choose_skills(
                 [(hit.key.skill_id, hit.score) for hit in ranking.hits],
@@ -131,6 +131,12 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
         services.note_use([skill.skill_id for skill in bundle.skills])
     explain = _explain(ranking, choice, bundle, timings) if asked.explain else None
     return bundle.model_copy(update={"timings_ms": timings.stages, "explain": explain})
+
+
+def is_evident(ranking: Ranking, settings: ChoiceSettings) -> bool:
+    """Whether anything in the library is evidently about the task."""
+    floor = settings.floor + ranking.long * (settings.floor_long - settings.floor)
+    return ranking.evidence >= floor or ranking.nearness >= settings.near
 
 
 def check(asked: QueryAsked, limit: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from search.protocol import Filters, Hit, Vector
-from search.scoring import Candidate, Scored, score
+from search.scoring import Candidate, Scored, ScoringWeights, blend, score
 from search.understanding import Understanding, understand
 from skills.record import RevisionKey
 from tasks.library import View
@@ -37,14 +38,17 @@ class RankedSkill:
 class Ranking:
     """Candidates best first.
 
-    vector: of the task, None where dense scores say nothing. evidence: of the best candidate,
-    comparable between tasks. degraded: stages that fell short.
+    vector: of the task, None where dense scores say nothing. long: 0 for a short query, 1 for a
+    long task. evidence: of the best candidate by words, comparable between tasks and libraries;
+    nearness: the best cosine. degraded: stages that fell short.
     """
 
     understanding: Understanding
     vector: Vector | None
     hits: tuple[RankedSkill, ...] = ()
+    long: float = 0.0
     evidence: float = 0.0
+    nearness: float = 0.0
     degraded: tuple[str, ...] = field(default=())
 
 
@@ -66,7 +70,7 @@ def rank(
         keys = _candidates(services, view, understanding, vector, filters)
     with timed("score"):
         scored = _score(services, view, understanding, keys, vector, without)
-        ranking = _ranking(understanding, vector, scored)
+        ranking = _ranking(understanding, vector, scored, len(view.pointers))
     if services.reranker is not None and "rerank" not in without:
         with timed("rerank"):
             ranking = _rerank(services, ranking)
@@ -116,7 +120,9 @@ def _score(
     return score(understanding, candidates, view.statistics, without=without)
 
 
-def _ranking(understanding: Understanding, vector: Vector | None, scored: Scored) -> Ranking:
+def _ranking(
+    understanding: Understanding, vector: Vector | None, scored: Scored, skills: int
+) -> Ranking:
     hits = []
     for place, key in enumerate(scored.keys):
         parts = {name: float(values[place]) for name, values in scored.components.items()}
@@ -131,8 +137,16 @@ def _ranking(understanding: Understanding, vector: Vector | None, scored: Scored
         )
     # Without a shared term or a near vector there is no evidence, whatever the rank.
     hits = [hit for hit in hits if hit.score > 0]
-    evidence = float(scored.evidence.max()) if len(scored.evidence) else 0.0
-    return Ranking(understanding, vector, tuple(hits), evidence)
+    best = float(scored.evidence.max(initial=0.0))
+    return Ranking(
+        understanding,
+        vector,
+        tuple(hits),
+        long=blend(understanding, ScoringWeights()),
+        # A term's weight grows with the logarithm of the library, and evidence with it.
+        evidence=best / math.log(1 + max(skills, 1)),
+        nearness=float(scored.nearness.max(initial=0.0)),
+    )
 
 
 _WHY = {
