@@ -70,9 +70,8 @@ def cli(ctx: click.Context, home: Path | None) -> None:
 def main() -> None:
     """Run the command line; exit 0 done, 1 failed, 2 usage, 3 NO_SKILL_HIT, 4 newly failed."""
     try:
-        cli.main(standalone_mode=False)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
+        # Commands return nothing; what comes back is the code of `Context.exit`.
+        sys.exit(cli.main(standalone_mode=False))
     except click.exceptions.Abort:
         _fail("interrupted; what was accepted goes on with the next run", INTERRUPTED)
     except KeyboardInterrupt:

@@ -1,0 +1,107 @@
+"""The command line's exit codes and messages, whatever a command raises."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+
+import workers.cli
+from config.errors import PermanentError, TransientError, UsageError
+from workers.cli import FAILED, NEWLY_FAILED, NO_SKILL_HIT, USAGE, main
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the program with a command `probe` that does what a test says."""
+
+    def with_command(does: Callable[[click.Context], None], *arguments: str) -> int:
+        @click.command()
+        @click.pass_context
+        def probe(ctx: click.Context) -> None:
+            does(ctx)
+
+        monkeypatch.setattr(workers.cli, "probe", probe, raising=False)
+        monkeypatch.setitem(workers.cli._COMMANDS, "probe", "workers.cli:probe")
+        monkeypatch.setattr(sys, "argv", ["skillbus", "probe", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return int(caught.value.code or 0)
+
+    return with_command
+
+
+def nothing(_: click.Context) -> None:
+    """Succeeds."""
+
+
+def raising(error: BaseException) -> Callable[[click.Context], None]:
+    def does(_: click.Context) -> None:
+        raise error
+
+    return does
+
+
+def test_done_is_0(run: Run) -> None:
+    assert run(nothing) == 0
+
+
+@pytest.mark.parametrize("code", [FAILED, NO_SKILL_HIT, NEWLY_FAILED])
+def test_the_code_of_a_command_is_the_code_of_the_program(run: Run, code: int) -> None:
+    assert run(lambda ctx: ctx.exit(code)) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("no such folder"), USAGE),
+        (PermanentError("damaged"), FAILED),
+        (TransientError("busy"), FAILED),
+        (KeyboardInterrupt(), 130),
+        (click.Abort(), 130),
+        (click.BadParameter("wrong"), USAGE),
+    ],
+)
+def test_errors_end_with_a_line_and_their_code(
+    run: Run, capsys: pytest.CaptureFixture[str], error: BaseException, code: int
+) -> None:
+    assert run(raising(error)) == code
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert str(error) in written.err
+    assert "Traceback" not in written.err
+
+
+def test_a_mistake_in_the_program_is_not_hidden(run: Run) -> None:
+    with pytest.raises(ZeroDivisionError):
+        run(raising(ZeroDivisionError()))
+
+
+@pytest.mark.parametrize("arguments", [["--unheard-of"], ["surplus"]])
+def test_wrong_arguments_are_usage(run: Run, arguments: list[str]) -> None:
+    assert run(nothing, *arguments) == USAGE
+
+
+def test_an_unknown_command_is_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["skillbus", "unheard-of"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == USAGE
+    assert "unheard-of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", sorted(workers.cli._COMMANDS))
+def test_every_command_has_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["skillbus", command, "--help"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert not caught.value.code
+    assert f"Usage: skillbus {command}" in capsys.readouterr().out.replace("pytest", "skillbus")
