@@ -40,9 +40,7 @@ class Demo:
     def run(self, command: str, code: int = 0) -> None:
         """Print a command, run it, and expect its exit code."""
         print(f"\n$ {command}", flush=True)
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", command], cwd=self.folder, env=self.environment
-        )
+        done = subprocess.run(["sh", "-c", command], cwd=self.folder, env=self.environment)
         if done.returncode != code:
             sys.exit(f"demo: exit code {done.returncode}, not {code}, from: {command}")
         if code:
@@ -114,7 +112,7 @@ def changes(demo: Demo) -> None:
     demo.wait_until(lambda: demo.published()[skill] > before[skill])
     demo.run(
         'skillbus query "how long do spare battery packs stay in the heated locker?"'
-        " --top 1 --format markdown | grep --context 2 'heated locker'"
+        " --top 1 --format markdown | grep -C 2 'heated locker'"
     )
 
     demo.say("A rename: the old id is retired.")
