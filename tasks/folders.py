@@ -95,19 +95,35 @@ def scan(root: Path, start: str, limits: LimitSettings) -> Scan:
         for entry in entries:
             inner = f"{path}/{entry.name}" if path else entry.name
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in SKIPPED and not _is_virtual_environment(entry.path):
-                    if depth < limits.depth:
-                        stack.append((inner, owner, depth + 1))
-                    else:
-                        found.refused[inner] = f"deeper than {limits.depth} folders (limits.depth)"
+                if entry.name in SKIPPED or _is_virtual_environment(entry.path):
+                    continue
+                reason = _why_not(entry.name, depth, limits)
+                if reason:
+                    found.refused[_printable(inner)] = reason
+                else:
+                    stack.append((inner, owner, depth + 1))
             elif entry.is_symlink() and entry.is_dir():
-                _note_linked_folder(root, inner, found)
+                _note_linked_folder(root, _printable(inner), found)
             elif owner is not None:
                 _note_file(entry, path == owner, owner, records, fresh, settled, found)
     for path, lines in records.items():
         digest = hashlib.blake2b("\n".join(lines).encode("utf-8", "surrogateescape"))
         found.signatures[path] = "" if path in fresh else digest.hexdigest()[:32]
     return found
+
+
+def _why_not(name: str, depth: int, limits: LimitSettings) -> str:
+    """Why a folder is not entered, "" when it is."""
+    if depth >= limits.depth:
+        return f"deeper than {limits.depth} folders (limits.depth)"
+    if _printable(name) != name:
+        return "the folder's name is not UTF-8; rename it"
+    return ""
+
+
+def _printable(path: str) -> str:
+    """A path whose bytes that are not UTF-8 are written as escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _note_file(
@@ -255,5 +271,5 @@ def _sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
                 digest.update(chunk)
     except OSError:
         return None
-    name = file.relative_to(folder).as_posix()
+    name = _printable(file.relative_to(folder).as_posix())
     return SiblingFile(name, status.st_size, digest.hexdigest())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from config.settings import STAGES
 from skills.bundle import Bundle, render
 from skills.events import QueryAsked, QueryFilters
 from workers.cli import NO_SKILL_HIT
-from workers.cli.common import print_json, read_settings, read_text
+from workers.cli.common import print_json, read_settings, read_stdin, read_text
 from workers.client import ServeClient
 
 ORIGIN = "skillbus/command-line"
@@ -23,7 +22,9 @@ FILTERS = tuple(QueryFilters.model_fields)
 @click.command()
 @click.argument("text", required=False)
 @click.option("--file", "file", type=click.Path(path_type=Path), help="Read the task from a file.")
-@click.option("--budget", type=click.IntRange(min=0), help="Tokens that the bundle may hold.")
+@click.option(
+    "--budget", type=click.IntRange(0, 10_000_000), help="Tokens that the bundle may hold."
+)
 @click.option("--top", type=click.IntRange(1, 100), help="Skills that the bundle may hold.")
 @click.option(
     "--format",
@@ -94,7 +95,7 @@ def _task(text: str | None, file: Path | None) -> str:
         raise UsageError("give the task as TEXT, as `-` for standard input, or with --file")
     if file is not None:
         return read_text(file)
-    return sys.stdin.read() if text == "-" else str(text)
+    return read_stdin() if text == "-" else str(text)
 
 
 def _filters(pairs: tuple[str, ...]) -> QueryFilters:

@@ -99,6 +99,14 @@ class ProgressLine:
         )
 
 
+def read_stdin() -> str:
+    """Standard input as UTF-8 text; raises UsageError when it is none."""
+    try:
+        return click.get_binary_stream("stdin").read().decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError("standard input is not UTF-8 text") from None
+
+
 def read_text(path: Path) -> str:
     """A UTF-8 text file of the user's; raises UsageError that says what is wrong with it."""
     try:

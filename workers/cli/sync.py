@@ -13,7 +13,7 @@ import click
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import Settings
 from graph.local import SqliteSkillGraph
-from graph.protocol import State
+from graph.protocol import Source, State
 from skills.events import SourceChanged, new_event
 from tasks.folders import check_root
 from workers.cli import NEWLY_FAILED
@@ -82,6 +82,16 @@ def source_event(directory: Path, source_id: str | None) -> SourceChanged:
         ) from None
 
 
+def check_source(sources: list[Source], content: SourceChanged) -> None:
+    """Raise UsageError when another directory has the source's id."""
+    for source in sources:
+        if source.source_id == content.source_id and source.root != content.root:
+            raise UsageError(
+                f"source {source.source_id} is already {source.root}; give --source ID, or "
+                f"`skillbus sources remove {source.source_id}` first"
+            )
+
+
 class _Link:
     """The way to the library: a running `serve`, or a runtime of our own."""
 
@@ -136,6 +146,7 @@ class _Link:
 
 def _run(link: _Link, content: SourceChanged, until: str, stack: ExitStack) -> dict[str, Any]:
     started = time.monotonic()
+    check_source(link.graph.sources(), content)
     event_id = link.submit(content)
     line = stack.enter_context(ProgressLine())
 
