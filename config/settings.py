@@ -108,7 +108,8 @@ class WorkerSettings(Group):
     query_seconds: float = Field(30.0, gt=0)
     reconcile_seconds: float = Field(30.0, gt=0)
     keep_seconds: float = Field(60.0, ge=0, description="superseded revisions stay readable")
-    journal_days: float = Field(7.0, gt=0)
+    journal_days: float = Field(7.0, gt=0, description="how long ended events are remembered")
+    answer_minutes: float = Field(60.0, gt=0, description="how long answers can be fetched")
 
 
 class WatchSettings(Group):

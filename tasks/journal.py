@@ -175,11 +175,12 @@ class Journal:
             ).fetchall()
         return [self.job(row[0]) for row in rows]
 
-    def forget(self, before: float) -> int:
-        """Drop jobs that ended before this time (seconds since the epoch); returns how many."""
+    def forget(self, kind: str, before: float) -> int:
+        """Drop jobs of a kind that ended before this time (seconds since the epoch); how many."""
         with self._transaction() as connection:
             return connection.execute(
-                "DELETE FROM jobs WHERE state != 'accepted' AND finished < ?", (before,)
+                "DELETE FROM jobs WHERE kind = ? AND state != 'accepted' AND finished < ?",
+                (kind, before),
             ).rowcount
 
     def close(self) -> None:

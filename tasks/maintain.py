@@ -26,8 +26,9 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
         report.update(resend(services))
     deadline.check("maintain")
     report["swept"] = sweep(services)
-    age = services.settings.workers.journal_days * 86_400
-    report["forgotten"] = services.journal.forget(time.time() - age)
+    workers, now = services.settings.workers, time.time()
+    report["forgotten"] = services.journal.forget("event", now - workers.journal_days * 86_400)
+    report["expired"] = services.journal.forget("query", now - workers.answer_minutes * 60)
     return report
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -76,7 +78,7 @@ def preview(
     report = {
         "new": [path for path in found.signatures if path not in known],
         "changed": changed,
-        "removed": [p for p in known if p not in found.signatures and found.knows(p)],
+        "removed": [path for path in known if _is_gone(path, found)],
         "refused": list(found.refused),
     }
     return {
@@ -95,13 +97,19 @@ def _source_changed(
 ) -> dict[str, object]:
     root = check_root(Path(content.root))
     graph = services.graph
-    graph.put_source(Source(content.source_id, "directory", str(root)))
+    source = Source(content.source_id, "directory", str(root))
     if content.paths:
+        graph.put_source(source)
         changed, gone, found = _changed_below(services, root, content)
     else:
         found = scan(root, "", services.settings.limits)
+        # A folder that never held a skill is no source.
+        if found.signatures or found.refused or source.source_id in _source_ids(graph):
+            graph.put_source(source)
         cursor = graph.cursor(content.source_id)
-        gone = [path for path in cursor if path not in found.signatures and found.knows(path)]
+        entries = graph.entries_under(content.source_id, "")
+        known = {entry.path for entry in entries if entry.state is not State.REMOVED}
+        gone = [path for path in {*cursor, *known} if _is_gone(path, found)]
         changed = [
             path
             for path, signature in found.signatures.items()
@@ -119,12 +127,18 @@ def _source_changed(
             seq,
         )
     graph.move_cursor(content.source_id, {path: found.signatures[path] for path in changed}, gone)
+    if source.source_id in _source_ids(graph):
+        graph.put_source(replace(source, last_success=time.time()))
     for chunk in _chunks(wanted, found):
         services.activity.ingest(1)
         services.send(INGEST.name, [skill_id_of(content.source_id, path) for path in chunk])
     if removed:
         services.send(LINK.name, [])
     return {"found": len(found.signatures), "changed": len(wanted), "removed": removed}
+
+
+def _source_ids(graph: SkillGraph) -> set[str]:
+    return {source.source_id for source in graph.sources()}
 
 
 def _changed_below(
@@ -148,8 +162,11 @@ def _changed_below(
         for below in {scope, start}:
             entries = services.graph.entries_under(content.source_id, below)
             known.update(entry.path for entry in entries if entry.state is not State.REMOVED)
-    gone = [path for path in known if path not in total.signatures and total.knows(path)]
-    return list(total.signatures), gone, total
+    return list(total.signatures), [path for path in known if _is_gone(path, total)], total
+
+
+def _is_gone(path: str, found: Scan) -> bool:
+    return path not in found.signatures and path not in found.refused and found.knows(path)
 
 
 def _really_changed(
@@ -203,7 +220,7 @@ def _skills_removed(services: Services, skill_ids: Sequence[str]) -> dict[str, o
 
 
 def _source_removed(services: Services, source_id: str) -> dict[str, object]:
-    if all(source.source_id != source_id for source in services.graph.sources()):
+    if source_id not in _source_ids(services.graph):
         raise PermanentError(f"no source {source_id!r}; `skillbus sources list` names them")
     entries = services.graph.entries_under(source_id, "")
     seq = services.graph.take_seqs(1)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
@@ -33,8 +34,12 @@ class QueryState(BaseModel):
     reason: str | None = None
 
 
-def create_gateway(runtime: Runtime) -> FastAPI:
-    """The gateway over a running runtime."""
+def create_gateway(runtime: Runtime, on_a_port: bool = False) -> FastAPI:
+    """The gateway over a running runtime.
+
+    What changes the library is there only on the socket, which is the user's alone: anybody on
+    the machine, and any page in a browser, can reach a port.
+    """
     services = runtime.services
     gateway = FastAPI(title="skillbus", version="1", docs_url=None, redoc_url=None)
     gateway.add_exception_handler(UsageError, _problem(400, "not possible"))
@@ -54,6 +59,24 @@ def create_gateway(runtime: Runtime) -> FastAPI:
         job = services.journal.job(query_id)
         return QueryState(id=job.id, state=job.state, bundle=job.outcome, reason=job.reason or None)
 
+    @gateway.get("/v1/status")
+    def status() -> dict[str, Any]:
+        """Skills by state, what is under way, and sources."""
+        return status_of(
+            services.settings, services.graph, services.journal, True, services.trouble
+        )
+
+    if on_a_port:
+        # A page whose name resolves to this machine must not pass for it.
+        gateway.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+    else:
+        _add_socket_routes(gateway, runtime)
+    return gateway
+
+
+def _add_socket_routes(gateway: FastAPI, runtime: Runtime) -> None:
+    services = runtime.services
+
     @gateway.post("/v1/events", status_code=202)
     def accept(event: Event) -> Accepted:
         """Accept a CloudEvents object about a source or a skill."""
@@ -70,15 +93,6 @@ def create_gateway(runtime: Runtime) -> FastAPI:
     def answer(query: QueryAsked) -> dict[str, Any]:
         """Ask and wait: the bundle itself, for the commands of this machine."""
         return runtime.answer(query, "skillbus/gateway")
-
-    @gateway.get("/v1/status")
-    def status() -> dict[str, Any]:
-        """Skills by state, what is under way, and sources."""
-        return status_of(
-            services.settings, services.graph, services.journal, True, services.trouble
-        )
-
-    return gateway
 
 
 def _problem(code: int, title: str) -> Any:

@@ -225,8 +225,8 @@ class Runtime:
     def answer(self, asked: QueryAsked, origin: str) -> dict[str, Any]:
         """Ask, and wait for the answer on the result queue: the bundle as JSON data.
 
-        Raises PermanentError with the reason when the query failed, TransientError when it was
-        not answered in time.
+        Raises UsageError or PermanentError with the reason when the query was wrong or failed,
+        TransientError when it was not answered in time.
         """
         from celery.exceptions import TimeoutError as NotAnsweredError
 
@@ -243,7 +243,8 @@ class Runtime:
                 f"no answer within {seconds:g} s (workers.query_seconds); the query may still run"
             ) from None
         if outcome["state"] != "done":
-            raise PermanentError(str(outcome["reason"]))
+            kind = UsageError if outcome["usage"] else PermanentError
+            raise kind(str(outcome["reason"]))
         bundle: dict[str, Any] = outcome["bundle"]
         return bundle
 
@@ -292,7 +293,8 @@ def _lazy_reranker(settings: Settings) -> Lazy[Reranker] | None:
 
 def _make_home(home: Path) -> None:
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        # What lies there, the socket of `serve` too, is its owner's alone.
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
         raise UsageError(f"{home} is a file; name a folder with SKILLBUS_HOME") from None
     except OSError as error:

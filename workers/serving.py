@@ -60,7 +60,8 @@ def run_serve(
                 server.run()
             else:
                 note(f"listening on http://{address[0]}:{address[1]}")
-                second = uvicorn.Server(_config(gateway, host=address[0], port=address[1]))
+                public = create_gateway(runtime, on_a_port=True)
+                second = uvicorn.Server(_config(public, host=address[0], port=address[1]))
                 thread = threading.Thread(target=_run_beside, args=(second,), daemon=True)
                 thread.start()
                 server.run()

@@ -98,8 +98,8 @@ def test_forgetting_leaves_what_is_open(journal: Journal) -> None:
     for event in (done, still_open):
         journal.accept(event, "event")
     journal.finish(done.id)
-    assert journal.forget(time.time() - 60) == 0
-    assert journal.forget(time.time() + 60) == 1
+    assert journal.forget("event", time.time() - 60) == 0
+    assert journal.forget("event", time.time() + 60) == 1
     assert journal.open_jobs("event") == [still_open.id]
     with pytest.raises(UsageError, match="no event or query"):
         journal.job(done.id)
