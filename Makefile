@@ -38,11 +38,14 @@ check: $(INSTALLED)  ## Style, types, import contracts and published schemas
 	$(BIN)/lint-imports
 	$(BIN)/python docs/reference/schemas.py --check
 
+# On a made-up library; `make bench BENCH="--library DIR"` measures one of your own.
 bench: $(INSTALLED)  ## Benchmarks, with the figures they print
-	$(BIN)/python -m pytest tests/bench -o python_files='bench_*.py' -s --timeout 3600
+	for what in ingest query edit memory; do \
+		echo "$$what:"; $(BIN)/python -m tests.bench.run $$what $(BENCH) || exit 1; \
+	done
 
 crash: $(INSTALLED)  ## Kill a running sync 200 times and compare the library each time
-	SKILLBUS_TEST_KILLS=200 $(BIN)/python -m pytest tests/acceptance -k kill --timeout 7200
+	SKILLBUS_CRASH_ROUNDS=200 $(BIN)/python -m pytest tests/integration/test_crash.py
 
 schemas: $(INSTALLED)  ## Write the published JSON Schemas anew
 	$(BIN)/python docs/reference/schemas.py
