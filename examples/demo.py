@@ -123,10 +123,10 @@ def changes(demo: Demo) -> None:
     demo.run(f'skillbus query "{FROST}" --top 1 --budget 2500 | head -n 4')
 
     demo.say("A removal: gone from the next answer.")
-    demo.run(f'skillbus query "{MAP}" | grep "^[0-9]"')
+    demo.run(f'skillbus query "{MAP}" --top 3 | grep "^[0-9]"')
     demo.run("rm -r examples/map-tiles")
     demo.wait_until(lambda: "examples:map-tiles" not in demo.published())
-    demo.run(f'skillbus query "{MAP}" | grep "^[0-9]"')
+    demo.run(f'skillbus query "{MAP}" --top 3 | grep "^[0-9]"')
     demo.run("skillbus status")
 
 
