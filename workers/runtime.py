@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,13 +71,20 @@ class Runtime:
 
     A writing runtime holds the home's writer lock; a reading one answers queries beside it and
     keeps its journal in memory. Use it as a context manager. `encoder` takes the place of the one
-    that the settings name. A process has one runtime at a time: the broker's memory is shared.
+    that the settings name; without `paging` sections wait for a later process. A process has one
+    runtime at a time: the broker's memory is shared.
     """
 
     def __init__(
-        self, settings: Settings, *, writable: bool, encoder: Encoder | None = None
+        self,
+        settings: Settings,
+        *,
+        writable: bool,
+        encoder: Encoder | None = None,
+        paging: bool = True,
     ) -> None:
         self.settings = settings
+        self._paging = paging
         self._encoder = encoder
         self.writable = writable
         self._stack = contextlib.ExitStack()
@@ -139,7 +146,7 @@ class Runtime:
         # Threads that answer queries should get the interpreter back soon from those that index.
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._purge()
-        for workload in _workloads(self.settings, self.writable):
+        for workload in _workloads(self.settings, self.writable, self._paging):
             self._workers.append(self._start_worker(workload))
         if self.writable:
             report = resend(self.services)
@@ -273,16 +280,13 @@ class Runtime:
 _ALL_QUEUES = (PLAN_QUEUE, INGEST_QUEUE, PAGE_QUEUE, LINK_QUEUE, MAINTAIN_QUEUE, QUERY_QUEUE)
 
 
-def _workloads(settings: Settings, writable: bool) -> Sequence[Workload]:
-    query = Workload("query", (QUERY_QUEUE,), settings.workers.query_threads)
-    if not writable:
-        return [query]
-    return [
-        query,
-        Workload("ingest", (PLAN_QUEUE, INGEST_QUEUE), settings.workers.ingest_threads),
-        Workload("page", (PAGE_QUEUE,), settings.workers.page_threads),
-        Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE), 1),
-    ]
+def _workloads(settings: Settings, writable: bool, paging: bool) -> Iterator[Workload]:
+    yield Workload("query", (QUERY_QUEUE,), settings.workers.query_threads)
+    if writable:
+        yield Workload("ingest", (PLAN_QUEUE, INGEST_QUEUE), settings.workers.ingest_threads)
+        yield Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE), 1)
+    if writable and paging:
+        yield Workload("page", (PAGE_QUEUE,), settings.workers.page_threads)
 
 
 def _lazy_reranker(settings: Settings) -> Lazy[Reranker] | None:

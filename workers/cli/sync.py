@@ -61,7 +61,7 @@ def sync(
         _dry_run(settings, content, as_json)
         return
     with ExitStack() as stack:
-        link = _Link(settings, stack)
+        link = _Link(settings, stack, paging=until == "paged")
         failed_before = link.failed(content.source_id)
         report = _run(link, content, until, stack)
         report["newly_failed"] = newly = sorted(link.failed(content.source_id) - failed_before)
@@ -95,7 +95,7 @@ def check_source(sources: list[Source], content: SourceChanged) -> None:
 class _Link:
     """The way to the library: a running `serve`, or a runtime of our own."""
 
-    def __init__(self, settings: Settings, stack: ExitStack) -> None:
+    def __init__(self, settings: Settings, stack: ExitStack, paging: bool = True) -> None:
         self.client = ServeClient.find(settings.home)
         if self.client is not None:
             stack.callback(self.client.close)
@@ -104,7 +104,7 @@ class _Link:
             return
         from workers.runtime import Runtime
 
-        self.runtime = stack.enter_context(Runtime(settings, writable=True))
+        self.runtime = stack.enter_context(Runtime(settings, writable=True, paging=paging))
         self.graph = self.runtime.services.graph  # type: ignore[assignment]
 
     def submit(self, content: SourceChanged) -> str:
