@@ -12,6 +12,7 @@ import click
 
 from config.errors import PermanentError, UsageError
 from config.settings import Settings
+from graph.passage_links import PassageLink, passage_links
 from graph.protocol import Entry, Link, State
 from search.local import LocalSearchIndex
 from search.models import encoder_identity
@@ -98,11 +99,12 @@ def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
     with open_catalog(settings) as graph:
         entry = find_entry(graph.entries([skill_id]), skill_id)
         links = graph.links(skill_id)
-    revision = _read_revision(settings, entry) if entry.state is State.PUBLISHED else None
     data = entry_data(entry)
     data["links"] = [_link_data(link) for link in links]
-    if revision is not None:
+    if entry.state is State.PUBLISHED:
+        revision, inner = _read_revision(settings, entry)
         data |= _revision_data(revision)
+        data["passage_links"] = [_passage_link_data(link) for link in inner]
     if as_json:
         print_json(data)
     else:
@@ -116,7 +118,11 @@ def find_entry(entries: list[Entry], skill_id: str) -> Entry:
     return entries[0]
 
 
-def _read_revision(settings: Settings, entry: Entry) -> StoredRevision:
+def _read_revision(
+    settings: Settings, entry: Entry
+) -> tuple[StoredRevision, tuple[PassageLink, ...]]:
+    """The published revision, and the links among its passages: they follow from it, so they are
+    made when somebody looks."""
     identity = encoder_identity(settings.encoder.model)
     index = LocalSearchIndex(
         settings.home / "index", identity.model, identity.dimension, writable=False
@@ -124,9 +130,10 @@ def _read_revision(settings: Settings, entry: Entry) -> StoredRevision:
     try:
         key = RevisionKey(entry.skill_id, entry.seq)
         found = index.read([key])
+        vectors = index.section_vectors([key]).get(key)
         if key not in found:
             raise PermanentError(f"{key} is published but not in the index; run `skillbus doctor`")
-        return found[key]
+        return found[key], passage_links(found[key].parsed, vectors)
     finally:
         index.close()
 
@@ -139,6 +146,16 @@ def _link_data(link: Link) -> dict[str, Any]:
         "weight": round(link.weight, 4),
         "evidence": link.evidence,
         "owner": link.owner,
+    }
+
+
+def _passage_link_data(link: PassageLink) -> dict[str, Any]:
+    return {
+        "source": link.source,
+        "target": link.target,
+        "type": link.type.value,
+        "weight": round(link.weight, 4),
+        "evidence": link.evidence,
     }
 
 
@@ -176,6 +193,8 @@ def _revision_data(revision: StoredRevision) -> dict[str, Any]:
 
 def _print_skill(data: dict[str, Any]) -> None:
     passages = data.pop("passages", [])
+    links = data.pop("links", [])
+    data.pop("passage_links", None)
     for name, value in data.items():
         if value in (None, "", [], (), {}):
             continue
@@ -186,6 +205,15 @@ def _print_skill(data: dict[str, Any]) -> None:
         else:
             shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
             click.echo(f"{name}: {shown}")
+    if links:
+        click.echo("links:")
+    for link in links:
+        outward = link["source"] == data["skill_id"]
+        other = link["target"] if outward else link["source"]
+        arrow = "->" if outward else "<-"
+        click.echo(f"  {arrow} {link['type']:<11} {other} ({link['weight']}; {link['evidence']})")
+    if passages:
+        click.echo("passages (lines, role, tokens, heading):")
     for passage in passages:
         first, last = passage["lines"]
         path = " > ".join(passage["heading_path"])
