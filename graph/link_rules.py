@@ -92,9 +92,10 @@ def links_of(
     resolve: Resolution,
     settings: LinkSettings = DEFAULT_SETTINGS,
 ) -> list[Link]:
-    """Every link that one skill owns, by type and target.
+    """Every link that one skill owns, by source, target and type.
 
-    pool: the skills it is scored against.
+    pool: the skills it is scored against. Where several rules or mentions give the same link, the
+    heaviest stands, of those the first in the text.
     """
     found: dict[tuple[str, str, LinkType], Link] = {}
     for link in (*_scored(facts, pool, settings), *_named(facts, resolve, settings)):
@@ -128,7 +129,7 @@ def _named(facts: LinkFacts, resolve: Resolution, settings: LinkSettings) -> Ite
     }
     owner = facts.skill_id
     previous: tuple[int, str] | None = None
-    for mention in sorted(facts.mentions, key=lambda m: m.position):
+    for mention in sorted(facts.mentions, key=lambda m: (m.position, m.line, m.kind, m.name)):
         target = resolve_mention(facts, mention, resolve)
         if target is None:
             continue

@@ -125,13 +125,19 @@ class SqliteSkillGraph:
         """Move pointers forward and mark the skills for linking, in one transaction.
 
         Returns the keys whose pointer moved; a seq that is not above the skill's pointer, its
-        last confirmation, removal or failure is stale and changes nothing.
+        last confirmation, removal or failure is stale and changes nothing. Where a skill is given
+        more than once, only its highest seq counts.
         """
         if not publications:
             return []
+        highest: dict[str, Publication] = {}
+        for one in publications:
+            kept = highest.setdefault(one.key.skill_id, one)
+            if one.key.seq > kept.key.seq:
+                highest[one.key.skill_id] = one
         with self._database.write() as db:
             transaction = Transaction(db, self._sql)
-            moved = [p.key for p in publications if publish(transaction, p)]
+            moved = [one.key for one in highest.values() if publish(transaction, one)]
             transaction.write_marks()
         return moved
 
@@ -192,11 +198,11 @@ class SqliteSkillGraph:
             )
 
     def count_use(self, skill_ids: Sequence[str]) -> None:
-        """Bundles chose these skills once more."""
+        """Bundles chose these skills once more; written by skill_id."""
         with self._database.write() as db:
             db.executemany(
                 "UPDATE skills SET uses = uses + 1 WHERE skill_id = ?",
-                [(skill_id,) for skill_id in skill_ids],
+                [(skill_id,) for skill_id in sorted(skill_ids)],
             )
 
     def counts(self) -> dict[str, int]:
@@ -209,7 +215,7 @@ class SqliteSkillGraph:
 
     # -- readers
     def changes(self, epoch: int) -> Changes:
-        """What changed after `epoch`; 0 gives every pointer."""
+        """What changed after `epoch`, told once; 0 gives every pointer."""
         now, pointers, rows = epoch, {}, set()
         with self._database.read() as db:
             for kind, skill_id, number in db.execute(self._sql["changes"], {"epoch": epoch}):
@@ -288,7 +294,8 @@ class SqliteSkillGraph:
         """Replace all links each owner has, and clear the marks that have not moved since.
 
         An owner that is no longer published gets none. A link whose other end was withdrawn in
-        the meantime is left out, and its owner marked again.
+        the meantime is left out, and its owner marked again. Of several with one (owner, source,
+        target, type) the heaviest is kept, of those the one whose evidence sorts first.
         """
         with self._database.write() as db:
             replace_links(Transaction(db, self._sql), links)

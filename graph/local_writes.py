@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from graph.names import name_keys, normalise_name
@@ -143,7 +143,7 @@ def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]])
             continue
         wanted = {
             (rows[link.source], rows[link.target], link.type.value, link.weight, link.evidence)
-            for link in links[owner]
+            for link in _one_each(links[owner])
             if link.source in rows and link.target in rows
         }
         if any(end not in rows for link in links[owner] for end in link_ends(link)):
@@ -156,6 +156,12 @@ def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]])
 def link_ends(link: Link) -> tuple[str, str]:
     """The two skills that a link joins."""
     return (link.source, link.target)
+
+
+def _one_each(links: Sequence[Link]) -> Iterable[Link]:
+    """One link for each (source, target, type): the heaviest, then by evidence."""
+    ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
+    return {(link.source, link.target, link.type): link for link in ordered}.values()
 
 
 def _replace_owned(db: sqlite3.Connection, owner: int, wanted: set[_Edge]) -> set[int]:

@@ -93,7 +93,8 @@ class Publication:
 
     signature: the heaviest body terms, and description_terms the description's terms, each a
     term hash -> weight of a unit vector (weights do not depend on the library, so that pair
-    scores do not depend on the order of arrival).
+    scores do not depend on the order of arrival). Term hashes are below 2**63, which every store
+    can keep.
     """
 
     key: RevisionKey
@@ -198,7 +199,8 @@ class SkillGraph(Protocol):
         """Move pointers forward and mark the skills for linking, in one transaction.
 
         Returns the keys whose pointer moved; a seq that is not above the skill's pointer, its
-        last confirmation, removal or failure is stale and changes nothing.
+        last confirmation, removal or failure is stale and changes nothing. Where a skill is given
+        more than once, only its highest seq counts.
         """
         ...
 
@@ -231,7 +233,8 @@ class SkillGraph(Protocol):
         ...
 
     def count_use(self, skill_ids: Sequence[str]) -> None:
-        """Bundles chose these skills once more."""
+        """Bundles chose these skills once more; written in one order, so that writers can wait
+        for one another but never in a circle."""
         ...
 
     def counts(self) -> dict[str, int]:
@@ -240,7 +243,11 @@ class SkillGraph(Protocol):
 
     # -- readers
     def changes(self, epoch: int) -> Changes:
-        """What changed after `epoch`; 0 gives every pointer. One round trip."""
+        """What changed after `epoch`; 0 gives every pointer.
+
+        Reading on from the epoch of the last answer misses nothing, whoever writes meanwhile, and
+        never goes back to an older seq. It may tell again what was told: apply it idempotently.
+        """
         ...
 
     def rows(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Row]:
@@ -278,7 +285,8 @@ class SkillGraph(Protocol):
         """Replace all links each owner has, and clear the marks that have not moved since.
 
         An owner that is no longer published gets none. A link whose other end was withdrawn in
-        the meantime is left out, and its owner marked again.
+        the meantime is left out, and its owner marked again. Of several with one (owner, source,
+        target, type) the heaviest is kept, of those the one whose evidence sorts first.
         """
         ...
 

@@ -128,6 +128,24 @@ def test_named_links_and_their_direction() -> None:
     assert declared.evidence == "depends, line 3: text about b"
 
 
+def test_one_link_where_several_mentions_give_it() -> None:
+    lines = {"quoted": 2, "file": 9, "related": 5}
+    mentions = [Mention("b", kind, line, "text") for kind, line in lines.items()]
+    mentions += [Mention("b_", "related", 7, "text"), Mention("b", "order", 4, "text", 102)]
+    mentions += [Mention("a", "order", line, "text", at) for line, at in ((3, 101), (8, 201))]
+    mentions += [Mention("b", "order", 6, "text", 202)]
+    resolve = Resolution({"a": ["lib:a"], "b": ["lib:b"]})
+    expected = links_of(facts("w", *mentions), {}, resolve)
+    assert [(one.target, one.type, one.evidence) for one in expected] == [
+        ("lib:b", LinkType.WORKFLOW, "order, line 4: text"),
+        ("lib:b", LinkType.DEPENDENCY, "related, line 5: text"),
+    ]
+    for turn in range(len(mentions)):
+        turned = [*mentions[turn:], *mentions[:turn]]
+        assert links_of(facts("w", *turned), {}, resolve) == expected
+        assert links_of(facts("w", *reversed(turned)), {}, resolve) == expected
+
+
 def test_workflow_follows_the_order_within_a_sequence() -> None:
     owner = facts(
         "w",
