@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import signal
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,38 +49,70 @@ def run_serve(
     path = settings.home / SOCKET
     if len(str(path)) > _SOCKET_PATH_LIMIT:
         raise UsageError(f"{path} is too long for a socket; choose a shorter SKILLBUS_HOME")
-    with Runtime(settings, writable=True) as runtime, Watcher(runtime):
-        path.unlink(missing_ok=True)
-        gateway = create_gateway(runtime)
+    with ExitStack() as stack:
+        port = stack.enter_context(_bound(address)) if address else None
+        told = stack.enter_context(_told_to_stop())
+        runtime = stack.enter_context(Runtime(settings, writable=True))
+        stack.enter_context(Watcher(runtime))
         # Queries should not pay for loading the model and the library.
         threading.Thread(target=runtime.warm_up, name="skillbus-warm-up", daemon=True).start()
         for source in runtime.services.graph.sources():
             if Path(source.root).is_dir():
                 runtime.submit(SourceChanged(source_id=source.source_id, root=source.root), ORIGIN)
-        server = uvicorn.Server(_config(gateway, uds=str(path)))
+        path.unlink(missing_ok=True)
+        stack.callback(path.unlink, missing_ok=True)
         note(f"serving {settings.home} on {path}")
+        if port is not None and address is not None:
+            note(f"listening on http://{address[0]}:{address[1]}")
+            stack.enter_context(_serving_beside(create_gateway(runtime, on_a_port=True), port))
+        server = uvicorn.Server(_config(create_gateway(runtime), uds=str(path)))
+        if not told.is_set():
+            server.run()
+
+
+@contextmanager
+def _bound(address: tuple[str, int]) -> Iterator[socket.socket]:
+    """A socket on the address; raises UsageError when somebody else has it."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    with socket.socket(family) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            if address is None:
-                server.run()
-            else:
-                note(f"listening on http://{address[0]}:{address[1]}")
-                public = create_gateway(runtime, on_a_port=True)
-                second = uvicorn.Server(_config(public, host=address[0], port=address[1]))
-                thread = threading.Thread(target=_run_beside, args=(second,), daemon=True)
-                thread.start()
-                server.run()
-                second.should_exit = True
-                thread.join()
-        finally:
-            path.unlink(missing_ok=True)
+            bound.bind(address)
+        except OSError as error:
+            raise UsageError(
+                f"--listen {address[0]}:{address[1]}: {error.strerror}; choose another port"
+            ) from error
+        yield bound
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[threading.Event]:
+    """Set by SIGINT and SIGTERM; a server that they stopped raises them once more at its end."""
+    told = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, lambda *_: told.set())
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _serving_beside(gateway: FastAPI, port: socket.socket) -> Iterator[None]:
+    """Serve on the port in a thread: signals are the first server's business."""
+    server = uvicorn.Server(_config(gateway))
+    thread = threading.Thread(
+        target=lambda: asyncio.run(server._serve([port])), name="skillbus-port", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def _config(gateway: FastAPI, **where: Any) -> uvicorn.Config:
     return uvicorn.Config(gateway, log_level="warning", access_log=False, lifespan="off", **where)
-
-
-def _run_beside(server: uvicorn.Server) -> None:
-    """Run a server in a thread: signals are the first server's business."""
-    import asyncio
-
-    asyncio.run(server._serve())

@@ -61,11 +61,12 @@ class Process:
         """Its result; a command that hangs is killed and fails the test."""
         if not self.ended.wait(seconds):
             self.send(signal.SIGKILL)
-            raise AssertionError(f"still running after {seconds} s: {self._text('err')}")
+            raise AssertionError(f"still running after {seconds} s: {self.text('err')}")
         assert self.code is not None
-        return Result(self.code, self._text("out"), self._text("err"))
+        return Result(self.code, self.text("out"), self.text("err"))
 
-    def _text(self, name: str) -> str:
+    def text(self, name: str) -> str:
+        """What it has written so far to `out` or `err`."""
         path = self.output.with_name(f"{self.output.name}.{name}")
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 

@@ -102,7 +102,7 @@ class ProgressLine:
 def read_stdin() -> str:
     """Standard input as UTF-8 text; raises UsageError when it is none."""
     try:
-        return click.get_binary_stream("stdin").read().decode("utf-8")
+        return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError("standard input is not UTF-8 text") from None
 
