@@ -60,6 +60,7 @@ class Journal:
 
     def __init__(self, path: Path | str) -> None:
         self._lock = threading.RLock()
+        self._path = path
         try:
             self._connection = sqlite3.connect(
                 str(path), timeout=10, check_same_thread=False, isolation_level=None
@@ -68,6 +69,8 @@ class Journal:
             self._connection.executescript(_SCHEMA)
             row = self._connection.execute("SELECT schema_version FROM meta").fetchone()
         except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise TransientError(f"{path}: another process keeps the journal locked") from error
             raise PermanentError(
                 f"{path}: the journal cannot be opened ({error}); move it away to start anew, "
                 "the library itself is not in it"
@@ -79,6 +82,23 @@ class Journal:
                 f"{path}: journal of schema {row[0]}, this skillbus reads {SCHEMA_VERSION}; "
                 "use the version that wrote it, or another SKILLBUS_HOME"
             )
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """One read; raises PermanentError for a damaged file."""
+        with self._lock:
+            try:
+                yield self._connection
+            except sqlite3.OperationalError as error:
+                raise TransientError(f"the journal cannot be read: {error}") from error
+            except sqlite3.DatabaseError as error:
+                raise self._damaged(error) from error
+
+    def _damaged(self, error: sqlite3.DatabaseError) -> PermanentError:
+        return PermanentError(
+            f"{self._path}: the journal is damaged ({error}); move it away to start anew, "
+            "the library itself is not in it"
+        )
 
     @contextmanager
     def _transaction(self, durable: bool = False) -> Iterator[sqlite3.Connection]:
@@ -93,6 +113,10 @@ class Journal:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise TransientError(f"the journal cannot be written: {error}") from error
+            except sqlite3.DatabaseError as error:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise self._damaged(error) from error
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -127,8 +151,8 @@ class Journal:
 
     def job(self, job_id: str) -> Job:
         """One job; raises UsageError when there is none of this id."""
-        with self._lock:
-            row = self._connection.execute(
+        with self._reading() as connection:
+            row = connection.execute(
                 "SELECT id, kind, payload, state, outcome, reason, accepted, expires "
                 "FROM jobs WHERE id = ?",
                 (job_id,),
@@ -148,8 +172,8 @@ class Journal:
 
     def open_jobs(self, kind: str, limit: int = 10_000) -> list[str]:
         """Ids of jobs that have not ended, oldest first."""
-        with self._lock:
-            rows = self._connection.execute(
+        with self._reading() as connection:
+            rows = connection.execute(
                 "SELECT id FROM jobs WHERE kind = ? AND state = 'accepted' ORDER BY number LIMIT ?",
                 (kind, limit),
             ).fetchall()
@@ -158,9 +182,9 @@ class Journal:
     def states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         """State and reason of each job that is known."""
         found = {}
-        with self._lock:
+        with self._reading() as connection:
             for job_id in job_ids:
-                row = self._connection.execute(
+                row = connection.execute(
                     "SELECT state, reason FROM jobs WHERE id = ?", (job_id,)
                 ).fetchone()
                 if row is not None:
@@ -169,8 +193,8 @@ class Journal:
 
     def failures(self, limit: int = 100) -> list[Job]:
         """Jobs that failed, newest first."""
-        with self._lock:
-            rows = self._connection.execute(
+        with self._reading() as connection:
+            rows = connection.execute(
                 "SELECT id FROM jobs WHERE state = 'failed' ORDER BY number DESC LIMIT ?", (limit,)
             ).fetchall()
         return [self.job(row[0]) for row in rows]

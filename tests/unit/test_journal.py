@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -193,6 +194,43 @@ def test_a_damaged_file_says_what_to_do(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(PermanentError, match="move it away"):
         Journal(path)
+
+
+def test_damage_that_shows_later_says_what_to_do(path: Path) -> None:
+    journal = Journal(path)
+    events = [changed("/x" * 50) for _ in range(300)]
+    for event in events:
+        journal.accept(event, "event")
+    journal.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
+    damaged = Journal(path)
+    for use in (
+        lambda: damaged.open_jobs("event"),
+        lambda: damaged.job(events[5].id),
+        lambda: damaged.states([events[5].id]),
+        lambda: damaged.accept(changed(), "event"),
+        lambda: damaged.finish(events[7].id),
+    ):
+        with pytest.raises(PermanentError, match="move it away"):
+            use()
+    damaged.close()
+
+
+def test_a_lock_on_opening_is_no_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+
+    def impatient(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        return connect(*args, **(kwargs | {"timeout": 0.01}))
+
+    other = connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr(sqlite3, "connect", impatient)
+    with pytest.raises(TransientError, match="another process"):
+        Journal(path)
+    other.execute("ROLLBACK")
+    other.close()
+    Journal(path).close()
 
 
 def test_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
