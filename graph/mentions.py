@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from graph.names import name_keys, normalise_name
 from graph.protocol import Mention
@@ -69,8 +70,20 @@ _ITEM_HEAD = re.compile(
 _NUMBERED = re.compile(
     r"^\s*(?:#{1,6}\s*)?(?:step\s*|阶段|步骤|第)?\s*(\d{1,2})\s*[.)、:：步]", re.IGNORECASE
 )
+_CALLED = re.compile(
+    r"(?:^|[\s*(（:：—–-])(?:use|using|via|run|invoke|activate|activating|apply|call|load|execute|launch)"
+    r"\s+(?:the\s+)?[`*\"“\[/@]*$|(?:使用|运行|執行|执行|调用|激活|通过|用)\s*[`*\"“「『《\[/@]*$",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"\W*(?:(?:if|when|whenever|where|for|to|in case|unless|otherwise|else|needs?|needed|want|"
+    r"\w+ing)\b|如果|若|当|當|需要|想要|对于)",
+    re.IGNORECASE,
+)
+_NOT_FIRST = re.compile(r"[.!?;]\s|[。！？；]|\b(?:never|not|don't)\b|不要|\bsee\b", re.IGNORECASE)
 _ARROW = re.compile(r"\s*(?:→|⟶|➜|➔|=>|-+>)\s*")
 _CHAIN_NAME = re.compile(r"[`*\"“「]+/?([\w:-]{2,80})[`*\"”」]+|/?([\w:-]{2,80})")
+_PARTS = re.compile(r"[^\W\d_]+")
 _REMARK = re.compile(r"\s*[(（][^()（）]*[)）]")
 _PIECE_LIMIT = 40
 _INSTEAD = re.compile(
@@ -258,6 +271,7 @@ def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
     sequence = 0
     steps: list[tuple[str, _Line]] = []
     last = 0
+    routes = False
     for line in lines:
         names = [] if line.elsewhere else _along_arrows(line.text)
         if len(names) > 1:
@@ -269,29 +283,47 @@ def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
             continue
         number = int(numbered.group(1))
         if number != last + 1:
-            if len(steps) > 1:
+            if len(steps) > 1 and not routes:
                 sequence += 1
                 yield from _ordered(steps, sequence)
-            steps = []
+            steps, routes = [], False
         last = number
-        names = _quoted(line.text)
-        if names and not line.elsewhere:
-            steps.append((names[0], line))
-    if len(steps) > 1:
+        step = line.text[numbered.end() :]
+        named = {normalise_name(name): name for name in _quoted(step)}
+        routes = routes or any(_is_route(step, name) for name in named.values())
+        if len(named) == 1 and not line.elsewhere:
+            steps += [(name, line) for name in named.values() if _is_call(step, name)]
+    if len(steps) > 1 and not routes:
         yield from _ordered(steps, sequence + 1)
+
+
+def _is_route(step: str, name: str) -> bool:
+    """Whether an item names a skill for a case of its own: a choice, not an order."""
+    return bool(_CONDITION.match(step) or _ARROW.search(step[: max(step.find(name), 0)]))
+
+
+def _is_call(step: str, name: str) -> bool:
+    """Whether a step tells to use the skill: it opens with the name, or calls for it in its first
+    sentence."""
+    before = step[: max(step.find(name), 0)]
+    if _NOT_FIRST.search(before):
+        return False
+    return not before.strip(' \t*`_/@"“「『《[') or bool(_CALLED.search(before))
 
 
 def _along_arrows(text: str) -> list[str]:
     """The names that arrows join directly; a remark in parentheses may follow each.
 
-    An arrow that maps words to a name, or one list to another, is no sequence.
+    An arrow that maps words to a name, one list to another or a name to a variant of it is no
+    sequence. A single word is a state or a label unless the line speaks of skills.
     """
     if not any(arrow in text for arrow in ("→", "⟶", "➜", "➔", "->", "=>")):
         return []
     pieces = [_REMARK.sub("", piece).strip(" *_|.,;:。；") for piece in _ARROW.split(text)]
+    plain = bool(_SKILL_WORD.search(text))
     names: list[str] = []
     for place, piece in enumerate(pieces):
-        tokens = [match for match in _CHAIN_NAME.finditer(piece) if _names_one(match)]
+        tokens = [match for match in _CHAIN_NAME.finditer(piece) if _names_one(match, plain)]
         first, last = place == 0, place == len(pieces) - 1
         begins = [match for match in tokens if match.start() == 0]
         ends = [match for match in tokens if match.end() == len(piece)]
@@ -300,12 +332,20 @@ def _along_arrows(text: str) -> list[str]:
             names.append(next(group for group in fits[0].groups() if group))
         elif len(piece) > _PIECE_LIMIT and not (first or last):
             return []
+    if any(_is_variant(one, other) for one, other in pairwise(names)):
+        return []
     return names if len(names) > 1 else []
 
 
-def _names_one(match: re.Match[str]) -> bool:
-    """Whether a token of a chain is quoted, or has several parts."""
-    return bool(match.group(1)) or _is_compound(match.group(2))
+def _names_one(match: re.Match[str], plain: bool) -> bool:
+    """Whether a token of a chain has several parts, or is quoted where single words may be."""
+    return _is_compound(match.group(1) or match.group(2)) or (plain and bool(match.group(1)))
+
+
+def _is_variant(one: str, other: str) -> bool:
+    """Whether two names are one but for a version or a qualifier."""
+    first, second = (set(_PARTS.findall(name.casefold())) for name in (one, other))
+    return first <= second or second <= first
 
 
 def _ordered(named: Sequence[tuple[str, _Line]], sequence: int) -> Iterator[Mention]:

@@ -129,7 +129,7 @@ def order(body: str) -> list[tuple[str, int, int]]:
 
 
 def test_sequences_along_arrows() -> None:
-    assert order("Flow: `read` → **sum-up** -> `report`\n\nThen a-b => c-d.") == [
+    assert order("The skills: `read` → **sum-up** -> `report`\n\nThen a-b => c-d.") == [
         ("read", 1, 1),
         ("sum-up", 1, 2),
         ("report", 1, 3),
@@ -141,6 +141,48 @@ def test_sequences_along_arrows() -> None:
 def test_sequences_of_numbered_steps() -> None:
     body = "1. Use `read-it` now.\n2. Think.\n3. Use the report skill.\n\nText\n\n1. Use `a-b`.\n"
     assert order(body) == [("read-it", 1, 1), ("report", 1, 2)]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        ("If the books are open, use `read-it`.", "For a summary use `sum-up`."),
+        ("**Reading a book**: use `read-it`", "**Writing a report**: use `write-it`"),
+        ("Need a total → `sum-up`", "Need a page → `write-it`"),
+        ("Sums: `sum-up`, `add-it`", "Pages: `write-it`, `print-it`"),
+        ("The input comes from `read-it`.", "Never run `write-it` alone."),
+        ("Read it all. Then see `read-it`.", "Check the page (per `write-it`)."),
+        ("Use `read-it`.", "If that fails, use `sum-up`.", "Use `write-it`."),
+    ],
+)
+def test_choices_and_remarks_are_no_sequence(items: tuple[str, ...]) -> None:
+    assert order("\n".join(f"{n}. {item}" for n, item in enumerate(items, 1))) == []
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        ("Use `read-it`", "Run the `write-it` skill"),
+        ("`read-it` - takes it in", "Think", "`write-it`: puts it out"),
+        ("**Read** - Use `read-it` now", "**Write** the page via `write-it`"),
+        ("使用 `read-it` 读取", "运行 `write-it`"),
+    ],
+)
+def test_steps_that_call_for_a_skill_are_a_sequence(items: tuple[str, ...]) -> None:
+    found = order("\n".join(f"{n}. {item}" for n, item in enumerate(items, 1)))
+    assert [name for name, _, _ in found] == ["read-it", "write-it"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`INIT` → `CHAT` → `DONE`",
+        "Update `ledger-1-2` → `ledger-1-3`.",
+        "- ledger-reader → books-ledger-reader",
+    ],
+)
+def test_states_and_new_names_are_no_sequence(text: str) -> None:
+    assert order(text) == []
 
 
 def test_an_arrow_between_words_is_no_sequence() -> None:
