@@ -229,13 +229,11 @@ class SqliteSkillGraph:
 
     def rows(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Row]:
         """Rows of these skills, at most `fan_out` neighbours each; every id asked has one."""
-        found: dict[str, list[Neighbour]] = {skill_id: [] for skill_id in skill_ids}
+        found: dict[str, list[_End]] = {skill_id: [] for skill_id in skill_ids}
         with self._database.read() as db:
-            for skill_id, other, kind, forward, weight in db.execute(
-                self._sql["rows"], (json.dumps(list(found)),)
-            ):
-                found[skill_id].append(Neighbour(other, LinkType(kind), bool(forward), weight))
-        return {skill_id: _row(neighbours, fan_out) for skill_id, neighbours in found.items()}
+            for row in db.execute(self._sql["rows"], (json.dumps(list(found)),)):
+                found[row[0]].append(row[1:])
+        return {skill_id: _row(ends, fan_out) for skill_id, ends in found.items()}
 
     def links(self, skill_id: str) -> list[Link]:
         """Every link that starts or ends at a skill, or that it owns."""
@@ -315,6 +313,9 @@ class SqliteSkillGraph:
             return [_entry(row) for row in cursor]
 
 
+_End = tuple[float, str, int, str]
+"""A link's other end, as rows are sorted: -weight, type, 1 where it comes in, skill_id."""
+
 _ENTRY = """skill_id, source_id, path, state, name, description, seq, content_hash, wanted_seq,
     reason, warnings, safety_level, tokens, language, licence, paged, updated"""
 
@@ -331,10 +332,16 @@ def _names(source_id: str, names: Sequence[str]) -> dict[str, str]:
     return {"source_id": source_id, "names": json.dumps(keys)}
 
 
-def _row(neighbours: list[Neighbour], fan_out: int) -> Row:
+def _row(ends: list[_End], fan_out: int) -> Row:
     """Neighbours heaviest first, cut at the fan-out, with the totals of the whole."""
-    totals: defaultdict[tuple[LinkType, bool], float] = defaultdict(float)
-    neighbours.sort(key=lambda n: (-n.weight, n.type, not n.forward, n.skill_id))
-    for neighbour in neighbours:
-        totals[neighbour.type, neighbour.forward] += neighbour.weight
-    return Row(tuple(neighbours[:fan_out]), dict(totals))
+    ends.sort()
+    totals: defaultdict[tuple[str, int], float] = defaultdict(float)
+    for minus, kind, backward, _ in ends:
+        totals[kind, backward] -= minus
+    neighbours = tuple(
+        Neighbour(other, LinkType(kind), not backward, -minus)
+        for minus, kind, backward, other in ends[:fan_out]
+    )
+    return Row(
+        neighbours, {(LinkType(kind), not back): total for (kind, back), total in totals.items()}
+    )

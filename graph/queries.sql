@@ -93,10 +93,10 @@ UNION ALL SELECT 2, skill_id, 0 FROM skills WHERE row_epoch > :epoch;
 
 -- name: rows
 WITH asked AS (SELECT s.id, s.skill_id FROM json_each(?) w JOIN skills s ON s.skill_id = w.value)
-SELECT a.skill_id, t.skill_id, l.type, 1, l.weight
+SELECT a.skill_id, -l.weight, l.type, 0, t.skill_id
 FROM asked a JOIN links l ON l.source = a.id JOIN skills t ON t.id = l.target
 UNION ALL
-SELECT a.skill_id, s.skill_id, l.type, 0, l.weight
+SELECT a.skill_id, -l.weight, l.type, 1, s.skill_id
 FROM asked a JOIN links l ON l.target = a.id JOIN skills s ON s.id = l.source;
 
 -- name: links
