@@ -71,7 +71,7 @@ def main() -> None:
     """Run the command line; exit 0 done, 1 failed, 2 usage, 3 NO_SKILL_HIT, 4 newly failed."""
     try:
         # Commands return nothing; what comes back is the code of `Context.exit`.
-        sys.exit(cli.main(standalone_mode=False))
+        sys.exit(cli.main(prog_name="skillbus", standalone_mode=False))
     except click.exceptions.Abort:
         _fail("interrupted; what was accepted goes on with the next run", INTERRUPTED)
     except KeyboardInterrupt:
