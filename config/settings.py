@@ -166,6 +166,8 @@ def load_settings(home: Path | None = None) -> Settings:
     """
     default = Settings.model_fields["home"].get_default(call_default_factory=True)
     base = Path(home or os.environ.get("SKILLBUS_HOME") or default).expanduser().absolute()
+    if base.is_file():
+        raise UsageError(f"{base} is a file; name a folder with SKILLBUS_HOME or --home")
     path = config_path(base)
     try:
         # SKILLBUS_HOME is in the environment too: a home handed in must win over it.

@@ -9,7 +9,7 @@ import structlog
 from celery import Celery, Task
 from kombu.entity import Queue
 
-from config.errors import StaleError, TransientError
+from config.errors import SkillbusError, StaleError, TransientError
 from tasks.ingest import ingest, split_batch
 from tasks.link import link
 from tasks.maintain import maintain
@@ -93,7 +93,10 @@ def _register(app: Any, policy: Policy, services: Services) -> None:
             if services.stopping.is_set():
                 # The stores close under what still runs; the next start sends it again.
                 return
-            log.error("task failed", task=policy.name, ids=args[0], error=str(einfo))
+            if isinstance(exc, SkillbusError):
+                log.error("task gave up", task=policy.name, reason=str(exc))
+            else:
+                log.error("task failed", task=policy.name, ids=args[0], error=str(einfo))
             if policy is not QUERY and (failed is None or isinstance(exc, TransientError)):
                 services.trouble = str(exc)
             if failed is not None:
@@ -118,6 +121,7 @@ def _register(app: Any, policy: Policy, services: Services) -> None:
         name=policy.name,
         shared=False,
         max_retries=policy.retries,
+        throws=(SkillbusError,),
         ignore_result=policy is not QUERY,
     )
 

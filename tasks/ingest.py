@@ -9,7 +9,7 @@ from pathlib import Path
 from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings
 from graph.mentions import find_mentions
-from graph.protocol import Entry, Publication, State
+from graph.protocol import Entry, Publication
 from search.background import load_background
 from search.documents import (
     Analysis,
@@ -73,6 +73,8 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
     roots = {source.source_id: Path(source.root) for source in graph.sources()}
     limits = services.settings.limits
     works, failures, gone = [], [], []
+    published = [RevisionKey(entry.skill_id, entry.seq) for entry in entries if entry.seq]
+    stored = services.index.forward(published)
     same: dict[RevisionKey, str] = {}
     for entry, seq in zip(entries, graph.take_seqs(len(entries)), strict=True):
         deadline.check("read")
@@ -81,7 +83,8 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
             if entry.source_id not in roots:
                 raise SkillGoneError(f"source {entry.source_id} is gone")
             folder = read_folder(roots[entry.source_id], entry.path, limits)
-            if entry.state is State.PUBLISHED and folder.content_hash == entry.content_hash:
+            unchanged = folder.content_hash == entry.content_hash
+            if unchanged and RevisionKey(entry.skill_id, entry.seq) in stored:
                 same[key] = folder.content_hash
                 continue
             parsed = parse_skill(entry.path, folder.content, folder.files, _parse_limits(limits))

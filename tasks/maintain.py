@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from skills.record import RevisionKey
 from tasks.ingest import is_waiting
 from tasks.page import send_unpaged
 from tasks.policies import INGEST, LINK, PLAN, QUERY, Deadline
@@ -30,6 +31,25 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
     report["forgotten"] = services.journal.forget("event", now - workers.journal_days * 86_400)
     report["expired"] = services.journal.forget("query", now - workers.answer_minutes * 60)
     return report
+
+
+def repair(services: Services) -> int:
+    """Bring catalog and index in line after one was moved away or brought back from a copy.
+
+    New seqs start above all that the index holds, so that no revision meets an old document under
+    its key. Published revisions without a document are asked for again; returns how many.
+    """
+    graph = services.graph
+    stored = set(services.index.keys())
+    behind = max((key.seq for key in stored), default=0) - graph.take_seqs(0).stop + 1
+    graph.take_seqs(max(behind, 0))
+    pointers = graph.changes(0).pointers
+    lost = [name for name, seq in pointers.items() if seq and RevisionKey(name, seq) not in stored]
+    if lost:
+        log.warning("revisions missing from the index are ingested again", skills=len(lost))
+        wanted = [(entry.skill_id, entry.source_id, entry.path) for entry in graph.entries(lost)]
+        graph.request(wanted, graph.take_seqs(1)[0])
+    return len(lost)
 
 
 def resend(services: Services) -> dict[str, object]:

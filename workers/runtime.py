@@ -25,7 +25,7 @@ from skills.events import Data, Event, QueryAsked, new_event
 from tasks.app import create_app, send
 from tasks.journal import Journal
 from tasks.library import Library
-from tasks.maintain import maintain, resend
+from tasks.maintain import maintain, repair, resend
 from tasks.policies import (
     INGEST_QUEUE,
     LINK_QUEUE,
@@ -149,6 +149,7 @@ class Runtime:
         for workload in _workloads(self.settings, self.writable, self._paging):
             self._workers.append(self._start_worker(workload))
         if self.writable:
+            repair(self.services)
             report = resend(self.services)
             log.info("resumed", **report)
             self._reconciler = threading.Thread(
