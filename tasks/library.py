@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from graph.protocol import SkillGraph
-from search.protocol import SearchIndex
+from search.protocol import ForwardRecord, SearchIndex
 from search.statistics import LibraryStatistics
 from skills.record import RevisionKey
+from tasks.policies import QUERY
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,32 @@ class View:
     def published(self, key: RevisionKey) -> bool:
         """Whether a revision is the published one of its skill."""
         return self.pointers.get(key.skill_id) == key.seq
+
+
+class _LingeringStatistics(LibraryStatistics):
+    """Statistics that hand out a revision's record for as long as a query may still ask for it.
+
+    A query holds the pointers of its beginning; one that runs beside it may take in newer ones.
+    """
+
+    def __init__(self, records: Mapping[RevisionKey, ForwardRecord]) -> None:
+        super().__init__(records)
+        self._gone: dict[RevisionKey, tuple[float, ForwardRecord]] = {}
+
+    def discard(self, key: RevisionKey) -> None:
+        """Take a revision out of the figures."""
+        now = time.monotonic()
+        gone = {old: kept for old, kept in self._gone.items() if now - kept[0] < QUERY.seconds}
+        for old, record in super().forward_of([key]).items():
+            gone[old] = (now, record)
+        self._gone = gone
+        super().discard(key)
+
+    def forward_of(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
+        """Records of the revisions that are in, or were a moment ago."""
+        found, gone = super().forward_of(keys), self._gone
+        found |= {key: gone[key][1] for key in keys if key not in found and key in gone}
+        return {key: found[key] for key in keys if key in found}
 
 
 class Library:
@@ -50,7 +78,7 @@ class Library:
         before, statistics = self._view.pointers, self._view.statistics
         keys = [RevisionKey(skill_id, seq) for skill_id, seq in moved.items() if seq]
         if not before:
-            statistics = LibraryStatistics(self._index.forward(keys))
+            statistics = _LingeringStatistics(self._index.forward(keys))
             return View({key.skill_id: key.seq for key in keys}, statistics)
         for key, record in self._index.forward(statistics.missing(keys)).items():
             statistics.add(key, record)
