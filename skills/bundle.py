@@ -161,7 +161,7 @@ def render_skill(place: int, skill: BundleSkill) -> str:
 def render_header(place: int, skill: BundleSkill) -> str:
     """A skill's name, provenance, reasons and files."""
     facts = [
-        f"source: {skill.path} (revision {skill.revision.seq}, "
+        f"source: {skill.path} ({skill.skill_id}, revision {skill.revision.seq}, "
         f"{skill.revision.content_hash[:12]}{', ' + skill.licence if skill.licence else ''})",
         f"why: {'; '.join(skill.why)}",
     ]
@@ -181,7 +181,8 @@ def render_passage(passage: BundlePassage) -> str:
     text = _CLOSING_TAG.sub("&lt;", passage.text)
     roles = " ".join(passage.roles)
     lines = _range(passage.first_line, passage.last_line)
-    return f'<passage lines="{lines}" role="{roles}">\n{text}\n</passage>\n'
+    under = one_line(" > ".join(passage.heading_path[1:])).replace('"', "'")
+    return f'<passage lines="{lines}" role="{roles}" under="{under}">\n{text}\n</passage>\n'
 
 
 def render_links(links: tuple[BundleLink, ...]) -> str:

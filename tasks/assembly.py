@@ -113,7 +113,8 @@ def assemble(
     """
     shell = bundle.model_copy(update={"left_out": tuple(left_out)})
     headers = [_skill(paged, []) for paged in skills]
-    fixed = markdown_tokens(render(shell)) + 16
+    # What the Markdown costs without any skill, at most: all of them named as left out.
+    fixed = _fill(shell, skills, [None] * len(skills), links).tokens
     offers = [
         Offer(
             markdown_tokens(render_header(99, header)) + _LEFT_OUT_TOKENS,
@@ -127,12 +128,24 @@ def assemble(
         filled = _fill(shell, skills, bought, links)
         if filled.tokens <= bundle.budget and filled.skills:
             return filled
-        if not _drop_least(skills, bought):
-            least = fixed + offers[0].base + min(cost for _, _, cost in offers[0].passages)
-            raise UsageError(
-                f"a budget of {bundle.budget} tokens is less than one passage needs; "
-                f"give at least {least}"
-            )
+        if not _drop_least(offers, bought, filled.tokens - bundle.budget):
+            return _smallest(shell, skills, offers[0], links)
+
+
+def _smallest(
+    shell: Bundle, skills: Sequence[PagedSkill], best: Offer, links: Iterable[Link]
+) -> Bundle:
+    """The best skill with its shortest passage; raises UsageError when even that is too much."""
+    shortest = min(best.passages, key=lambda passage: (passage[2], passage[0]), default=None)
+    bought: list[list[int] | None] = [None] * len(skills)
+    bought[0] = [shortest[0]] if shortest else []
+    filled = _fill(shell, skills, bought, links)
+    if filled.tokens <= shell.budget:
+        return filled
+    raise UsageError(
+        f"a budget of {shell.budget} tokens is less than one passage needs; "
+        f"give at least {filled.tokens}"
+    )
 
 
 def _skill_worth(paged: PagedSkill, best: PagedSkill) -> float:
@@ -189,25 +202,27 @@ def _fill(
     return filled.model_copy(update={"tokens": markdown_tokens(render(filled))})
 
 
-def _drop_least(skills: Sequence[PagedSkill], bought: list[list[int] | None]) -> bool:
-    """Take back the passage that is worth least, or the last skill; False when one is left."""
-    choices = [
-        (_skill_worth(paged, skills[0]) * worth, place, index)
-        for place, paged in enumerate(skills)
-        for index, worth in paged.wanted
-        if (mine := bought[place]) is not None and len(mine) > 1 and index in mine
-    ]
-    if choices:
-        _, place, index = min(choices)
+def _drop_least(offers: Sequence[Offer], bought: list[list[int] | None], excess: int) -> bool:
+    """Take back what is worth least until about `excess` tokens are saved: passages beyond a
+    skill's first, or else the last skill. False when one skill with one passage is left."""
+    choices = sorted(
+        (offer.worth * worth, place, index, cost)
+        for place, offer in enumerate(offers)
+        for index, worth, cost in offer.passages
+        if index in (bought[place] or ())
+    )
+    dropped = False
+    for _, place, index, cost in choices:
         mine = bought[place]
-        if mine is not None:
+        if excess > 0 and mine is not None and len(mine) > 1:
             mine.remove(index)
-        return True
+            excess -= cost
+            dropped = True
     kept = [place for place, mine in enumerate(bought) if mine is not None]
-    if len(kept) <= 1:
-        return False
-    bought[kept[-1]] = None
-    return True
+    if not dropped and len(kept) > 1:
+        bought[kept[-1]] = None
+        dropped = True
+    return dropped
 
 
 def _skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:

@@ -95,10 +95,10 @@ def _add_needed(
     """Everything the skill declares to need, transitively, right behind it."""
     frontier, seen = [skill_id], {skill_id}
     while frontier:
-        missing = [name for name in frontier if name not in rows]
-        if missing:
-            rows.update(read_rows(missing))
         following: list[str] = []
+        wanted = {name for owner in frontier for name in _declared(rows.get(owner))} - rows.keys()
+        if wanted:
+            rows.update(read_rows(sorted(wanted)))
         for owner in frontier:
             for needed in _declared(rows.get(owner)):
                 taken = {chosen.skill_id for chosen in choice.chosen}

@@ -119,12 +119,12 @@ def test_markdown_says_what_the_bundle_holds() -> None:
     text = render(FULL)
     for part in (
         "## 1. bread: Bake bread",
-        "source: /skills/bread/SKILL.md (revision 4, 0123456789ab, MIT)",
+        "source: /skills/bread/SKILL.md (home:bread, revision 4, 0123456789ab, MIT)",
         "why: its text matches the task",
         "caution, level 2: line 3: asks for secrets",
         "scripts: /skills/bread/scripts/bake.py",
         "references: /skills/bread/flour.md",
-        '<passage lines="8-9" role="step">\nKnead it well.\n</passage>',
+        '<passage lines="8-9" role="step" under="">\nKnead it well.\n</passage>',
         "Left out: lines 1, 12-20 (44 tokens)",
         "- a:b → a:c: dependency (line 2)",
         "- a:d: alternative to a:b",

@@ -44,7 +44,9 @@ def test_a_good_skill_has_no_warnings() -> None:
     "content", [b"", b" \r\n\t\n", b"\xef\xbb\xbf", b"---\n---\n", b"# \n\n***"]
 )
 def test_a_file_without_text_is_refused(content: bytes) -> None:
-    with pytest.raises(ParseError, match=r"tools/sheet:0: the file has no text; ") as caught:
+    with pytest.raises(
+        ParseError, match=r"tools/sheet/SKILL.md:1: the file has no text; "
+    ) as caught:
         parse(content)
     assert isinstance(caught.value, PermanentError)
 
@@ -200,4 +202,4 @@ def test_any_bytes_parse_or_are_refused(content: bytes) -> None:
         assert parsed.record.description
         assert all(0 <= warning.line <= len(parsed.lines) for warning in parsed.warnings)
         return
-    assert str(error).startswith(f"a:{error.line}: {error.reason}; ")
+    assert str(error).startswith(f"a/SKILL.md:{max(error.line, 1)}: {error.reason}; ")

@@ -55,7 +55,7 @@ def test_nul_is_replaced_and_its_line_told() -> None:
 
 @pytest.mark.parametrize("content", [bytes(range(256)) * 20, b"\x89PNG\r\n\x1a\n" + b"\0\1\2" * 99])
 def test_a_binary_file_is_refused(content: bytes) -> None:
-    with pytest.raises(ParseError, match=r"^tools/a:0: .*; ") as caught:
+    with pytest.raises(ParseError, match=r"^tools/a/SKILL.md:1: .*; ") as caught:
         read_lines("tools/a", content)
     assert caught.value.line == 0
     assert caught.value.reason
