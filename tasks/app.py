@@ -97,7 +97,7 @@ def _register(app: Any, policy: Policy, services: Services) -> None:
                 log.error("task gave up", task=policy.name, reason=str(exc))
             else:
                 log.error("task failed", task=policy.name, ids=args[0], error=str(einfo))
-            if policy is not QUERY and (failed is None or isinstance(exc, TransientError)):
+            if policy.name != QUERY.name and (failed is None or isinstance(exc, TransientError)):
                 services.trouble = str(exc)
             if failed is not None:
                 failed(services, args[0], exc)
@@ -122,7 +122,7 @@ def _register(app: Any, policy: Policy, services: Services) -> None:
         shared=False,
         max_retries=policy.retries,
         throws=(SkillbusError,),
-        ignore_result=policy is not QUERY,
+        ignore_result=policy.name != QUERY.name,
     )
 
 

@@ -1,0 +1,185 @@
+"""Time limits on threads are deadlines, and what fails is isolated, retried and never lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from config.errors import PermanentError, TransientError
+from graph.protocol import State
+from skills.events import QueryAsked, SourceChanged
+from tasks import policies
+from tests.support.library import TOPICS, write_skill, write_topics
+from tests.support.program import wait_for
+from tests.support.tiny import TinyEncoder, settle, tiny_runtime
+from workers.runtime import Runtime
+
+IDS = {f"crafts:{name}" for name in TOPICS}
+POISON = "crafts:tide-tables"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_topics(tmp_path / "crafts")
+
+
+def _limit(monkeypatch: pytest.MonkeyPatch, name: str, **changes: float) -> None:
+    """Give one kind of task another policy."""
+    policy = dataclasses.replace(policies.POLICIES[name], **changes)
+    monkeypatch.setitem(policies.POLICIES, name, policy)
+
+
+def _sync(runtime: Runtime, root: Path) -> str:
+    return runtime.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+
+
+def _states(runtime: Runtime) -> dict[str, State]:
+    return {entry.skill_id: entry.state for entry in runtime.services.graph.entries()}
+
+
+def _poison(texts: Sequence[str]) -> None:
+    if any("tide tables" in text for text in texts):
+        raise ZeroDivisionError("this text breaks the encoder")
+
+
+def test_a_poisonous_skill_fails_alone(tmp_path: Path, root: Path) -> None:
+    with tiny_runtime(tmp_path / "home", TinyEncoder(_poison)) as runtime:
+        _sync(runtime, root)
+        settle(runtime)
+        (entry,) = runtime.services.graph.entries([POISON])
+        assert entry.state is State.FAILED
+        assert "ZeroDivisionError: this text breaks the encoder" in entry.reason
+        assert {name for name, state in _states(runtime).items() if state == "published"} == (
+            IDS - {POISON}
+        )
+    with tiny_runtime(tmp_path / "home") as runtime:
+        write_skill(root, "tide-tables", "Read tide tables anew")
+        _sync(runtime, root)
+        settle(runtime)
+        assert set(_states(runtime).values()) == {State.PUBLISHED}
+
+
+def test_a_skill_that_poisons_paging_leaves_the_others_paged(tmp_path: Path, root: Path) -> None:
+    armed = False
+
+    def poison(texts: Sequence[str]) -> None:
+        if armed:
+            _poison(texts)
+
+    home = tmp_path / "home"
+    write_skill(root, "tide-tables", body="## Steps\n\n1. Read the tide tables twice.\n")
+    with tiny_runtime(home, TinyEncoder(poison)) as runtime:
+        graph = runtime.services.graph
+        mark = graph.mark_paged
+        graph.mark_paged = lambda keys: None  # type: ignore[method-assign]
+        _sync(runtime, root)
+        wait_for(lambda: graph.counts()["published"] == len(TOPICS))
+        graph.mark_paged = mark  # type: ignore[method-assign]
+        runtime.services.index.cached_vectors = lambda hashes: {}  # type: ignore[method-assign]
+        armed = True
+        runtime.send_maintenance()
+        wait_for(lambda: graph.counts()["paged"] == len(TOPICS) - 1)
+        wait_for(lambda: POISON in runtime.services.trouble)
+        assert "ZeroDivisionError" in runtime.services.trouble
+    with tiny_runtime(home) as runtime:
+        settle(runtime)
+
+
+def test_ingest_beyond_its_time_is_retried_then_told(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _limit(monkeypatch, policies.INGEST.name, seconds=0.2, retries=1, backoff=0.01)
+    tries: list[float] = []
+
+    def slow(texts: Sequence[str]) -> None:
+        if any("tide tables" in text for text in texts):
+            tries.append(time.monotonic())
+            time.sleep(0.4)
+
+    with tiny_runtime(tmp_path / "home", TinyEncoder(slow)) as runtime:
+        _sync(runtime, root)
+        settle(runtime)
+        states = _states(runtime)
+        assert {name for name, state in states.items() if state == "published"} == IDS - {POISON}
+        (entry,) = runtime.services.graph.entries([POISON])
+        assert entry.state is State.FAILED
+        assert "DeadlineExceededError: embed: not done within 0.2 s" in entry.reason
+        assert len(tries) == 4, "the batch twice, then the skill alone twice"
+
+
+def test_what_may_pass_waits_for_the_reconciler(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _limit(monkeypatch, policies.INGEST.name, retries=1, backoff=0.01)
+    broken = True
+
+    def busy(texts: Sequence[str]) -> None:
+        if broken:
+            raise TransientError("the disk is full")
+
+    settings = {"reconcile_seconds": 0.5}
+    with tiny_runtime(tmp_path / "home", TinyEncoder(busy), workers=settings) as runtime:
+        _sync(runtime, root)
+        wait_for(lambda: runtime.services.trouble == "the disk is full")
+        assert set(_states(runtime).values()) == {State.PENDING}
+        broken = False
+        settle(runtime)
+        assert set(_states(runtime).values()) == {State.PUBLISHED}
+        assert runtime.services.trouble == ""
+
+
+def test_plan_beyond_its_time_goes_on_later(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _limit(monkeypatch, policies.PLAN.name, seconds=1e-9, retries=1, backoff=0.01)
+    home = tmp_path / "home"
+    with tiny_runtime(home) as runtime:
+        event_id = _sync(runtime, root)
+        wait_for(lambda: "plan: not done within" in runtime.services.trouble)
+        assert runtime.services.journal.job(event_id).state == "accepted"
+    monkeypatch.undo()
+    with tiny_runtime(home) as runtime:
+        settle(runtime)
+        assert runtime.services.journal.job(event_id).state == "done"
+        assert set(_states(runtime)) == IDS
+
+
+def test_plan_that_breaks_fails_its_event(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("no such day")
+
+    monkeypatch.setattr("tasks.plan.scan", broken)
+    with tiny_runtime(tmp_path / "home") as runtime:
+        event_id = _sync(runtime, root)
+        wait_for(lambda: runtime.services.journal.job(event_id).state == "failed")
+        assert "ZeroDivisionError: no such day" in runtime.services.journal.job(event_id).reason
+
+
+def test_a_query_beyond_its_time_fails_with_a_reason(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tiny_runtime(tmp_path / "home") as runtime:
+        _sync(runtime, root)
+        settle(runtime)
+    _limit(monkeypatch, policies.QUERY.name, seconds=1e-9, retries=1, backoff=0.01)
+    with tiny_runtime(tmp_path / "home", workers={"query_seconds": 5}) as runtime:
+        query_id = runtime.ask(QueryAsked(task="fire a kiln"), "tests")
+        wait_for(lambda: runtime.services.journal.job(query_id).state == "failed")
+        assert "not done within" in runtime.services.journal.job(query_id).reason
+        with pytest.raises((PermanentError, TransientError), match="not done within"):
+            runtime.answer(QueryAsked(task="fire a kiln"), "tests")
+
+
+def test_a_deadline_tells_the_stage() -> None:
+    deadline = policies.Deadline(0.01)
+    deadline.check("early")
+    time.sleep(0.02)
+    assert deadline.remaining() == 0.0
+    with pytest.raises(policies.DeadlineExceededError, match=r"late: not done within 0\.01 s"):
+        deadline.check("late")

@@ -1,0 +1,67 @@
+"""A tiny encoder, and a runtime in this process, for tests that need no meaning."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from config.settings import Settings
+from search.protocol import Vector
+from search.tokens import tokenize
+from workers.runtime import Runtime
+
+DIMENSION = 16
+
+
+class TinyEncoder:
+    """Sums of random directions, one a word: like words, like vectors."""
+
+    model = "tiny:1"
+    dimension = DIMENSION
+    languages = frozenset({"en"})
+
+    def __init__(self, before: Callable[[Sequence[str]], None] = lambda _: None) -> None:
+        self._before = before
+
+    def encode(self, texts: Sequence[str], between: Callable[[], None] | None = None) -> Vector:
+        """Unit vectors; calls what was given with the texts first."""
+        self._before(texts)
+        if between is not None:
+            between()
+        rows = [self._vector(text) for text in texts]
+        return np.array(rows, dtype=np.float32).reshape(len(texts), DIMENSION)
+
+    def _vector(self, text: str) -> Vector:
+        total = np.full(DIMENSION, 1e-3, dtype=np.float32)
+        for token in tokenize(text):
+            seed = int.from_bytes(token.encode()[:8].ljust(8, b"\0"), "big")
+            total += np.random.default_rng(seed).normal(size=DIMENSION).astype(np.float32)
+        return np.asarray(total / np.linalg.norm(total), dtype=np.float32)
+
+
+@contextmanager
+def tiny_runtime(
+    home: Path, encoder: TinyEncoder | None = None, **groups: Any
+) -> Iterator[Runtime]:
+    """A writing runtime with the tiny encoder; `groups` are tables of the settings."""
+    settings = Settings(**groups).model_copy(update={"home": home})
+    with Runtime(settings, writable=True, encoder=encoder or TinyEncoder()) as runtime:
+        yield runtime
+
+
+def settle(runtime: Runtime, seconds: float = 40.0) -> None:
+    """Wait until every queue is empty and nothing is left to do."""
+    end = time.monotonic() + seconds
+    quiet = 0
+    while quiet < 3:
+        counts = runtime.progress()
+        left = counts["events"] + counts["waiting"] + counts["unlinked"]
+        left += counts["published"] - counts["paged"]
+        quiet = 0 if left else quiet + 1
+        assert time.monotonic() < end, f"not settled: {counts}"
+        time.sleep(0.01)
