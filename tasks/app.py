@@ -126,7 +126,17 @@ def _register(app: Any, policy: Policy, services: Services) -> None:
     )
 
 
-def send(app: Any, name: str, ids: Sequence[object]) -> Any:
-    """Put a task on its queue; returns Celery's result handle."""
+def send(app: Any, name: str, ids: Sequence[object], answered: bool = False) -> Any:
+    """Put a task on its queue; returns Celery's result handle.
+
+    Only with `answered` is the result kept for whoever holds the handle.
+    """
     policy = POLICIES[name]
-    return app.send_task(name, (list(ids),), queue=policy.queue, expires=policy.expires, retry=True)
+    return app.send_task(
+        name,
+        (list(ids),),
+        queue=policy.queue,
+        expires=policy.expires,
+        retry=True,
+        ignore_result=not answered,
+    )

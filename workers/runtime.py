@@ -241,7 +241,7 @@ class Runtime:
         event = new_event(asked, origin)
         seconds = self.settings.workers.query_seconds
         self.services.journal.accept(event, "query", time.time() + seconds)
-        result = send(self._client, QUERY.name, [event.id])
+        result = send(self._client, QUERY.name, [event.id], answered=True)
         try:
             outcome: dict[str, Any] = result.get(
                 timeout=seconds, interval=_POLL_SECONDS, disable_sync_subtasks=False
@@ -250,6 +250,9 @@ class Runtime:
             raise TransientError(
                 f"no answer within {seconds:g} s (workers.query_seconds); the query may still run"
             ) from None
+        finally:
+            # The journal has the answer; the result queue would hold a copy of each.
+            result.forget()
         if outcome["state"] != "done":
             kind = UsageError if outcome["usage"] else PermanentError
             raise kind(str(outcome["reason"]))

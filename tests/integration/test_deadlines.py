@@ -78,13 +78,13 @@ def test_a_skill_that_poisons_paging_leaves_the_others_paged(tmp_path: Path, roo
         graph.mark_paged = lambda keys: None  # type: ignore[method-assign]
         _sync(runtime, root)
         wait_for(lambda: graph.counts()["published"] == len(TOPICS))
-        graph.mark_paged = mark  # type: ignore[method-assign]
         runtime.services.index.cached_vectors = lambda hashes: {}  # type: ignore[method-assign]
         armed = True
-        runtime.send_maintenance()
-        wait_for(lambda: graph.counts()["paged"] == len(TOPICS) - 1)
         wait_for(lambda: POISON in runtime.services.trouble)
         assert "ZeroDivisionError" in runtime.services.trouble
+        graph.mark_paged = mark  # type: ignore[method-assign]
+        runtime.send_maintenance()
+        wait_for(lambda: graph.counts()["paged"] == len(TOPICS) - 1)
     with tiny_runtime(home) as runtime:
         settle(runtime)
 
