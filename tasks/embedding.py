@@ -7,8 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from search.documents import text_hash
-from search.protocol import Vector
+from search.protocol import Encoder, Vector
+from skills.record import ParsedSkill
 from tasks.services import Services
+
+
+def is_known(encoder: Encoder, skill: ParsedSkill) -> bool:
+    """Whether the encoder knows the skill's language: vectors of others would say nothing."""
+    return skill.record.language in encoder.languages
 
 
 def encode_cached(services: Services, texts: Sequence[str], in_bulk: bool = True) -> Vector:

@@ -21,7 +21,8 @@ from skills.record import SiblingFile
 
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
 SKILL_FILE = "SKILL.md"
-_SETTLED_SECONDS = 2.0
+_SETTLED_SECONDS = 0.1
+"""Longer than the clock tick of common file systems: a later write shows in the time."""
 _CHUNK = 1 << 20
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings
 from graph.mentions import find_mentions
@@ -22,7 +24,7 @@ from search.documents import (
 from search.protocol import Filters, SkillDocument, Vector
 from skills.parsing import ParseLimits, parse_skill
 from skills.record import ParsedSkill, RevisionKey
-from tasks.embedding import encode_cached
+from tasks.embedding import encode_cached, is_known
 from tasks.folders import SkillGoneError, read_folder
 from tasks.page import send_pages, send_unpaged
 from tasks.policies import INGEST, LINK, Deadline, DeadlineExceededError
@@ -119,10 +121,14 @@ def _publish(services: Services, works: list[_Work], deadline: Deadline) -> list
 
 
 def _embed(services: Services, parsed: Sequence[ParsedSkill]) -> Vector:
-    """Skill vectors (skills, 2, dimension): what is known by its text's hash is not encoded."""
+    """Skill vectors (skills, 2, dimension); zero where the encoder does not know the language."""
     encoder = services.encoder.get()
-    texts = [text for skill in parsed for text in skill_texts(skill)]
-    return encode_cached(services, texts).reshape(len(parsed), 2, encoder.dimension)
+    vectors = np.zeros((len(parsed), 2, encoder.dimension), np.float32)
+    known = [place for place, skill in enumerate(parsed) if is_known(encoder, skill)]
+    if known:
+        texts = [text for place in known for text in skill_texts(parsed[place])]
+        vectors[known] = encode_cached(services, texts).reshape(len(known), 2, encoder.dimension)
+    return vectors
 
 
 def _document(work: _Work, vectors: Vector, model: str) -> SkillDocument:

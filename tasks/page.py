@@ -13,7 +13,7 @@ from graph.protocol import State
 from search.protocol import StoredRevision, Vector
 from skills.paging import section_texts
 from skills.record import RevisionKey
-from tasks.embedding import encode_cached
+from tasks.embedding import encode_cached, is_known
 from tasks.policies import PAGE, Deadline, DeadlineExceededError
 from tasks.services import Services
 
@@ -98,10 +98,15 @@ def page_revisions(
 ) -> dict[RevisionKey, Vector]:
     """Embed the sections of revisions, each (sections, dimension), and store the vectors.
 
-    All texts are encoded together, since batches of like length are fastest. A process that may
-    only read returns the vectors without storing them.
+    All texts are encoded together, since batches of like length are fastest. Skills in a language
+    that the encoder does not know get none. A process that may only read returns the vectors
+    without storing them.
     """
-    texts = [section_texts(revision.parsed) for revision in revisions]
+    encoder = services.encoder.get()
+    texts = [
+        section_texts(revision.parsed) if is_known(encoder, revision.parsed) else ()
+        for revision in revisions
+    ]
     flat = [text for section in texts for text in section]
     if not flat:
         return {}

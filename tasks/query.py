@@ -22,7 +22,7 @@ from skills.record import RevisionKey
 from tasks.assembly import PagedSkill, assemble, page_skill
 from tasks.choice import Choice, Chosen, choose_skills
 from tasks.diffuse import diffuse
-from tasks.embedding import encode_cached
+from tasks.embedding import encode_cached, is_known
 from tasks.page import page_revisions
 from tasks.policies import Deadline
 from tasks.retrieval import Ranking, rank
@@ -234,7 +234,12 @@ def _embed_late(
 
     `vectors` is filled in. A process that may not write keeps them for this answer only.
     """
-    missing = [revision for revision in revisions.values() if revision.key not in vectors]
+    encoder = services.encoder.get()
+    missing = [
+        revision
+        for revision in revisions.values()
+        if revision.key not in vectors and is_known(encoder, revision.parsed)
+    ]
     patience = min(services.settings.paging.milliseconds / 1000, deadline.remaining() / 2)
     end = time.monotonic() + patience
     left = 0

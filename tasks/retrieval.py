@@ -113,8 +113,9 @@ def _score(
     cosines: dict[RevisionKey, tuple[float, float]] = {}
     if vector is not None:
         for key, pair in services.index.skill_vectors(keys).items():
-            described, head = (pair @ vector).tolist()
-            cosines[key] = (described, head)
+            if pair.any():
+                described, head = (pair @ vector).tolist()
+                cosines[key] = (described, head)
     records = view.statistics.forward_of(keys)
     candidates = [Candidate(key, record, cosines.get(key)) for key, record in records.items()]
     return score(understanding, candidates, view.statistics, without=without)
