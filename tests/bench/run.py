@@ -47,7 +47,7 @@ def sync(runtime: Runtime, root: Path, until: str = "paged") -> dict[str, float]
     started = time.monotonic()
     event = runtime.submit(SourceChanged(source_id=root.name, root=str(root)), "skillbus/bench")
     times: dict[str, float] = {}
-    for counts in runtime.watch_progress(0.02):
+    for counts in runtime.watch_progress(0.1):
         state, reason = runtime.services.journal.states([event])[event]
         if state == "failed":
             raise SystemExit(reason)
