@@ -18,4 +18,8 @@ class StaleError(SkillbusError):
 
 
 class UsageError(PermanentError):
-    """The caller asked for something that cannot be (exit code 2, HTTP 4xx)."""
+    """The caller asked for something that cannot be (exit code 2, HTTP 400)."""
+
+
+class NotFoundError(UsageError):
+    """The caller named something that is not there (exit code 2, HTTP 404)."""

@@ -169,11 +169,22 @@ def load_settings(home: Path | None = None) -> Settings:
     if base.is_file():
         raise UsageError(f"{base} is a file; name a folder with SKILLBUS_HOME or --home")
     path = config_path(base)
+    _check_variables()
     try:
         # SKILLBUS_HOME is in the environment too: a home handed in must win over it.
         return Settings(**_read_file(path)).model_copy(update={"home": base})
     except ValidationError as error:
         raise UsageError(_explain(error, path)) from None
+
+
+def _check_variables() -> None:
+    """Refuse a variable that no setting reads: a typo would go unseen otherwise."""
+    known = {*Settings.model_fields, "config"}
+    for name in os.environ:
+        first = name.removeprefix("SKILLBUS_").partition("__")[0].lower()
+        own = name.startswith(("SKILLBUS_TEST_", "SKILLBUS_CRASH_"))
+        if name.startswith("SKILLBUS_") and not own and first not in known:
+            raise UsageError(f"{name}: no setting of that name; `skillbus config show` lists them")
 
 
 def _read_file(path: Path) -> dict[str, Any]:

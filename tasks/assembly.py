@@ -44,6 +44,7 @@ _DESCRIPTION_LENGTH = 300
 _LISTED_FILES = 12
 _LISTED_RANGES = 12
 _LEFT_OUT_TOKENS = 30
+_LEAD_IN_TOKENS = 40
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".rb", ".pl", ".ps1", ".R", ".jl", ".go", ".bat")
 
 
@@ -262,11 +263,16 @@ def _skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:
 
 
 def _passages(parsed: ParsedSkill, indexes: Sequence[int]) -> Iterator[BundlePassage]:
-    """The line ranges to send; a heading that would stand alone is only named as `under`."""
-    for first, last in lines_of(parsed, indexes):
+    """The line ranges to send. A heading comes along with what stands right below it; elsewhere it
+    is only named as `under`. A short lead-in comes along with what it introduces."""
+    sent = set(indexes) | {
+        parsed.passages[index].lead_in
+        for index in indexes
+        if parsed.passages[index].lead_in >= 0
+        and parsed.passages[parsed.passages[index].lead_in].tokens <= _LEAD_IN_TOKENS
+    }
+    for first, last in _with_headings(parsed, lines_of(parsed, sorted(sent), context=False)):
         inside = [p for p in parsed.passages if first <= p.first_line <= last]
-        if not inside:
-            continue
         yield BundlePassage(
             first_line=first,
             last_line=last,
@@ -274,6 +280,21 @@ def _passages(parsed: ParsedSkill, indexes: Sequence[int]) -> Iterator[BundlePas
             roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
             text=parsed.text(first, last),
         )
+
+
+def _with_headings(parsed: ParsedSkill, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    headings = {section.heading_line for section in parsed.sections if section.heading_line}
+    extended: list[tuple[int, int]] = []
+    for first, last in ranges:
+        above = first - 1
+        while above > 0 and not parsed.text(above, above).strip():
+            above -= 1
+        start = above if above in headings else first
+        if extended and start <= extended[-1][1] + 1:
+            extended[-1] = (extended[-1][0], last)
+        else:
+            extended.append((start, last))
+    return extended
 
 
 def _shortened(text: str) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import LimitSettings
+from skills.parsing import ParseLimits
 from skills.record import SiblingFile
 
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
@@ -56,6 +57,11 @@ class SkillFolder:
     content: bytes
     files: tuple[SiblingFile, ...]
     content_hash: str
+
+
+def parse_limits(limits: LimitSettings) -> ParseLimits:
+    """The parser's bounds, from the settings."""
+    return ParseLimits(max_bytes=limits.skill_bytes)
 
 
 def check_root(root: Path) -> Path:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from config.errors import PermanentError, TransientError
-from config.settings import LimitSettings
 from graph.mentions import find_mentions
 from graph.protocol import Entry, Publication
 from search.background import load_background
@@ -22,10 +21,10 @@ from search.documents import (
     skill_texts,
 )
 from search.protocol import Filters, SkillDocument, Vector
-from skills.parsing import ParseLimits, parse_skill
+from skills.parsing import parse_skill
 from skills.record import ParsedSkill, RevisionKey
 from tasks.embedding import encode_cached, is_known
-from tasks.folders import SkillGoneError, read_folder
+from tasks.folders import SkillGoneError, parse_limits, read_folder
 from tasks.page import send_pages, send_unpaged
 from tasks.policies import INGEST, LINK, Deadline, DeadlineExceededError
 from tasks.services import Services
@@ -89,7 +88,7 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
             if unchanged and RevisionKey(entry.skill_id, entry.seq) in stored:
                 same[key] = folder.content_hash
                 continue
-            parsed = parse_skill(entry.path, folder.content, folder.files, _parse_limits(limits))
+            parsed = parse_skill(entry.path, folder.content, folder.files, parse_limits(limits))
         except SkillGoneError:
             gone.append(key)
         except PermanentError as error:
@@ -103,10 +102,6 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
     if same:
         graph.confirm(list(same), list(same.values()))
     return works
-
-
-def _parse_limits(limits: LimitSettings) -> ParseLimits:
-    return ParseLimits(max_bytes=limits.skill_bytes)
 
 
 def _publish(services: Services, works: list[_Work], deadline: Deadline) -> list[RevisionKey]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import NotFoundError, PermanentError, TransientError
 from skills.events import Event, parse_event
 
 SCHEMA_VERSION = 1
@@ -150,7 +150,7 @@ class Journal:
             )
 
     def job(self, job_id: str) -> Job:
-        """One job; raises UsageError when there is none of this id."""
+        """One job; raises NotFoundError when there is none of this id."""
         with self._reading() as connection:
             row = connection.execute(
                 "SELECT id, kind, payload, state, outcome, reason, accepted, expires "
@@ -158,7 +158,7 @@ class Journal:
                 (job_id,),
             ).fetchone()
         if row is None:
-            raise UsageError(f"no event or query with id {job_id!r}")
+            raise NotFoundError(f"no event or query with id {job_id!r}")
         return Job(
             row[0],
             row[1],

@@ -11,10 +11,19 @@ import structlog
 
 from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings
-from graph.protocol import SkillGraph, Source, State
+from graph.protocol import Entry, SkillGraph, Source, State
 from skills.events import SkillRemoved, SourceChanged, SourceRemoved
+from skills.parsing import parse_skill
 from skills.record import RevisionKey
-from tasks.folders import Scan, check_inside, check_root, owning_skill, read_folder, scan
+from tasks.folders import (
+    Scan,
+    check_inside,
+    check_root,
+    owning_skill,
+    parse_limits,
+    read_folder,
+    scan,
+)
 from tasks.policies import INGEST, LINK, Deadline
 from tasks.services import Services
 
@@ -109,11 +118,12 @@ def _source_changed(
         cursor = graph.cursor(content.source_id)
         entries = graph.entries_under(content.source_id, "")
         known = {entry.path for entry in entries if entry.state is not State.REMOVED}
+        failed = {entry.path for entry in entries if entry.state is State.FAILED}
         gone = [path for path in {*cursor, *known} if _is_gone(path, found)]
         changed = [
             path
             for path, signature in found.signatures.items()
-            if not signature or cursor.get(path) != signature
+            if not signature or cursor.get(path) != signature or path in failed
         ]
     deadline.check("plan")
     seq = graph.take_seqs(1)[0]
@@ -172,27 +182,34 @@ def _is_gone(path: str, found: Scan) -> bool:
 def _really_changed(
     services: Services, source_id: str, root: Path, paths: Sequence[str], deadline: Deadline
 ) -> list[str]:
-    """Drop skills whose content is what is published: a touched file costs no ingest."""
+    """Drop skills that would end as they are: a touched file costs no ingest, and neither does
+    one that fails for the same reason as before."""
     ids = {skill_id_of(source_id, path): path for path in paths}
-    published = {
-        entry.skill_id: entry.content_hash
+    settled = {
+        entry.skill_id: entry
         for entry in services.graph.entries(list(ids))
-        if entry.state is State.PUBLISHED and entry.wanted_seq <= entry.seq
+        if entry.state in (State.PUBLISHED, State.FAILED) and entry.wanted_seq <= entry.seq
     }
     wanted = []
     for skill_id, path in ids.items():
-        if skill_id in published:
-            deadline.check("plan")
-            try:
-                folder = read_folder(root, path, services.settings.limits)
-            except (PermanentError, TransientError):
-                # Ingest reads again and records the reason with the skill.
-                wanted.append(path)
-                continue
-            if folder.content_hash == published[skill_id]:
-                continue
-        wanted.append(path)
+        deadline.check("plan")
+        entry = settled.get(skill_id)
+        if entry is None or not _ends_the_same(root, entry, services.settings.limits):
+            wanted.append(path)
     return wanted
+
+
+def _ends_the_same(root: Path, entry: Entry, limits: LimitSettings) -> bool:
+    try:
+        folder = read_folder(root, entry.path, limits)
+        if entry.state is State.PUBLISHED:
+            return folder.content_hash == entry.content_hash
+        parse_skill(entry.path, folder.content, folder.files, parse_limits(limits))
+    except TransientError:
+        return False
+    except PermanentError as error:
+        return str(error) == entry.reason
+    return False
 
 
 def _refuse(services: Services, source_id: str, found: Scan, seq: int) -> None:

@@ -16,7 +16,7 @@ from config.settings import STAGES, ChoiceSettings
 from graph.protocol import Link, LinkType
 from search.protocol import Filters, StoredRevision, Vector
 from skills.bundle import Bundle, SkillLeftOut
-from skills.events import QueryAsked
+from skills.events import QueryAsked, QueryFilters
 from skills.paging import PageQuery, passage_texts
 from skills.record import RevisionKey
 from tasks.assembly import PagedSkill, assemble, page_skill
@@ -104,6 +104,7 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
     bundle = Bundle(
         query_id=query_id,
         status="NO_SKILL_HIT",
+        reason=_why_nothing(services, asked, ranking),
         task=asked.task,
         budget=budget,
         degraded=tuple(ranking.degraded),
@@ -123,7 +124,11 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
             paged, degraded = _page(services, deadline, asked, ranking, choice)
         with timings.of("bundle"):
             bundle = bundle.model_copy(
-                update={"status": "SKILL_HIT", "degraded": (*bundle.degraded, *degraded)}
+                update={
+                    "status": "SKILL_HIT",
+                    "reason": "",
+                    "degraded": (*bundle.degraded, *degraded),
+                }
             )
             bundle = assemble(
                 bundle, paged, _links(services, paged), _left_out(choice, asked.explain)
@@ -131,6 +136,14 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
         services.note_use([skill.skill_id for skill in bundle.skills])
     explain = _explain(ranking, choice, bundle, timings) if asked.explain else None
     return bundle.model_copy(update={"timings_ms": timings.stages, "explain": explain})
+
+
+def _why_nothing(services: Services, asked: QueryAsked, ranking: Ranking) -> str:
+    if not services.library.refresh().pointers:
+        return "the library holds no skill yet"
+    if not ranking.hits and asked.filters != QueryFilters():
+        return "no skill that passes the filters shares anything with the task"
+    return "nothing in the library is evidently about the task"
 
 
 def is_evident(ranking: Ranking, settings: ChoiceSettings) -> bool:

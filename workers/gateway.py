@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import NotFoundError, PermanentError, TransientError, UsageError
 from skills.events import Event, QueryAsked
+from tasks.query import check
 from workers.runtime import Runtime
 from workers.status import status_of
 
@@ -42,13 +45,17 @@ def create_gateway(runtime: Runtime, on_a_port: bool = False) -> FastAPI:
     """
     services = runtime.services
     gateway = FastAPI(title="skillbus", version="1", docs_url=None, redoc_url=None)
+    gateway.add_exception_handler(NotFoundError, _problem(404, "not found"))
     gateway.add_exception_handler(UsageError, _problem(400, "not possible"))
+    gateway.add_exception_handler(RequestValidationError, _invalid)
+    gateway.add_exception_handler(HTTPException, _refused)
     gateway.add_exception_handler(PermanentError, _problem(422, "failed"))
     gateway.add_exception_handler(TransientError, _problem(503, "try again"))
 
     @gateway.post("/v1/queries", status_code=202)
     def ask(query: QueryAsked, response: Response) -> Accepted:
         """Accept a query; its bundle is at `Location` when it is done."""
+        check(query, services.settings.limits.query_characters)
         query_id = runtime.ask(query, "skillbus/gateway")
         response.headers["Location"] = f"/v1/queries/{query_id}"
         return Accepted(id=query_id)
@@ -95,13 +102,33 @@ def _add_socket_routes(gateway: FastAPI, runtime: Runtime) -> None:
         return runtime.answer(query, "skillbus/gateway")
 
 
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    """What is wrong with a request body, in one line."""
+    del request
+    problems = error.errors() if isinstance(error, RequestValidationError) else []
+    detail = "; ".join(
+        f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in problems
+    )
+    return _answer(422, "not valid", detail)
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    del request
+    code = error.status_code if isinstance(error, HTTPException) else 500
+    return _answer(code, "refused", str(getattr(error, "detail", error)))
+
+
+def _answer(code: int, title: str, detail: str) -> JSONResponse:
+    return JSONResponse(
+        {"title": title, "status": code, "detail": detail},
+        status_code=code,
+        media_type="application/problem+json",
+    )
+
+
 def _problem(code: int, title: str) -> Any:
     async def handle(request: Request, error: Exception) -> JSONResponse:
         del request
-        return JSONResponse(
-            {"title": title, "status": code, "detail": str(error)},
-            status_code=code,
-            media_type="application/problem+json",
-        )
+        return _answer(code, title, str(error))
 
     return handle

@@ -151,9 +151,9 @@ class Watcher:
                 self._unwatch(source_id)
             elif there and source_id not in self._observers:
                 self._watch(source)
-                if source_id in self._away:
-                    self._away.discard(source_id)
-                    self._pending[source_id].note(source.root)
+                self._away.discard(source_id)
+                # What changed before anybody watched: one whole look finds it.
+                self._pending[source_id].note(source.root)
 
     def _watch(self, source: Source) -> None:
         pending = _Pending(source)

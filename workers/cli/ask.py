@@ -9,11 +9,12 @@ import click
 
 from config.errors import UsageError
 from config.settings import STAGES
-from skills.bundle import Bundle, render
+from skills.bundle import Bundle, line_range, render
 from skills.events import QueryAsked, QueryFilters
 from workers.cli import NO_SKILL_HIT
-from workers.cli.common import print_json, read_settings, read_stdin, read_text
+from workers.cli.common import print_json, read_settings, read_stdin
 from workers.client import ServeClient
+from workers.files import read_text
 
 ORIGIN = "skillbus/command-line"
 FILTERS = tuple(QueryFilters.model_fields)
@@ -25,7 +26,11 @@ FILTERS = tuple(QueryFilters.model_fields)
 @click.option(
     "--budget", type=click.IntRange(0, 10_000_000), help="Tokens that the bundle may hold."
 )
-@click.option("--top", type=click.IntRange(1, 100), help="Skills that the bundle may hold.")
+@click.option(
+    "--top",
+    type=click.IntRange(1, 100),
+    help="Matches that the bundle may hold; what they need comes on top.",
+)
 @click.option(
     "--format",
     "form",
@@ -123,7 +128,7 @@ def _print(data: dict[str, Any], form: str) -> None:
 
 def _print_summary(bundle: Bundle) -> None:
     if bundle.status == "NO_SKILL_HIT":
-        click.echo("NO_SKILL_HIT: nothing in the library is evidently about this task")
+        click.echo(f"NO_SKILL_HIT: {bundle.reason}")
         return
     click.echo(f"{len(bundle.skills)} skills, {bundle.tokens} of {bundle.budget} tokens")
     for place, skill in enumerate(bundle.skills, 1):
@@ -131,18 +136,20 @@ def _print_summary(bundle: Bundle) -> None:
         click.echo(click.style(f"{place}. {skill.name}", bold=True) + f"  ({skill.skill_id})")
         click.echo(f"   {skill.path}")
         click.echo(f"   why: {'; '.join(skill.why)}")
-        lines = ", ".join(f"{p.first_line}-{p.last_line}" for p in skill.passages)
+        lines = ", ".join(line_range(p.first_line, p.last_line) for p in skill.passages)
         click.echo(
             f"   lines {lines or 'none'}; {skill.tokens} tokens, {skill.left_out.tokens} left out"
         )
         if skill.safety.level:
             click.echo(f"   caution, level {skill.safety.level}: {skill.safety.reasons[0]}")
+    if bundle.links or bundle.left_out or bundle.degraded:
+        click.echo("")
     for link in bundle.links:
-        click.echo(f"\n{link.source} -> {link.target}: {link.type} ({link.evidence})")
+        click.echo(f"{link.source} -> {link.target}: {link.type} ({link.evidence})")
     for skill_left in bundle.left_out:
-        click.echo(f"\nnot included: {skill_left.skill_id}: {skill_left.reason}")
+        click.echo(f"not included: {skill_left.skill_id}: {skill_left.reason}")
     for reason in bundle.degraded:
-        click.echo(f"\ndegraded: {reason}")
+        click.echo(f"degraded: {reason}")
 
 
 def _print_explanation(explain: dict[str, Any]) -> None:

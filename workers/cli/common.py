@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -21,10 +20,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def read_settings(ctx: click.Context) -> Settings:
-    """Settings of this call, with logging set up."""
+def read_settings(ctx: click.Context, serving: bool = False) -> Settings:
+    """Settings of this call, with logging set up.
+
+    A command says in its own words what went wrong, so unless asked for, only errors are logged.
+    """
     settings = load_settings(ctx.find_root().obj)
-    configure_logging(settings.log_level)
+    asked_for = serving or "log_level" in settings.model_fields_set
+    configure_logging(settings.log_level if asked_for else "error")
     return settings
 
 
@@ -105,13 +108,3 @@ def read_stdin() -> str:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError("standard input is not UTF-8 text") from None
-
-
-def read_text(path: Path) -> str:
-    """A UTF-8 text file of the user's; raises UsageError that says what is wrong with it."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8 text") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error

@@ -95,6 +95,7 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], str]]]:
         yield "library", lambda: f"{settings.home}: nothing synced yet"
         return
     yield "catalog", lambda: _check_catalog(settings)
+    yield "journal", lambda: _check_journal(settings)
     yield "index", lambda: _check_index(settings)
     yield "sources", lambda: _check_sources(settings)
 
@@ -123,6 +124,17 @@ def _check_catalog(settings: Settings) -> str:
             f"{counts['waiting']} skills wait for ingest; `skillbus serve` or any sync goes on"
         )
     return f"{counts['published']} published, {counts['failed']} failed, {counts['paged']} paged"
+
+
+def _check_journal(settings: Settings) -> str:
+    from tasks.journal import Journal
+
+    journal = Journal(settings.home / "journal.db")
+    try:
+        waiting = len(journal.open_jobs("event")) + len(journal.open_jobs("query"))
+    finally:
+        journal.close()
+    return f"{waiting} events and queries open"
 
 
 def _check_index(settings: Settings) -> str:

@@ -203,7 +203,7 @@ def _print_skill(data: dict[str, Any]) -> None:
             for item in value:
                 click.echo("  " + ", ".join(f"{key} {part}" for key, part in item.items()))
         else:
-            shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            shown = _shown(value)
             click.echo(f"{name}: {shown}")
     if links:
         click.echo("links:")
@@ -218,6 +218,12 @@ def _print_skill(data: dict[str, Any]) -> None:
         first, last = passage["lines"]
         path = " > ".join(passage["heading_path"])
         click.echo(f"  {first:>4}-{last:<4} {passage['role']:<14} {passage['tokens']:>5}  {path}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={part}" for key, part in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 @skills.command("remove")

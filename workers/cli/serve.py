@@ -24,6 +24,6 @@ def serve(ctx: click.Context, listen: str | None) -> None:
     """
     from workers.serving import parse_listen, run_serve
 
-    settings = read_settings(ctx)
+    settings = read_settings(ctx, serving=True)
     address = parse_listen(listen) if listen else None
     run_serve(settings, address, note)

@@ -166,7 +166,8 @@ def _run(link: _Link, content: SourceChanged, until: str, stack: ExitStack) -> d
     searchable = wait(lambda counts: counts["waiting"] == 0)
     outcome = link.event(event_id)[2]
     counts = link.graph.counts()
-    note(f"searchable: {counts['published']} skills after {searchable:.1f} s")
+    if outcome.get("found"):
+        note(f"searchable: {counts['published']} skills after {searchable:.1f} s")
     report: dict[str, Any] = {"source": content.source_id, "root": content.root}
     report |= outcome | {"searchable_seconds": searchable}
     if until == "paged":

@@ -22,6 +22,7 @@ from tasks.embedding import encode_cached
 from tasks.policies import QUERY, Deadline
 from tasks.query import Timings, ranked
 from tasks.services import Services
+from workers.files import read_text
 
 RANKED = 100
 
@@ -29,11 +30,7 @@ RANKED = 100
 def read_lines(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
     """Objects of a JSONL file; raises UsageError with the line where one is wrong."""
     rows = []
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
             continue
         try:
