@@ -54,14 +54,18 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
         works = _read(services, entries, deadline) if entries else []
         published = _publish(services, works, deadline) if works else []
     finally:
-        others = services.activity.ingest(-1)
-    services.send(LINK.name, [])
+        _hand_on(services, published, services.activity.ingest(-1))
+    return {"published": len(published)}
+
+
+def _hand_on(services: Services, published: Sequence[RevisionKey], others: int) -> None:
+    """Linking and paging of a burst or a large library start once all of it is searchable."""
+    if not others:
+        services.send(LINK.name, [])
     if services.activity.paging:
         send_pages(services, [key.skill_id for key in published])
     elif not others:
-        # Paging a large library starts once all of it is searchable.
         send_unpaged(services)
-    return {"published": len(published)}
 
 
 def is_waiting(entry: Entry) -> bool:
