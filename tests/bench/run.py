@@ -114,9 +114,12 @@ def _section_texts(path: Path) -> tuple[str, ...]:
     return section_texts(parse_skill(path.parent.name, content)) if content.strip() else ()
 
 
-def bench_query(settings: Settings, tasks: Sequence[str]) -> dict[str, Any]:
-    """Query to bundle through Celery, warm; encoding of the task's own text beside it."""
-    with Runtime(settings, writable=True) as runtime:
+def bench_query(settings: Settings, tasks: Sequence[str], paging: bool) -> dict[str, Any]:
+    """Query to bundle through Celery, warm; encoding of the task's own text beside it.
+
+    With `paging` whatever is not paged yet is being paged meanwhile.
+    """
+    with Runtime(settings, writable=True, paging=paging) as runtime:
         runtime.warm_up()
         busy = runtime.progress()
         for task in tasks:
@@ -220,6 +223,7 @@ def main() -> None:
     parser.add_argument("--skills", type=int, default=300, help="size of a made-up library")
     parser.add_argument("--tasks", type=Path)
     parser.add_argument("--home", type=Path, help="a home that is there already, or will be")
+    parser.add_argument("--idle", action="store_true", help="query: page nothing meanwhile")
     parser.add_argument("--until", choices=["searchable", "paged"], default="paged")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -235,7 +239,7 @@ def main() -> None:
             if not (settings.home / "graph.db").exists():
                 bench_ingest(settings, roots, given.until)
             if given.what == "query":
-                report = bench_query(settings, tasks)
+                report = bench_query(settings, tasks, not given.idle)
             elif given.what == "edit":
                 report = bench_edit(settings, roots[0])
             else:
