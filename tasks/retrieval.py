@@ -17,6 +17,9 @@ from skills.record import RevisionKey
 from tasks.library import View
 from tasks.services import Services
 
+_REASONED = 100
+"""Candidates that are told why they rank; a bundle never reaches the others but over links."""
+
 Timer = Callable[[str], AbstractContextManager[None]]
 
 
@@ -132,7 +135,7 @@ def _ranking(
                 key,
                 float(scored.scores[place]),
                 parts,
-                _why(scored, key, parts),
+                _why(scored, key, parts) if place < _REASONED else (),
                 scored.slots.get(key, ""),
             )
         )
