@@ -92,7 +92,7 @@ def test_config_show(library: Skillbus, skillbus: Skillbus) -> None:
 def test_a_removed_skill_stays_away_until_its_folder_changes(
     skillbus: Skillbus, folder: Path
 ) -> None:
-    time.sleep(2.1)
+    time.sleep(0.2)
     skillbus("sync", str(folder))
     skill_id = "crafts:tide-tables"
     assert "removed" in skillbus("skills", "remove", skill_id).out

@@ -73,10 +73,12 @@ def test_queries_that_are_wrong(served: Skillbus) -> None:
         assert client.post("/v1/queries", json={"task": "x", "budget": 0}).status_code == 422
         assert client.post("/v1/queries", json={"tsk": "x"}).status_code == 422
         assert client.post("/v1/queries", content=b"{").status_code == 422
-        assert client.get("/v1/queries/none").status_code in (400, 404)
-        answer = _ask(client, task="   ")
-        assert answer["state"] == "failed"
-        assert "empty" in answer["reason"]
+        empty = client.post("/v1/queries", json={"task": "   "})
+        assert (empty.status_code, "empty" in empty.json()["detail"]) == (400, True)
+        for unknown in ("/v1/queries/none", "/v1/events/none", "/v1/nothing"):
+            answer = client.get(unknown)
+            assert answer.status_code == 404
+            assert answer.headers["content-type"] == "application/problem+json"
         wrong = client.post("/v1/events", json={"specversion": "1.0", "id": "1", "type": "x"})
         assert wrong.status_code in (400, 422)
 

@@ -23,6 +23,7 @@ from typing import Any
 import psutil
 
 from config.settings import Settings, load_settings
+from search.documents import skill_texts
 from skills.events import QueryAsked, SourceChanged
 from skills.paging import section_texts
 from skills.parsing import parse_skill
@@ -87,13 +88,15 @@ def bench_ingest(settings: Settings, roots: Sequence[Path], until: str) -> dict[
 
 
 def _bare(runtime: Runtime, roots: Sequence[Path]) -> dict[str, float]:
-    """The encoder alone on the same section texts, on as many threads as paging has."""
-    texts = [
-        text
-        for root in roots
-        for path in sorted(root.rglob("SKILL.md"))
-        for text in _section_texts(path)
-    ]
+    """The encoder alone on the texts that a sync encodes, on as many threads as paging has."""
+    texts = list(
+        dict.fromkeys(
+            text
+            for root in roots
+            for path in sorted(root.rglob("SKILL.md"))
+            for text in _encoded_texts(path)
+        )
+    )
     threads = runtime.settings.workers.page_threads
     encoder = runtime.services.encoder.get()
     started = time.monotonic()
@@ -109,9 +112,12 @@ def _bare(runtime: Runtime, roots: Sequence[Path]) -> dict[str, float]:
     return {"texts": len(texts), "seconds": round(seconds, 2)}
 
 
-def _section_texts(path: Path) -> tuple[str, ...]:
+def _encoded_texts(path: Path) -> tuple[str, ...]:
     content = path.read_bytes()
-    return section_texts(parse_skill(path.parent.name, content)) if content.strip() else ()
+    if not content.strip():
+        return ()
+    parsed = parse_skill(path.parent.name, content)
+    return (*skill_texts(parsed), *section_texts(parsed)) if parsed.record.language == "en" else ()
 
 
 def bench_query(settings: Settings, tasks: Sequence[str], paging: bool) -> dict[str, Any]:
