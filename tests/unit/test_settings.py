@@ -144,3 +144,11 @@ def test_settings_handed_in_are_taken_without_a_file(tmp_path: Path) -> None:
 
 def test_stages_have_no_duplicates() -> None:
     assert len(set(STAGES)) == len(STAGES)
+
+
+def test_a_variable_that_nothing_reads_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLBUS_PAGNG__GAP", "5")
+    with pytest.raises(UsageError, match="SKILLBUS_PAGNG__GAP: no setting of that name"):
+        load_settings(tmp_path)
