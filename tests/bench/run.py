@@ -155,11 +155,11 @@ def _latencies(runtime: Runtime, tasks: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def bench_edit(settings: Settings, root: Path, edits: int = 60) -> dict[str, Any]:
+def bench_edit(settings: Settings, root: Path, paging: bool, edits: int = 100) -> dict[str, Any]:
     """Edits at 5 a second to a synced directory, each timed until its revision is published."""
     files = sorted(root.rglob("SKILL.md"))[:edits]
     waits: list[float] = []
-    with Runtime(settings, writable=True) as runtime:
+    with Runtime(settings, writable=True, paging=paging) as runtime:
         runtime.warm_up()
         graph = runtime.services.graph
         before = time.process_time()
@@ -229,7 +229,7 @@ def main() -> None:
     parser.add_argument("--skills", type=int, default=300, help="size of a made-up library")
     parser.add_argument("--tasks", type=Path)
     parser.add_argument("--home", type=Path, help="a home that is there already, or will be")
-    parser.add_argument("--idle", action="store_true", help="query: page nothing meanwhile")
+    parser.add_argument("--idle", action="store_true", help="query, edit: page nothing meanwhile")
     parser.add_argument("--until", choices=["searchable", "paged"], default="paged")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -247,7 +247,7 @@ def main() -> None:
             if given.what == "query":
                 report = bench_query(settings, tasks, not given.idle)
             elif given.what == "edit":
-                report = bench_edit(settings, roots[0])
+                report = bench_edit(settings, roots[0], not given.idle)
             else:
                 report = bench_memory(settings, tasks)
     print(json.dumps(report, indent=2))
