@@ -290,7 +290,7 @@ def _with_headings(parsed: ParsedSkill, ranges: Sequence[tuple[int, int]]) -> li
         while above > 0 and not parsed.text(above, above).strip():
             above -= 1
         start = above if above in headings else first
-        if extended and start <= extended[-1][1] + 1:
+        if extended and not parsed.text(extended[-1][1] + 1, start - 1).strip():
             extended[-1] = (extended[-1][0], last)
         else:
             extended.append((start, last))
