@@ -264,7 +264,7 @@ class RevisionStore:
     ) -> dict[RevisionKey, tuple[bytes, ...]]:
         """Named columns of the revisions that are there."""
         statement = (  # names are this package's own, never from outside
-            f"SELECT {', '.join(names)} FROM revisions WHERE skill_id = ? AND seq = ?"  # noqa: S608
+            f"SELECT {', '.join(names)} FROM revisions WHERE skill_id = ? AND seq = ?"  # noqa: S608  (fixed names)
         )
         found = {}
         with self.reading() as connection:

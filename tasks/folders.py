@@ -269,7 +269,7 @@ def _sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
     try:
         if not file.resolve(strict=True).is_relative_to(root):
             return None
-        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:  # noqa: PTH123
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:  # noqa: PTH123 - of a descriptor
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return None

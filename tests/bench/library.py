@@ -24,7 +24,7 @@ def make_library(root: Path, count: int, seed: int = 7) -> None:
     for number in range(count):
         chosen = generator.sample(sections, k=min(len(sections), generator.randint(4, 12)))
         renamed = {word: word + generator.choice("aeiou") for word in generator.sample(words, 60)}
-        body = _WORD.sub(lambda match: renamed.get(match[0], match[0]), "\n".join(chosen))  # noqa: B023
+        body = _WORD.sub(lambda match: renamed.get(match[0], match[0]), "\n".join(chosen))  # noqa: B023 - called at once
         name = f"{generator.choice(words)}-{generator.choice(words)}-{number}"
         folder = root / name
         folder.mkdir(parents=True, exist_ok=True)

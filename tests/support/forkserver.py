@@ -105,7 +105,7 @@ def become(job: dict[str, Any]) -> None:
     for target, file in enumerate((source, output, errors)):
         os.dup2(file, target)
         os.close(file)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the life of the process
     os.chdir(job["cwd"])
     for name, value in job["env"].items():
         os.environ[name] = value
