@@ -26,6 +26,7 @@ _COMMANDS = {
     "config": "workers.cli.inspect:config",
     "serve": "workers.cli.serve:serve",
     "eval": "workers.cli.evaluate:evaluate",
+    "train": "workers.cli.train:train",
 }
 
 
