@@ -25,6 +25,7 @@ from tasks.diffuse import diffuse
 from tasks.embedding import encode_cached, is_known
 from tasks.page import page_revisions
 from tasks.policies import Deadline
+from tasks.rerank import rerank
 from tasks.retrieval import Ranking, rank
 from tasks.services import Services
 
@@ -171,6 +172,9 @@ def ranked(services: Services, deadline: Deadline, asked: QueryAsked, timings: T
     filters = Filters(**asked.filters.model_dump())
     ranking = rank(services, asked.task, filters, frozenset(asked.without), timings.of)
     deadline.check("retrieve")
+    if services.reranker is not None and "rerank" not in asked.without:
+        with timings.of("rerank"):
+            ranking = rerank(services, ranking)
     if "diffusion" not in asked.without:
         with timings.of("diffuse"):
             ranking = diffuse(services, ranking, filters == Filters())

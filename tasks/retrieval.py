@@ -1,14 +1,11 @@
-"""Understand, retrieve and rerank: the library's skills ranked for a task (spec §5.1–5.3)."""
+"""Understand and retrieve: the library's skills ranked for a task (spec §5.1–5.2)."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from search.protocol import Filters, Hit, Vector
 from search.scoring import Candidate, Scored, ScoringWeights, blend, score
@@ -58,7 +55,7 @@ class Ranking:
 def rank(
     services: Services, task: str, filters: Filters, without: frozenset[str], timed: Timer
 ) -> Ranking:
-    """Candidates from the engine, scored exactly, reranked when there is a reranker.
+    """Candidates from the engine, scored exactly.
 
     Raises UsageError for an empty task.
     """
@@ -73,11 +70,7 @@ def rank(
         keys = _candidates(services, view, understanding, vector, filters)
     with timed("score"):
         scored = _score(services, view, understanding, keys, vector, without)
-        ranking = _ranking(understanding, vector, scored, len(view.pointers))
-    if services.reranker is not None and "rerank" not in without:
-        with timed("rerank"):
-            ranking = _rerank(services, ranking)
-    return ranking
+        return _ranking(understanding, vector, scored, len(view.pointers))
 
 
 def _candidates(
@@ -168,31 +161,3 @@ def _why(scored: Scored, key: RevisionKey, parts: dict[str, float]) -> tuple[str
     strong = sorted(parts.items(), key=lambda part: -part[1])
     total = sum(value for value in parts.values() if value > 0)
     return tuple(_WHY[name] for name, value in strong if value > 0.15 * total)
-
-
-def _rerank(services: Services, ranking: Ranking) -> Ranking:
-    """A cross-encoder over the best candidates, within its milliseconds (spec §5.3)."""
-    if services.reranker is None or not ranking.hits:
-        return ranking
-    settings = services.settings.reranker
-    reranker = services.reranker.get()
-    head = ranking.hits[: settings.candidates]
-    revisions = services.index.read([hit.key for hit in head])
-    end = time.monotonic() + settings.milliseconds / 1000
-    scores: dict[RevisionKey, float] = {}
-    for hit in head:
-        if time.monotonic() > end:
-            message = f"rerank stopped after {len(scores)} of {len(head)} (reranker.milliseconds)"
-            return replace(ranking, degraded=(*ranking.degraded, message))
-        if hit.key in revisions:
-            parsed = revisions[hit.key].parsed
-            body = parsed.text(parsed.body_line, len(parsed.lines))
-            text = f"{parsed.record.name} | {parsed.record.description} | {body}"
-            scores[hit.key] = float(reranker.score(ranking.understanding.text, [text])[0])
-    spread = np.array([hit.score for hit in head])
-    order = sorted(head, key=lambda hit: (-scores.get(hit.key, -np.inf), hit.key))
-    moved = [
-        replace(hit, score=float(value), parts={**hit.parts, "rerank": scores.get(hit.key, 0.0)})
-        for hit, value in zip(order, np.sort(spread)[::-1], strict=True)
-    ]
-    return replace(ranking, hits=(*moved, *ranking.hits[len(head) :]))
