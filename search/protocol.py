@@ -185,13 +185,21 @@ class Encoder(Protocol):
 
 
 class Reranker(Protocol):
-    """Scores texts against a query, in batches."""
+    """Scores texts against a query, read together."""
 
     @property
     def model(self) -> str:
-        """Name and version."""
+        """Name, precision and version."""
+        ...
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """Languages the model knows (`en`, `zh`); queries and skills of others are left alone."""
         ...
 
     def score(self, query: str, texts: Sequence[str]) -> Vector:
-        """Relevance of each text, float32 (len(texts),); higher is better."""
+        """Relevance of each text, float32 (len(texts),), in one batch; higher is better.
+
+        What is longer than the model reads is cut. The caller batches texts of like length.
+        """
         ...

@@ -172,9 +172,8 @@ def ranked(services: Services, deadline: Deadline, asked: QueryAsked, timings: T
     filters = Filters(**asked.filters.model_dump())
     ranking = rank(services, asked.task, filters, frozenset(asked.without), timings.of)
     deadline.check("retrieve")
-    if services.reranker is not None and "rerank" not in asked.without:
-        with timings.of("rerank"):
-            ranking = rerank(services, ranking)
+    with timings.of("rerank"):
+        ranking = rerank(services, ranking, deadline, frozenset(asked.without))
     if "diffusion" not in asked.without:
         with timings.of("diffuse"):
             ranking = diffuse(services, ranking, filters == Filters())

@@ -1,40 +1,200 @@
-"""Rerank: the best candidates of a ranking, read again and put in a better order (spec §5.3)."""
+"""Rerank: the best candidates read again and put in a better order (spec §5.3).
+
+Two stages, each over so many candidates and in so many milliseconds. Late interaction compares
+the task's vector with those of a skill's sections; a cross-encoder reads the task together with
+name, description and body. A stage either orders all its candidates or none: what it would not
+finish in its time it does not begin, and the ranking says so.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
+from search.protocol import StoredRevision, Vector
+from skills.paging import section_texts
 from skills.record import RevisionKey
-from tasks.retrieval import Ranking
+from tasks.embedding import is_known
+from tasks.pace import Budget, Clock, OutOfTimeError, Pace
+from tasks.policies import Deadline
+from tasks.retrieval import RankedSkill, Ranking
 from tasks.services import Services
 
+Scores = npt.NDArray[np.float64]
 
-def rerank(services: Services, ranking: Ranking) -> Ranking:
-    """A cross-encoder over the best candidates, within its milliseconds (spec §5.3)."""
-    if services.reranker is None or not ranking.hits:
-        return ranking
+_SECTIONS = 2
+_BATCH = 10
+_CHARACTERS_A_TOKEN = 4
+
+_WHY = {
+    "late": "its sections are close in meaning",
+    "rerank": "read together with the task it fits",
+}
+
+
+class SkippedError(Exception):
+    """A stage that did not run, with the reason for the bundle."""
+
+
+def rerank(
+    services: Services,
+    ranking: Ranking,
+    deadline: Deadline,
+    without: frozenset[str] = frozenset(),
+    clock: Clock = time.monotonic,
+) -> Ranking:
+    """The ranking after the stages that are on; `without` leaves out `late` or `rerank`.
+
+    A stage that is skipped leaves the order as it was and is named in `degraded`. Raises
+    PermanentError when the cross-encoder that the settings name cannot be loaded.
+    """
+    settings = services.settings.reranker
+    short = settings.late_weight * (1.0 - ranking.long)
+    stages: list[tuple[str, float, int, _Read]] = []
+    if short > 0 and "late" not in without:
+        stages.append(("late", short, settings.late_candidates, _late_interaction))
+    if services.reranker is not None and settings.weight > 0 and "rerank" not in without:
+        stages.append(("rerank", settings.weight, settings.candidates, _cross_encoder))
+    for name, weight, count, read in stages:
+        try:
+            scores = read(services, ranking, ranking.hits[:count], deadline, clock)
+        except (SkippedError, OutOfTimeError) as reason:
+            degraded = (*ranking.degraded, f"{name} was skipped: {reason}")
+            ranking = replace(ranking, degraded=degraded)
+        else:
+            ranking = replace(ranking, hits=reordered(ranking.hits, scores, weight, name))
+    return ranking
+
+
+def reordered(
+    hits: Sequence[RankedSkill], scores: Mapping[RevisionKey, float], weight: float, name: str
+) -> tuple[RankedSkill, ...]:
+    """The hits with those that have a score in the order of both scores, `blended`.
+
+    They change places among themselves: who has no score, and who holds a place for a file
+    format, stays. The scores of the places stay too, so that their spread means what it meant;
+    what a hit gained or lost is its part `name`.
+    """
+    places = [at for at, hit in enumerate(hits) if hit.key in scores and not hit.slot]
+    if len(places) < 2:
+        return tuple(hits)
+    first = np.array([hits[at].score for at in places])
+    mixed = blended(first, np.array([scores[hits[at].key] for at in places]), weight)
+    order = sorted(range(len(places)), key=lambda n: (-mixed[n], places[n]))
+    result = list(hits)
+    for at, source in zip(places, order, strict=True):
+        hit = hits[places[source]]
+        gain = hits[at].score - hit.score
+        why = (*hit.why, _WHY[name]) if at < places[source] else hit.why
+        result[at] = replace(hit, score=hits[at].score, parts={**hit.parts, name: gain}, why=why)
+    return tuple(result)
+
+
+def blended(first: Scores, second: Scores, weight: float) -> Scores:
+    """(1 - weight) z(first) + weight z(second) over the same candidates, each (n,).
+
+    Scores of different makes have different scales; over the candidates of one task each is
+    brought to mean 0 and deviation 1. Scores that are all alike say nothing and count as 0.
+    """
+    return (1.0 - weight) * _standard(first) + weight * _standard(second)
+
+
+def _standard(scores: Scores) -> Scores:
+    spread = float(scores.std())
+    return (scores - scores.mean()) / spread if spread > 1e-9 else np.zeros_like(scores)
+
+
+def late_score(task: Vector, sections: Vector) -> float:
+    """The mean cosine of a task, (d,), to its nearest two of a skill's sections, (n, d)."""
+    return float(np.sort(sections @ task)[-_SECTIONS:].mean())
+
+
+def _late_interaction(
+    services: Services,
+    ranking: Ranking,
+    head: Sequence[RankedSkill],
+    deadline: Deadline,
+    clock: Clock,
+) -> dict[RevisionKey, float]:
+    """Late scores of all candidates that can have section vectors.
+
+    Candidates in a language that the encoder does not know, and those without text, never have
+    any and keep their place. As long as another one waits to be paged the stage does not run:
+    otherwise it would favour, or punish, the skills that happen to be done.
+    """
+    if ranking.vector is None:
+        return {}
+    milliseconds = services.settings.reranker.late_milliseconds
+    budget = _budget(services.paces.late, milliseconds, deadline, clock)
+    found: dict[RevisionKey, Vector] = {}
+    keys = [hit.key for hit in head]
+    for batch in budget.batches(keys, [1.0] * len(keys), _BATCH):
+        found |= services.index.section_vectors(batch)
+    waiting = _waiting(services, [key for key in keys if key not in found])
+    if waiting:
+        raise SkippedError(f"{waiting} of {len(keys)} candidates have no section vectors yet")
+    return {
+        key: late_score(ranking.vector, vectors) for key, vectors in found.items() if len(vectors)
+    }
+
+
+def _waiting(services: Services, keys: Sequence[RevisionKey]) -> int:
+    """How many of these revisions without section vectors will have some."""
+    encoder = services.encoder.get()
+    return sum(
+        is_known(encoder, revision.parsed) and bool(section_texts(revision.parsed))
+        for revision in services.index.read(keys).values()
+    )
+
+
+def _cross_encoder(
+    services: Services,
+    ranking: Ranking,
+    head: Sequence[RankedSkill],
+    deadline: Deadline,
+    clock: Clock,
+) -> dict[RevisionKey, float]:
+    """The model's scores; candidates in a language that it does not know keep their place."""
+    if services.reranker is None or not head:
+        return {}
     settings = services.settings.reranker
     reranker = services.reranker.get()
-    head = ranking.hits[: settings.candidates]
+    task = ranking.understanding
+    if task.language not in reranker.languages:
+        raise SkippedError(f"{reranker.model} does not know the task's language, {task.language}")
+    budget = _budget(services.paces.rerank, settings.milliseconds, deadline, clock)
+    most = _CHARACTERS_A_TOKEN * settings.max_length
     revisions = services.index.read([hit.key for hit in head])
-    end = time.monotonic() + settings.milliseconds / 1000
-    scores: dict[RevisionKey, float] = {}
-    for hit in head:
-        if time.monotonic() > end:
-            message = f"rerank stopped after {len(scores)} of {len(head)} (reranker.milliseconds)"
-            return replace(ranking, degraded=(*ranking.degraded, message))
-        if hit.key in revisions:
-            parsed = revisions[hit.key].parsed
-            body = parsed.text(parsed.body_line, len(parsed.lines))
-            text = f"{parsed.record.name} | {parsed.record.description} | {body}"
-            scores[hit.key] = float(reranker.score(ranking.understanding.text, [text])[0])
-    spread = np.array([hit.score for hit in head])
-    order = sorted(head, key=lambda hit: (-scores.get(hit.key, -np.inf), hit.key))
-    moved = [
-        replace(hit, score=float(value), parts={**hit.parts, "rerank": scores.get(hit.key, 0.0)})
-        for hit, value in zip(order, np.sort(spread)[::-1], strict=True)
+    texts = [
+        (key, skill_text(revision, 3 * most))
+        for key, revision in revisions.items()
+        if revision.parsed.record.language in reranker.languages
     ]
-    return replace(ranking, hits=(*moved, *ranking.hits[len(head) :]))
+    # Texts of like length share a batch, since all of one are padded to its longest.
+    texts.sort(key=lambda pair: -len(pair[1]))
+    units = [float(min(len(task.text) + len(text), most)) for _, text in texts]
+    scores: dict[RevisionKey, float] = {}
+    for batch in budget.batches(texts, units, settings.batch_size):
+        values = reranker.score(task.text, [text for _, text in batch])
+        scores |= {key: float(value) for (key, _), value in zip(batch, values, strict=True)}
+    return scores
+
+
+def skill_text(revision: StoredRevision, limit: int) -> str:
+    """What a cross-encoder reads of a skill: `name | description | body`, cut at `limit`."""
+    parsed = revision.parsed
+    body = parsed.text(parsed.body_line, len(parsed.lines))
+    return f"{parsed.record.name} | {parsed.record.description} | {body}"[:limit]
+
+
+def _budget(pace: Pace, milliseconds: int, deadline: Deadline, clock: Clock) -> Budget:
+    return Budget(pace, min(milliseconds / 1000, deadline.remaining()), clock)
+
+
+_Read = Callable[
+    [Services, Ranking, Sequence[RankedSkill], Deadline, Clock], dict[RevisionKey, float]
+]

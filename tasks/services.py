@@ -14,6 +14,7 @@ from graph.protocol import SkillGraph
 from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.journal import Journal
 from tasks.library import Library
+from tasks.pace import Pace
 
 T = TypeVar("T")
 
@@ -91,6 +92,14 @@ class Activity:
         self.idle.wait(_LONGEST_WAIT_SECONDS)
 
 
+@dataclass(frozen=True, slots=True)
+class Paces:
+    """How fast this process reranks: seconds a candidate, seconds a character read."""
+
+    late: Pace = field(default_factory=Pace)
+    rerank: Pace = field(default_factory=Pace)
+
+
 @dataclass(slots=True)
 class Services:
     """The stores, models and channels of one process.
@@ -109,6 +118,7 @@ class Services:
     linker: Linker
     writable: bool = True
     activity: Activity = field(default_factory=Activity)
+    paces: Paces = field(default_factory=Paces)
     trouble: str = ""
     stopping: threading.Event = field(default_factory=threading.Event)
 
