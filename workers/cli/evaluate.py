@@ -3,42 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from config.errors import UsageError
-from config.settings import STAGES, Settings
-from tasks.services import Services
-from workers.cli.common import (
-    ProgressLine,
-    json_option,
-    note,
-    open_catalog,
-    print_json,
-    read_settings,
-)
-from workers.client import ServeClient
-
-without_option = click.option(
-    "--without", multiple=True, type=click.Choice(STAGES), help="Switch a stage off."
-)
-out_option = click.option(
-    "--out", type=click.Path(path_type=Path), help="Write the predictions as JSON."
-)
-wait_option = click.option(
-    "--wait/--no-wait",
-    default=True,
-    help="Wait until all is paged, or say how much is missing and go on.",
-)
+from workers.cli.bundles import bundles
+from workers.cli.common import json_option, read_settings
+from workers.cli.measure import finish, open_services, out_option, wait_option, without_option
 
 
 @click.group("eval")
 def evaluate() -> None:
-    """Measure routing, paging and roles on labelled data of your own."""
+    """Measure routing, bundles, paging and roles on labelled data of your own."""
 
 
 @evaluate.command("routing")
@@ -80,7 +58,7 @@ def routing(
     report["rank_ms_p50"] = percentile(rest, 0.5)
     report["rank_ms_p95"] = percentile(rest, 0.95)
     report["encode_ms_p50"] = percentile(encoding, 0.5)
-    _finish(report, predictions, out, as_json)
+    finish(report, predictions, out, as_json)
 
 
 @evaluate.command("paging")
@@ -128,7 +106,7 @@ def paging(
     report: dict[str, Any] = {"queries": len(rows)}
     if scored:
         report |= paging_metrics(scored)
-    _finish(report, predictions, out, as_json)
+    finish(report, predictions, out, as_json)
 
 
 @evaluate.command("roles")
@@ -157,7 +135,7 @@ def roles(
     report: dict[str, Any] = {"skills": len(predictions)}
     if gold is not None:
         report |= role_metrics(_read_gold(gold), predictions)
-    _finish(report, predictions, out, as_json)
+    finish(report, predictions, out, as_json)
 
 
 def _read_gold(path: Path) -> dict[str, Any]:
@@ -170,62 +148,4 @@ def _read_gold(path: Path) -> dict[str, Any]:
     return labelled
 
 
-@contextmanager
-def open_services(settings: Settings, wait: bool) -> Iterator[Services]:
-    """Stores and models for reading; first waits for paging, or says what is missing."""
-    from workers.runtime import Runtime
-
-    if wait:
-        _wait_for_paging(settings)
-    with open_catalog(settings) as graph:
-        counts = graph.counts()
-    missing = counts["published"] - counts["paged"]
-    if missing:
-        note(f"{missing} of {counts['published']} skills are not paged; words alone page them")
-    runtime = Runtime(settings, writable=False)
-    try:
-        yield runtime.services
-    finally:
-        runtime.stop()
-
-
-def _wait_for_paging(settings: Settings) -> None:
-    """Until `serve`, or a runtime of our own where none runs, has paged all that is published."""
-    from workers.runtime import Runtime
-
-    with open_catalog(settings) as graph:
-        counts = graph.counts()
-    if counts["paged"] == counts["published"]:
-        return
-    client = ServeClient.find(settings.home)
-    with ProgressLine() as line, open_catalog(settings) as graph:
-        if client is not None:
-            client.close()
-            _until_paged(graph, line)
-        else:
-            with Runtime(settings, writable=True):
-                _until_paged(graph, line)
-
-
-def _until_paged(graph: Any, line: ProgressLine) -> None:
-    import time
-
-    while True:
-        counts = graph.counts()
-        line.show(counts)
-        if counts["paged"] == counts["published"]:
-            return
-        time.sleep(0.2)
-
-
-def _finish(report: dict[str, Any], predictions: Any, out: Path | None, as_json: bool) -> None:
-    if out is not None:
-        try:
-            out.write_text(json.dumps(predictions, ensure_ascii=False) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{out} cannot be written: {error.strerror}") from error
-    if as_json:
-        print_json(report)
-        return
-    for name, value in report.items():
-        click.echo(f"{name:<16} {value:.4f}" if isinstance(value, float) else f"{name:<16} {value}")
+evaluate.add_command(bundles)

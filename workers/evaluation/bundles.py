@@ -1,0 +1,124 @@
+"""What bundles hold, and which needed skills they lack and why."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from skills.bundle import Bundle
+from skills.events import QueryAsked
+from tasks.policies import QUERY, Deadline
+from tasks.query import answer
+from tasks.services import Services
+
+REFUSED = "the answer was NO_SKILL_HIT"
+FAR_BELOW = "scored far below the best (choice.relative)"
+RANKED_BELOW = "ranked below those chosen (choice.top)"
+NOT_FOUND = "not among the first of the ranking"
+
+_SKILL_ID = re.compile(r"[^\s:]+:[^\s,;]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One bundle in short.
+
+    skills: ids best first, () for NO_SKILL_HIT. reasons: why a skill that was looked at is not in
+    the bundle, by id. tokens: of the Markdown. refused: the answer was NO_SKILL_HIT.
+    """
+
+    skills: tuple[str, ...]
+    reasons: Mapping[str, str]
+    tokens: int
+    refused: bool
+
+    def reason(self, skill_id: str) -> str:
+        """Why a skill is not in the bundle, other skills' ids left out so that reasons add up."""
+        if self.refused:
+            return REFUSED
+        return _SKILL_ID.sub("another", self.reasons.get(skill_id, NOT_FOUND))
+
+
+def outcomes(
+    services: Services,
+    tasks: Sequence[Mapping[str, Any]],
+    budget: int,
+    without: Collection[str] = (),
+) -> Iterator[tuple[str, Outcome]]:
+    """Ask the whole pipeline for the bundle of each task, within a budget of tokens.
+
+    Raises UsageError where a task is empty or the budget is less than one passage needs.
+    """
+    for task in tasks:
+        asked = QueryAsked(
+            task=task["instruction"], budget=budget, without=tuple(without), explain=True
+        )
+        bundle = answer(services, Deadline(QUERY.seconds), task["task_id"], asked)
+        yield task["task_id"], _outcome(bundle, services.settings.choice.relative)
+
+
+def _outcome(bundle: Bundle, relative: float) -> Outcome:
+    rows = (bundle.explain or {}).get("candidates", [])
+    scores = {row["skill_id"]: row["scores"]["score"] for row in rows}
+    least = relative * max(scores.values(), default=0.0)
+    reasons = {
+        skill_id: FAR_BELOW if score < least else RANKED_BELOW for skill_id, score in scores.items()
+    }
+    reasons |= {left.skill_id: left.reason for left in bundle.left_out}
+    return Outcome(
+        skills=tuple(skill.skill_id for skill in bundle.skills),
+        reasons=reasons,
+        tokens=bundle.tokens,
+        refused=bundle.status == "NO_SKILL_HIT",
+    )
+
+
+def bundle_metrics(
+    needed: Mapping[str, Collection[str]], given: Mapping[str, Outcome]
+) -> dict[str, float]:
+    """Means over tasks; `needed` has an empty collection for a task that no skill answers.
+
+    complete: share of tasks whose bundle holds all needed skills. recall: mean share of the needed
+    skills in it. precision: mean share of its skills that are needed, 0 for an empty bundle.
+    skills, tokens: per bundle that holds any. refused: share of the tasks with needed skills that
+    were answered NO_SKILL_HIT; found: the same share of the tasks without. Figures that no task
+    can say anything about are left out.
+    """
+    rows = [(set(wanted), given[task]) for task, wanted in needed.items()]
+    positive = [(wanted, outcome) for wanted, outcome in rows if wanted]
+    negative = [outcome for wanted, outcome in rows if not wanted]
+    hits = [outcome for _, outcome in rows if not outcome.refused]
+    report: dict[str, float] = {}
+    if positive:
+        held = [(wanted, wanted & set(outcome.skills)) for wanted, outcome in positive]
+        sizes = [max(len(outcome.skills), 1) for _, outcome in positive]
+        report["complete"] = _mean([float(wanted == found) for wanted, found in held])
+        report["recall"] = _mean([len(found) / len(wanted) for wanted, found in held])
+        report["precision"] = _mean(
+            [len(found) / size for (_, found), size in zip(held, sizes, strict=True)]
+        )
+    if hits:
+        report["skills"] = _mean([float(len(outcome.skills)) for outcome in hits])
+        report["tokens"] = _mean([float(outcome.tokens) for outcome in hits])
+    if positive:
+        report["refused"] = _mean([float(outcome.refused) for _, outcome in positive])
+    if negative:
+        report["found"] = _mean([float(outcome.refused) for outcome in negative])
+    return report
+
+
+def missed(needed: Mapping[str, Collection[str]], given: Mapping[str, Outcome]) -> dict[str, int]:
+    """How many needed skills bundles lack, by the reason, the most frequent first."""
+    counts = Counter(
+        given[task].reason(skill_id)
+        for task, wanted in needed.items()
+        for skill_id in sorted(set(wanted) - set(given[task].skills))
+    )
+    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
