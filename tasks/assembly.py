@@ -45,6 +45,7 @@ _LISTED_FILES = 12
 _LISTED_RANGES = 12
 _LEFT_OUT_TOKENS = 30
 _LEAD_IN_TOKENS = 40
+_SPENT_AGAIN = 4
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".rb", ".pl", ".ps1", ".R", ".jl", ".go", ".bat")
 
 
@@ -124,13 +125,40 @@ def assemble(
         )
         for paged, header in zip(skills, headers, strict=True)
     ]
-    bought = spend(offers, bundle.budget - fixed)
-    while True:
-        filled = _fill(shell, skills, bought, links)
-        if filled.tokens <= bundle.budget and filled.skills:
-            return filled
+    bought, filled = _spent(shell, skills, offers, links, fixed)
+    while filled.tokens > bundle.budget or not filled.skills:
         if not _drop_least(offers, bought, filled.tokens - bundle.budget):
             return _smallest(shell, skills, offers[0], links)
+        filled = _fill(shell, skills, bought, links)
+    return filled
+
+
+def _spent(
+    shell: Bundle,
+    skills: Sequence[PagedSkill],
+    offers: Sequence[Offer],
+    links: Iterable[Link],
+    fixed: int,
+) -> tuple[list[list[int] | None], Bundle]:
+    """What is bought, and the bundle with it: the fullest that was found within the budget, or
+    the first where even that is above it.
+
+    Passages that are sent together share their headings, so their costs overstate what they take
+    (by a quarter over real skills): what is over is spent again, a few times.
+    """
+    room = shell.budget - fixed
+    bought = spend(offers, room)
+    filled = _fill(shell, skills, bought, links)
+    for _ in range(_SPENT_AGAIN):
+        room += max(shell.budget - filled.tokens, 0)
+        more = spend(offers, room)
+        if more == bought:
+            break
+        fuller = _fill(shell, skills, more, links)
+        if fuller.tokens > shell.budget:
+            break
+        bought, filled = more, fuller
+    return bought, filled
 
 
 def _smallest(
