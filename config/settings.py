@@ -25,6 +25,7 @@ STAGES = (
     "dense",
     "names",
     "bigrams",
+    "hub",
     "artifacts",
     "late",
     "rerank",
@@ -58,12 +59,14 @@ class RerankerSettings(Group):
 
     late_candidates: int = Field(30, ge=2, le=1000, description="candidates whose sections count")
     late_weight: float = Field(
-        0.5, ge=0, le=1, description="weight of the sections for short queries; 0: off"
+        1.0, ge=0, description="score a deviation of the sections is worth, short queries; 0: off"
     )
     late_milliseconds: int = Field(50, ge=1, description="time for the sections")
     model: str = Field("", description="name or folder of a cross-encoder; empty: it is off")
     candidates: int = Field(20, ge=2, le=1000, description="candidates that the model reads")
-    weight: float = Field(0.5, ge=0, le=1, description="weight of the model's scores; 0: off")
+    weight: float = Field(
+        1.0, ge=0, description="score a deviation of the model's scores is worth; 0: off"
+    )
     milliseconds: int = Field(1_000, ge=1, description="time for the model")
     batch_size: int = Field(8, ge=1, le=1000, description="candidates read at once")
     max_length: int = Field(

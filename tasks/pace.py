@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from statistics import median
 from typing import TypeVar
 
 T = TypeVar("T")
 Clock = Callable[[], float]
 
-_NEWEST = 0.3
-_FORGOTTEN = 0.9
+_REMEMBERED = 9
 
 
 class OutOfTimeError(Exception):
@@ -19,31 +20,32 @@ class OutOfTimeError(Exception):
 
 
 class Pace:
-    """Seconds a unit of work takes, learned from the work; threads may share one."""
+    """Seconds a unit of work takes, learned from the work; threads may share one.
+
+    The median of the latest measurements: one batch that had to wait for the processor does not
+    turn it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seconds: float | None = None
+        self._seen: deque[float] = deque(maxlen=_REMEMBERED)
 
     def expect(self, units: float) -> float | None:
         """Seconds that so many units will take; None before the first was measured."""
         with self._lock:
-            return None if self._seconds is None else self._seconds * units
+            return median(self._seen) * units if self._seen else None
 
     def note(self, units: float, seconds: float) -> None:
-        """Take in a measurement: a moving mean, which one slow batch does not turn."""
-        if units <= 0:
-            return
-        with self._lock:
-            seen = seconds / units
-            before = seen if self._seconds is None else self._seconds
-            self._seconds = before + _NEWEST * (seen - before)
+        """Take in a measurement."""
+        if units > 0:
+            with self._lock:
+                self._seen.append(seconds / units)
 
     def relax(self) -> None:
-        """Expect a little less: a stage that is only ever skipped would never be measured again."""
+        """Forget the slowest: a stage that is only ever skipped would never be measured again."""
         with self._lock:
-            if self._seconds is not None:
-                self._seconds *= _FORGOTTEN
+            if self._seen:
+                self._seen.remove(max(self._seen))
 
 
 class Budget:
@@ -56,17 +58,18 @@ class Budget:
         self._end = clock() + seconds
 
     def batches(
-        self, items: Sequence[T], units: Sequence[float], size: int
+        self, items: Sequence[T], units: Sequence[float], size: int, trial: int
     ) -> Iterator[Sequence[T]]:
         """Batches of the items, each measured while the caller works on it.
 
-        units: the work in each item, (len(items),). The first batch of a pace that is not known
-        is one item. Raises OutOfTimeError before a batch when what is left would take too long.
+        units: the work in each item, (len(items),). trial: size of the batch that measures a
+        pace that is not known. Raises OutOfTimeError before a batch when what is left would take
+        too long.
         """
         start = 0
         while start < len(items):
             left = self._expect(sum(units[start:]))
-            count = size if left is not None else 1
+            count = size if left is not None else trial
             began = self._clock()
             yield items[start : start + count]
             self._pace.note(sum(units[start : start + count]), self._clock() - began)

@@ -26,7 +26,6 @@ from tasks.services import Services
 
 Scores = npt.NDArray[np.float64]
 
-_SECTIONS = 2
 _BATCH = 10
 _CHARACTERS_A_TOKEN = 4
 
@@ -73,7 +72,7 @@ def rerank(
 def reordered(
     hits: Sequence[RankedSkill], scores: Mapping[RevisionKey, float], weight: float, name: str
 ) -> tuple[RankedSkill, ...]:
-    """The hits with those that have a score in the order of both scores, `blended`.
+    """The hits with those that have a score in the order of both scores, `combined`.
 
     They change places among themselves: who has no score, and who holds a place for a file
     format, stays. The scores of the places stay too, so that their spread means what it meant;
@@ -83,7 +82,7 @@ def reordered(
     if len(places) < 2:
         return tuple(hits)
     first = np.array([hits[at].score for at in places])
-    mixed = blended(first, np.array([scores[hits[at].key] for at in places]), weight)
+    mixed = combined(first, np.array([scores[hits[at].key] for at in places]), weight)
     order = sorted(range(len(places)), key=lambda n: (-mixed[n], places[n]))
     result = list(hits)
     for at, source in zip(places, order, strict=True):
@@ -94,13 +93,13 @@ def reordered(
     return tuple(result)
 
 
-def blended(first: Scores, second: Scores, weight: float) -> Scores:
-    """(1 - weight) z(first) + weight z(second) over the same candidates, each (n,).
+def combined(first: Scores, second: Scores, weight: float) -> Scores:
+    """first + weight z(second) over the same candidates, each (n,).
 
-    Scores of different makes have different scales; over the candidates of one task each is
-    brought to mean 0 and deviation 1. Scores that are all alike say nothing and count as 0.
+    The score so far keeps its scale, so that a clear lead stays one; the second may be of any
+    make, and is brought to mean 0 and deviation 1. Scores that are all alike add nothing.
     """
-    return (1.0 - weight) * _standard(first) + weight * _standard(second)
+    return first + weight * _standard(second)
 
 
 def _standard(scores: Scores) -> Scores:
@@ -109,8 +108,8 @@ def _standard(scores: Scores) -> Scores:
 
 
 def late_score(task: Vector, sections: Vector) -> float:
-    """The mean cosine of a task, (d,), to its nearest two of a skill's sections, (n, d)."""
-    return float(np.sort(sections @ task)[-_SECTIONS:].mean())
+    """The cosine of a task, (d,), to the nearest of a skill's sections, (n, d)."""
+    return float((sections @ task).max())
 
 
 def _late_interaction(
@@ -132,7 +131,7 @@ def _late_interaction(
     budget = _budget(services.paces.late, milliseconds, deadline, clock)
     found: dict[RevisionKey, Vector] = {}
     keys = [hit.key for hit in head]
-    for batch in budget.batches(keys, [1.0] * len(keys), _BATCH):
+    for batch in budget.batches(keys, [1.0] * len(keys), _BATCH, _BATCH):
         found |= services.index.section_vectors(batch)
     waiting = _waiting(services, [key for key in keys if key not in found])
     if waiting:
@@ -178,7 +177,7 @@ def _cross_encoder(
     texts.sort(key=lambda pair: -len(pair[1]))
     units = [float(min(len(task.text) + len(text), most)) for _, text in texts]
     scores: dict[RevisionKey, float] = {}
-    for batch in budget.batches(texts, units, settings.batch_size):
+    for batch in budget.batches(texts, units, settings.batch_size, trial=1):
         values = reranker.score(task.text, [text for _, text in batch])
         scores |= {key: float(value) for (key, _), value in zip(batch, values, strict=True)}
     return scores

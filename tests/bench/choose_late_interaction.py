@@ -1,13 +1,14 @@
-"""Say what late interaction over section vectors would gain, leaving one skill out at a time.
+"""Say what late interaction over section vectors gains, leaving one skill out at a time.
 
-usage: choose_late_interaction.py HOME TASKS.jsonl ...
+usage: choose_late_interaction.py TASKS.jsonl HOME ...
 
-HOME    a library whose candidates are paged (a task with one that is not is left out, and said)
 TASKS   objects with `task_id`, `instruction` and `gt_skill_ids`, as `eval routing` reads them
+HOME    libraries whose candidates are paged
 
-For each file: Hit@1, MRR@10 and nDCG@10 of the ranking as it is, of every form and weight tried,
-and of the form and weight chosen on the tasks that need none of the same skills (the figure to
-believe).
+For each library: Hit@1, MRR@10, nDCG@10 and R@10 of the ranking as it is and of each form by
+weight; then, form and weight chosen over all the libraries on the tasks that need none of the same
+skills, the figures of the task left out (the ones to believe), with the gain in MRR@10 and its
+95% interval over draws of whole skills.
 """
 
 from __future__ import annotations
@@ -25,32 +26,33 @@ import numpy.typing as npt
 from config.settings import Settings
 from search.protocol import Filters, Vector
 from tasks.query import Timings
-from tasks.rerank import blended
+from tasks.rerank import combined, late_score
 from tasks.retrieval import rank
 from tasks.services import Services
 from workers.runtime import Runtime
 
-DEPTHS = (10, 20, 30)
-WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+DEPTH = 30
+WEIGHTS = (0.0, 0.5, 0.75, 1.0, 1.5, 2.0)
+NAMES = ("Hit@1", "MRR@10", "nDCG@10", "R@10")
 Floats = npt.NDArray[np.float64]
 
 FORMS: dict[str, Callable[[Vector, Vector, Vector], float]] = {
-    "best section": lambda task, _, sections: float((sections @ task).max()),
+    "best section": lambda task, _, sections: late_score(task, sections),
     "best two": lambda task, _, sections: float(np.sort(sections @ task)[-2:].mean()),
-    "best three": lambda task, _, sections: float(np.sort(sections @ task)[-3:].mean()),
     "each sentence's best": lambda _, parts, sections: float((sections @ parts.T).max(0).mean()),
-    "both": lambda task, parts, sections: float(
-        (sections @ task).max() + (sections @ parts.T).max(0).mean()
-    ),
 }
 
 
 class Case(NamedTuple):
-    """One task: scores of its candidates best first, (n,), late scores by form, what it needs."""
+    """One task: its candidates best first with their scores, (n,), and what it needs.
+
+    late: by form, the scores of those of the first DEPTH that have sections, (places,).
+    """
 
     needed: frozenset[str]
     ids: tuple[str, ...]
     first: Floats
+    places: list[int]
     late: dict[str, Floats]
 
 
@@ -59,79 +61,92 @@ def load(services: Services, tasks: Path) -> Iterator[Case]:
     encoder = services.encoder.get()
     for row in map(json.loads, tasks.read_text(encoding="utf-8").splitlines()):
         ranking = rank(services, row["instruction"], Filters(), frozenset(), Timings().of)
-        head = ranking.hits[: max(DEPTHS)]
+        head = ranking.hits[:DEPTH]
         vectors = services.index.section_vectors([hit.key for hit in head])
-        if ranking.vector is None or len(vectors) < len(head):
-            print(f"  {row['task_id']}: {len(head) - len(vectors)} candidates are not paged")
+        places = [at for at, hit in enumerate(head) if len(vectors.get(hit.key, ()))]
+        if ranking.vector is None:
             continue
         parts = encoder.encode(list(ranking.understanding.sentences) or [row["instruction"]])
         late = {
-            name: np.array([form(ranking.vector, parts, vectors[hit.key]) for hit in head])
+            name: np.array([form(ranking.vector, parts, vectors[head[at].key]) for at in places])
             for name, form in FORMS.items()
         }
-        first = np.array([hit.score for hit in head])
         ids = tuple(hit.key.skill_id for hit in ranking.hits[:100])
-        yield Case(frozenset(row["gt_skill_ids"]), ids, first, late)
+        first = np.array([hit.score for hit in head])
+        yield Case(frozenset(row["gt_skill_ids"]), ids, first, places, late)
 
 
-def figures(case: Case, form: str, depth: int, weight: float) -> Floats:
-    """Hit@1, MRR@10 and nDCG@10 of one task."""
-    depth = min(depth, len(case.first))
-    mixed = blended(case.first[:depth], case.late[form][:depth], weight)
-    order = [*np.argsort(-mixed, kind="stable").tolist(), *range(depth, len(case.ids))]
-    found = np.array([case.ids[place] in case.needed for place in order[:10]])
-    places = np.flatnonzero(found)
+def figures(case: Case, form: str, weight: float) -> Floats:
+    """NAMES of one task."""
+    mixed = combined(case.first[case.places], case.late[form], weight)
+    order = list(range(len(case.ids)))
+    for at, source in zip(case.places, np.argsort(-mixed, kind="stable").tolist(), strict=True):
+        order[at] = case.places[source]
+    places = np.flatnonzero([case.ids[place] in case.needed for place in order[:10]])
     ideal = (1 / np.log2(np.arange(min(len(case.needed), 10)) + 2)).sum()
-    return np.array(
+    first = float(places[0]) if len(places) else np.inf
+    gain = float((1 / np.log2(places + 2)).sum())
+    return np.array([first == 0, 1 / (first + 1), gain / ideal, len(places) / len(case.needed)])
+
+
+def report(libraries: dict[str, list[Case]]) -> None:
+    """Print each choice for each library, and what is chosen without each task's skills."""
+    choices = list(itertools.product(FORMS, WEIGHTS))
+    table = np.array(
         [
-            float(found[:1].any()),
-            1 / (places[0] + 1) if len(places) else 0.0,
-            (1 / np.log2(places + 2)).sum() / ideal,
+            [[figures(case, *choice) for choice in choices] for case in cases]
+            for cases in libraries.values()
         ]
     )
-
-
-def report(cases: list[Case]) -> None:
-    """Print the ranking as it is, each choice, and the choice made without each task's skills."""
-    choices = list(itertools.product(FORMS, DEPTHS, WEIGHTS))
-    table = np.array([[figures(case, *choice) for choice in choices] for case in cases])
-    print(f"{'as it is':>46}  {_line(table[:, 0].mean(0))}")
-    means = table.mean(0)
-    for form in FORMS:
-        at = max(
-            (n for n, choice in enumerate(choices) if choice[0] == form),
-            key=lambda n: (means[n].sum(), -choices[n][2]),
-        )
-        print(f"{form:>24} depth {choices[at][1]} weight {choices[at][2]:<5}  {_line(means[at])}")
-    held = np.zeros((len(cases), 3))
+    for at, home in enumerate(libraries):
+        print(home)
+        print(f"{'as it is':>34}  {_line(table[at, :, 0].mean(0))}")
+        for (form, weight), values in zip(choices, table[at].mean(0), strict=True):
+            if weight:
+                print(f"{form:>28} {weight:<5}  {_line(values)}")
+    cases = next(iter(libraries.values()))
+    held = np.zeros((len(libraries), len(cases), len(NAMES)))
     for place, case in enumerate(cases):
         others = [n for n, other in enumerate(cases) if not other.needed & case.needed]
-        totals = table[others].sum((0, 2))
-        held[place] = table[place, int(totals.argmax())]
-    print(f"{'chosen without the skills of the task':>46}  {_line(held.mean(0))}")
-    gain = held[:, 1] - table[:, 0, 1]
-    draws = np.random.default_rng(0).choice(gain, (2000, len(gain))).mean(1)
+        # What the weight 0 gives is the same for each form: the first stands for all.
+        best = int(table[:, others].sum((0, 1, 3)).argmax())
+        held[:, place] = table[:, place, best]
+    print("chosen without the skills of the task")
+    skills = np.array([min(case.needed) for case in cases])
+    for at, home in enumerate(libraries):
+        gain = held[at, :, 1] - table[at, :, 0, 1]
+        low, high = _interval(gain, skills)
+        print(f"{home:>34}  {_line(held[at].mean(0))}")
+        print(f"{'gain in MRR@10':>34}  {gain.mean():+.3f} ({low:+.3f} to {high:+.3f})")
+
+
+def _interval(gain: Floats, skills: npt.NDArray[np.str_]) -> tuple[float, float]:
+    generator = np.random.default_rng(0)
+    names = np.unique(skills)
+    groups = [gain[skills == name] for name in names]
+    draws = [
+        np.concatenate([groups[n] for n in generator.integers(0, len(groups), len(groups))]).mean()
+        for _ in range(4000)
+    ]
     low, high = np.quantile(draws, (0.025, 0.975))
-    print(f"{'gain in MRR@10':>46}  {gain.mean():+.3f} ({low:+.3f} to {high:+.3f})")
+    return float(low), float(high)
 
 
 def _line(values: Floats) -> str:
-    return "  ".join(
-        f"{name} {value:.3f}"
-        for name, value in zip(("Hit@1", "MRR@10", "nDCG@10"), values, strict=True)
-    )
+    return "  ".join(f"{name} {value:.3f}" for name, value in zip(NAMES, values, strict=True))
 
 
-def main(home: str, *files: str) -> None:
-    """Report on each file of tasks."""
-    settings = Settings().model_copy(update={"home": Path(home)})
-    runtime = Runtime(settings, writable=False)
-    try:
-        for file in files:
-            print(file)
-            report(list(load(runtime.services, Path(file))))
-    finally:
-        runtime.stop()
+def main(tasks: str, *homes: str) -> None:
+    """Report on each library."""
+    libraries = {}
+    for home in homes:
+        settings = Settings().model_copy(update={"home": Path(home)})
+        runtime = Runtime(settings, writable=False)
+        try:
+            libraries[home] = list(load(runtime.services, Path(tasks)))
+        finally:
+            runtime.stop()
+    report(libraries)
 
 
 if __name__ == "__main__":
