@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from skills.headings import paths_below_title
 from skills.record import BlockKind, Passage, Section
+from skills.roles import cues
 
 READ = 400
 """Characters of a line that are read for cues."""
@@ -18,19 +19,26 @@ class Block:
     """A passage in its place.
 
     headings: from the nearest outwards, without the title. lines: those that are not blank. lead:
-    the last line that introduces it. opening: whether it stands before the first heading below
-    the title. All are cut at READ characters.
+    the last line that introduces it. All are cut at READ characters. headed, said and asked: names
+    of the cues that its headings, its first line and its lead give.
     """
 
     passage: Passage
     headings: tuple[str, ...]
     lines: tuple[str, ...]
     lead: str
-    opening: bool
+    headed: tuple[frozenset[str], ...]
+    said: frozenset[str]
+    asked: frozenset[str]
 
-    def under(self, cue: re.Pattern[str]) -> bool:
+    def under(self, cue: str) -> bool:
         """Whether any of the headings gives the cue."""
-        return any(cue.search(heading) for heading in self.headings)
+        return any(cue in given for given in self.headed)
+
+    @property
+    def opening(self) -> bool:
+        """Whether it stands before the first heading below the title."""
+        return not self.headings
 
     @property
     def first(self) -> str:
@@ -67,15 +75,26 @@ def read_blocks(
     paths = [
         tuple(heading[:READ] for heading in reversed(path)) for path in paths_below_title(sections)
     ]
-    blocks = []
+    known = {heading: cues.given(heading, cues.HEADINGS) for heading in set(chain(*paths))}
+    blocks: list[Block] = []
     for passage in passages:
+        path = paths[passage.section]
         text = lines[passage.first_line - 1 : passage.last_line]
+        kept = tuple(line[:READ] for line in text if line.strip())
         lead = ""
         if passage.lead_in >= 0:
             lead = lines[passages[passage.lead_in].last_line - 1][:READ].strip()
-        path = paths[passage.section]
-        kept = tuple(line[:READ] for line in text if line.strip())
-        blocks.append(Block(passage, path, kept, lead, not path))
+        blocks.append(
+            Block(
+                passage,
+                path,
+                kept,
+                lead,
+                tuple(known[heading] for heading in path),
+                cues.given(kept[0] if kept else "", cues.WORDING),
+                cues.given(lead, cues.WORDING),
+            )
+        )
     return blocks
 
 

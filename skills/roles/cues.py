@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 
 def _cue(*patterns: str) -> re.Pattern[str]:
@@ -124,3 +125,33 @@ MARKED_EXAMPLE = _cue(
     r"^\s*(?:#|//|--)\s*(?:example|output|expected|示例|例)",
     r"^>>> ",
 )
+
+# -- by name, for rules and features alike
+
+HEADINGS = {
+    "example": EXAMPLE_HEADING,
+    "error": ERROR_HEADING,
+    "setup": SETUP_HEADING,
+    "param": PARAM_HEADING,
+    "step": STEP_HEADING,
+    "concept": CONCEPT_HEADING,
+}
+WORDING = {
+    "problem": PROBLEM,
+    "needed": NEEDED,
+    "example": EXAMPLE_LEAD,
+    "definition": DEFINITION,
+    "titled": TITLED,
+    "numbered": NUMBERED,
+    "imperative": IMPERATIVE,
+    "obligation": OBLIGATION,
+    "alternative": ALTERNATIVE,
+}
+COLUMNS = {"error": ERROR_COLUMN, "concept": CONCEPT_COLUMN, "step": STEP_COLUMN}
+
+
+def given(text: str, patterns: Mapping[str, re.Pattern[str]]) -> frozenset[str]:
+    """Names of the cues that a text gives."""
+    if not text:
+        return frozenset()
+    return frozenset(name for name, cue in patterns.items() if cue.search(text))

@@ -42,30 +42,30 @@ def judge(blocks: Sequence[Block]) -> list[Verdict]:
 def _code(block: Block) -> Verdict:
     language = block.passage.language.lower()
     for applies, verdict in (
-        (block.under(cues.EXAMPLE_HEADING), (Role.EXAMPLE, 0.85)),
-        (block.under(cues.ERROR_HEADING), (Role.ERROR_HANDLING, 0.6)),
+        (block.under("example"), (Role.EXAMPLE, 0.85)),
+        (block.under("error"), (Role.ERROR_HANDLING, 0.6)),
         (
-            block.under(cues.SETUP_HEADING) and len(block.lines) <= SETUP_LINES,
+            block.under("setup") and len(block.lines) <= SETUP_LINES,
             (Role.PRECONDITION, 0.75),
         ),
         (any(map(cues.MARKED_EXAMPLE.search, block.lines)), (Role.EXAMPLE, 0.85)),
-        (bool(cues.EXAMPLE_LEAD.search(block.lead)), (Role.EXAMPLE, 0.8)),
-        (language in DATA and block.under(cues.PARAM_HEADING), (Role.PARAM, 0.65)),
-        (language in SHELL and block.under(cues.STEP_HEADING), (Role.STEP, 0.75)),
-        (_orders(block.lead), (Role.STEP, 0.55)),
+        ("example" in block.asked, (Role.EXAMPLE, 0.8)),
+        (language in DATA and block.under("param"), (Role.PARAM, 0.65)),
+        (language in SHELL and block.under("step"), (Role.STEP, 0.75)),
+        (_orders(block), (Role.STEP, 0.55)),
     ):
         if applies:
             return verdict
     return Role.EXAMPLE, 0.7
 
 
-def _orders(lead: str) -> bool:
+def _orders(block: Block) -> bool:
     """Whether a lead-in tells to do what its code does, and does not merely offer a way."""
-    return bool(cues.IMPERATIVE.search(lead)) and not cues.ALTERNATIVE.search(lead)
+    return "imperative" in block.asked and "alternative" not in block.asked
 
 
 def _table(block: Block) -> Verdict:
-    if cues.ERROR_COLUMN.search(block.first) or block.under(cues.ERROR_HEADING):
+    if cues.ERROR_COLUMN.search(block.first) or block.under("error"):
         return Role.ERROR_HANDLING, 0.75
     if cues.STEP_COLUMN.search(block.first):
         return Role.STEP, 0.55
@@ -75,32 +75,32 @@ def _table(block: Block) -> Verdict:
 
 
 def _text(block: Block) -> Verdict:
-    first = block.first
-    orders = bool(cues.IMPERATIVE.search(first))
-    if cues.PROBLEM.search(first) or block.under(cues.ERROR_HEADING):
+    orders = "imperative" in block.said
+    nearest = block.headed[0] if block.headed else frozenset()
+    if "problem" in block.said or block.under("error"):
         return Role.ERROR_HANDLING, 0.75
-    if cues.EXAMPLE_LEAD.match(first) or cues.EXAMPLE_HEADING.search(block.nearest):
+    if cues.EXAMPLE_LEAD.match(block.first) or "example" in nearest:
         return Role.EXAMPLE, 0.6
-    if cues.NEEDED.search(first) or block.under(cues.SETUP_HEADING):
+    if "needed" in block.said or block.under("setup"):
         return Role.PRECONDITION, 0.7
     if block.opening and block.passage.kind is BlockKind.PARAGRAPH:
         return Role.CONCEPT, 0.7
-    if cues.PARAM_HEADING.search(block.nearest) and not orders:
+    if "param" in nearest and not orders:
         return Role.PARAM, 0.6
-    if block.under(cues.CONCEPT_HEADING) and not orders:
+    if block.under("concept") and not orders:
         return Role.CONCEPT, 0.7
-    if orders or block.under(cues.STEP_HEADING):
+    if orders or block.under("step"):
         return Role.STEP, 0.65
     return _plain(block)
 
 
 def _plain(block: Block) -> Verdict:
     """Text without a heading that speaks: by its form."""
-    if cues.DEFINITION.search(block.first):
+    if "definition" in block.said:
         return Role.PARAM, 0.5
-    if cues.NUMBERED.match(block.first) and not cues.TITLED.match(block.first):
+    if "numbered" in block.said and "titled" not in block.said:
         return Role.STEP, 0.55
-    if cues.OBLIGATION.search(block.first):
+    if "obligation" in block.said:
         return Role.STEP, 0.45
     return Role.CONCEPT, 0.5
 
@@ -140,6 +140,6 @@ def _follow_introduced(blocks: Sequence[Block], verdicts: list[Verdict]) -> None
         if (
             block.introduces
             and block.passage.section == following.passage.section
-            and not cues.IMPERATIVE.search(block.first)
+            and "imperative" not in block.said
         ):
             verdicts[index] = (verdicts[index + 1][0], 0.55)

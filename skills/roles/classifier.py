@@ -1,0 +1,126 @@
+"""A linear classifier of passages, and its judgement put together with that of the rules.
+
+Multinomial logistic regression over the features of `features`; its weights are made by
+`skillbus train roles` and described by `weights.json`.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+from config.errors import PermanentError
+from skills.record import Role
+from skills.roles.blocks import Block, list_runs
+from skills.roles.features import WIDTH, extract
+from skills.roles.rules import Verdict, judge
+
+FORMAT = 1
+"""Raised whenever features or their places change: weights of another format are refused."""
+
+ROLES = tuple(Role)
+"""The order of roles in every array here."""
+
+LIST_SHARE = 0.5
+"""How much of an item's judgement is that of its whole list."""
+
+Probabilities = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RoleClassifier:
+    """Weights (WIDTH, 6), an intercept a role, and the share that the rules have in a judgement."""
+
+    weights: npt.NDArray[np.float32]
+    intercepts: npt.NDArray[np.float32]
+    rules_share: float
+
+    def probabilities(self, blocks: Sequence[Block]) -> Probabilities:
+        """Of each role for each block, (blocks, 6), by the features alone."""
+        if not blocks:
+            return np.zeros((0, len(ROLES)))
+        features = extract(blocks)
+        parts = self.weights[features.places] * features.values[:, None]
+        scores = np.add.reduceat(parts, features.starts[:-1], axis=0) + self.intercepts
+        scores -= scores.max(axis=1, keepdims=True)
+        powers = np.exp(scores, dtype=np.float64)
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+    def judge(self, blocks: Sequence[Block]) -> list[Verdict]:
+        """The role of each block and its probability, rules and neighbours heard."""
+        return decide(blend(blocks, judge(blocks), self.probabilities(blocks), self.rules_share))
+
+
+def blend(
+    blocks: Sequence[Block], verdicts: Sequence[Verdict], by_features: Probabilities, share: float
+) -> Probabilities:
+    """`share` of the rules' verdicts and the rest by features, (blocks, 6).
+
+    Items then lean on their list by LIST_SHARE, by lines, and the chunks of one code block agree.
+    """
+    mixed = (1 - share) * by_features
+    for index, (role, _) in enumerate(verdicts):
+        mixed[index, ROLES.index(role)] += share
+    for start, end in list_runs(blocks):
+        lines = np.array([len(block.lines) for block in blocks[start:end]], dtype=np.float64)
+        together = lines @ mixed[start:end] / max(1.0, lines.sum())
+        mixed[start:end] += LIST_SHARE * (together - mixed[start:end])
+    start = 0
+    for index in range(1, len(blocks) + 1):
+        if index == len(blocks) or not blocks[index].continues(blocks[index - 1]):
+            mixed[start:index] = mixed[start:index].mean(axis=0)
+            start = index
+    return mixed
+
+
+def decide(mixed: Probabilities) -> list[Verdict]:
+    """The likeliest role of each row, the first of equals, and its probability."""
+    best = mixed.argmax(axis=1)
+    return [(ROLES[role], float(mixed[row, role])) for row, role in enumerate(best.tolist())]
+
+
+def dump_weights(classifier: RoleClassifier) -> bytes:
+    """The content of a weights file: only places that weigh anything, in half precision."""
+    used = np.flatnonzero(np.abs(classifier.weights).max(axis=1) > 0)
+    out = io.BytesIO()
+    np.savez_compressed(
+        out,
+        format=np.int64(FORMAT),
+        places=used.astype(np.uint16),
+        weights=classifier.weights[used].astype(np.float16),
+        intercepts=classifier.intercepts.astype(np.float32),
+        rules_share=np.float64(classifier.rules_share),
+    )
+    return out.getvalue()
+
+
+def read_weights(content: bytes) -> RoleClassifier:
+    """A classifier from a weights file; raises PermanentError when it is not one of this format."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            if int(arrays["format"]) != FORMAT:
+                raise PermanentError(
+                    f"weights of roles have format {int(arrays['format'])}, this version reads "
+                    f"{FORMAT}; train them again with `skillbus train roles`"
+                )
+            weights = np.zeros((WIDTH, len(ROLES)), np.float32)
+            weights[arrays["places"]] = arrays["weights"]
+            intercepts = arrays["intercepts"].astype(np.float32).reshape(len(ROLES))
+            return RoleClassifier(weights, intercepts, float(arrays["rules_share"]))
+    except (ValueError, OSError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
+        raise PermanentError(
+            f"weights of roles cannot be read: {error}; train them with `skillbus train roles`"
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def load_weights() -> RoleClassifier:
+    """The classifier that ships with this package, read once."""
+    return read_weights(files("skills.roles").joinpath("weights.npz").read_bytes())
