@@ -9,43 +9,67 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from math import fsum
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from config.errors import UsageError
 from graph.mentions import SEQUENCE_STRIDE
 from graph.names import name_keys, normalise_name
 from graph.protocol import Link, LinkFacts, LinkType, Mention
 
+SCORED = (LinkType.ALTERNATIVE, LinkType.SEMANTIC)
+"""Types whose links come from scores of pairs; the others come from names."""
+
+QUANTUM = 1 << 15
+"""Weights of terms are compared in whole steps of 1 / QUANTUM: products and sums of such numbers
+are exact in float64 whatever their order, so that a pair of skills has one cosine everywhere."""
+
+Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+Packed = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint16]]
+"""A sparse unit vector: its terms, ascending, and their weights in steps of 1 / QUANTUM."""
+
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Thresholds on cosines of signatures (bodies) and of description terms, and weights.
+    """Thresholds on cosines of signatures (texts) and of description terms, and weights.
 
-    alternative: descriptions at least this near, and under another name bodies at least as near
-    as `renamed`: siblings made from one template describe themselves alike. copy: bodies at least
-    this near. complement: bodies at least this near under descriptions below
-    `different`. per_type: K, the most links that one skill owns of a type that is scored.
+    alternative: descriptions at least this near, and under another name texts at least as near
+    as `renamed`: siblings made from one template describe themselves alike. copy: texts at least
+    this near. complement: texts at least this near under descriptions below `different`.
+    alternatives, complements: K, the most links of the type that one skill owns.
     """
 
     alternative: float = 0.8
     renamed: float = 0.75
     copy: float = 0.9
-    complement: float = 0.3
+    complement: float = 0.1
     different: float = 0.6
-    per_type: int = 5
+    alternatives: int = 5
+    complements: int = 10
     declared_weight: float = 1.0
     related_weight: float = 0.9
-    file_weight: float = 0.9
+    file_weight: float = 0.85
     quoted_weight: float = 0.8
     workflow_weight: float = 0.8
     conflict_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.per_type < 1:
-            raise UsageError(f"per_type must be at least 1, not {self.per_type}")
+        if min(self.alternatives, self.complements) < 1:
+            raise UsageError(
+                "a skill keeps at least one link of each scored type, not "
+                f"{self.alternatives} alternatives and {self.complements} complements"
+            )
         if self.different > self.alternative:
             raise UsageError("complements must end where alternatives begin, or below")
+        if min(self.alternative, self.renamed, self.copy, self.complement) <= 0:
+            raise UsageError("a threshold of 0 would link every skill with every other")
+
+    def most(self, kind: LinkType) -> int:
+        """How many links of a scored type a skill keeps."""
+        return self.alternatives if kind is LinkType.ALTERNATIVE else self.complements
 
 
 DEFAULT_SETTINGS = LinkSettings()
@@ -59,65 +83,107 @@ class Resolution(NamedTuple):
     declared: Collection[str] = ()
 
 
-def cosine(one: Mapping[int, float], other: Mapping[int, float]) -> float:
-    """The dot product of two sparse unit vectors.
+class Scored(NamedTuple):
+    """A scored link as seen from its owner: the skill at the other end."""
 
-    Exactly rounded, so that it does not depend on the order of terms or of the two skills.
+    type: LinkType
+    weight: float
+    skill_id: str
+    evidence: str
+
+
+def packed(vector: Mapping[int, float]) -> Packed:
+    """A sparse unit vector as it is compared."""
+    terms = np.fromiter(vector.keys(), dtype=np.uint64, count=len(vector))
+    weights = np.fromiter(vector.values(), dtype=np.float64, count=len(vector))
+    order = np.argsort(terms)
+    steps = np.rint(np.clip(weights[order], 0.0, 1.0) * QUANTUM)
+    return terms[order], steps.astype(np.uint16)
+
+
+def cosine(one: Mapping[int, float], other: Mapping[int, float]) -> float:
+    """The dot product of two sparse unit vectors, exact on their quantised weights."""
+    (terms, weights), (others, other_weights) = packed(one), packed(other)
+    _, mine, theirs = np.intersect1d(terms, others, assume_unique=True, return_indices=True)
+    return float(weights[mine].astype(np.float64) @ other_weights[theirs]) / QUANTUM**2
+
+
+def scores(
+    body: Floats, description: Floats, namesake: Booleans, settings: LinkSettings
+) -> dict[LinkType, Floats]:
+    """Weights (pairs,) of the alternative and the complement of each pair, 0 where there is none.
+
+    body, description: cosines; namesake: whether both have one name. Nobody has both links.
     """
-    if len(other) < len(one):
-        one, other = other, one
-    return fsum(weight * other[term] for term, weight in one.items() if term in other)
+    near = (description >= settings.alternative) & (namesake | (body >= settings.renamed))
+    weight = np.maximum(
+        np.where(near, description, 0.0), np.where(body >= settings.copy, body, 0.0)
+    )
+    apart = (weight == 0) & (body >= settings.complement) & (description < settings.different)
+    return {
+        LinkType.ALTERNATIVE: np.minimum(weight, 1.0),
+        LinkType.SEMANTIC: np.where(apart, np.minimum(body, 1.0), 0.0),
+    }
+
+
+def scored_evidence(body: float, description: float) -> str:
+    """Why a pair is linked, in words."""
+    return f"texts {body:.2f} alike, descriptions {description:.2f}"
 
 
 def pair_link(
     one: LinkFacts, other: LinkFacts, settings: LinkSettings = DEFAULT_SETTINGS
-) -> tuple[LinkType, float, str] | None:
-    """Type, weight and evidence of the scored link between two skills; the same both ways."""
+) -> Scored | None:
+    """The scored link from one skill to the other, of the same type and weight the other way."""
     body = cosine(one.signature, other.signature)
     description = cosine(one.description_terms, other.description_terms)
-    evidence = f"bodies {body:.2f} alike, descriptions {description:.2f}"
-    renamed = normalise_name(one.name) != normalise_name(other.name)
-    near = description >= settings.alternative and not (renamed and body < settings.renamed)
-    weight = max(description if near else 0.0, body if body >= settings.copy else 0.0)
-    if weight > 0.0:
-        return (LinkType.ALTERNATIVE, min(1.0, weight), evidence)
-    if body >= settings.complement and description < settings.different:
-        return (LinkType.SEMANTIC, min(1.0, body), evidence)
+    namesake = normalise_name(one.name) == normalise_name(other.name)
+    found = scores(np.array([body]), np.array([description]), np.array([namesake]), settings)
+    for kind, weights in found.items():
+        if weights[0] > 0:
+            evidence = scored_evidence(body, description)
+            return Scored(kind, float(weights[0]), other.skill_id, evidence)
     return None
 
 
 def links_of(
     facts: LinkFacts,
-    pool: Mapping[str, LinkFacts],
+    scored: Iterable[Scored],
     resolve: Resolution,
     settings: LinkSettings = DEFAULT_SETTINGS,
 ) -> list[Link]:
     """Every link that one skill owns, by source, target and type.
 
-    pool: the skills it is scored against. Where several rules or mentions give the same link, the
-    heaviest stands, of those the first in the text.
+    scored: its pairs with at least those that its lists can hold. Where several mentions give the
+    same link, the heaviest stands, of those the first in the text.
     """
     found: dict[tuple[str, str, LinkType], Link] = {}
-    for link in (*_scored(facts, pool, settings), *_named(facts, resolve, settings)):
+    best = best_scored(scored, settings)
+    for link in (*scored_links(facts.skill_id, best), *_named(facts, resolve, settings)):
         place = (link.source, link.target, link.type)
         if link.source != link.target and (place not in found or link.weight > found[place].weight):
             found[place] = link
     return [found[place] for place in sorted(found)]
 
 
-def _scored(
-    facts: LinkFacts, pool: Mapping[str, LinkFacts], settings: LinkSettings
-) -> Iterable[Link]:
-    best: dict[LinkType, list[tuple[float, str, str]]] = {}
-    for other in pool.values():
-        if other.skill_id == facts.skill_id:
-            continue
-        kept = pair_link(facts, other, settings)
-        if kept is not None:
-            best.setdefault(kept[0], []).append((-kept[1], other.skill_id, kept[2]))
-    for kind, scored in best.items():
-        for weight, skill_id, evidence in sorted(scored)[: settings.per_type]:
-            yield Link(facts.skill_id, facts.skill_id, skill_id, kind, -weight, evidence)
+def best_scored(scored: Iterable[Scored], settings: LinkSettings) -> list[Scored]:
+    """The K heaviest of each type, heaviest first, ties by skill_id."""
+    ordered = sorted(scored, key=place_of)
+    return [
+        one
+        for kind in SCORED
+        for one in [other for other in ordered if other.type is kind][: settings.most(kind)]
+    ]
+
+
+def place_of(scored: Scored) -> tuple[float, str]:
+    """By what a list is sorted."""
+    return (-scored.weight, scored.skill_id)
+
+
+def scored_links(owner: str, scored: Iterable[Scored]) -> list[Link]:
+    """The links that these make for the skill that owns them."""
+    return [Link(owner, owner, one.skill_id, one.type, one.weight, one.evidence) for one in scored]
 
 
 def _named(facts: LinkFacts, resolve: Resolution, settings: LinkSettings) -> Iterable[Link]:

@@ -8,25 +8,32 @@ enters is found here. One process links at a time.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from graph.link_rules import (
     DEFAULT_SETTINGS,
+    SCORED,
+    Booleans,
     LinkSettings,
     Resolution,
+    Scored,
+    best_scored,
     is_declared,
     links_of,
-    pair_link,
+    place_of,
+    scored_links,
 )
 from graph.names import name_keys
-from graph.pool import LinkPool
+from graph.pool import LinkPool, PoolScores
 from graph.protocol import Link, LinkFacts, LinkType, Row, SkillGraph
 
-__all__ = ["DEFAULT_SETTINGS", "LinkReport", "LinkSettings", "Linker", "links_of", "relink"]
+__all__ = ["DEFAULT_SETTINGS", "LinkReport", "LinkSettings", "Linker", "relink"]
 
 _EVERYTHING = 1 << 40
-_SCORED = (LinkType.ALTERNATIVE, LinkType.SEMANTIC)
+
+_Moves = dict[str, Scored | None]
+"""By skill, the link that it has now, None where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +55,11 @@ class Linker:
     def __init__(self, graph: SkillGraph, settings: LinkSettings = DEFAULT_SETTINGS) -> None:
         self._graph = graph
         self._settings = settings
-        self._pool = LinkPool()
+        self._pool = LinkPool(settings)
 
     def relink(self, marks: Sequence[tuple[str, int]]) -> LinkReport:
-        """Link these skills and everyone whose lists they enter or leave; clears their marks.
+        """Link these skills and everyone whose lists they enter, leave or move in; clears their
+        marks.
 
         A mark that has moved in the meantime stays, and its skill is linked again.
         """
@@ -60,35 +68,41 @@ class Linker:
         self._pool.refresh(self._graph)
         marked = self._graph.link_facts([skill_id for skill_id, _ in marks])
         pending = {skill_id for skill_id, _ in self._graph.unlinked(_EVERYTHING)} | marked.keys()
-        concerned: set[str] = set()
-        for facts in marked.values():
-            concerned |= self._concerned(facts, pending | concerned)
-        owners = marked | self._graph.link_facts(sorted(concerned))
-        links = self._links(owners)
+        waiting = self._pool.mask(pending)
+        rows = self._graph.rows(list(marked), _EVERYTHING)
+        resolve = self._resolve(marked.values())
+        links: dict[str, list[Link]] = {}
+        moves: defaultdict[str, _Moves] = defaultdict(dict)
+        for skill_id, facts in marked.items():
+            scores = self._pool.scores(facts)
+            best = scores.best()
+            listed = _listing(rows[skill_id], pending)
+            links[skill_id] = links_of(facts, best, resolve[facts.source_id], self._settings)
+            for owner, now in _moves(skill_id, scores, listed, waiting).items():
+                moves[owner][skill_id] = now
+        links |= self._moved(moves)
         self._graph.replace_links(links, marks)
         return LinkReport(
             linked=len(marked),
-            neighbours=len(owners) - len(marked),
+            neighbours=len(links) - len(marked),
             links=dict(Counter(link.type for owned in links.values() for link in owned)),
         )
 
-    def _links(self, owners: Mapping[str, LinkFacts]) -> dict[str, list[Link]]:
-        """What each of these skills owns now."""
-        candidates = {
-            skill_id: self._pool.best(facts, self._settings) for skill_id, facts in owners.items()
-        }
-        needed = sorted({other for best in candidates.values() for other in best})
-        known = self._graph.link_facts(needed)
-        resolve = self._resolve(owners.values())
-        return {
-            skill_id: links_of(
-                facts,
-                {other: known[other] for other in candidates[skill_id] if other in known},
-                resolve[facts.source_id],
-                self._settings,
-            )
-            for skill_id, facts in owners.items()
-        }
+    def _moved(self, moves: Mapping[str, _Moves]) -> dict[str, list[Link]]:
+        """What each of these skills owns once the moves are made in its lists."""
+        owned = self._graph.owned(sorted(moves)) if moves else {}
+        moved: dict[str, list[Link]] = {}
+        beyond: list[str] = []
+        for owner, links in owned.items():
+            named, scored = _parted(links)
+            now = _after(scored, moves[owner], self._settings)
+            moved[owner] = [*named, *scored_links(owner, now or ())]
+            if now is None:
+                beyond.append(owner)
+        for owner, facts in (self._graph.link_facts(beyond) if beyond else {}).items():
+            best = best_scored(self._pool.scores(facts).best(), self._settings)
+            moved[owner] += scored_links(owner, best)
+        return moved
 
     def _resolve(self, owners: Iterable[LinkFacts]) -> dict[str, Resolution]:
         """Whom every mentioned name stands for, by source."""
@@ -105,25 +119,6 @@ class Linker:
             for source_id, keys in names.items()
         }
 
-    def _concerned(self, facts: LinkFacts, pending: set[str]) -> set[str]:
-        """Skills whose scored lists this one enters, leaves or has another weight in.
-
-        Those that are pending have their own turn.
-        """
-        near = set(self._pool.near(facts, self._settings))
-        own = self._graph.rows([facts.skill_id], _EVERYTHING)[facts.skill_id]
-        listing = {n.skill_id for n in own.neighbours if not n.forward and n.type in _SCORED}
-        others = sorted((near | listing) - pending)
-        if not others:
-            return set()
-        known = self._graph.link_facts(others)
-        rows = self._graph.rows(others, _EVERYTHING)
-        return {
-            skill_id
-            for skill_id, other in known.items()
-            if _differs(other, facts, rows[skill_id], self._settings)
-        }
-
 
 def relink(
     graph: SkillGraph, marks: Sequence[tuple[str, int]], settings: LinkSettings = DEFAULT_SETTINGS
@@ -132,16 +127,58 @@ def relink(
     return Linker(graph, settings).relink(marks)
 
 
-def _differs(owner: LinkFacts, other: LinkFacts, row: Row, settings: LinkSettings) -> bool:
-    """Whether `other` has to enter, leave or move in the owner's lists, as stored in its row."""
-    listed = {
-        (n.type, n.weight)
+def _listing(row: Row, pending: Set[str]) -> dict[str, tuple[LinkType, float]]:
+    """Who has this skill in a list, with what link; who is pending has a turn of its own."""
+    return {
+        n.skill_id: (n.type, n.weight)
         for n in row.neighbours
-        if n.forward and n.skill_id == other.skill_id and n.type in _SCORED
+        if not n.forward and n.type in SCORED and n.skill_id not in pending
     }
-    now = pair_link(owner, other, settings)
-    if now is None or listed:
-        return listed != ({now[:2]} if now else set())
-    kind, weight, _ = now
-    ranked = [(-n.weight, n.skill_id) for n in row.neighbours if n.forward and n.type is kind]
-    return len(ranked) < settings.per_type or (-weight, other.skill_id) < max(ranked)
+
+
+def _moves(
+    skill_id: str,
+    scores: PoolScores,
+    listed: Mapping[str, tuple[LinkType, float]],
+    waiting: Booleans,
+) -> _Moves:
+    """By owner, this skill's link in the owner's lists where another is stored, or none."""
+    now = scores.entering(waiting) | scores.among(listed)
+    turned = {owner: one._replace(skill_id=skill_id) for owner, one in now.items()}
+    return {
+        owner: turned.get(owner)
+        for owner in now.keys() | listed.keys()
+        if owner not in listed or owner not in now or now[owner][:2] != listed[owner]
+    }
+
+
+def _parted(links: Iterable[Link]) -> tuple[list[Link], list[Scored]]:
+    """A skill's own links, those from names and those from scores."""
+    named: list[Link] = []
+    scored: list[Scored] = []
+    for link in links:
+        if link.type in SCORED:
+            scored.append(Scored(link.type, link.weight, link.target, link.evidence))
+        else:
+            named.append(link)
+    return named, scored
+
+
+def _after(listed: Sequence[Scored], moves: _Moves, settings: LinkSettings) -> list[Scored] | None:
+    """The lists after some skills moved in them; None when one not listed might follow up.
+
+    Whoever a full list left out stands behind its last place, so that what stands before that
+    place is known without looking at anybody else.
+    """
+    best: list[Scored] = []
+    for kind in SCORED:
+        before = [one for one in listed if one.type is kind]
+        kept = [one for one in before if one.skill_id not in moves]
+        came = [one for one in moves.values() if one is not None and one.type is kind]
+        after = sorted([*kept, *came], key=place_of)[: settings.most(kind)]
+        if len(before) >= settings.most(kind):
+            last = max(map(place_of, before))
+            if len(after) < len(before) or place_of(after[-1]) > last:
+                return None
+        best += after
+    return best

@@ -286,6 +286,25 @@ class SqliteSkillGraph:
             rows = db.execute(self._sql["mentioning"], _names(source_id, names))
             return [row[0] for row in rows]
 
+    def owned(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+        """The links that these published skills own; others are left out."""
+        asked = json.dumps(list(skill_ids))
+        with self._database.read() as db:
+            owners = db.execute(self._sql["published"], (asked,)).fetchall()
+            rows = db.execute(self._sql["owned"], (asked,)).fetchall()
+        found: dict[str, list[Link]] = {skill_id: [] for (skill_id,) in owners}
+        for owner, source, target, kind, weight, evidence in rows:
+            link = Link(owner, source, target, LinkType(kind), weight, evidence)
+            found.setdefault(owner, []).append(link)
+        return found
+
+    def weakest(self, kind: LinkType, count: int, skill_ids: Sequence[str]) -> dict[str, float]:
+        """The weight of the lightest link of a type that each of these skills owns, of those that
+        own at least `count`."""
+        asked = {"type": kind.value, "count": count, "ids": json.dumps(list(skill_ids))}
+        with self._database.read() as db:
+            return dict(db.execute(self._sql["weakest"], asked))
+
     def replace_links(
         self, links: Mapping[str, Sequence[Link]], linked: Sequence[tuple[str, int]]
     ) -> None:

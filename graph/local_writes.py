@@ -49,8 +49,8 @@ class Transaction:
         self._names.update((key, source_id) for key in keys)
         self._keys.add(normalise_name(skill_id))
 
-    def scores_changed(self, row: int) -> None:
-        """Whoever has links to this skill has to score it again."""
+    def links_lost(self, row: int) -> None:
+        """Whoever has links to this skill has room for others now."""
         self._relinked.add(row)
 
     def write_marks(self) -> None:
@@ -77,19 +77,20 @@ def publish(transaction: Transaction, publication: Publication) -> bool:
     if seq <= served:
         return False
     key = normalise_name(publication.name)
-    signature = pack_vector(publication.signature)
-    described = pack_vector(publication.description_terms)
-    old = _facts(transaction.db, row) if pointer else None
-    if old is None or old[0] != key:
-        names = {key} if old is None else {key, old[0]}
+    old = _name_key(transaction.db, row) if pointer else None
+    if old != key:
+        names = {key} if old is None else {key, old}
         transaction.name_changed(skill_id, publication.source_id, names)
-    if old is not None and old != (key, signature, described):
-        transaction.scores_changed(row)
     _write_pointer(transaction, publication, row, key)
     _write_mentions(transaction.db, row, publication)
     transaction.db.execute(
         transaction.sql["put_facts"],
-        (row, signature, described, pack_mentions(publication.mentions)),
+        (
+            row,
+            pack_vector(publication.signature),
+            pack_vector(publication.description_terms),
+            pack_mentions(publication.mentions),
+        ),
     )
     return True
 
@@ -106,9 +107,8 @@ def withdraw(
         return False
     db, sql = transaction.db, transaction.sql
     if pointer:
-        old = _facts(db, row)
-        transaction.name_changed(key.skill_id, source_id, {old[0]})
-        transaction.scores_changed(row)
+        transaction.name_changed(key.skill_id, source_id, {_name_key(db, row)})
+        transaction.links_lost(row)
         transaction.write_marks()
         db.execute(sql["touch_linked_rows"], {"epoch": transaction.epoch, "id": row})
         for end in ("owner", "source", "target"):
@@ -190,14 +190,10 @@ def _set_epoch(transaction: Transaction, column: str, rows: set[int]) -> None:
     )
 
 
-def _facts(db: sqlite3.Connection, row: int) -> tuple[str, bytes, bytes]:
-    """A published skill's name and vectors, as stored."""
-    name_key, signature, described = db.execute(
-        "SELECT s.name_key, f.signature, f.description_terms"
-        " FROM skills s JOIN facts f ON f.skill = s.id WHERE s.id = ?",
-        (row,),
-    ).fetchone()
-    return (name_key, signature, described)
+def _name_key(db: sqlite3.Connection, row: int) -> str:
+    """A published skill's normalised name."""
+    (key,) = db.execute("SELECT name_key FROM skills WHERE id = ?", (row,)).fetchone()
+    return str(key)
 
 
 def _write_pointer(

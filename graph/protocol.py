@@ -279,6 +279,15 @@ class SkillGraph(Protocol):
         """Published skills of a source that mention any of these normalised names."""
         ...
 
+    def owned(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+        """The links that these published skills own; others are left out. One round trip."""
+        ...
+
+    def weakest(self, kind: LinkType, count: int, skill_ids: Sequence[str]) -> dict[str, float]:
+        """The weight of the lightest link of a type that each of these skills owns, of those that
+        own at least `count`."""
+        ...
+
     def replace_links(
         self, links: Mapping[str, Sequence[Link]], linked: Sequence[tuple[str, int]]
     ) -> None:

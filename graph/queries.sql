@@ -130,6 +130,19 @@ SELECT DISTINCT s.skill_id FROM json_each(:names) w
 JOIN mentions m ON m.key = w.value AND m.source_id = :source_id JOIN skills s ON s.id = m.skill
 ORDER BY s.skill_id;
 
+-- name: published
+SELECT s.skill_id FROM json_each(?) w JOIN skills s ON s.skill_id = w.value WHERE s.seq > 0;
+
+-- name: owned
+SELECT o.skill_id, s.skill_id, t.skill_id, l.type, l.weight, l.evidence
+FROM json_each(?) w JOIN skills o ON o.skill_id = w.value JOIN links l ON l.owner = o.id
+    JOIN skills s ON s.id = l.source JOIN skills t ON t.id = l.target;
+
+-- name: weakest
+SELECT s.skill_id, min(l.weight)
+FROM json_each(:ids) w JOIN skills s ON s.skill_id = w.value JOIN links l ON l.owner = s.id
+WHERE l.type = :type GROUP BY s.id HAVING count(*) >= :count;
+
 -- name: links_among
 WITH asked AS (
     SELECT id, skill_id FROM skills WHERE skill_id IN (SELECT value FROM json_each(:ids)))

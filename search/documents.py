@@ -152,16 +152,16 @@ def section_texts_hashes(model: str, parsed: ParsedSkill) -> tuple[bytes, ...]:
 # -- signatures for linking
 
 
-def signature(analysis: Analysis, background: Background, top: int = 32) -> dict[int, float]:
-    """The `top` heaviest body terms as a unit vector: term hash -> (1 + ln tf) x idf.
+def signature(analysis: Analysis, background: Background, top: int = 64) -> dict[int, float]:
+    """The `top` heaviest terms of the whole text as a unit vector: hash -> (1 + ln tf) x idf.
 
     The idf is the background's, never the library's, so that the score of a pair of skills does
-    not depend on which others are there or came first.
+    not depend on which others are there or came first. Further terms hardly move the cosine.
     """
     forward = analysis.forward
-    body = forward.counts[:, FIELDS.index("headings") :].sum(axis=1, dtype=np.int64)
+    counts = forward.counts.sum(axis=1, dtype=np.int64)
     return _unit_vector(
-        dict(zip(forward.terms.tolist(), body.tolist(), strict=True)), background, top
+        dict(zip(forward.terms.tolist(), counts.tolist(), strict=True)), background, top
     )
 
 

@@ -447,12 +447,41 @@ class SkillGraphContract:
         graph.replace_links({"lib:a": [], "lib:b": []}, marks)
         assert marked(graph) == {"lib:a"}
 
-    def test_publishing_marks_who_links_to_it(self, graph: SkillGraph) -> None:
+    def test_publishing_marks_the_skill_and_removal_who_links_to_it(
+        self, graph: SkillGraph
+    ) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
         link_all(graph, link("a", "b"))
         assert marked(graph) == set()
         graph.publish([publication("b", 9, signature={5: 1.0})])
-        assert marked(graph) == {"lib:a", "lib:b"}
+        assert marked(graph) == {"lib:b"}
+        graph.remove([key("b", 10)])
+        assert marked(graph) == {"lib:a"}
+
+    def test_owned(self, graph: SkillGraph) -> None:
+        graph.publish([publication(path, n) for n, path in enumerate("abcd", 1)])
+        kept = [link("a", "b"), link("a", "c", LinkType.DEPENDENCY)]
+        other = Link("lib:b", "lib:a", "lib:c", LinkType.WORKFLOW, 0.8, "text")
+        graph.replace_links({"lib:a": kept, "lib:b": [other]}, graph.unlinked(10))
+        graph.remove([key("d", 9)])
+        found = graph.owned(["lib:a", "lib:b", "lib:c", "lib:d", "lib:nobody"])
+        assert {owner: set(links) for owner, links in found.items()} == {
+            "lib:a": set(kept), "lib:b": {other}, "lib:c": set(),
+        }  # fmt: skip
+
+    def test_weakest(self, graph: SkillGraph) -> None:
+        graph.publish([publication(path, n) for n, path in enumerate("abcd", 1)])
+        link_all(
+            graph,
+            link("a", "b", weight=0.5),
+            link("a", "c", weight=0.25),
+            link("a", "d", LinkType.ALTERNATIVE, 0.125),
+            link("b", "c", weight=0.75),
+        )
+        every = ["lib:a", "lib:b", "lib:c", "lib:nobody"]
+        assert graph.weakest(LinkType.SEMANTIC, 2, every) == {"lib:a": 0.25}
+        assert graph.weakest(LinkType.SEMANTIC, 1, every) == {"lib:a": 0.25, "lib:b": 0.75}
+        assert graph.weakest(LinkType.SEMANTIC, 1, every[1:]) == {"lib:b": 0.75}
 
     def test_names_that_come_and_go_mark_who_mentions_them(self, graph: SkillGraph) -> None:
         graph.publish(

@@ -12,14 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
-from graph.link_rules import LinkSettings, Resolution, cosine, links_of, pair_link, resolve_mention
+from graph.link_rules import (
+    DEFAULT_SETTINGS,
+    LinkSettings,
+    Resolution,
+    best_scored,
+    cosine,
+    links_of,
+    pair_link,
+    resolve_mention,
+)
 from graph.linking import Linker, relink
 from graph.local import SqliteSkillGraph
 from graph.pool import LinkPool
 from graph.protocol import Link, LinkFacts, LinkType, Mention, Publication
 from skills.record import RevisionKey
 
-SMALL = LinkSettings(per_type=2)
+SMALL = LinkSettings(alternatives=2, complements=2, complement=0.3)
 
 
 def unit(terms: Mapping[int, float]) -> dict[int, float]:
@@ -48,6 +57,18 @@ def facts(
 
 def mention(name: str, kind: str = "related", position: int = 0) -> Mention:
     return Mention(name, kind, 3, f"text about {name}", position)
+
+
+def owned(
+    one: LinkFacts,
+    library: Mapping[str, LinkFacts],
+    resolve: Resolution,
+    chosen: LinkSettings = DEFAULT_SETTINGS,
+) -> list[Link]:
+    """What a skill owns by the rules, from every pair of the library."""
+    others = [other for other in library.values() if other.skill_id != one.skill_id]
+    scored = [pair_link(one, other, chosen) for other in others]
+    return links_of(one, [link for link in scored if link], resolve, chosen)
 
 
 def pairs(links: Sequence[Link], kind: LinkType) -> list[tuple[str, str]]:
@@ -79,15 +100,19 @@ def leaning(cosine_with_first: float) -> dict[int, float]:
         (1.0000001, 0.85, "xx", (LinkType.ALTERNATIVE, 1.0)),
         (0.5, 0.59, "xx", (LinkType.SEMANTIC, 0.5)),
         (0.5, 0.61, "xx", None),
-        (0.29, 0.0, "xx", None),
+        (0.09, 0.0, "xx", None),
     ],
 )
-def test_pair_link(body: float, description: float, names: str, expected: object) -> None:
+def test_pair_link(
+    body: float, description: float, names: str, expected: tuple[LinkType, float] | None
+) -> None:
     one = LinkFacts("lib:1", "lib", "1", names[0], {1: 1.0}, {1: 1.0}, ())
     other = LinkFacts("lib:2", "lib", "2", names[1], leaning(body), leaning(description), ())
     kept = pair_link(one, other)
-    assert kept == pair_link(other, one)
-    assert (kept and kept[:2]) == expected
+    back = pair_link(other, one)
+    assert (kept and (kept[:2], kept.evidence)) == (back and (back[:2], back.evidence))
+    assert (kept and kept.type) == (expected and expected[0])
+    assert kept is None or kept.weight == pytest.approx(expected[1], abs=1e-4)
 
 
 def test_scored_links_are_the_best_k_with_ties_by_id() -> None:
@@ -102,7 +127,7 @@ def test_scored_links_are_the_best_k_with_ties_by_id() -> None:
             "z": {1: 3, 2: 2},
         }.items()
     } | {"lib:m": owner}
-    kept = links_of(owner, pool, Resolution({}), LinkSettings(per_type=3, copy=0.999))
+    kept = owned(owner, pool, Resolution({}), LinkSettings(complements=3, copy=0.9999))
     assert pairs(kept, LinkType.SEMANTIC) == [
         ("lib:m", "lib:b"),
         ("lib:m", "lib:c"),
@@ -120,7 +145,7 @@ def test_named_links_and_their_direction() -> None:
         mention("nobody", "related"),
         mention("a", "related"),
     )
-    kept = links_of(owner, {}, Resolution({name: [f"lib:{name}"] for name in "abcd"}))
+    kept = links_of(owner, [], Resolution({name: [f"lib:{name}"] for name in "abcd"}))
     assert pairs(kept, LinkType.DEPENDENCY) == [("lib:a", "lib:b"), ("lib:a", "lib:c")]
     assert pairs(kept, LinkType.CONFLICT) == [("lib:a", "lib:d")]
     (declared,) = [link for link in kept if link.target == "lib:b"]
@@ -135,15 +160,15 @@ def test_one_link_where_several_mentions_give_it() -> None:
     mentions += [Mention("a", "order", line, "text", at) for line, at in ((3, 101), (8, 201))]
     mentions += [Mention("b", "order", 6, "text", 202)]
     resolve = Resolution({"a": ["lib:a"], "b": ["lib:b"]})
-    expected = links_of(facts("w", *mentions), {}, resolve)
+    expected = links_of(facts("w", *mentions), [], resolve)
     assert [(one.target, one.type, one.evidence) for one in expected] == [
         ("lib:b", LinkType.WORKFLOW, "order, line 4: text"),
         ("lib:b", LinkType.DEPENDENCY, "related, line 5: text"),
     ]
     for turn in range(len(mentions)):
         turned = [*mentions[turn:], *mentions[:turn]]
-        assert links_of(facts("w", *turned), {}, resolve) == expected
-        assert links_of(facts("w", *reversed(turned)), {}, resolve) == expected
+        assert links_of(facts("w", *turned), [], resolve) == expected
+        assert links_of(facts("w", *reversed(turned)), [], resolve) == expected
 
 
 def test_workflow_follows_the_order_within_a_sequence() -> None:
@@ -156,7 +181,7 @@ def test_workflow_follows_the_order_within_a_sequence() -> None:
         mention("c", "order", 201),
         mention("a", "order", 202),
     )
-    kept = links_of(owner, {}, Resolution({name: [f"lib:{name}"] for name in "abc"}))
+    kept = links_of(owner, [], Resolution({name: [f"lib:{name}"] for name in "abc"}))
     assert pairs(kept, LinkType.WORKFLOW) == [("lib:a", "lib:b"), ("lib:c", "lib:a")]
     assert {link.owner for link in kept} == {"lib:w"}
 
@@ -181,8 +206,12 @@ def test_only_declared_names_reach_another_source() -> None:
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(UsageError, match="per_type"):
-        LinkSettings(per_type=0)
+    with pytest.raises(UsageError, match="at least one link"):
+        LinkSettings(complements=0)
+    with pytest.raises(UsageError, match="where alternatives begin"):
+        LinkSettings(different=0.9)
+    with pytest.raises(UsageError, match="every skill"):
+        LinkSettings(complement=0.0)
 
 
 # -- the driver
@@ -306,9 +335,7 @@ def test_any_history_gives_the_links_of_the_library(
             for skill_id, one in known.items():
                 resolve.setdefault(one.name, []).append(skill_id)
             names = Resolution(resolve, known)
-            expected = {
-                link for one in known.values() for link in links_of(one, known, names, SMALL)
-            }
+            expected = {link for one in known.values() for link in owned(one, known, names, SMALL)}
             assert all_links(graph) == expected
             relink(fresh, fresh.unlinked(100), SMALL)
             assert all_links(fresh) == expected
@@ -319,21 +346,21 @@ def test_any_history_gives_the_links_of_the_library(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(SKILLS, min_size=1, max_size=12), st.integers(1, 4))
-def test_the_pool_leaves_nobody_out(skills: list[tuple[object, ...]], per_type: int) -> None:
-    chosen = LinkSettings(per_type=per_type, complement=0.5, different=0.8)
+def test_the_pool_leaves_nobody_out(skills: list[tuple[object, ...]], most: int) -> None:
+    chosen = LinkSettings(alternatives=most, complements=most, complement=0.5, different=0.8)
     with TemporaryDirectory() as folder:
         graph = SqliteSkillGraph(Path(folder) / "pool.db", writable=True)
         graph.publish([publication(f"s{n}", 1, skill) for n, skill in enumerate(skills)])
-        pool = LinkPool()
+        pool = LinkPool(chosen)
         pool.refresh(graph)
         known = graph.link_facts([f"lib:s{n}" for n in range(len(skills))])
         graph.close()
     for one in known.values():
-        best = {other: known[other] for other in pool.best(one, chosen)}
-        assert links_of(one, best, Resolution({}), chosen) == links_of(
-            one, known, Resolution({}), chosen
-        )
-        assert set(best) <= set(pool.near(one, chosen))
+        found = pool.scores(one)
+        every = [pair_link(one, other, chosen) for other in known.values() if other is not one]
+        expected = {link.skill_id: link for link in every if link}
+        assert found.among(known) == expected
+        assert best_scored(found.best(), chosen) == best_scored(expected.values(), chosen)
 
 
 def test_relink_reports(tmp_path: Path) -> None:
