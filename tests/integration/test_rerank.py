@@ -1,0 +1,198 @@
+"""The cascade in a library: what it orders, what it skips, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from search.protocol import Filters, Reranker
+from skills.events import QueryAsked, SourceChanged
+from tasks.policies import Deadline
+from tasks.query import Timings, answer
+from tasks.rerank import rerank
+from tasks.retrieval import Ranking, rank
+from tasks.services import Lazy, Paces, Services
+from tests.support.library import write_skill, write_topics
+from tests.support.reranking import WordReranker
+from tests.support.tiny import settle, tiny_runtime
+from workers.runtime import Runtime
+
+QUERY = "check the wheel and the bridge and the cheese twice before the winter night"
+CHINESE = "检查自行车的轮子并且更换断了的辐条，然后校正车轮"
+
+
+class Clock:
+    """Time that passes when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    base = tmp_path_factory.mktemp("rerank")
+    root = write_topics(base / "crafts")
+    write_skill(root, "wheel-zh", "检查自行车的轮子 wheel", body=f"## 步骤\n\n{CHINESE} wheel\n")
+    with tiny_runtime(base / "home") as runtime:
+        runtime.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+        settle(runtime)
+        yield runtime
+
+
+@pytest.fixture
+def services(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Services:
+    """The library's services, with paces and a reranker of the test's own."""
+    monkeypatch.setattr(runtime.services, "paces", Paces())
+    monkeypatch.setattr(runtime.services, "reranker", None)
+    return runtime.services
+
+
+def use(services: Services, reranker: Reranker) -> None:
+    services.reranker = Lazy(lambda: reranker)
+
+
+def ranked(services: Services, task: str = QUERY) -> Ranking:
+    return rank(services, task, Filters(), frozenset(), Timings().of)
+
+
+def ids(ranking: Ranking) -> list[str]:
+    return [hit.key.skill_id for hit in ranking.hits]
+
+
+def test_the_model_reads_name_description_and_body(services: Services) -> None:
+    read: list[str] = []
+    use(services, WordReranker(before=read.extend))
+    before = ranked(services)
+    after = rerank(services, before, Deadline(30), frozenset({"late"}))
+    assert sorted(ids(after)) == sorted(ids(before))
+    assert after.degraded == ()
+    text = next(text for text in read if text.startswith("bicycle-repair"))
+    assert text.startswith("bicycle-repair | True a bicycle wheel and replace a broken spoke | ")
+    assert "Check the bicycle repair twice." in text
+    assert len(read) == len([name for name in ids(before) if name != "crafts:wheel-zh"])
+
+
+def test_batches_are_of_the_size_that_is_set_and_of_like_length(services: Services) -> None:
+    sizes: list[list[int]] = []
+    use(services, WordReranker(before=lambda texts: sizes.append([len(text) for text in texts])))
+    rerank(services, ranked(services), Deadline(30), frozenset({"late"}))
+    assert len(sizes[0]) == 1
+    assert max(len(batch) for batch in sizes) <= services.settings.reranker.batch_size
+    flat = [length for batch in sizes for length in batch]
+    assert flat == sorted(flat, reverse=True)
+
+
+def test_a_model_that_is_too_slow_is_skipped_and_the_order_stays(services: Services) -> None:
+    clock = Clock()
+    read: list[int] = []
+
+    def slow(texts: Sequence[str]) -> None:
+        read.append(len(texts))
+        clock.now += 0.4 * len(texts)
+
+    use(services, WordReranker(before=slow))
+    before = ranked(services)
+    first = rerank(services, before, Deadline(30), frozenset({"late"}), clock)
+    assert first.hits == before.hits
+    assert len(first.degraded) == 1
+    assert "rerank was skipped" in first.degraded[0]
+    assert "1000 allowed" in first.degraded[0]
+    assert read == [1]
+
+
+def test_what_was_measured_before_keeps_it_from_beginning(services: Services) -> None:
+    clock = Clock()
+    read: list[int] = []
+
+    def slow(texts: Sequence[str]) -> None:
+        read.append(len(texts))
+        clock.now += 0.4 * len(texts)
+
+    use(services, WordReranker(before=slow))
+    before = ranked(services)
+    for _ in range(3):
+        services.paces.rerank.note(1.0, 1.0)
+    after = rerank(services, before, Deadline(30), frozenset({"late"}), clock)
+    assert read == []
+    assert after.hits == before.hits
+    assert after.degraded
+
+
+def test_the_deadline_of_the_query_bounds_every_stage(services: Services) -> None:
+    use(services, WordReranker())
+    before = ranked(services)
+    after = rerank(services, before, Deadline(0))
+    assert after.hits == before.hits
+    assert [reason.split()[0] for reason in after.degraded] == ["late", "rerank"]
+
+
+def test_a_task_in_a_language_the_model_does_not_know_is_left_alone(services: Services) -> None:
+    use(services, WordReranker())
+    before = ranked(services, CHINESE)
+    after = rerank(services, before, Deadline(30))
+    assert after.hits == before.hits
+    assert after.degraded == ("rerank was skipped: words:1 does not know the task's language, zh",)
+
+
+def test_a_skill_in_a_language_the_model_does_not_know_keeps_its_place(services: Services) -> None:
+    use(services, WordReranker())
+    before = ranked(services, "wheel")
+    assert "crafts:wheel-zh" in ids(before)
+    after = rerank(services, before, Deadline(30))
+    assert ids(after).index("crafts:wheel-zh") == ids(before).index("crafts:wheel-zh")
+
+
+def test_stages_can_be_left_out(services: Services) -> None:
+    use(services, WordReranker())
+    before = ranked(services)
+    assert rerank(services, before, Deadline(30), frozenset({"late", "rerank"})) == before
+
+
+def test_late_interaction_waits_until_all_its_candidates_are_paged(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = ranked(services)
+    whole = rerank(services, before, Deadline(30))
+    assert whole.degraded == ()
+    vectors = services.index.section_vectors
+    for hidden in ids(before)[:3]:
+        monkeypatch.setattr(
+            services.index,
+            "section_vectors",
+            lambda keys, hidden=hidden: vectors([key for key in keys if key.skill_id != hidden]),
+        )
+        part = rerank(services, before, Deadline(30))
+        assert part.hits == before.hits
+        expected = f"1 of {len(before.hits)} candidates have no section vectors yet"
+        assert part.degraded == (f"late was skipped: {expected}",)
+
+
+def test_late_interaction_orders_by_the_sections(services: Services) -> None:
+    before = ranked(services)
+    after = rerank(services, before, Deadline(30))
+    assert before.vector is not None
+    assert sorted(ids(after)) == sorted(ids(before))
+    moved = [hit for hit in after.hits if "late" in hit.parts]
+    assert moved
+    for hit in moved:
+        assert sum(hit.parts.values()) == pytest.approx(hit.score)
+
+
+def test_a_long_task_is_left_to_its_words(services: Services) -> None:
+    long = " ".join(f"word{number} wheel" for number in range(200))
+    before = ranked(services, long)
+    assert before.long == 1.0
+    assert rerank(services, before, Deadline(30)) == before
+
+
+def test_the_bundle_says_what_was_skipped(services: Services) -> None:
+    use(services, WordReranker())
+    for _ in range(3):
+        services.paces.rerank.note(1.0, 1.0)
+    bundle = answer(services, Deadline(30), "q-1", QueryAsked(task=QUERY))
+    assert any("rerank was skipped" in reason for reason in bundle.degraded)
+    assert "rerank" in bundle.timings_ms
