@@ -119,10 +119,10 @@ class ChoiceSettings(Group):
 
 
 class PagingSettings(Group):
-    """Which passages of a chosen skill are sent: `f` (section scores, score gap) or `mmr`."""
+    """Which passages of a chosen skill are sent."""
 
-    method: Literal["f", "mmr"] = "f"
-    gap: float = Field(5.1, ge=0)
+    method: Literal["f", "mmr", "full"] = "f"
+    gap: float = Field(4.1, ge=0)
     milliseconds: int = Field(100, ge=0, description="time to embed what is not paged yet")
 
 

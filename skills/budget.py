@@ -11,7 +11,8 @@ class Offer:
     """What one skill would like to send.
 
     base: tokens of its header. worth: how much the skill is expected to matter, above 0.
-    passages: (index, worth within the skill in (0, 1], tokens), any order.
+    passages: (index, worth of its tokens within the skill, tokens), any order; the worth is above
+    0, about 1 for the passage that matters most, and comparable between skills.
     """
 
     base: int
@@ -22,14 +23,17 @@ class Offer:
 def spend(offers: Sequence[Offer], budget: int) -> list[list[int] | None]:
     """For each offer the passages that are bought, ascending, or None when the skill is not.
 
-    A skill enters with its header and its best passage, which is worth what the skill is worth;
-    a further passage is worth that × its worth within the skill. What is worth most is bought
-    first, so a small budget goes deep into the best skills before it reaches the last ones. The
-    costs of what is bought never add up to more than the budget.
+    A skill enters with its header and its best passage, which together are worth no less than the
+    skill; a further passage is worth that × its worth within the skill. What is worth most is
+    bought first, so a small budget goes deep into the best skills before it reaches the last ones.
+    The costs of what is bought never add up to more than the budget.
     """
     bought: list[list[int] | None] = [None] * len(offers)
     left = budget
-    entries = [(-offer.worth, place, -1, 0) for place, offer in enumerate(offers)]
+    entries = [
+        (-offer.worth * max([1.0, *(worth for _, worth, _ in offer.passages)]), place, -1, 0)
+        for place, offer in enumerate(offers)
+    ]
     passages = [
         (-offer.worth * worth, place, index, cost)
         for place, offer in enumerate(offers)

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from config.errors import UsageError
 from graph.protocol import Link
 from search.protocol import StoredRevision, Vector
@@ -32,9 +30,11 @@ from skills.paging import (
     PageInput,
     PageQuery,
     choose,
+    everything,
     lines_of,
     mmr,
     score_passages,
+    worths,
 )
 from skills.record import ParsedSkill
 from tasks.choice import Chosen
@@ -53,7 +53,7 @@ _SCRIPTS = (".py", ".sh", ".js", ".ts", ".rb", ".pl", ".ps1", ".R", ".jl", ".go"
 class PagedSkill:
     """A chosen skill with its passages in the order of their worth.
 
-    wanted: (passage index, worth in (0, 1]); paged_by as in the bundle.
+    wanted: (passage index, worth above 0); paged_by as in the bundle.
     """
 
     chosen: Chosen
@@ -71,35 +71,27 @@ def page_skill(
     vectors: Vector | None,
     gap: float,
     passage_vectors: Vector | None = None,
+    whole: bool = False,
 ) -> PagedSkill:
     """Which passages of a skill the query wants, and how much each is worth.
 
     With `passage_vectors` SkillPager's rule chooses, else the score gap. A skill so short that
-    choosing saves nothing is wanted whole.
+    choosing saves nothing is wanted whole, and so is any with `whole`.
     """
     parsed = revision.parsed
     terms = revision.passage_terms
     page = PageInput(parsed, terms.offsets, terms.terms, terms.counts, vectors, passage_vectors)
     scores = score_passages(query, page, DEFAULT_WEIGHTS)
     total = sum(passage.tokens for passage in parsed.passages)
-    if total <= _WHOLE_TOKENS:
-        indexes, paged_by = list(range(len(parsed.passages))), "whole"
+    if whole or total <= _WHOLE_TOKENS:
+        indexes, paged_by = everything(page), "whole"
     elif passage_vectors is not None:
-        indexes, paged_by = mmr(query, page, DEFAULT_WEIGHTS), "vectors"
+        indexes, paged_by = mmr(query, page), "vectors"
     else:
         indexes = choose(scores, page, gap)
         paged_by = "vectors" if scores.dense else "words"
-    worth = _worth(scores.passages, indexes)
+    worth = worths(scores, page)[indexes].tolist()
     return PagedSkill(chosen, revision, path, tuple(zip(indexes, worth, strict=True)), paged_by)
-
-
-def _worth(scores: Vector, indexes: Sequence[int]) -> list[float]:
-    """Scores of the wanted passages, put between just above 0 and 1."""
-    if not indexes:
-        return []
-    wanted = scores[list(indexes)].astype(np.float64)
-    spread = max(float(wanted.max() - wanted.min()), 1e-9)
-    return [0.05 + 0.95 * float(value) for value in (wanted - wanted.min()) / spread]
 
 
 def assemble(

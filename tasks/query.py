@@ -218,6 +218,7 @@ def _page(
                 vectors.get(revision.key),
                 settings.gap,
                 passages,
+                settings.method == "full",
             )
         )
     return paged, degraded

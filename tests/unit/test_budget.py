@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from skills.budget import Offer, spend
 
 PASSAGES = st.lists(
-    st.tuples(st.floats(0.05, 1.0), st.integers(1, 400)), min_size=0, max_size=8
+    st.tuples(st.floats(0.05, 2.0), st.integers(1, 400)), min_size=0, max_size=8
 ).map(lambda rows: [(index, worth, cost) for index, (worth, cost) in enumerate(rows)])
 OFFERS = st.lists(
     st.builds(Offer, base=st.integers(0, 200), worth=st.floats(0.01, 10), passages=PASSAGES),
@@ -114,6 +114,12 @@ def test_worth_of_skill_times_worth_of_passage_decides() -> None:
         Offer(0, 0.5, [(0, 1.0, 10), (1, 1.0, 10)]),
     ]
     assert spend(offers, 30) == [[0, 1], [0]]
+
+
+def test_a_passage_worth_more_than_its_skill_waits_for_the_header() -> None:
+    offers = [Offer(10, 1.0, [(0, 1.8, 20), (1, 1.2, 20)]), Offer(10, 0.9, [(0, 1.0, 20)])]
+    assert spend(offers, 80) == [[0, 1], [0]]
+    assert spend(offers, 50) == [[0, 1], None]
 
 
 def test_nothing_offered_nothing_bought() -> None:

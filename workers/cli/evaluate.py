@@ -64,8 +64,14 @@ def routing(
 @evaluate.command("paging")
 @click.argument("queries", type=click.Path(path_type=Path))
 @out_option
-@click.option("--method", type=click.Choice(["f", "mmr"]), help="[default: paging.method]")
-@click.option("--gap", type=float, help="The score gap of method f. [default: paging.gap]")
+@click.option(
+    "--method",
+    type=click.Choice(["f", "mmr", "topk", "graph", "chunks", "full"]),
+    help="How passages are picked; the last four are for comparison. [default: paging.method]",
+)
+@click.option(
+    "--gap", type=click.FloatRange(min=0), help="The gap of method f. [default: paging.gap]"
+)
 @without_option
 @wait_option
 @json_option
@@ -90,7 +96,8 @@ def paging(
       skillbus eval paging examples/queries.jsonl --out picked.json
     """
     from workers.evaluation.metrics import paging_metrics
-    from workers.evaluation.predictions import picked_lines, read_lines
+    from workers.evaluation.paging import picked_lines
+    from workers.evaluation.predictions import read_lines
 
     settings = read_settings(ctx)
     rows = read_lines(queries, ("query_id", "skill_id", "query"))
@@ -98,11 +105,11 @@ def paging(
     with open_services(settings, wait) as services:
         chosen_gap = settings.paging.gap if gap is None else gap
         chosen = picked_lines(services, rows, method or settings.paging.method, chosen_gap, without)
-        for query, revision, ranges in chosen:
-            predictions[query["query_id"]] = ranges
-            parsed = revision.parsed
-            if query.get("required"):
-                scored.append((query["required"], ranges, parsed.lines, parsed.body_line))
+        for picked in chosen:
+            predictions[picked.query["query_id"]] = picked.ranges
+            parsed = picked.revision.parsed
+            if required := picked.query.get("required"):
+                scored.append((required, picked.ranges, parsed.lines, parsed.body_line))
     report: dict[str, Any] = {"queries": len(rows)}
     if scored:
         report |= paging_metrics(scored)

@@ -7,18 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from config.errors import UsageError
 from config.settings import STAGES
 from search.protocol import StoredRevision
-from search.understanding import understand
 from skills.events import QueryAsked
-from skills.paging import PageQuery, lines_of, passage_texts
 from skills.record import ParsedSkill, RevisionKey
-from tasks.assembly import page_skill
-from tasks.choice import Chosen
-from tasks.embedding import encode_cached
 from tasks.policies import QUERY, Deadline
 from tasks.query import Timings, ranked
 from tasks.services import Services
@@ -61,43 +54,10 @@ def rankings(
         yield task["task_id"], ids, timings.stages
 
 
-def picked_lines(
-    services: Services,
-    queries: Sequence[dict[str, Any]],
-    method: str,
-    gap: float,
-    without: tuple[str, ...],
-) -> Iterator[tuple[dict[str, Any], StoredRevision, list[tuple[int, int]]]]:
-    """For each query the lines of its one skill that paging would send."""
-    revisions = _published(services, [query["skill_id"] for query in queries])
-    for query in queries:
-        revision = revisions[query["skill_id"]]
-        parsed = revision.parsed
-        understanding = understand(query["query"])
-        order = np.argsort(understanding.ids)
-        vector = vectors = passages = None
-        if "paging" not in without and understanding.language in services.encoder.get().languages:
-            vector = services.encoder.get().encode([understanding.text])[0]
-            vectors = services.index.section_vectors([revision.key]).get(revision.key)
-            if method == "mmr":
-                passages = encode_cached(services, passage_texts(parsed))
-        paged = page_skill(
-            Chosen(revision.key.skill_id, 1.0, ()),
-            revision,
-            "",
-            PageQuery(vector, understanding.ids[order], understanding.weights[order]),
-            vectors,
-            gap,
-            passages,
-        )
-        indexes = sorted(index for index, _ in paged.wanted)
-        yield query, revision, lines_of(parsed, indexes)
-
-
 def roles_of(services: Services, skill_ids: Sequence[str]) -> dict[str, list[tuple[int, int, str]]]:
     """Line ranges with their role, headings and frontmatter included."""
     found = {}
-    for skill_id, revision in _published(services, skill_ids).items():
+    for skill_id, revision in published(services, skill_ids).items():
         parsed = revision.parsed
         ranges = [
             (p.first_line, _until_next(parsed, p.index), p.role.value) for p in parsed.passages
@@ -121,7 +81,8 @@ def _until_next(parsed: ParsedSkill, index: int) -> int:
     return passage.last_line
 
 
-def _published(services: Services, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
+def published(services: Services, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
+    """The published revisions of some skills; raises UsageError where one is not published."""
     pointers = services.library.refresh().pointers
     wanted = list(dict.fromkeys(skill_ids))
     missing = [skill_id for skill_id in wanted if skill_id not in pointers]
