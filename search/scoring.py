@@ -1,59 +1,31 @@
 """Exact scores of candidates, the same over every engine.
 
-All of it is numpy over forward records and library statistics: BM25F, name coverage, adjacent
-pairs and cosines, each divided by a fixed spread so that they add up alike in libraries of any
+All of it is numpy over forward records and library statistics: BM25F, names, adjacent pairs,
+hubs and cosines, each divided by a fixed spread so that they add up alike in libraries of any
 size. Long tasks and short queries are weighed differently, with a straight blend in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from search.protocol import FIELDS, ForwardRecord, TermIds, Vector
-from search.tokens import term_ids
+from search.formats import Frequencies, fill_slots
+from search.protocol import ForwardRecord, TermIds, Vector
+from search.statistics import name_terms
+from search.tokens import is_cjk
 from search.understanding import Understanding
+from search.weights import ScoringWeights
 from skills.record import RevisionKey
 
-_NAME = FIELDS.index("name")
-_K = TypeVar("_K", bound=Hashable)
 _Ints = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoringWeights:
-    """Constants of the score; each spread is the typical deviation of that part over a library.
-
-    field_weights, length_norms, k: BM25F. body_long, body_short: weight of prose and code for
-    long tasks and short queries. short_terms, blend_terms: the blend t goes from 0 to 1 between
-    `short_terms` and `short_terms + blend_terms` distinct terms.
-    """
-
-    field_weights: tuple[float, ...] = (3.0, 2.0, 1.0, 0.2, 0.2)
-    length_norms: tuple[float, ...] = (0.3, 0.75, 1.0, 1.0, 1.0)
-    k: float = 3.0
-    body_short: float = 1.0
-    short_terms: float = 20.0
-    blend_terms: float = 60.0
-    bm25f_spread: float = 0.59
-    names: float = 0.2
-    names_spread: float = 0.08
-    bigrams: float = 0.05
-    bigrams_spread: float = 0.05
-    bigrams_half: float = 3.0
-    dense_described: tuple[float, float] = (0.5, 0.1)
-    dense_head: tuple[float, float] = (0.5, 0.0)
-    dense_mean: float = 0.055
-    dense_spread: float = 0.075
-    slots: int = 10
-    slot_idf: float = 1.5
-
-
-class Statistics(Protocol):
+class Statistics(Frequencies, Protocol):
     """What scoring asks of the library."""
 
     @property
@@ -61,8 +33,10 @@ class Statistics(Protocol):
         """Mean length of each field."""
         ...
 
-    def idf(self, terms: TermIds) -> Vector:
-        """Inverse document frequency of each term."""
+    def hubs(
+        self, keys: Sequence[RevisionKey], records: Sequence[ForwardRecord]
+    ) -> npt.NDArray[np.float64]:
+        """What each revision scores for unrelated text, (len(keys),)."""
         ...
 
 
@@ -96,9 +70,13 @@ class Scored:
 
 
 def blend(understanding: Understanding, weights: ScoringWeights) -> float:
-    """t of the task: 0 for a short query, 1 for a long task."""
-    distinct = len(understanding.terms)
-    return min(max((distinct - weights.short_terms) / weights.blend_terms, 0.0), 1.0)
+    """t of the task: 0 for a short query, 1 for a long task.
+
+    A Chinese word of two characters gives about two pairs: its own, and one with the next word.
+    """
+    words = sum(0.5 if is_cjk(term) else 1.0 for term in understanding.terms)
+    beyond = words - weights.short_words
+    return min(max(beyond / weights.blend_words, 0.0), 1.0)
 
 
 def score(
@@ -110,7 +88,7 @@ def score(
 ) -> Scored:
     """Score and order candidates; ties are broken by skill_id, then by the newer revision.
 
-    `without` leaves parts out: `names`, `bigrams`, `dense`, `artifacts`.
+    `without` leaves parts out: `names`, `bigrams`, `hub`, `dense`, `artifacts`.
     """
     weights = weights or ScoringWeights()
     if not candidates:
@@ -121,15 +99,17 @@ def score(
     records = [candidate.forward for candidate in candidates]
     lexical, evidence = _bm25f(understanding, records, idf, statistics, weights, t)
     components = {"bm25f": lexical}
-    names = [record.terms[record.counts[:, _NAME].nonzero()[0]] for record in records]
+    names = [name_terms(record) for record in records]
     if "names" not in without:
-        coverage = _name_coverage(understanding, names, statistics)
-        components["names"] = weights.names * t * coverage / weights.names_spread
+        components["names"] = _names(understanding, names, idf, statistics, weights, t)
     if "bigrams" not in without:
         pairs = _bigrams(understanding, records, idf, weights)
         components["bigrams"] = weights.bigrams * pairs / weights.bigrams_spread
+    if "hub" not in without:
+        hubs = statistics.hubs([candidate.key for candidate in candidates], records)
+        components["hub"] = weights.hub * (weights.hub_mean - hubs) / weights.hub_spread
     if "dense" not in without:
-        components["dense"] = _dense(candidates, weights, t)
+        components["dense"] = _dense(candidates, lexical, weights, t)
     total = np.sum(list(components.values()), axis=0)
     order = sorted(
         range(len(candidates)),
@@ -137,7 +117,8 @@ def score(
     )
     slots: dict[int, str] = {}
     if "artifacts" not in without:
-        order, slots = _fill_slots(understanding, names, statistics, weights, order)
+        formats = understanding.formats
+        order, slots = fill_slots(formats, names, total, statistics, order, weights.slots)
     return Scored(
         keys=tuple(candidates[i].key for i in order),
         scores=total[order],
@@ -168,16 +149,17 @@ def _bm25f(
     damped = np.maximum(damped, 1e-6)  # an empty field has no term that this could raise
     root = float(np.sqrt(mass.sum())) or 1.0
 
-    def over_fields(field_weights: Sequence[float]) -> npt.NDArray[np.float64]:
+    def over_fields(field_weights: Sequence[float], k: float) -> npt.NDArray[np.float64]:
         tf = (counts * (np.array(field_weights) / damped)[owners]).sum(axis=1)
-        gains = mass[places] * (weights.k + 1.0) * tf / (tf + weights.k)
+        gains = mass[places] * (k + 1.0) * tf / (tf + k)
         return np.bincount(owners, weights=gains, minlength=len(records)) / root
 
-    long = over_fields(weights.field_weights)
+    long = over_fields(weights.field_weights, weights.k_long)
     blended = t * long
     if t < 1.0:
         body = (weights.body_short, weights.body_short)
-        blended = blended + (1.0 - t) * over_fields((*weights.field_weights[:3], *body))
+        short = over_fields((*weights.field_weights[:3], *body), weights.k_short)
+        blended = blended + (1.0 - t) * short
     return blended / weights.bm25f_spread, long
 
 
@@ -200,18 +182,34 @@ def _matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Ints, l
     return owners, order[np.concatenate(places)], rows
 
 
-def _name_coverage(
-    understanding: Understanding, names: Sequence[TermIds], statistics: Statistics
+def _names(
+    understanding: Understanding,
+    names: Sequence[TermIds],
+    idf: npt.NDArray[np.float64],
+    statistics: Statistics,
+    weights: ScoringWeights,
+    t: float,
 ) -> npt.NDArray[np.float64]:
-    """Share of the idf mass of a name's terms that the task mentions."""
+    """How much of a name the task says, and for short queries how much of the query it is.
+
+    The share of the idf mass of a name's terms that the task mentions favours names of one
+    common word; a short query is a name only when the name is all of the query too.
+    """
     together = np.concatenate(names)
     if not len(together):
         return np.zeros(len(names))
     owners = np.repeat(np.arange(len(names)), [len(name) for name in names])
-    idf = statistics.idf(together).astype(np.float64)
-    named = idf * np.isin(together, understanding.ids)
-    mass = np.bincount(owners, weights=idf, minlength=len(names))
-    return np.bincount(owners, weights=named, minlength=len(names)) / np.maximum(mass, 1e-9)
+    own = statistics.idf(together).astype(np.float64)
+    said = own * np.isin(together, understanding.ids)
+    mass = np.bincount(owners, weights=own, minlength=len(names))
+    mentioned = np.bincount(owners, weights=said, minlength=len(names))
+    coverage = mentioned / np.maximum(mass, 1e-9)
+    # A name's terms are distinct, so what it says of the query is the mass of those mentioned.
+    naming = coverage * mentioned / max(float(idf.sum()), 1e-9)
+    return (
+        weights.of(weights.names, t) * coverage / weights.names_spread
+        + (1.0 - t) * weights.naming * naming
+    )
 
 
 def _bigrams(
@@ -234,58 +232,40 @@ def _bigrams(
 
 
 def _dense(
-    candidates: Sequence[Candidate], weights: ScoringWeights, t: float
-) -> npt.NDArray[np.float64]:
-    """Cosines as deviations from what unrelated texts have; nothing known counts as that."""
-    cosines = np.array(
-        [candidate.cosines or (weights.dense_mean, weights.dense_mean) for candidate in candidates]
-    )
-    deviations = (cosines - weights.dense_mean) / weights.dense_spread
-    parts = (weights.dense_described, weights.dense_head)
-    shares = np.array([(1.0 - t) * short + t * long for short, long in parts])
-    return np.asarray(deviations @ shares, dtype=np.float64)
-
-
-def _fill_slots(
-    understanding: Understanding,
-    names: Sequence[TermIds],
-    statistics: Statistics,
+    candidates: Sequence[Candidate],
+    lexical: npt.NDArray[np.float64],
     weights: ScoringWeights,
-    order: list[int],
-) -> tuple[list[int], dict[int, str]]:
-    """Give each file format that the task names a skill about it among the first `slots`.
+    t: float,
+) -> npt.NDArray[np.float64]:
+    """Cosines as deviations from what unrelated texts have.
 
-    A skill is about a format that its name says. Formats that a large share of the library
-    mentions (JSON) are by the way and pull nothing in.
+    A candidate whose cosines say nothing gets what those have that match the task as well in
+    words: no more and no less is known of it.
     """
-    slots: dict[int, str] = {}
-    for kind, words in understanding.formats.items():
-        ids = term_ids(words)
-        if float(statistics.idf(ids).min()) < weights.slot_idf:
-            continue
-        wanted = set(ids.tolist())
-        about = [i for i in order if not wanted.isdisjoint(names[i].tolist())]
-        if not about or about[0] in order[: weights.slots]:
-            continue
-        kept = [i for i in order if i != about[0]]
-        at = weights.slots - 1 - len(slots)
-        order = [*kept[:at], about[0], *kept[at:]]
-        slots[about[0]] = kind
-    return order, slots
+    known = np.array([candidate.cosines is not None for candidate in candidates])
+    scores = np.zeros(len(candidates))
+    if not known.any():
+        return scores
+    cosines = np.array([candidate.cosines for candidate in candidates if candidate.cosines])
+    parts = (weights.dense_described, weights.dense_head)
+    shares = np.array([weights.of(part, t) for part in parts])
+    scores[known] = ((cosines - weights.dense_mean) / weights.dense_spread) @ shares
+    if not known.all():
+        scores[~known] = _expected(lexical[known], scores[known], lexical[~known])
+    return scores
 
 
-def rrf(
-    rankings: Sequence[Sequence[_K]], k: float = 60.0, weights: Sequence[float] | None = None
-) -> list[tuple[_K, float]]:
-    """Reciprocal rank fusion: sum of weight / (k + rank), best first, ties in order of arrival.
-
-    Cormack, Clarke and Büttcher, SIGIR 2009.
-    """
-    fused: dict[_K, float] = {}
-    for ranking, weight in zip(rankings, weights or [1.0] * len(rankings), strict=True):
-        for rank, item in enumerate(dict.fromkeys(ranking), start=1):
-            fused[item] = fused.get(item, 0.0) + weight / (k + rank)
-    return sorted(fused.items(), key=lambda pair: -pair[1])
+def _expected(
+    lexical: npt.NDArray[np.float64],
+    dense: npt.NDArray[np.float64],
+    others: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """The straight line of `dense` over `lexical` (least squares) at `others`."""
+    middle = dense.mean()
+    deviation = lexical - lexical.mean()
+    spread = float(deviation @ deviation)
+    slope = float(deviation @ (dense - middle)) / spread if spread > 1e-9 else 0.0
+    return np.asarray(middle + slope * (others - lexical.mean()), dtype=np.float64)
 
 
 def explain(scored: Scored, key: RevisionKey) -> Mapping[str, float]:

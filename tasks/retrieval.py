@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from search.protocol import Filters, Hit, Vector
-from search.scoring import Candidate, Scored, ScoringWeights, blend, score
+from search.scoring import Candidate, Scored, blend, score
 from search.understanding import Understanding, understand
+from search.weights import ScoringWeights
 from skills.record import RevisionKey
 from tasks.library import View
 from tasks.services import Services
@@ -150,6 +151,7 @@ _WHY = {
     "bm25f": "its text matches the task",
     "names": "the task says what its name says",
     "bigrams": "phrases in common",
+    "hub": "particular, where others match anything",
     "dense": "close in meaning",
 }
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from search.documents import analyse
 from search.protocol import FIELDS
-from search.scoring import Candidate, ScoringWeights, blend, explain, rrf, score
+from search.scoring import Candidate, blend, explain, score
 from search.statistics import LibraryStatistics
 from search.tokens import term_id
 from search.understanding import understand
+from search.weights import ScoringWeights
 from skills.parsing import parse_skill
 from skills.record import RevisionKey
 
@@ -78,15 +79,50 @@ def test_blend_runs_from_short_to_long() -> None:
     assert blend(understand(LONG), weights) == 1.0
 
 
-def test_dense_scores_decide_short_queries_and_nothing_known_is_neutral() -> None:
+def test_chinese_pairs_count_half() -> None:
+    weights = ScoringWeights()
+    question = "请帮我把这个季度的销售数据整理成一份可以给客户看的汇报材料"
+    assert blend(understand(question), weights) == 0.0
+
+
+def test_dense_scores_decide_short_queries() -> None:
     task = understand("unheard words")
     near = Candidate(LIBRARY[2].key, LIBRARY[2].forward, (0.9, 0.9))
     mean = ScoringWeights().dense_mean
     same = Candidate(LIBRARY[0].key, LIBRARY[0].forward, (mean, mean))
-    scored = score(task, [LIBRARY[1], same, near], STATISTICS)
+    scored = score(task, [same, near], STATISTICS)
     assert scored.keys[0] == near.key
     assert explain(scored, same.key)["dense"] == pytest.approx(0.0)
-    assert explain(scored, LIBRARY[1].key)["dense"] == pytest.approx(0.0)
+
+
+def test_unknown_cosines_are_taken_as_those_of_equal_matches() -> None:
+    task = understand("Fire the stoneware in a kiln")
+    seen = [Candidate(c.key, c.forward, (0.5, 0.5)) for c in LIBRARY if c is not LIBRARY[1]]
+    scored = score(task, [*seen, LIBRARY[1]], STATISTICS)
+    parts = [explain(scored, c.key)["dense"] for c in (LIBRARY[0], LIBRARY[1])]
+    assert parts[0] == pytest.approx(parts[1])
+    none = score(task, LIBRARY, STATISTICS)
+    assert not none.components["dense"].any()
+
+
+def test_a_query_that_is_a_name_finds_it_before_longer_names() -> None:
+    longer = skill("kiln-firing-and-loom-setup", "Plans kiln firing", "Kiln firing. " * 30)
+    library = [*LIBRARY, longer]
+    statistics = LibraryStatistics({c.key: c.forward for c in library})
+    scored = score(understand("kiln-firing"), library, statistics)
+    assert scored.keys[0].skill_id == "home:kiln-firing"
+
+
+def test_a_hub_is_marked_down() -> None:
+    everything = " ".join(["use file data test build run code project write create update"] * 9)
+    hub = skill("plain-hub", f"About elm {everything}", everything)
+    library = [*LIBRARY, hub]
+    statistics = LibraryStatistics({c.key: c.forward for c in library})
+    scored = score(understand("elm"), library, statistics)
+    parts = {key.skill_id: explain(scored, key)["hub"] for key in scored.keys}
+    assert parts["home:plain-hub"] == min(parts.values())
+    free = score(understand("elm"), library, statistics, without=frozenset({"hub"}))
+    assert "hub" not in free.components
 
 
 def test_a_named_format_gets_a_place() -> None:
@@ -100,7 +136,7 @@ def test_a_named_format_gets_a_place() -> None:
 
 
 def test_parts_can_be_left_out() -> None:
-    every = frozenset({"names", "bigrams", "dense", "artifacts"})
+    every = frozenset({"names", "bigrams", "hub", "dense", "artifacts"})
     scored = score(understand("kiln firing"), LIBRARY, STATISTICS, without=every)
     assert list(scored.components) == ["bm25f"]
 
@@ -121,10 +157,3 @@ def test_order_does_not_depend_on_arrival(order: list[int], text: str) -> None:
     assert np.isfinite(one.scores).all()
     parts = sum(one.components.values())
     assert np.allclose(parts, one.scores)
-
-
-def test_rrf() -> None:
-    fused = rrf([["a", "b", "c"], ["b", "a"]], weights=[1.0, 2.0])
-    assert [item for item, _ in fused] == ["b", "a", "c"]
-    assert dict(fused)["c"] == pytest.approx(1 / 63)
-    assert rrf([]) == []

@@ -1,0 +1,100 @@
+"""File formats that a task names, and the skills that are about them.
+
+A task often needs, besides its subject, the skill for a format that it mentions once: the words
+of the subject outnumber that one. Such a skill gets a place of its own among the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from search.protocol import TermIds, Vector
+from search.tokens import term_ids
+
+SPECIAL_SHARE = 0.02
+"""Skills named after a format, over skills that mention it, from which it is a craft of its own.
+
+Many skills mention JSON and next to none is about it: nobody needs a skill to write JSON. The
+ratio hardly moves with the size of the library.
+"""
+
+COMMON_IDF = 1.0
+"""A format that more of the library mentions than this idf says is its everyday business."""
+
+OWNING_SHARE = 0.5
+"""Share of the idf mass of a skill's name that must be the format's."""
+
+_OWNING_WORTH = 2.0
+"""What a name that says nothing else counts beside the score, when several own a format."""
+
+
+class Frequencies(Protocol):
+    """What is asked of the library."""
+
+    def idf(self, terms: TermIds) -> Vector:
+        """Inverse document frequency of each term."""
+        ...
+
+    def document_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
+        """In how many skills each term is."""
+        ...
+
+    def name_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
+        """In how many names each term is."""
+        ...
+
+
+def is_special(words: Sequence[str], library: Frequencies) -> bool:
+    """Whether a format, by the index terms it goes by, is one that skills are about."""
+    ids = term_ids(words)
+    mentions = int(library.document_frequencies(ids).sum())
+    owners = int(library.name_frequencies(ids).sum())
+    rare = float(library.idf(ids).min(initial=np.inf)) >= COMMON_IDF
+    return rare and owners > 0 and owners >= SPECIAL_SHARE * mentions
+
+
+def fill_slots(
+    formats: Mapping[str, Sequence[str]],
+    names: Sequence[TermIds],
+    scores: npt.NDArray[np.float64],
+    library: Frequencies,
+    order: list[int],
+    places: int,
+) -> tuple[list[int], dict[int, str]]:
+    """Give the owner of each special format that the task names one of the first `places`.
+
+    names: the name terms of each candidate, in the order of `scores`; order: candidates best
+    first. Returns the new order, and for each candidate that was moved up the format.
+    """
+    slots: dict[int, str] = {}
+    for kind, words in formats.items():
+        owners = _owners(words, names, library) if is_special(words, library) else {}
+        if not owners:
+            continue
+        # Ties go to the candidate that ranks higher.
+        best = max(
+            (i for i in order if i in owners),
+            key=lambda i: scores[i] + _OWNING_WORTH * owners[i],
+        )
+        if best not in order[:places]:
+            slots.setdefault(best, kind)
+    kept = [i for i in order if i not in slots]
+    at = max(places - len(slots), 0)
+    return [*kept[:at], *slots, *kept[at:]], slots
+
+
+def _owners(
+    words: Sequence[str], names: Sequence[TermIds], library: Frequencies
+) -> dict[int, float]:
+    """Candidates whose name is mostly the format, with the share of the name that is."""
+    wanted = term_ids(words)
+    about = [i for i, name in enumerate(names) if np.isin(name, wanted).any()]
+    shares = {}
+    for i in about:
+        idf = library.idf(names[i])
+        shares[i] = float(idf[np.isin(names[i], wanted)].sum() / max(idf.sum(), 1e-9))
+    return {i: share for i, share in shares.items() if share >= OWNING_SHARE}

@@ -1,0 +1,48 @@
+"""The constants of the exact score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringWeights:
+    """Constants of the score; each spread is the typical deviation of that part over a library.
+
+    Those that differ between short queries and long tasks are pairs (short, long).
+    `tests/bench/choose_ranking.py` chose them, as those that hold over many draws of a library.
+
+    short_words, blend_words: the blend t goes from 0 to 1 between `short_words` and
+    `short_words + blend_words` distinct words. field_weights (of name, description, headings,
+    prose, code), body_short (of prose and code for short queries), length_norms, k_short,
+    k_long: BM25F. names: the task says what the name says. naming: task and name say the same,
+    for short queries. hub: what a skill scores for unrelated text, taken off. dense_*: cosines
+    of the two skill vectors.
+    """
+
+    short_words: float = 20.0
+    blend_words: float = 60.0
+    field_weights: tuple[float, ...] = (3.0, 2.0, 1.0, 0.2, 0.2)
+    body_short: float = 1.5
+    length_norms: tuple[float, ...] = (0.3, 0.75, 1.0, 1.0, 1.0)
+    k_short: float = 1.5
+    k_long: float = 3.0
+    bm25f_spread: float = 0.59
+    names: tuple[float, float] = (0.1, 0.2)
+    names_spread: float = 0.08
+    naming: float = 6.0
+    bigrams: float = 0.05
+    bigrams_spread: float = 0.05
+    bigrams_half: float = 3.0
+    hub: float = 0.8
+    hub_mean: float = 1.3
+    hub_spread: float = 0.32
+    dense_described: tuple[float, float] = (0.35, 0.1)
+    dense_head: tuple[float, float] = (0.35, 0.0)
+    dense_mean: float = 0.055
+    dense_spread: float = 0.075
+    slots: int = 10
+
+    def of(self, pair: tuple[float, float], t: float) -> float:
+        """A pair at t: 0 for a short query, 1 for a long task."""
+        return (1.0 - t) * pair[0] + t * pair[1]
