@@ -106,31 +106,27 @@ def assemble(
     least budget that would do.
     """
     shell = bundle.model_copy(update={"left_out": tuple(left_out)})
-    headers = [_skill(paged, []) for paged in skills]
+    filler = _Filler(shell, skills, tuple(links))
     # What the Markdown costs without any skill, at most: all of them named as left out.
-    fixed = _fill(shell, skills, [None] * len(skills), links).tokens
+    fixed = filler.fill([None] * len(skills)).tokens
     offers = [
         Offer(
-            markdown_tokens(render_header(99, header)) + _LEFT_OUT_TOKENS,
+            markdown_tokens(render_header(99, filler.skill(place, ()))) + _LEFT_OUT_TOKENS,
             _skill_worth(paged, skills[0]),
             [(index, worth, _cost(paged.revision.parsed, index)) for index, worth in paged.wanted],
         )
-        for paged, header in zip(skills, headers, strict=True)
+        for place, paged in enumerate(skills)
     ]
-    bought, filled = _spent(shell, skills, offers, links, fixed)
+    bought, filled = _spent(filler, offers, bundle.budget, fixed)
     while filled.tokens > bundle.budget or not filled.skills:
         if not _drop_least(offers, bought, filled.tokens - bundle.budget):
-            return _smallest(shell, skills, offers[0], links)
-        filled = _fill(shell, skills, bought, links)
+            return _smallest(filler, offers[0], bundle.budget)
+        filled = filler.fill(bought)
     return filled
 
 
 def _spent(
-    shell: Bundle,
-    skills: Sequence[PagedSkill],
-    offers: Sequence[Offer],
-    links: Iterable[Link],
-    fixed: int,
+    filler: _Filler, offers: Sequence[Offer], budget: int, fixed: int
 ) -> tuple[list[list[int] | None], Bundle]:
     """What is bought, and the bundle with it: the fullest that was found within the budget, or
     the first where even that is above it.
@@ -138,34 +134,31 @@ def _spent(
     Passages that are sent together share their headings, so their costs overstate what they take
     (by a quarter over real skills): what is over is spent again, a few times.
     """
-    room = shell.budget - fixed
+    room = budget - fixed
     bought = spend(offers, room)
-    filled = _fill(shell, skills, bought, links)
+    filled = filler.fill(bought)
     for _ in range(_SPENT_AGAIN):
-        room += max(shell.budget - filled.tokens, 0)
+        room += max(budget - filled.tokens, 0)
         more = spend(offers, room)
         if more == bought:
             break
-        fuller = _fill(shell, skills, more, links)
-        if fuller.tokens > shell.budget:
+        fuller = filler.fill(more)
+        if fuller.tokens > budget:
             break
         bought, filled = more, fuller
     return bought, filled
 
 
-def _smallest(
-    shell: Bundle, skills: Sequence[PagedSkill], best: Offer, links: Iterable[Link]
-) -> Bundle:
+def _smallest(filler: _Filler, best: Offer, budget: int) -> Bundle:
     """The best skill with its shortest passage; raises UsageError when even that is too much."""
     shortest = min(best.passages, key=lambda passage: (passage[2], passage[0]), default=None)
-    bought: list[list[int] | None] = [None] * len(skills)
+    bought: list[list[int] | None] = [None] * len(filler.skills)
     bought[0] = [shortest[0]] if shortest else []
-    filled = _fill(shell, skills, bought, links)
-    if filled.tokens <= shell.budget:
+    filled = filler.fill(bought)
+    if filled.tokens <= budget:
         return filled
     raise UsageError(
-        f"a budget of {shell.budget} tokens is less than one passage needs; "
-        f"give at least {filled.tokens}"
+        f"a budget of {budget} tokens is less than one passage needs; give at least {filled.tokens}"
     )
 
 
@@ -179,48 +172,64 @@ def _cost(parsed: ParsedSkill, index: int) -> int:
     return sum(markdown_tokens(render_passage(sent)) for sent in _passages(parsed, [index]))
 
 
-def _fill(
-    shell: Bundle,
-    skills: Sequence[PagedSkill],
-    bought: Sequence[list[int] | None],
-    links: Iterable[Link],
-) -> Bundle:
-    sent: list[BundleSkill] = []
-    left_out = list(shell.left_out)
-    for paged, indexes in zip(skills, bought, strict=True):
-        if indexes is None:
-            header = _skill(paged, [])
-            left_out.append(
-                SkillLeftOut(
-                    skill_id=header.skill_id,
-                    name=header.name,
-                    reason="did not fit into the budget",
-                    tokens=paged.revision.parsed.record.tokens,
-                )
+class _Filler:
+    """Bundles of the same skills with more or less of each; what stays the same is kept."""
+
+    def __init__(self, shell: Bundle, skills: Sequence[PagedSkill], links: Sequence[Link]) -> None:
+        self.skills = skills
+        self._shell = shell
+        self._links = links
+        self._sent: dict[tuple[int, tuple[int, ...]], BundleSkill] = {}
+        self._tokens: dict[tuple[int, tuple[int, ...], int], int] = {}
+
+    def skill(self, place: int, indexes: Sequence[int]) -> BundleSkill:
+        """What is sent of the skill at a place, its tokens not counted."""
+        key = place, tuple(indexes)
+        if key not in self._sent:
+            self._sent[key] = _skill(self.skills[place], indexes)
+        return self._sent[key]
+
+    def _counted(self, place: int, indexes: Sequence[int], number: int) -> BundleSkill:
+        skill, key = self.skill(place, indexes), (place, tuple(indexes), number)
+        if key not in self._tokens:
+            self._tokens[key] = markdown_tokens(render_skill(number, skill))
+        return skill.model_copy(update={"tokens": self._tokens[key]})
+
+    def fill(self, bought: Sequence[list[int] | None]) -> Bundle:
+        """The bundle with these passages of each skill; None leaves a skill out."""
+        sent: list[BundleSkill] = []
+        left_out = list(self._shell.left_out)
+        for place, indexes in enumerate(bought):
+            if indexes is None:
+                left_out.append(_not_sent(self.skills[place]))
+            else:
+                sent.append(self._counted(place, indexes, len(sent) + 1))
+        ids = {skill.skill_id for skill in sent}
+        links = tuple(
+            BundleLink(
+                source=link.source,
+                target=link.target,
+                type=link.type.value,
+                weight=round(link.weight, 4),
+                evidence=link.evidence,
             )
-            continue
-        skill = _skill(paged, indexes)
-        tokens = markdown_tokens(render_skill(len(sent) + 1, skill))
-        sent.append(skill.model_copy(update={"tokens": tokens}))
-    ids = {skill.skill_id for skill in sent}
-    filled = shell.model_copy(
-        update={
-            "skills": tuple(sent),
-            "left_out": tuple(left_out),
-            "links": tuple(
-                BundleLink(
-                    source=link.source,
-                    target=link.target,
-                    type=link.type.value,
-                    weight=round(link.weight, 4),
-                    evidence=link.evidence,
-                )
-                for link in links
-                if link.source in ids and link.target in ids
-            ),
-        }
+            for link in self._links
+            if link.source in ids and link.target in ids
+        )
+        update = {"skills": (), "left_out": tuple(left_out), "links": links}
+        around = markdown_tokens(render(self._shell.model_copy(update=update)))
+        tokens = around + sum(skill.tokens for skill in sent)
+        return self._shell.model_copy(update=update | {"skills": tuple(sent), "tokens": tokens})
+
+
+def _not_sent(paged: PagedSkill) -> SkillLeftOut:
+    record = paged.revision.parsed.record
+    return SkillLeftOut(
+        skill_id=paged.revision.key.skill_id,
+        name=record.name,
+        reason="did not fit into the budget",
+        tokens=record.tokens,
     )
-    return filled.model_copy(update={"tokens": markdown_tokens(render(filled))})
 
 
 def _drop_least(offers: Sequence[Offer], bought: list[list[int] | None], excess: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from config.errors import UsageError
+from workers.cli.ablation import ablation
 from workers.cli.bundles import bundles
 from workers.cli.common import json_option, read_settings
 from workers.cli.measure import finish, open_services, out_option, wait_option, without_option
@@ -156,3 +157,4 @@ def _read_gold(path: Path) -> dict[str, Any]:
 
 
 evaluate.add_command(bundles)
+evaluate.add_command(ablation)

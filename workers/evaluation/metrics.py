@@ -24,11 +24,18 @@ def routing_metrics(
 ) -> dict[str, float]:
     """Means over tasks of Hit@1, MRR@10, nDCG@10, R@k and FC@10 (all needed skills in the top
     10); a task that is not in `ranked` scores 0."""
-    rows = [
-        _routing_row(set(wanted), list(dict.fromkeys(ranked.get(task, ()))))
-        for task, wanted in needed.items()
-    ]
+    rows = list(routing_rows(needed, ranked).values())
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]} if rows else {}
+
+
+def routing_rows(
+    needed: Mapping[str, Iterable[str]], ranked: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """The figures of `routing_metrics` of each task by itself."""
+    return {
+        task: _routing_row(set(wanted), list(dict.fromkeys(ranked.get(task, ()))))
+        for task, wanted in needed.items()
+    }
 
 
 def _routing_row(needed: set[str], ranked: list[str]) -> dict[str, float]:
