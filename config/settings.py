@@ -87,7 +87,8 @@ class LimitSettings(Group):
 class RetrievalSettings(Group):
     """Candidates of the retrieve stage."""
 
-    candidates: int = Field(300, ge=10, le=5000)
+    candidates: int = Field(300, ge=10, le=5000, description="at least so many by words")
+    share: float = Field(0.0125, ge=0, le=1, description="of the library, where that is more")
     neighbours: int = Field(100, ge=0, le=5000)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from search.formats import is_special
 from search.protocol import Filters, Hit, Vector
 from search.scoring import Candidate, Scored, blend, score
 from search.understanding import Understanding, understand
@@ -17,6 +18,9 @@ from tasks.services import Services
 
 _REASONED = 100
 """Candidates that are told why they rank; a bundle never reaches the others but over links."""
+
+_OWNERS = 20
+"""Candidates for a file format of its own, which the task may mention just once."""
 
 Timer = Callable[[str], AbstractContextManager[None]]
 
@@ -83,10 +87,15 @@ def _candidates(
 ) -> list[RevisionKey]:
     """Published revisions that stand for a hit of the engine, lexical or near."""
     settings = services.settings.retrieval
+    # The more rivals, the lower the engine's own score may rank what is needed.
+    limit = max(settings.candidates, int(settings.share * len(view.pointers)))
     weights = dict(zip(understanding.terms, understanding.weights.tolist(), strict=True))
     hits: list[Hit] = []
     if weights:
-        hits += services.index.candidates(weights, settings.candidates, filters)
+        hits += services.index.candidates(weights, limit, filters)
+    for words in understanding.formats.values():
+        if is_special(words, view.statistics):
+            hits += services.index.candidates(dict.fromkeys(words, 1.0), _OWNERS, filters)
     if vector is not None and settings.neighbours:
         for which in (0, 1):
             hits += services.index.neighbours(vector, which, settings.neighbours, filters)
