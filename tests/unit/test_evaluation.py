@@ -1,0 +1,126 @@
+"""Metrics of bundles, bootstrap intervals and the table of an ablation."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.settings import STAGES
+from workers.evaluation.ablation import (
+    ALL_ON,
+    Row,
+    as_data,
+    as_markdown,
+    configurations,
+    labelled,
+)
+from workers.evaluation.bundles import (
+    NOT_FOUND,
+    REFUSED,
+    Outcome,
+    bundle_metrics,
+    missed,
+)
+from workers.evaluation.intervals import Interval, interval
+from workers.evaluation.metrics import routing_metrics, routing_rows
+
+NEEDED = {"one": ["s:a"], "two": ["s:b", "s:c"], "none": [], "nothing": []}
+GIVEN = {
+    "one": Outcome(("s:a", "s:x"), {}, 300, refused=False),
+    "two": Outcome(("s:b",), {"s:c": "alternative to s:b, which ranks better"}, 100, refused=False),
+    "none": Outcome((), {}, 0, refused=True),
+    "nothing": Outcome(("s:y",), {}, 200, refused=False),
+}
+
+
+def test_bundle_metrics() -> None:
+    assert bundle_metrics(NEEDED, GIVEN) == pytest.approx(
+        {
+            "complete": 0.5,
+            "recall": 0.75,
+            "precision": 0.75,
+            "skills": 4 / 3,
+            "tokens": 200,
+            "refused": 0.0,
+            "found": 0.5,
+        }
+    )
+
+
+def test_figures_that_no_task_speaks_of_are_left_out() -> None:
+    refused = Outcome((), {}, 0, refused=True)
+    assert bundle_metrics({"none": []}, {"none": refused}) == {"found": 1.0}
+    assert bundle_metrics({"one": ["s:a"]}, {"one": refused}) == {
+        "complete": 0.0,
+        "recall": 0.0,
+        "precision": 0.0,
+        "refused": 1.0,
+    }
+    assert bundle_metrics({}, {}) == {}
+
+
+def test_reasons_add_up() -> None:
+    refused = Outcome((), {"s:a": "not told"}, 0, refused=True)
+    assert missed(NEEDED, GIVEN) == {"alternative to another, which ranks better": 1}
+    assert missed({"one": ["s:a", "s:b"]}, {"one": refused}) == {REFUSED: 2}
+    assert GIVEN["one"].reason("s:z") == NOT_FOUND
+
+
+def test_rows_average_to_the_metrics() -> None:
+    ranked = {"one": ["s:x", "s:a"], "two": ["s:c", "s:b"]}
+    needed = {task: NEEDED[task] for task in ("one", "two")}
+    rows = routing_rows(needed, ranked)
+    assert rows["one"]["MRR@10"] == 0.5
+    assert rows["two"]["FC@10"] == 1.0
+    means = routing_metrics(needed, ranked)
+    assert means == {name: (rows["one"][name] + rows["two"][name]) / 2 for name in means}
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))
+@settings(max_examples=30, deadline=None)
+def test_intervals_hold_the_mean_and_repeat(values: list[float]) -> None:
+    found = interval(values, rounds=500)
+    assert found == interval(values, rounds=500)
+    assert min(values) - 1e-9 <= found.low <= found.high <= max(values) + 1e-9
+    assert found.mean == pytest.approx(sum(values) / len(values))
+
+
+def test_an_interval_narrows_with_more_tasks() -> None:
+    few, many = interval([0.0, 1.0] * 5), interval([0.0, 1.0] * 50)
+    assert many.high - many.low < few.high - few.low
+    assert interval([0.25] * 7) == Interval(0.25, 0.25, 0.25)
+    with pytest.raises(ValueError, match="no values"):
+        interval([])
+
+
+def test_every_stage_has_its_turn() -> None:
+    names = [name for name, _ in configurations(bundles=True)]
+    assert names[0] == ALL_ON
+    assert [f"without {stage}" for stage in STAGES] == names[1 : 1 + len(STAGES)]
+    ranking = dict(configurations())
+    assert "without paging" not in ranking
+    assert set(ranking["words alone"]) < set(ranking["BM25F alone"])
+    assert "dense" in ranking["words alone"]
+
+
+def test_the_table_is_readable() -> None:
+    whole, none = Interval(0.8, 0.6, 1.0), Interval(0.0, 0.0, 0.0)
+    less = Row(
+        "without dense",
+        ("dense",),
+        {"Hit@1": Interval(0.7, 0.5, 0.9), "bundle": whole},
+        {"Hit@1": Interval(-0.1, -0.2, 0.0), "bundle": none},
+    )
+    first = Row(ALL_ON, (), {"Hit@1": whole, "bundle": whole}, {"Hit@1": none, "bundle": none})
+    table = as_markdown([first, less], 10, 8000)
+    assert "| stages | Hit@1 | bundle@8000 |" in table
+    assert "| all on | 0.800 [0.60, 1.00] | 0.800 [0.60, 1.00] |" in table
+    assert "| without dense | 0.700 (-0.100 [-0.20, +0.00]) | 0.800 (=) |" in table
+    data = as_data([first, less], 10, 8000)
+    assert data["rows"][1]["against_all_on"]["Hit@1"] == {"mean": -0.1, "low": -0.2, "high": 0.0}
+
+
+def test_only_labelled_tasks_are_scored() -> None:
+    rows = [{"task_id": "a"}, {"task_id": "b", "gt_skill_ids": []}, {"gt_skill_ids": ["s:a"]}]
+    assert labelled(rows) == [rows[2]]
