@@ -19,7 +19,7 @@ from skills.paging.inputs import (
 )
 from skills.paging.lines import lines_of
 from skills.paging.scores import Scores, score_passages
-from skills.paging.stop import choose, worths
+from skills.paging.stop import choose, reaches, worths
 
 __all__ = [
     "DEFAULT_WEIGHTS",
@@ -36,6 +36,7 @@ __all__ = [
     "lines_of",
     "mmr",
     "passage_texts",
+    "reaches",
     "score_passages",
     "section_texts",
     "top_k",

@@ -35,7 +35,8 @@ def mmr(query: PageQuery, page: PageInput, weights: PagingWeights = DEFAULT_WEIG
         return []
     redundancy = np.zeros(len(relevance), np.float32)
     chosen: list[int] = []
-    while len(chosen) < _most(len(relevance), weights):
+    limit = weights.mmr_small if len(relevance) <= weights.mmr_many else weights.mmr_large
+    while len(chosen) < min(limit, len(relevance)):
         worth = weights.mmr_lambda * relevance - (1 - weights.mmr_lambda) * redundancy
         worth[chosen] = -np.inf
         best = int(worth.argmax())
@@ -70,7 +71,7 @@ def greedy_graph(
     """A walk from the passage nearest to the query along links, either way.
 
     Of all passages that are linked to a taken one the nearest to the query is taken next, until
-    its cosine falls below graph_gain or SkillPager's budget is reached.
+    its cosine falls below graph_gain.
     """
     relevance = cosines(query, page.passage_vectors)
     if relevance is None or not relevance.size:
@@ -81,7 +82,7 @@ def greedy_graph(
         beside[target].add(source)
     latest = int(relevance.argmax())
     taken, open_ends = {latest}, set(beside[latest])
-    while open_ends and len(taken) < _most(len(relevance), weights):
+    while open_ends:
         latest = min(open_ends, key=lambda index: (-relevance[index], index))
         if relevance[latest] < weights.graph_gain:
             break
@@ -118,9 +119,3 @@ def chunked(parsed: ParsedSkill, weights: PagingWeights = DEFAULT_WEIGHTS) -> Pa
         spent += tokens
     close(len(parsed.lines))
     return replace(parsed, passages=tuple(chunks))
-
-
-def _most(count: int, weights: PagingWeights) -> int:
-    """SkillPager's budget: the most passages of a skill that has `count` (equation 4)."""
-    limit = weights.mmr_small if count <= weights.mmr_many else weights.mmr_large
-    return min(limit, count)

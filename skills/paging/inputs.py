@@ -37,9 +37,9 @@ class PagingWeights:
     The values stand in the middle of the good ones, not at the best.
 
     mmr_*: SkillPager's (its section 3.2, equations 2 to 4). top_k: the row of its table 7 whose
-    passages, their predecessors added, are as many as its table 4 says. graph_gain: its paper
-    gives no figure; at .2 the walk reduces about as much as the paper's. chunk_tokens: its
-    section 4.3.
+    passages, their predecessors added, are about as many as its table 4 says. graph_gain: the
+    paper gives no figure; with this one the walk reduces as much as in its table 4.
+    chunk_tokens: its section 4.3.
     """
 
     section_cosine: float = 1.0
@@ -65,7 +65,7 @@ class PagingWeights:
     mmr_large: int = 60
     mmr_many: int = 100
     top_k: int = 10
-    graph_gain: float = 0.2
+    graph_gain: float = 0.15
     chunk_tokens: int = 256
 
 

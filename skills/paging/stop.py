@@ -19,6 +19,20 @@ from skills.record import ParsedSkill
 from skills.tokens import count_tokens
 
 
+def reaches(scores: Scores, page: PageInput, weights: PagingWeights = DEFAULT_WEIGHTS) -> Floats:
+    """The gap from which on each passage is kept (P,); never above 0 for the best.
+
+    Gaps are meant for a query of breadth_terms terms: a broader one reaches further down.
+    """
+    if not scores.passages.size:
+        return np.empty(0, np.float32)
+    times = scores.terms / weights.breadth_terms
+    clipped = min(max(times, 1 / weights.breadth_limit), weights.breadth_limit)
+    needed = -_margins(scores, page, weights) - weights.breadth * math.log(clipped)
+    needed[scores.passages == scores.passages.max()] = min(0.0, float(needed.min()))
+    return needed
+
+
 def choose(
     scores: Scores,
     page: PageInput,
@@ -26,23 +40,16 @@ def choose(
     max_tokens: int | None = None,
     weights: PagingWeights = DEFAULT_WEIGHTS,
 ) -> list[int]:
-    """The passages whose margin reaches down to the gap, and the best one, ascending.
+    """The passages that the gap reaches, ascending.
 
-    The gap is meant for a query of breadth_terms terms: a broader one reaches further down. With
-    `max_tokens`, the passages worth most are kept whose lines, as `lines_of` gives them, cost no
-    more than that.
+    With `max_tokens`, the passages worth most are kept whose lines, as `lines_of` gives them, cost
+    no more than that.
     """
-    if not scores.passages.size:
-        return []
-    margins = _margins(scores, page, weights)
-    times = scores.terms / weights.breadth_terms
-    clipped = min(max(times, 1 / weights.breadth_limit), weights.breadth_limit)
-    limit = gap + weights.breadth * math.log(clipped)
-    best = scores.passages == scores.passages.max()
-    kept = np.flatnonzero((margins >= -limit) | best)
+    needed = reaches(scores, page, weights)
+    kept = np.flatnonzero(needed <= gap)
     if max_tokens is None:
         return [int(index) for index in kept]
-    worth_first = kept[np.lexsort((-margins[kept], ~best[kept]))].tolist()
+    worth_first = kept[np.argsort(needed[kept], kind="stable")].tolist()
     return sorted(_within(page.parsed, worth_first, max_tokens))
 
 
