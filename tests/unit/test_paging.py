@@ -1,9 +1,7 @@
-"""Paging: scores, the score gap, MMR and line ranges, on skills made up here."""
+"""Paging by worth: scores, the stop and line ranges, on skills made up here."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -13,23 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skills.fragments import fragment
 from skills.paging import (
     DEFAULT_WEIGHTS,
     TEXT_LIMIT,
-    PageInput,
-    PageQuery,
     choose,
     lines_of,
-    mmr,
     passage_texts,
+    reaches,
     score_passages,
     section_texts,
+    worths,
 )
-from skills.record import ParsedSkill, SkillRecord
 from skills.tokens import count_tokens
-
-DIMENSION = 8
+from tests.support.paging import page_of, parse, query_of
 
 KITCHEN = """# Kitchen
 
@@ -55,45 +49,6 @@ Scrape the bench with warm water:
 
 Keep flour in a jar.
 """.splitlines()
-
-
-def term(word: str) -> int:
-    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-
-
-def vector(text: str) -> np.ndarray:
-    """A bag of hashed words, as a unit vector."""
-    out = np.full(DIMENSION, 1e-3, np.float32)
-    for word in re.findall(r"\w+", text.lower()):
-        out[term(word) % DIMENSION] += 1
-    return out / np.linalg.norm(out)
-
-
-def parse(lines: list[str]) -> ParsedSkill:
-    return ParsedSkill(SkillRecord("x", "y", "z"), tuple(lines), 1, *fragment(lines, 1))
-
-
-def page_of(parsed: ParsedSkill, *, dense: bool = True) -> PageInput:
-    rows, terms, counts = [0], [], []
-    for passage in parsed.passages:
-        words = re.findall(r"\w+", parsed.text(passage.first_line, passage.last_line).lower())
-        ids, times = np.unique(np.array([term(w) for w in words], np.uint64), return_counts=True)
-        terms.append(ids)
-        counts.append(times)
-        rows.append(rows[-1] + len(ids))
-    sections = [vector(text) for text in section_texts(parsed)]
-    return PageInput(
-        parsed,
-        np.array(rows, np.int32),
-        np.concatenate([np.empty(0, np.uint64), *terms]),
-        np.concatenate([np.empty(0, np.uint16), *counts]).astype(np.uint16),
-        np.array(sections, np.float32).reshape(len(sections), DIMENSION) if dense else None,
-    )
-
-
-def query_of(text: str, *, dense: bool = True) -> PageQuery:
-    ids = np.unique(np.array([term(w) for w in re.findall(r"\w+", text.lower())], np.uint64))
-    return PageQuery(vector(text) if dense else None, ids, np.ones(len(ids), np.float32))
 
 
 def test_section_texts_leave_the_title_out() -> None:
@@ -168,23 +123,44 @@ def test_max_tokens_caps_what_is_shown() -> None:
     assert choose(scores, page, 100.0, 10_000) == choose(scores, page, 100.0)
 
 
-def test_mmr_prefers_what_is_new() -> None:
-    lines = ["# T", "", "same", "", "same", "", "other"]
+def test_a_long_passage_must_stand_nearer_than_a_short_one() -> None:
+    lines = ["# T", "", "## A", "", "oven", "", "- bread", "", f"- {'bread ' * 60}"]
     page = page_of(parse(lines))
-    close, far = np.eye(DIMENSION, dtype=np.float32)[:2]
-    asked = ((close + 0.75 * far) / 1.25).astype(np.float32)
-    query = PageQuery(asked, np.empty(0, np.uint64), np.empty(0, np.float32))
-    page = replace(page, passage_vectors=np.stack([close, close, far]))
-    assert mmr(query, page, replace(DEFAULT_WEIGHTS, mmr_small=2)) == [0, 2]
+    scores = score_passages(query_of("oven"), page, DEFAULT_WEIGHTS)
+    level = replace(scores, passages=np.array([2.0, 1.0, 1.0], np.float32))
+    best, short, long = reaches(level, page)
+    assert best <= 0
+    assert short < long
+    free = replace(DEFAULT_WEIGHTS, cost=0.0)
+    assert len(set(reaches(level, page, free)[1:].tolist())) == 1
 
 
-def test_mmr_stops_below_zero_and_needs_vectors() -> None:
-    page = page_of(parse(["# T", "", "one", "", "two"]))
-    query = query_of("one")
-    assert mmr(query, page, DEFAULT_WEIGHTS) == []
-    assert query.vector is not None
-    away = np.stack([-query.vector, -query.vector])
-    assert mmr(query, replace(page, passage_vectors=away), DEFAULT_WEIGHTS) == []
+def test_a_broad_query_reaches_further_but_only_so_far() -> None:
+    page = page_of(parse(KITCHEN))
+    scores = score_passages(query_of("oven"), page, DEFAULT_WEIGHTS)
+    gaps = [reaches(replace(scores, terms=terms), page).max() for terms in (1, 6, 12, 24, 500)]
+    assert gaps[0] == gaps[1] > gaps[2] > gaps[3] == gaps[4]
+
+
+def test_less_of_a_longer_skill_is_near() -> None:
+    short, long = parse(KITCHEN), parse([*KITCHEN, *(["", "more words about nothing"] * 200)])
+    scores = score_passages(query_of("oven"), page_of(short), DEFAULT_WEIGHTS)
+    count = len(short.passages)
+    padded = np.full(len(long.passages), -9.0, np.float32)
+    padded[:count] = scores.passages
+    stretched = reaches(replace(scores, passages=padded), page_of(long))[:count]
+    near = reaches(scores, page_of(short))
+    below = scores.passages < scores.passages.max()
+    assert (stretched[below] > near[below]).all()
+
+
+def test_worth_follows_reach() -> None:
+    page = page_of(parse(KITCHEN))
+    scores = score_passages(query_of("dry the steel bench"), page, DEFAULT_WEIGHTS)
+    order = np.argsort(-worths(scores, page), kind="stable")
+    below = scores.passages < scores.passages.max()
+    assert np.all(np.diff(reaches(scores, page)[[n for n in order if below[n]]]) >= 0)
+    assert (worths(scores, page) > 0).all()
 
 
 @pytest.mark.parametrize("lines", [[], ["# T"], ["one line"], ["# T", "", "text"], ["", ""]])
@@ -196,7 +172,7 @@ def test_the_smallest_skills_are_survived(lines: list[str], dense: bool, asked: 
     scores = score_passages(query, page, DEFAULT_WEIGHTS)
     chosen = choose(scores, page, DEFAULT_WEIGHTS.gap)
     assert chosen == list(range(len(page.parsed.passages)))
-    assert mmr(query, page, DEFAULT_WEIGHTS) == []
+    assert len(worths(scores, page)) == len(reaches(scores, page)) == len(chosen)
     assert np.isfinite(scores.passages).all()
 
 
