@@ -28,7 +28,7 @@ COMMON_IDF = 1.0
 OWNING_SHARE = 0.5
 """Share of the idf mass of a skill's name that must be the format's."""
 
-_OWNING_WORTH = 2.0
+_OWNING_WORTH = 5.0
 """What a name that says nothing else counts beside the score, when several own a format."""
 
 
