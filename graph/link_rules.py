@@ -6,7 +6,7 @@ type, ties by skill_id; names are resolved anew when one comes or goes. Everythi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from config.errors import UsageError
 from graph.mentions import SEQUENCE_STRIDE
-from graph.names import name_keys, normalise_name
+from graph.names import may_be_one, name_keys, normalise_name
 from graph.protocol import Link, LinkFacts, LinkType, Mention
 
 SCORED = (LinkType.ALTERNATIVE, LinkType.SEMANTIC)
@@ -36,15 +36,14 @@ Packed = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint16]]
 class LinkSettings:
     """Thresholds on cosines of signatures (texts) and of description terms, and weights.
 
-    alternative: descriptions at least this near, and under another name texts at least as near
-    as `renamed`: siblings made from one template describe themselves alike. copy: texts at least
-    this near. complement: texts at least this near under descriptions below `different`.
+    alternative, same: descriptions and texts at least this near; of skills with one name either
+    will do, under another name both must be, because siblings made from one template are alike.
+    complement: texts at least this near under descriptions below `different`.
     alternatives, complements: K, the most links of the type that one skill owns.
     """
 
     alternative: float = 0.8
-    renamed: float = 0.75
-    copy: float = 0.9
+    same: float = 0.75
     complement: float = 0.1
     different: float = 0.6
     alternatives: int = 5
@@ -64,7 +63,7 @@ class LinkSettings:
             )
         if self.different > self.alternative:
             raise UsageError("complements must end where alternatives begin, or below")
-        if min(self.alternative, self.renamed, self.copy, self.complement) <= 0:
+        if min(self.alternative, self.same, self.complement) <= 0:
             raise UsageError("a threshold of 0 would link every skill with every other")
 
     def most(self, kind: LinkType) -> int:
@@ -73,6 +72,26 @@ class LinkSettings:
 
 
 DEFAULT_SETTINGS = LinkSettings()
+
+_RIGHT: dict[LinkType, tuple[tuple[float, float], ...]] = {
+    LinkType.DEPENDENCY: ((0.8, 0.9), (0.85, 0.9), (0.9, 0.9), (1.0, 1.0)),
+    LinkType.WORKFLOW: ((0.8, 0.9),),
+    LinkType.CONFLICT: ((1.0, 1.0),),
+    LinkType.ALTERNATIVE: ((0.8, 0.9), (0.9, 0.95), (1.0, 1.0)),
+    LinkType.SEMANTIC: ((0.1, 0.25), (0.2, 0.5), (0.3, 0.7), (0.5, 0.8)),
+}
+"""By type, (weight, share of such links found right by reading both skills); see
+`docs/decisions` on links and their precision."""
+
+
+def confidence(kind: LinkType, weight: float) -> float:
+    """How likely a link is right, from 0 to 1: the share of labelled links like it that were.
+
+    Follows from type and weight, because the weight of a named link tells how it was named and
+    that of a scored one is its cosine; between measured weights it runs straight.
+    """
+    weights, shares = zip(*_RIGHT[kind], strict=True)
+    return float(np.interp(weight, weights, shares))
 
 
 class Resolution(NamedTuple):
@@ -109,19 +128,26 @@ def cosine(one: Mapping[int, float], other: Mapping[int, float]) -> float:
 
 
 def scores(
-    body: Floats, description: Floats, namesake: Booleans, settings: LinkSettings
+    body: Floats,
+    description: Floats,
+    namesake: Booleans,
+    may_be_one: Callable[[int], bool],
+    settings: LinkSettings,
 ) -> dict[LinkType, Floats]:
     """Weights (pairs,) of the alternative and the complement of each pair, 0 where there is none.
 
-    body, description: cosines; namesake: whether both have one name. Nobody has both links.
+    body, description: cosines; namesake: whether both have one name; may_be_one: whether the two
+    names of the pair at a place may stand for one skill, asked of few. Nobody has both links.
     """
-    near = (description >= settings.alternative) & (namesake | (body >= settings.renamed))
-    weight = np.maximum(
-        np.where(near, description, 0.0), np.where(body >= settings.copy, body, 0.0)
-    )
-    apart = (weight == 0) & (body >= settings.complement) & (description < settings.different)
+    described, same = description >= settings.alternative, body >= settings.same
+    alternative = namesake & (described | same)
+    for place in np.flatnonzero(described & same & ~namesake).tolist():
+        alternative[place] = may_be_one(place)
+    apart = (body >= settings.complement) & (description < settings.different) & ~namesake
     return {
-        LinkType.ALTERNATIVE: np.minimum(weight, 1.0),
+        LinkType.ALTERNATIVE: np.where(
+            alternative, np.minimum(np.maximum(body, description), 1.0), 0.0
+        ),
         LinkType.SEMANTIC: np.where(apart, np.minimum(body, 1.0), 0.0),
     }
 
@@ -137,8 +163,14 @@ def pair_link(
     """The scored link from one skill to the other, of the same type and weight the other way."""
     body = cosine(one.signature, other.signature)
     description = cosine(one.description_terms, other.description_terms)
-    namesake = normalise_name(one.name) == normalise_name(other.name)
-    found = scores(np.array([body]), np.array([description]), np.array([namesake]), settings)
+    names = normalise_name(one.name), normalise_name(other.name)
+    found = scores(
+        np.array([body]),
+        np.array([description]),
+        np.array([names[0] == names[1]]),
+        lambda _: may_be_one(*names),
+        settings,
+    )
     for kind, weights in found.items():
         if weights[0] > 0:
             evidence = scored_evidence(body, description)

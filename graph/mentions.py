@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from graph.names import name_keys, normalise_name
+from graph.names import is_variant, name_keys, normalise_name
 from graph.protocol import Mention
 from skills.record import BlockKind, ParsedSkill
 
@@ -38,11 +38,12 @@ _NEED_HEADING = re.compile(
     re.IGNORECASE,
 )
 _FRONT_KEY = re.compile(
-    r"^\s*[\"']?((?:related|required|requires?|depends?|prerequisite|companion|complementary|"
-    r"chained?|uses|sub)[\w-]*|skills)[\"']?\s*:(.*)$",
+    r"^(\s*)[\"']?(?:(?:[\w-]+[_-])?sub-?skills?|(?:[\w-]+[_-])?skills|related|companions?|"
+    r"prerequisites|(?:works|pairs)[_-]with)[\"']?\s*:(.*)$",
     re.IGNORECASE,
 )
-_OTHER_KEY = re.compile(r"^\s*[\w.\"'-]+\s*:(?:\s|$)")
+_INNER_KEY = re.compile(r"^(\s*)(?:-\s+)?[\"']?([\w.-]+)[\"']?\s*:(?:\s+(.*))?$")
+_NAMING_KEYS = ("name", "slug", "id", "skill")
 _QUOTED = re.compile(
     r"`([^`\n]{2,80})`|\*\*([^*\n]{2,80})\*\*|\[([^\]\n]{2,80})\](?=\()|"
     r"[\"“「『《]([^\"”」』》\n]{2,80})[\"”」』》]"
@@ -56,6 +57,7 @@ _THE_SKILL = re.compile(
     rf"({_WORD})\s+(?:sub-?)?skills?\b",
     re.IGNORECASE,
 )
+_FENCE = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?(?:```|~~~)")
 _SKILL_WORD = re.compile(r"\bskills?\b|技能", re.IGNORECASE)
 _NEIGHBOUR_FILE = re.compile(
     r"(?<!\.\./)(?:\.\./)+(?:\w[\w.-]*/){0,6}?(\w[\w.-]*)/(?:SKILL\.md|scripts/|references/|"
@@ -83,14 +85,20 @@ _CONDITION = re.compile(
 _NOT_FIRST = re.compile(r"[.!?;]\s|[。！？；]|\b(?:never|not|don't)\b|不要|\bsee\b", re.IGNORECASE)
 _ARROW = re.compile(r"\s*(?:→|⟶|➜|➔|=>|-+>)\s*")
 _CHAIN_NAME = re.compile(r"[`*\"“「]+/?([\w:-]{2,80})[`*\"”」]+|/?([\w:-]{2,80})")
-_PARTS = re.compile(r"[^\W\d_]+")
 _REMARK = re.compile(r"\s*[(（][^()（）]*[)）]")
 _PIECE_LIMIT = 40
 _INSTEAD = re.compile(
-    r"\binstead\b|\brather than\b|\bnot (?:for|to be confused)\b|\bdo(?:n't| not) use\b|"
+    r"\binstead\b|\brather\b|\bnot (?:for|to be confused)\b|\bdo(?:n't| not) use\b|"
     r"\bunlike\b|\bversus\b|\bvs\b\.?|\balternatives?\b|\breplaces\b|而不是|不要|不适用|请用|改用|替代",
     re.IGNORECASE,
 )
+_OTHERWISE = re.compile(
+    r"(?:\b(?:or|nor|versus|vs\.?|not|isn't|never)|或者?|而非|不是)\s*"
+    r"(?:(?:the|a|an|via|with|use|using|in|for)\s+)?[`*\"“「『《\[/@]*$",
+    re.IGNORECASE,
+)
+"""What stands before a name that is another way, or no way, to do the thing."""
+
 _NOT_HEADING = re.compile(
     r"\bwhen not to\b|\bnot (?:for|to use|in scope)\b|\bdo(?:n't| not)\b|\bout of scope\b|"
     r"\bnon-?goals?\b|\banti-?patterns?\b|\balternatives?\b|\bcomparison\b|"
@@ -105,7 +113,10 @@ _NOT_NAMES = frozenset(
         "only or other our own right same several similar single some specific such that the "
         "their these this those two user which your skill skills",
     )
-)
+) | {"claude-code", "codex-cli", "gemini-cli"}
+"""Words that no skill is meant by, and the agents that skills are written for."""
+
+_PLACEHOLDER = re.compile(r"(?:my|your|example)-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +143,7 @@ def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
     found: dict[tuple[str, str, int], Mention] = {}
     for mention in _candidates(parsed):
         keys = name_keys(mention.name)
-        if not keys or len(mention.name) > _NAME_LIMIT or keys[-1] in _NOT_NAMES:
+        if not keys or len(mention.name) > _NAME_LIMIT or _is_nobody(keys[-1]):
             continue
         if mention.kind != "order" and own in keys:
             continue
@@ -140,6 +151,10 @@ def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
         if len(found) >= MENTION_LIMIT:
             break
     return tuple(found.values())
+
+
+def _is_nobody(key: str) -> bool:
+    return key in _NOT_NAMES or bool(_PLACEHOLDER.match(key))
 
 
 def _candidates(parsed: ParsedSkill) -> Iterator[Mention]:
@@ -162,21 +177,23 @@ def _declared(parsed: ParsedSkill) -> Iterator[Mention]:
 
 def _front_matter(parsed: ParsedSkill) -> Iterator[Mention]:
     """Names listed under a key of the front matter that is about other skills."""
-    listing = False
-    for number, text in enumerate(parsed.lines[: max(parsed.body_line - 1, 0)], 1):
-        key = _FRONT_KEY.match(text[:_LINE_LIMIT])
+    depth = -1
+    for number, line in enumerate(parsed.lines[: max(parsed.body_line - 1, 0)], 1):
+        text = line[:_LINE_LIMIT]
+        key = _FRONT_KEY.match(text)
+        inner = _INNER_KEY.match(text)
         if key:
-            listing = True
-            values = key.group(2)
-        elif _OTHER_KEY.match(text):
-            listing = False
+            depth, values = len(key.group(1)), key.group(2)
+        elif depth < 0 or (inner and len(inner.group(1)) <= depth and "-" not in text[: depth + 1]):
+            depth = -1
             continue
+        elif inner:
+            values = inner.group(3) or "" if inner.group(2).lower() in _NAMING_KEYS else ""
         else:
-            values = text[:_LINE_LIMIT]
-        if listing:
-            for name in re.split(r"[\s,\[\]\"']+|^\s*-\s", values):
-                if len(name) > 1:
-                    yield Mention(name, "related", number, _evidence(text, name))
+            values = text
+        for name in re.split(r"[\s,\[\]\"']+|^\s*-\s", values):
+            if len(name) > 1:
+                yield Mention(name, "related", number, _evidence(text, name))
 
 
 def _described(parsed: ParsedSkill) -> Iterator[Mention]:
@@ -193,6 +210,13 @@ def _lines(parsed: ParsedSkill) -> list[_Line]:
     for passage in parsed.passages:
         if passage.kind is BlockKind.CODE:
             code.update(range(passage.first_line, passage.last_line + 1))
+    fenced = False
+    for number, text in enumerate(parsed.lines, 1):
+        # A fence inside a list item is part of that item's passage.
+        fence = _FENCE.match(text)
+        fenced = fenced != bool(fence)
+        if fenced or fence:
+            code.add(number)
     lines = []
     for section in parsed.sections:
         titles = " / ".join(section.heading_path[1:] or section.heading_path)[:_LINE_LIMIT]
@@ -236,11 +260,16 @@ def _listed(line: _Line) -> list[str]:
     """
     plain = line.about_skills or bool(_SKILL_WORD.search(line.text))
     head = _ITEM_HEAD.match(line.text)
-    names = [head.group(1)] if head else []
-    names += [name for match in _QUOTED.finditer(line.text) for name in match.groups() if name]
-    names += _COMPOUND.findall(line.text)
-    bare = [name.strip().lstrip("/@").rstrip(":：") for name in names]
-    return [name for name in bare if plain or _is_compound(name)]
+    found = [head] if head else []
+    found += _QUOTED.finditer(line.text)
+    if plain:
+        found += _COMPOUND.finditer(line.text)
+    names = [
+        next(group for group in match.groups() if group).strip().lstrip("/@").rstrip(":：")
+        for match in found
+        if not _OTHERWISE.search(line.text[: match.start()])
+    ]
+    return [name for name in names if plain or _is_compound(name)]
 
 
 def _quoted(text: str) -> list[str]:
@@ -251,19 +280,28 @@ def _quoted(text: str) -> list[str]:
     """
     found = []
     for match in _QUOTED.finditer(text):
+        if _OTHERWISE.search(text[: match.start()]):
+            continue
         name = next(group for group in match.groups() if group).strip().lstrip("/@")
         around = text[max(0, match.start() - 8) : match.start()] + text[match.end() :][:8]
         code_or_quote = match.group(1) or match.group(4)
         if (code_or_quote and _is_compound(name)) or _SKILL_WORD.search(around):
             found.append(name)
     if _SKILL_WORD.search(text):
-        found += [match.group(1) for match in _THE_SKILL.finditer(text)]
+        found += [
+            match.group(1)
+            for match in _THE_SKILL.finditer(text)
+            if not _OTHERWISE.search(text[: match.start(1)])
+        ]
     return found
 
 
 def _is_compound(name: str) -> bool:
-    """Whether a name has several parts and no blank: unlikely to be an ordinary word."""
-    return bool(_COMPOUND.fullmatch(name))
+    """Whether a name has several parts and no blank: unlikely to be an ordinary word.
+
+    Parts joined by underscores alone are an identifier more often than a skill.
+    """
+    return "-" in name and bool(_COMPOUND.fullmatch(name))
 
 
 def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
@@ -332,7 +370,7 @@ def _along_arrows(text: str) -> list[str]:
             names.append(next(group for group in fits[0].groups() if group))
         elif len(piece) > _PIECE_LIMIT and not (first or last):
             return []
-    if any(_is_variant(one, other) for one, other in pairwise(names)):
+    if any(is_variant(one, other) for one, other in pairwise(names)):
         return []
     return names if len(names) > 1 else []
 
@@ -340,12 +378,6 @@ def _along_arrows(text: str) -> list[str]:
 def _names_one(match: re.Match[str], plain: bool) -> bool:
     """Whether a token of a chain has several parts, or is quoted where single words may be."""
     return _is_compound(match.group(1) or match.group(2)) or (plain and bool(match.group(1)))
-
-
-def _is_variant(one: str, other: str) -> bool:
-    """Whether two names are one but for a version or a qualifier."""
-    first, second = (set(_PARTS.findall(name.casefold())) for name in (one, other))
-    return first <= second or second <= first
 
 
 def _ordered(named: Sequence[tuple[str, _Line]], sequence: int) -> Iterator[Mention]:

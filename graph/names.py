@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 _SEPARATORS = re.compile(r"[\s_\-]+")
+_WORDS = re.compile(r"[^\W\d_]+")
 
 
 def normalise_name(name: str) -> str:
@@ -23,3 +24,18 @@ def name_keys(name: str) -> tuple[str, ...]:
     whole = normalise_name(name)
     bare = whole.rpartition(":")[2].strip("-")
     return tuple(key for key in dict.fromkeys((whole, bare)) if key)
+
+
+def is_variant(one: str, other: str) -> bool:
+    """Whether two names are one but for a version or a qualifier."""
+    first, second = set(_WORDS.findall(one.casefold())), set(_WORDS.findall(other.casefold()))
+    return first <= second or second <= first
+
+
+def may_be_one(one: str, other: str) -> bool:
+    """Whether two names may stand for one skill: variants, or a name and quite another.
+
+    Names that share some words and differ in others, each its own, tell siblings apart.
+    """
+    first, second = set(_WORDS.findall(one.casefold())), set(_WORDS.findall(other.casefold()))
+    return first <= second or second <= first or not first & second

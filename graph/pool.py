@@ -25,7 +25,7 @@ from graph.link_rules import (
     scored_evidence,
     scores,
 )
-from graph.names import normalise_name
+from graph.names import may_be_one, normalise_name
 from graph.protocol import LinkFacts, LinkType, SkillGraph
 
 _READ_AT_ONCE = 1000
@@ -84,7 +84,11 @@ class LinkPool:
         doors = {
             kind: np.concatenate([block.doors[kind] for block in self._blocks]) for kind in SCORED
         }
-        weights = scores(body, description, namesake, self._settings)
+
+        def kin(place: int) -> bool:
+            return may_be_one(asked.name, self._members[ids[place]].name)
+
+        weights = scores(body, description, namesake, kin, self._settings)
         return PoolScores(ids, body, description, weights, doors, self._settings, self._places)
 
     def _places(self, skill_ids: Iterable[str]) -> list[int]:

@@ -93,18 +93,22 @@ def leaning(cosine_with_first: float) -> dict[int, float]:
 @pytest.mark.parametrize(
     ("body", "description", "names", "expected"),
     [
-        (0.1, 0.85, "xx", (LinkType.ALTERNATIVE, 0.85)),
-        (0.1, 0.85, "xy", None),
-        (0.8, 0.85, "xy", (LinkType.ALTERNATIVE, 0.85)),
-        (0.95, 0.1, "xy", (LinkType.ALTERNATIVE, 0.95)),
-        (1.0000001, 0.85, "xx", (LinkType.ALTERNATIVE, 1.0)),
-        (0.5, 0.59, "xx", (LinkType.SEMANTIC, 0.5)),
-        (0.5, 0.61, "xx", None),
-        (0.09, 0.0, "xx", None),
+        (0.1, 0.85, ("x", "x"), (LinkType.ALTERNATIVE, 0.85)),
+        (0.76, 0.1, ("x", "x"), (LinkType.ALTERNATIVE, 0.76)),
+        (0.1, 0.85, ("x", "y"), None),
+        (0.8, 0.85, ("x", "y"), (LinkType.ALTERNATIVE, 0.85)),
+        (0.95, 0.85, ("ledger-1-2", "ledger-1-3"), (LinkType.ALTERNATIVE, 0.95)),
+        (0.95, 0.95, ("ledger-reader", "ledger-writer"), None),
+        (1.0000001, 0.85, ("x", "x"), (LinkType.ALTERNATIVE, 1.0)),
+        (0.5, 0.59, ("x", "y"), (LinkType.SEMANTIC, 0.5)),
+        (0.95, 0.1, ("x", "y"), (LinkType.SEMANTIC, 0.95)),
+        (0.5, 0.59, ("x", "x"), None),
+        (0.5, 0.61, ("x", "y"), None),
+        (0.09, 0.0, ("x", "y"), None),
     ],
 )
 def test_pair_link(
-    body: float, description: float, names: str, expected: tuple[LinkType, float] | None
+    body: float, description: float, names: tuple[str, str], expected: tuple[LinkType, float] | None
 ) -> None:
     one = LinkFacts("lib:1", "lib", "1", names[0], {1: 1.0}, {1: 1.0}, ())
     other = LinkFacts("lib:2", "lib", "2", names[1], leaning(body), leaning(description), ())
@@ -127,7 +131,7 @@ def test_scored_links_are_the_best_k_with_ties_by_id() -> None:
             "z": {1: 3, 2: 2},
         }.items()
     } | {"lib:m": owner}
-    kept = owned(owner, pool, Resolution({}), LinkSettings(complements=3, copy=0.9999))
+    kept = owned(owner, pool, Resolution({}), LinkSettings(complements=3))
     assert pairs(kept, LinkType.SEMANTIC) == [
         ("lib:m", "lib:b"),
         ("lib:m", "lib:c"),

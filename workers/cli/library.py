@@ -12,6 +12,7 @@ import click
 
 from config.errors import PermanentError, UsageError
 from config.settings import Settings
+from graph.link_rules import confidence
 from graph.passage_links import PassageLink, passage_links
 from graph.protocol import Entry, Link, State
 from search.local import LocalSearchIndex
@@ -144,6 +145,7 @@ def _link_data(link: Link) -> dict[str, Any]:
         "target": link.target,
         "type": link.type.value,
         "weight": round(link.weight, 4),
+        "confidence": round(confidence(link.type, link.weight), 2),
         "evidence": link.evidence,
         "owner": link.owner,
     }
@@ -205,19 +207,40 @@ def _print_skill(data: dict[str, Any]) -> None:
         else:
             shown = _shown(value)
             click.echo(f"{name}: {shown}")
-    if links:
-        click.echo("links:")
-    for link in links:
-        outward = link["source"] == data["skill_id"]
-        other = link["target"] if outward else link["source"]
-        arrow = "->" if outward else "<-"
-        click.echo(f"  {arrow} {link['type']:<11} {other} ({link['weight']}; {link['evidence']})")
+    _print_links(data["skill_id"], links)
     if passages:
         click.echo("passages (lines, role, tokens, heading):")
     for passage in passages:
         first, last = passage["lines"]
         path = " > ".join(passage["heading_path"])
         click.echo(f"  {first:>4}-{last:<4} {passage['role']:<14} {passage['tokens']:>5}  {path}")
+
+
+def _print_links(skill_id: str, links: list[dict[str, Any]]) -> None:
+    """By type, most certain first: the arrow, the other skill, and what the link rests on.
+
+    A link that both skills own alike is told once, with an arrow both ways.
+    """
+    told = {(link["source"], link["target"], link["type"], link["evidence"]) for link in links}
+    ordered = sorted(links, key=lambda link: (link["type"], -link["confidence"], -link["weight"]))
+    if links:
+        click.echo("links (weight, confidence: evidence):")
+    for link in ordered:
+        source, target = link["source"], link["target"]
+        mutual = (target, source, link["type"], link["evidence"]) in told
+        if skill_id not in (source, target):
+            said = f"{source} -> {target}"
+        elif source == skill_id:
+            said = f"{'<->' if mutual else ' ->'} {target}"
+        elif mutual:
+            continue
+        else:
+            said = f" <- {source}"
+        owner = "" if link["owner"] in (source, target) else f", by {link['owner']}"
+        click.echo(
+            f"  {link['type']:<11} {said} ({link['weight']:.2f}, {link['confidence']:.2f}{owner}: "
+            f"{link['evidence']})"
+        )
 
 
 def _shown(value: Any) -> str:
