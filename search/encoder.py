@@ -181,13 +181,17 @@ def _load(model: str, device: str) -> Any:
 
     local = model == DEFAULT_MODEL
     try:
-        path = str(_packaged_weights()) if local else model
-        return SentenceTransformer(path, device=device, local_files_only=local)
+        return SentenceTransformer(model_path(model), device=device, local_files_only=local)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         raise PermanentError(
             f"the encoder {model!r} cannot be loaded ({error}); name an installed model "
             f"or {DEFAULT_MODEL!r}"
         ) from error
+
+
+def model_path(model: str) -> str:
+    """What a library loads a model by: the packaged one's folder, any other's own name."""
+    return str(_packaged_weights()) if model == DEFAULT_MODEL else model
 
 
 def _packaged_weights() -> Path:

@@ -42,9 +42,7 @@ def write_cross_encoder(folder: Path, labels: int = 1, body: str = "classifier")
     torch.manual_seed(0)
     words = WORDS.split()
     pieces = [*words, *(f"##{letter}" for letter in words[5:])]
-    folder.mkdir(parents=True, exist_ok=True)
-    vocabulary = folder / "vocab.txt"
-    vocabulary.write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
     config = BertConfig(
         vocab_size=len(pieces),
         hidden_size=16,
@@ -56,5 +54,5 @@ def write_cross_encoder(folder: Path, labels: int = 1, body: str = "classifier")
     )
     kind = BertForSequenceClassification if body == "classifier" else BertModel
     kind(config).save_pretrained(folder)
-    BertTokenizerFast(vocab_file=str(vocabulary), model_max_length=128).save_pretrained(folder)
+    BertTokenizerFast(vocab=vocabulary, model_max_length=128).save_pretrained(folder)
     return str(folder)

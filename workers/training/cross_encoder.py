@@ -1,0 +1,172 @@
+"""A cross-encoder that learns from lists: the network, one step, its checkpoints.
+
+The loss is listwise (SkillRouter §4.3): over the scores of one list a softmax, and the logarithm
+of what falls to the skill that is needed. Pointwise losses lose by far in libraries of many like
+skills (its §5.4.2). Checkpoints are safetensors: nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from config.errors import PermanentError
+from search.encoder import has_bfloat16, model_path, silence_libraries
+
+CHECKPOINT = "checkpoint.safetensors"
+
+_WARM_UP = 0.05
+"""Share of the steps in which the rate rises; then it falls as a cosine (SkillRouter §4.2)."""
+
+_CLIP = 1.0
+_DECAY = 0.01
+
+
+class CrossEncoderTrainer:
+    """Trains one cross-encoder for a number of steps fixed beforehand.
+
+    `base` is a name or folder: of a cross-encoder, which goes on learning, or of an encoder, which
+    gets a new head. The same seed gives the same training, whether or not it was interrupted.
+    Raises PermanentError when the base cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        *,
+        max_length: int,
+        steps: int,
+        learning_rate: float,
+        seed: int,
+        threads: int,
+    ) -> None:
+        import torch
+
+        silence_libraries()
+        torch.set_num_threads(threads)
+        torch.manual_seed(seed)
+        self._torch = torch
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._network, self._tokenizer = _load(base)
+        self._network.to(self._device).train()
+        own = int(getattr(self._network.config, "max_position_embeddings", max_length))
+        self.max_length = min(max_length, own)
+        self._tokenizer.model_max_length = self.max_length
+        self._low_precision = has_bfloat16(torch, self._device)
+        self._rate, self._steps, self._seed = learning_rate, steps, seed
+        self._optimizer = torch.optim.AdamW(
+            self._network.parameters(), lr=learning_rate, weight_decay=_DECAY
+        )
+        self.done = 0
+
+    def step(self, lists: Sequence[tuple[str, Sequence[str]]]) -> float:
+        """Learn from some lists, each a query and texts of which the first is needed.
+
+        Returns the mean loss, in nats.
+        """
+        torch = self._torch
+        torch.manual_seed(self._seed + self.done)  # dropout is the same after an interruption
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rate * _schedule(self.done, self._steps)
+        self._optimizer.zero_grad()
+        total = 0.0
+        for query, texts in lists:
+            loss = torch.nn.functional.cross_entropy(
+                self._scores(query, texts).float()[None, :],
+                torch.zeros(1, dtype=torch.long, device=self._device),
+            )
+            (loss / len(lists)).backward()
+            total += loss.item()
+        torch.nn.utils.clip_grad_norm_(self._network.parameters(), _CLIP)
+        self._optimizer.step()
+        self.done += 1
+        return total / len(lists)
+
+    def _scores(self, query: str, texts: Sequence[str]) -> Any:
+        features = self._tokenizer(
+            [query] * len(texts),
+            list(texts),
+            truncation=True,
+            max_length=self.max_length,
+            padding=True,
+            return_tensors="pt",
+        ).to(self._device)
+        with self._torch.autocast(
+            self._device, dtype=self._torch.bfloat16, enabled=self._low_precision
+        ):
+            return self._network(**features).logits[:, 0]
+
+    # -- what is kept
+    def save(self, folder: Path) -> None:
+        """Write the model so that sentence-transformers loads it as a cross-encoder."""
+        self._network.save_pretrained(folder)
+        self._tokenizer.save_pretrained(folder)
+
+    def save_checkpoint(self, folder: Path) -> None:
+        """Write weights, moments and the number of steps; there whole or not at all."""
+        from safetensors.torch import save_file
+
+        tensors = {}
+        for name, parameter in self._network.named_parameters():
+            tensors[f"weight.{name}"] = parameter.detach()
+            state = self._optimizer.state.get(parameter, {})
+            for moment in ("exp_avg", "exp_avg_sq"):
+                if moment in state:
+                    tensors[f"{moment}.{name}"] = state[moment]
+        beside = folder / f".{CHECKPOINT}"
+        save_file(tensors, beside, metadata={"done": str(self.done)})
+        beside.replace(folder / CHECKPOINT)
+
+    def load_checkpoint(self, folder: Path) -> bool:
+        """Go on where a checkpoint was written; False when there is none.
+
+        Raises PermanentError when it is not one of this model.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        path = folder / CHECKPOINT
+        if not path.exists():
+            return False
+        torch = self._torch
+        try:
+            with safe_open(path, "pt", device=self._device) as tensors, torch.no_grad():
+                done = int(tensors.metadata()["done"])
+                known = set(tensors.keys())
+                for name, parameter in self._network.named_parameters():
+                    parameter.copy_(tensors.get_tensor(f"weight.{name}"))
+                    if f"exp_avg.{name}" in known:
+                        self._optimizer.state[parameter] = {
+                            "step": torch.tensor(float(done)),
+                            "exp_avg": tensors.get_tensor(f"exp_avg.{name}"),
+                            "exp_avg_sq": tensors.get_tensor(f"exp_avg_sq.{name}"),
+                        }
+        except (SafetensorError, KeyError, ValueError, RuntimeError, OSError) as error:
+            raise PermanentError(
+                f"{path} is no checkpoint of this training ({error}); begin again with --fresh"
+            ) from error
+        self.done = done
+        return True
+
+
+def _schedule(done: int, steps: int) -> float:
+    """The share of the full learning rate: a short rise, then half a cosine down to 0."""
+    rise = max(1, round(_WARM_UP * steps))
+    if done < rise:
+        return (done + 1) / rise
+    return 0.5 * (1.0 + math.cos(math.pi * (done - rise) / max(1, steps - rise)))
+
+
+def _load(base: str) -> tuple[Any, Any]:
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    try:
+        path = model_path(base)
+        network = AutoModelForSequenceClassification.from_pretrained(path, num_labels=1)
+        return network, AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise PermanentError(
+            f"the model {base!r} cannot be loaded to be trained ({error}); name an installed "
+            "encoder or cross-encoder with --base"
+        ) from error

@@ -1,0 +1,170 @@
+"""Train a reranker from lists, go on after an interruption, and say what it is worth."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search.protocol import Reranker
+from search.reranker import TRAINING_FILE, CrossEncoderReranker
+from tasks.rerank import combined
+from workers.files import write_whole
+from workers.training.cross_encoder import CHECKPOINT, CrossEncoderTrainer
+from workers.training.lists import FEEDBACK, HeldOut, Material, TrainingList
+
+MATERIAL_FILE = "material.json"
+"""The lists of a training that is under way, beside its checkpoint."""
+
+_DRAWS = 2_000
+_BATCH = 8
+
+Step = Callable[[int, int], None]
+Floats = npt.NDArray[np.float64]
+
+
+def train(
+    material: Material, folder: Path, threads: int, checkpoint_steps: int, step: Step
+) -> list[float]:
+    """Train to the end and write the model into `folder`; the loss of each step that was made.
+
+    A checkpoint in the folder is gone on from. One is written every `checkpoint_steps` steps, and
+    when the training is interrupted.
+    """
+    choices = material.choices
+    batches = list(_batches(material))
+    trainer = CrossEncoderTrainer(
+        choices.base,
+        max_length=choices.max_length,
+        steps=len(batches),
+        learning_rate=choices.learning_rate,
+        seed=choices.seed,
+        threads=threads,
+    )
+    trainer.load_checkpoint(folder)
+    losses = []
+    try:
+        while trainer.done < len(batches):
+            step(trainer.done, len(batches))
+            lists = [_texts(material, drawn) for drawn in batches[trainer.done]]
+            losses.append(trainer.step(lists))
+            if trainer.done % checkpoint_steps == 0:
+                trainer.save_checkpoint(folder)
+    except KeyboardInterrupt:
+        trainer.save_checkpoint(folder)
+        raise
+    trainer.save_checkpoint(folder)
+    trainer.save(folder)
+    return losses
+
+
+def _batches(material: Material) -> Iterator[list[TrainingList]]:
+    """The lists of each step, in an order that the seed alone decides."""
+    choices = material.choices
+    for epoch in range(choices.epochs):
+        order = list(material.lists)
+        random.Random(f"{choices.seed}:{epoch}").shuffle(order)  # noqa: S311  (a draw, no secret)
+        for start in range(0, len(order), choices.lists_a_step):
+            yield order[start : start + choices.lists_a_step]
+
+
+def _texts(material: Material, drawn: TrainingList) -> tuple[str, list[str]]:
+    """The query, and the texts of the needed skill, without what asks, and of the others."""
+    positive = material.texts[drawn.positive]
+    for piece in drawn.hidden:
+        positive = positive.replace(piece, " ")
+    return drawn.query, [positive, *(material.texts[other] for other in drawn.negatives)]
+
+
+def judge(material: Material, folder: Path, weight: float, step: Step) -> dict[str, Any]:
+    """Held-out figures: the ranking as it is, by the model alone, and by both at `weight`.
+
+    By origin of the queries. `wins` where the 95% interval of what both gain in MRR over the
+    ranking as it is lies above 0: on feedback where there is some, since queries made of a
+    skill's own words flatter the search for words.
+    """
+    reranker = CrossEncoderReranker(str(folder), max_length=material.choices.max_length)
+    found: dict[str, list[Floats]] = {}
+    for done, held in enumerate(material.held_out):
+        step(done, len(material.held_out))
+        if held.candidates:
+            found.setdefault(held.origin, []).append(_compared(reranker, material, held, weight))
+    report: dict[str, Any] = {}
+    wins = False
+    for origin in sorted(found):
+        values = np.array(found[origin])
+        names = ("as it is", "model alone", "both")
+        report[origin] = {"queries": len(values)} | {
+            name: dict(zip(("hit@1", "mrr", "ndcg"), row.round(4).tolist(), strict=True))
+            for name, row in zip(names, values.mean(axis=0), strict=True)
+        }
+        low, high = _interval(values[:, 2, 1] - values[:, 0, 1])
+        report[origin]["gain in mrr"] = [round(low, 4), round(high, 4)]
+        if origin == FEEDBACK or FEEDBACK not in found:
+            wins = low > 0
+    return {"held out": report, "weight": weight, "wins": wins}
+
+
+def _compared(reranker: Reranker, material: Material, held: HeldOut, weight: float) -> Floats:
+    """Figures of one query, (3 orders, 3 figures)."""
+    texts = [material.texts.get(name, "") for name in held.candidates]
+    parts = [
+        reranker.score(held.query, texts[start : start + _BATCH])
+        for start in range(0, len(texts), _BATCH)
+    ]
+    second = np.concatenate(parts).astype(np.float64)
+    first = np.array(held.scores)
+    orders = (-first, -second, -combined(first, second, weight))
+    return np.array([_figures(held, np.argsort(order, kind="stable").tolist()) for order in orders])
+
+
+def _figures(held: HeldOut, order: Sequence[int]) -> tuple[float, float, float]:
+    """Hit@1, MRR and nDCG over the candidates."""
+    needed = set(held.needed)
+    places = [n for n, place in enumerate(order) if held.candidates[place] in needed]
+    if not places:
+        return 0.0, 0.0, 0.0
+    gain = sum(1 / np.log2(place + 2) for place in places)
+    ideal = sum(1 / np.log2(place + 2) for place in range(min(len(needed), len(order))))
+    return float(places[0] == 0), 1 / (places[0] + 1), float(gain / ideal)
+
+
+def _interval(gains: Floats) -> tuple[float, float]:
+    """The 95% interval of a mean, by drawing the queries again."""
+    draws = np.random.default_rng(0).choice(gains, (_DRAWS, len(gains))).mean(axis=1)
+    low, high = np.quantile(draws, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def finish(material: Material, folder: Path, report: dict[str, Any]) -> dict[str, Any]:
+    """Write the card beside the weights, which makes the folder a reranker, and clear up."""
+    choices = material.choices
+    card = {
+        "skillbus": version("skillbus"),
+        "base": choices.base,
+        "languages": list(choices.languages),
+        "lists": len(material.lists),
+        "choices": {
+            "queries": choices.queries,
+            "max_length": choices.max_length,
+            "fold": f"{choices.fold} of {choices.folds}",
+            "seed": choices.seed,
+            "epochs": choices.epochs,
+            "learning_rate": choices.learning_rate,
+            "lists_a_step": choices.lists_a_step,
+            "feedback": choices.feedback,
+        },
+        "notes": material.notes,
+        **report,
+    }
+    content = json.dumps(card, indent=2, ensure_ascii=False) + "\n"
+    write_whole(folder / TRAINING_FILE, content.encode())
+    for name in (CHECKPOINT, MATERIAL_FILE):
+        (folder / name).unlink(missing_ok=True)
+    return card
