@@ -40,6 +40,7 @@ class LinkSettings:
     will do, under another name both must be, because siblings made from one template are alike.
     complement: texts at least this near under descriptions below `different`.
     alternatives, complements: K, the most links of the type that one skill owns.
+    far_share: what is left of the weight of a name whose bearer stands in another collection.
     """
 
     alternative: float = 0.8
@@ -52,6 +53,7 @@ class LinkSettings:
     related_weight: float = 0.9
     file_weight: float = 0.85
     quoted_weight: float = 0.8
+    far_share: float = 0.75
     workflow_weight: float = 0.8
     conflict_weight: float = 1.0
 
@@ -233,7 +235,9 @@ def _named(facts: LinkFacts, resolve: Resolution, settings: LinkSettings) -> Ite
             continue
         evidence = f"{mention.kind}, line {mention.line}: {mention.evidence}"
         if mention.kind in weights:
-            yield Link(owner, owner, target, LinkType.DEPENDENCY, weights[mention.kind], evidence)
+            share = settings.far_share if _is_far(owner, target, mention) else 1.0
+            weight = weights[mention.kind] * share
+            yield Link(owner, owner, target, LinkType.DEPENDENCY, weight, evidence)
         elif mention.kind == "conflicts":
             yield Link(owner, owner, target, LinkType.CONFLICT, settings.conflict_weight, evidence)
         elif mention.kind == "order":
@@ -263,6 +267,18 @@ def resolve_mention(facts: LinkFacts, mention: Mention, resolve: Resolution) -> 
 def is_declared(mention: Mention) -> bool:
     """Whether front matter declares it, so that it may name a skill of another source."""
     return mention.kind in ("depends", "conflicts")
+
+
+def _is_far(owner: str, target: str, mention: Mention) -> bool:
+    """Whether a name that is not declared stands for a skill of another collection.
+
+    Collections are told apart where a mirror has flattened `collection__folder__skill` into one
+    folder: in a source that is one collection every name is near.
+    """
+    if is_declared(mention):
+        return False
+    ends = [skill_id.partition(":")[2].split("__") for skill_id in (owner, target)]
+    return min(map(len, ends)) > 1 and ends[0][0] != ends[1][0]
 
 
 def _in_source(skill_id: str, facts: LinkFacts) -> bool:

@@ -22,6 +22,7 @@ SEQUENCE_STRIDE = 100
 _LINE_LIMIT = 2000
 _EVIDENCE_LIMIT = 160
 _NAME_LIMIT = 80
+_ACRONYM = 5
 
 _SKILL_HEADING = re.compile(
     r"\b(?:related|required|companion|complementary|recommended|prerequisite|dependent|other|"
@@ -88,7 +89,8 @@ _CHAIN_NAME = re.compile(r"[`*\"“「]+/?([\w:-]{2,80})[`*\"”」]+|/?([\w:-]{
 _REMARK = re.compile(r"\s*[(（][^()（）]*[)）]")
 _PIECE_LIMIT = 40
 _INSTEAD = re.compile(
-    r"\binstead\b|\brather\b|\bnot (?:for|to be confused)\b|\bdo(?:n't| not) use\b|"
+    r"\binstead\b|\brather\b|\bfor (?:all |any )?others?\b|\bnot (?:for|to be confused)\b|"
+    r"\bdo(?:n't| not) use\b|"
     r"\bunlike\b|\bversus\b|\bvs\b\.?|\balternatives?\b|\breplaces\b|而不是|不要|不适用|请用|改用|替代",
     re.IGNORECASE,
 )
@@ -143,7 +145,7 @@ def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
     found: dict[tuple[str, str, int], Mention] = {}
     for mention in _candidates(parsed):
         keys = name_keys(mention.name)
-        if not keys or len(mention.name) > _NAME_LIMIT or _is_nobody(keys[-1]):
+        if not keys or len(mention.name) > _NAME_LIMIT or _is_nobody(mention.name, keys[-1]):
             continue
         if mention.kind != "order" and own in keys:
             continue
@@ -153,8 +155,10 @@ def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
     return tuple(found.values())
 
 
-def _is_nobody(key: str) -> bool:
-    return key in _NOT_NAMES or bool(_PLACEHOLDER.match(key))
+def _is_nobody(name: str, key: str) -> bool:
+    """Whether a name is a common word, a stand-in for one, or a constant in capitals."""
+    constant = name.isupper() and name.isascii() and len(name) > _ACRONYM
+    return constant or key in _NOT_NAMES or bool(_PLACEHOLDER.match(key))
 
 
 def _candidates(parsed: ParsedSkill) -> Iterator[Mention]:
@@ -262,7 +266,8 @@ def _listed(line: _Line) -> list[str]:
     head = _ITEM_HEAD.match(line.text)
     found = [head] if head else []
     found += _QUOTED.finditer(line.text)
-    if plain:
+    if plain and not found:
+        # Beside a name that is marked as one, hyphenated words describe it.
         found += _COMPOUND.finditer(line.text)
     names = [
         next(group for group in match.groups() if group).strip().lstrip("/@").rstrip(":：")
