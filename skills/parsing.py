@@ -15,6 +15,7 @@ from skills.frontmatter import read_frontmatter
 from skills.markdown import Block, Shape, scan
 from skills.normalise import Body, normalise
 from skills.record import ParsedSkill, ParseWarning, Passage, Section, SiblingFile
+from skills.roles import RoleClassifier
 from skills.strict import StrictLimits
 from skills.text import ParseError, conflict_lines, read_lines
 
@@ -42,8 +43,11 @@ def parse_skill(
     content: bytes,
     files: Sequence[SiblingFile] = (),
     limits: ParseLimits = ParseLimits(),
+    classifier: RoleClassifier | None = None,
 ) -> ParsedSkill:
     """Parse the SKILL.md of the folder `path`; `files` are the folder's other files.
+
+    `classifier` gives the passages their roles, by default the one that ships with the package.
 
     Raises ParseError when the file is empty, binary, without any letter or digit, or larger than
     the limits.
@@ -66,7 +70,9 @@ def parse_skill(
     if not passages:
         warnings.append(ParseWarning("no_body", 0, "nothing but headings in the body"))
     findings = safety.scan(lines, front.body_line)
-    body = Body(lines, front.body_line, sections, _with_roles(lines, sections, passages))
+    body = Body(
+        lines, front.body_line, sections, _with_roles(lines, sections, passages, classifier)
+    )
     record, made_up = normalise(path, Fields(front.values), body, files, findings)
     return ParsedSkill(
         record=record,
@@ -88,9 +94,12 @@ def _yaml_limits(limits: ParseLimits) -> StrictLimits:
 
 
 def _with_roles(
-    lines: Sequence[str], sections: Sequence[Section], passages: Sequence[Passage]
+    lines: Sequence[str],
+    sections: Sequence[Section],
+    passages: Sequence[Passage],
+    classifier: RoleClassifier | None,
 ) -> tuple[Passage, ...]:
-    verdicts = roles.classify(lines, sections, passages)
+    verdicts = roles.classify(lines, sections, passages, classifier)
     return tuple(
         replace(passage, role=role, confidence=confidence)
         for passage, (role, confidence) in zip(passages, verdicts, strict=True)

@@ -1,7 +1,8 @@
-"""Reading files that a user names."""
+"""Reading and writing files that a user names."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from config.errors import UsageError
@@ -15,3 +16,14 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path} is not UTF-8 text") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all; raises UsageError when it cannot be."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -20,7 +20,7 @@ class Block:
 
     headings: from the nearest outwards, without the title. lines: those that are not blank. lead:
     the last line that introduces it. All are cut at READ characters. headed, said and asked: names
-    of the cues that its headings, its first line and its lead give.
+    of the cues that its headings, its first line (unless it is code) and its lead give.
     """
 
     passage: Passage
@@ -51,6 +51,11 @@ class Block:
         return self.headings[0] if self.headings else ""
 
     @property
+    def marked(self) -> bool:
+        """Whether a line marks it as an example."""
+        return any(cues.MARKED_EXAMPLE.match(line.lower()) for line in self.lines)
+
+    @property
     def introduces(self) -> bool:
         """Whether it is a paragraph that ends in a colon."""
         return (
@@ -75,7 +80,7 @@ def read_blocks(
     paths = [
         tuple(heading[:READ] for heading in reversed(path)) for path in paths_below_title(sections)
     ]
-    known = {heading: cues.given(heading, cues.HEADINGS) for heading in set(chain(*paths))}
+    known = {heading: cues.given(heading.lower(), cues.HEADINGS) for heading in set(chain(*paths))}
     blocks: list[Block] = []
     for passage in passages:
         path = paths[passage.section]
@@ -84,17 +89,10 @@ def read_blocks(
         lead = ""
         if passage.lead_in >= 0:
             lead = lines[passages[passage.lead_in].last_line - 1][:READ].strip()
-        blocks.append(
-            Block(
-                passage,
-                path,
-                kept,
-                lead,
-                tuple(known[heading] for heading in path),
-                cues.given(kept[0] if kept else "", cues.WORDING),
-                cues.given(lead, cues.WORDING),
-            )
-        )
+        headed = tuple(known[heading] for heading in path)
+        first = kept[0].lower() if kept and passage.kind is not BlockKind.CODE else ""
+        said, asked = cues.given(first, cues.WORDING), cues.given(lead.lower(), cues.WORDING)
+        blocks.append(Block(passage, path, kept, lead, headed, said, asked))
     return blocks
 
 

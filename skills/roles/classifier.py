@@ -75,7 +75,8 @@ def blend(
     start = 0
     for index in range(1, len(blocks) + 1):
         if index == len(blocks) or not blocks[index].continues(blocks[index - 1]):
-            mixed[start:index] = mixed[start:index].mean(axis=0)
+            if index - start > 1:
+                mixed[start:index] = mixed[start:index].mean(axis=0)
             start = index
     return mixed
 
@@ -118,6 +119,12 @@ def read_weights(content: bytes) -> RoleClassifier:
         raise PermanentError(
             f"weights of roles cannot be read: {error}; train them with `skillbus train roles`"
         ) from error
+
+
+def by_rules() -> RoleClassifier:
+    """A classifier whose rules decide alone; needs no weights file."""
+    shape = (WIDTH, len(ROLES))
+    return RoleClassifier(np.zeros(shape, np.float32), np.zeros(len(ROLES), np.float32), 1.0)
 
 
 @lru_cache(maxsize=1)

@@ -1,13 +1,16 @@
-"""The words that give a role away, in English and Chinese, by where they stand."""
+"""The words that give a role away, in English and Chinese, by where they stand.
+
+Patterns are for text in lower case.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 
 def _cue(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
+    return re.compile("|".join(patterns))
 
 
 # -- headings
@@ -83,7 +86,7 @@ EXAMPLE_LEAD = _cue(
 )
 DEFINITION = _cue(r"^\W*`[^`]{1,60}`\s*(?:\([^)]{0,40}\))?\s*(?:[:：=→—–-]|is\b|are\b)")
 TITLED = re.compile(r"^\s*(?:\d+[.)、]|[-*+])\s+(?:\*\*|__)[^*_]{1,80}(?:\*\*|__)")
-NUMBERED = re.compile(r"^\s*(?:\d+[.)、]|[-*+]\s+\[[ xX]\]|第[一二三四五六七八九十\d]+步)")
+NUMBERED = re.compile(r"^\s*(?:\d+[.)、]|[-*+]\s+\[[ x]\]|第[一二三四五六七八九十\d]+步)")
 
 _VERBS = (
     "add|aim|always|analy[sz]e|apply|ask|avoid|be|begin|break|build|calculate|call|capture|change|"
@@ -126,32 +129,38 @@ MARKED_EXAMPLE = _cue(
     r"^>>> ",
 )
 
-# -- by name, for rules and features alike
+# -- by name, for rules and features alike; what is bound to the start is matched there
 
-HEADINGS = {
-    "example": EXAMPLE_HEADING,
-    "error": ERROR_HEADING,
-    "setup": SETUP_HEADING,
-    "param": PARAM_HEADING,
-    "step": STEP_HEADING,
-    "concept": CONCEPT_HEADING,
+Cues = Mapping[str, Callable[[str], object]]
+
+HEADINGS: Cues = {
+    "example": EXAMPLE_HEADING.search,
+    "error": ERROR_HEADING.search,
+    "setup": SETUP_HEADING.search,
+    "param": PARAM_HEADING.search,
+    "step": STEP_HEADING.search,
+    "concept": CONCEPT_HEADING.search,
 }
-WORDING = {
-    "problem": PROBLEM,
-    "needed": NEEDED,
-    "example": EXAMPLE_LEAD,
-    "definition": DEFINITION,
-    "titled": TITLED,
-    "numbered": NUMBERED,
-    "imperative": IMPERATIVE,
-    "obligation": OBLIGATION,
-    "alternative": ALTERNATIVE,
+WORDING: Cues = {
+    "problem": PROBLEM.match,
+    "needed": NEEDED.search,
+    "example": EXAMPLE_LEAD.search,
+    "definition": DEFINITION.match,
+    "titled": TITLED.match,
+    "numbered": NUMBERED.match,
+    "imperative": IMPERATIVE.match,
+    "obligation": OBLIGATION.search,
+    "alternative": ALTERNATIVE.search,
 }
-COLUMNS = {"error": ERROR_COLUMN, "concept": CONCEPT_COLUMN, "step": STEP_COLUMN}
+COLUMNS: Cues = {
+    "error": ERROR_COLUMN.search,
+    "concept": CONCEPT_COLUMN.search,
+    "step": STEP_COLUMN.match,
+}
 
 
-def given(text: str, patterns: Mapping[str, re.Pattern[str]]) -> frozenset[str]:
-    """Names of the cues that a text gives."""
+def given(text: str, cues: Cues) -> frozenset[str]:
+    """Names of the cues that a text gives; lower it for the cues of this module."""
     if not text:
         return frozenset()
-    return frozenset(name for name, cue in patterns.items() if cue.search(text))
+    return frozenset([name for name, gives in cues.items() if gives(text)])

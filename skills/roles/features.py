@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import zlib
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
-from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -33,42 +34,48 @@ WIDTH = SIGNS + WORDS
 
 _WORD = re.compile(r"[a-z]+|[\u4e00-\u9fff]")
 _HEADING_WORDS, _LEAD_WORDS = 40, 30
+_OPENING = 100
 _CODE_LINES = 60
-_CODE = {
-    "defines": re.compile(r"^\s*(?:def|class|function|export|async|public|func|fn)\s", re.M),
-    "imports": re.compile(r"^\s*(?:import|from|require|use|#include)\b", re.M),
-    "prints": re.compile(r"\bprint\(|console\.log"),
-    "comments": re.compile(r"^\s*(?:#|//|--) ", re.M),
-    "counts": re.compile(r"^\s*(?:#|//|--) *\d+[.)]", re.M),
-    "steps": re.compile(r"^\s*(?:#|//|--) *step", re.M | re.I),
-    "installs": re.compile(r"\b(?:pip|npm|apt|brew|conda|yarn|uv|cargo)[a-z-]* (?:install|add)"),
-    "blanks": re.compile(r"<[a-z_ -]{1,60}>|\{[a-z_]{1,60}\}|\[[A-Z_ a-z]{1,60}\]"),
-    "tries": re.compile(r"\btry:|except|catch ?\("),
-    "arrows": re.compile(r"→|->|=>"),
-    "tree": re.compile(r"[├└│]"),
+_CODE: cues.Cues = {
+    "defines": re.compile(r"^\s*(?:def|class|function|export|async|public|func|fn)\s", re.M).search,
+    "imports": re.compile(r"^\s*(?:import|from|require|use|#include)\b", re.M).search,
+    "prints": re.compile(r"\bprint\(|console\.log").search,
+    "comments": re.compile(r"^\s*(?:#|//|--) ", re.M).search,
+    "counts": re.compile(r"^\s*(?:#|//|--) *\d+[.)]", re.M).search,
+    "steps": re.compile(r"^\s*(?:#|//|--) *step", re.M | re.I).search,
+    "installs": re.compile(
+        r"\b(?:pip|npm|apt|brew|conda|yarn|uv|cargo)[a-z-]* (?:install|add)"
+    ).search,
+    "blanks": re.compile(r"<[a-z_ -]{1,60}>|\{[a-z_]{1,60}\}|\[[A-Z_ a-z]{1,60}\]").search,
+    "tries": re.compile(r"\btry:|except|catch ?\(").search,
+    "arrows": re.compile(r"→|->|=>").search,
+    "tree": re.compile(r"[├└│]").search,
 }
-_TEXT = {
-    "link": re.compile(r"https?://|\]\("),
-    "digit": re.compile(r"\d"),
-    "arrow": re.compile(r"→|->"),
-    "code inside": re.compile(r"```"),
+_TEXT: cues.Cues = {
+    "link": re.compile(r"https?://|\]\(").search,
+    "digit": re.compile(r"\d").search,
+    "arrow": re.compile(r"→|->").search,
+    "code inside": re.compile(r"```").search,
 }
-_FIRST = {
-    "bold lead": re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\*\*"),
-    "bold line": re.compile(r"^\s*\*\*[^*]+\*\*:?\s*$"),
-    "bold": re.compile(r"^\s*\*\*"),
-    "tick": re.compile(r"`"),
-    "ordered": re.compile(r"^\s*\d"),
-    "box": re.compile(r"^\s*[-*+]\s+\["),
+_FIRST: cues.Cues = {
+    "bold lead": re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\*\*").match,
+    "bold line": re.compile(r"^\s*\*\*[^*]+\*\*:?\s*$").match,
+    "bold": re.compile(r"^\s*\*\*").match,
+    "tick": re.compile(r"`").search,
+    "ordered": re.compile(r"^\s*\d").match,
+    "box": re.compile(r"^\s*[-*+]\s+\[").match,
 }
-_HEADING = {
-    "imperative": cues.IMPERATIVE,
-    "digit": re.compile(r"\d"),
-    "number": re.compile(r"^\W*\d+[.)]"),
-    "gerund": re.compile(r"^\w+ing\b", re.I),
-    "tick": re.compile(r"`"),
+_HEADING: cues.Cues = {
+    "imperative": cues.IMPERATIVE.match,
+    "digit": re.compile(r"\d").search,
+    "number": re.compile(r"^\W*\d+[.)]").match,
+    "gerund": re.compile(r"^\w+ing\b").match,
+    "tick": re.compile(r"`").search,
 }
 _STEP_NUMBER = re.compile(r"^\W*(?:\d+[.):]|step|phase)", re.I)
+
+
+Names = frozenset[str] | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +87,47 @@ class Features:
     starts: npt.NDArray[np.int64]
 
 
-class _Places:
-    """Where features of one kind of block lie; known names are remembered."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-        self._signs: dict[str, tuple[int, int]] = {}
-
-    def of_sign(self, name: str) -> tuple[int, int]:
-        """The sign alone, and bound to the kind."""
-        found = self._signs.get(name)
-        if found is None:
-            found = (_hash(name, SIGNS), _hash(f"{self._kind}:{name}", SIGNS))
-            self._signs[name] = found
-        return found
-
-
 def _hash(name: str, size: int) -> int:
     return zlib.crc32(name.encode("utf-8", "surrogatepass")) % size
+
+
+@lru_cache(maxsize=1 << 13)
+def _places(kind: str, group: str, names: Names) -> tuple[int, ...]:
+    """The places of signs, each alone and bound to the kind."""
+    signs = [f"{group} {name}" for name in sorted(names)]
+    return tuple(_hash(form, SIGNS) for sign in signs for form in (sign, f"{kind}:{sign}"))
+
+
+class _Row:
+    """Features in the making: places, and for runs of them how many have which value."""
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.counts: list[int] = []
+        self.values: list[float] = []
+
+    def add_signs(self, kind: str, groups: Iterable[tuple[str, Names]]) -> None:
+        """Signs weigh 1."""
+        before = len(self.places)
+        for group, names in groups:
+            if names:
+                self.places += _places(kind, group, names)
+        self.counts.append(len(self.places) - before)
+        self.values.append(1.0)
+
+    def add_words(self, groups: Iterable[tuple[str, list[str]]]) -> None:
+        """The words of a group have unit length together."""
+        for group, words in groups:
+            if words:
+                self.places += [SIGNS + _hash(f"{group}:{word}", WORDS) for word in words]
+                self.counts.append(len(words))
+                self.values.append(len(words) ** -0.5)
+
+    def add(self, other: _Row) -> None:
+        """All features of another row."""
+        self.places += other.places
+        self.counts += other.counts
+        self.values += other.values
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,32 +135,32 @@ class _Document:
     """What the features of a block take from the whole document."""
 
     blocks: Sequence[Block]
-    code_share: float
-    step_share: float
+    shares: tuple[str, ...]
     kinds: dict[int, Counter[BlockKind]]
-    chunk: Sequence[bool]
     opens_list: frozenset[int]
-    heading_signs: dict[str, frozenset[str]]
 
 
 def extract(blocks: Sequence[Block]) -> Features:
     """The features of a document's blocks."""
     document = _document(blocks)
-    memories = {kind: _Places(kind) for kind in ("code", "table", "text")}
-    places: list[int] = []
-    values: list[float] = []
+    above: dict[tuple[str, int], _Row] = {}
+    all_rows = _Row()
     starts = [0]
     for index, block in enumerate(blocks):
-        memory = memories[_kind(block)]
-        for name in _signs(document, index):
-            places += memory.of_sign(name)
-        values += [1.0] * (len(places) - len(values))
-        for group, words in filter(itemgetter(1), _words(block)):
-            places += [SIGNS + _hash(f"{group}:{word}", WORDS) for word in words]
-            values += [len(words) ** -0.5] * len(words)
-        starts.append(len(places))
+        kind = _kind(block)
+        place = (kind, block.passage.section)
+        if place not in above:
+            above[place] = _Row()
+            above[place].add_signs(kind, _heading_signs(block))
+            above[place].add_words(_heading_words(block))
+        all_rows.add(above[place])
+        all_rows.add_signs(kind, _signs(document, index))
+        all_rows.add_words(_words(block))
+        starts.append(len(all_rows.places))
     return Features(
-        np.array(places, np.int32), np.array(values, np.float32), np.array(starts, np.int64)
+        np.array(all_rows.places, np.int32),
+        np.repeat(np.array(all_rows.values, np.float32), all_rows.counts),
+        np.array(starts, np.int64),
     )
 
 
@@ -150,25 +180,23 @@ def _document(blocks: Sequence[Block]) -> _Document:
     steps = sum("step" in block.headed[0] for block in sections.values() if block.headed)
     return _Document(
         blocks,
-        code / max(1, lines),
-        steps / max(1, len(sections)),
+        (
+            f"code {_level(code / max(1, lines), (0.1, 0.3, 0.6, 0.8))}",
+            f"step {_level(steps / max(1, len(sections)), (0.05, 0.2, 0.4))}",
+        ),
         kinds,
-        [i > 0 and block.continues(blocks[i - 1]) for i, block in enumerate(blocks)],
         frozenset(start for start, _ in list_runs(blocks)),
-        {nearest: cues.given(nearest, _HEADING) for nearest in {block.nearest for block in blocks}},
     )
 
 
-def _signs(document: _Document, index: int) -> Iterator[str]:
-    """Names of the signs that a block gives."""
+def _signs(document: _Document, index: int) -> Iterator[tuple[str, Names]]:
+    """Groups of signs that a block gives."""
     block = document.blocks[index]
-    yield "any"
-    yield block.passage.kind.value
-    yield from _heading_signs(document, block)
-    yield from (f"says {name}" for name in block.said)
+    yield "is", ("any", block.passage.kind.value)
+    yield "says", block.said
     if block.lead:
-        yield "led"
-        yield from (f"asked {name}" for name in block.asked)
+        yield "led", ("so",)
+        yield "asked", block.asked
     if block.passage.kind is BlockKind.CODE:
         yield from _code_signs(block)
     else:
@@ -176,75 +204,79 @@ def _signs(document: _Document, index: int) -> Iterator[str]:
     yield from _place_signs(document, index)
 
 
-def _heading_signs(document: _Document, block: Block) -> Iterator[str]:
-    yield f"depth {min(3, len(block.headings))}"
-    for distance, given in enumerate(block.headed):
-        for name in given:
-            yield f"near {name}" if distance == 0 else f"far {name}"
-            yield f"under {name}"
-    yield from (f"heading {name}" for name in document.heading_signs[block.nearest])
+def _heading_signs(block: Block) -> Iterator[tuple[str, Names]]:
+    yield "depth", (str(min(3, len(block.headings))),)
+    yield "near", block.headed[0] if block.headed else ()
+    yield "far", frozenset().union(*block.headed[1:])
+    yield "under", frozenset().union(*block.headed)
+    yield "heading", cues.given(block.nearest.lower(), _HEADING)
     if any(_STEP_NUMBER.match(heading) for heading in block.headings):
-        yield "under number"
+        yield "under", ("number",)
 
 
-def _code_signs(block: Block) -> Iterator[str]:
+def _code_signs(block: Block) -> Iterator[tuple[str, Names]]:
     language = block.passage.language.lower()
-    yield "shell" if language in SHELL else "data" if language in DATA else "program"
-    yield f"language {language}"
-    body = "\n".join(block.lines[:_CODE_LINES])
-    yield from (f"code {name}" for name in cues.given(body, _CODE))
-    if any(map(cues.MARKED_EXAMPLE.search, block.lines)):
-        yield "marked"
+    family = "shell" if language in SHELL else "data" if language in DATA else "program"
+    yield "family", (family,)
+    yield "language", (language,)
+    yield "code", cues.given("\n".join(block.lines[:_CODE_LINES]), _CODE)
+    if block.marked:
+        yield "marked", ("so",)
 
 
-def _text_signs(document: _Document, index: int) -> Iterator[str]:
+def _text_signs(document: _Document, index: int) -> Iterator[tuple[str, Names]]:
     block = document.blocks[index]
     if block.introduces:
-        yield "introduces"
-    yield from (f"first {name}" for name in cues.given(block.first, _FIRST))
-    yield from (f"text {name}" for name in cues.given("\n".join(block.lines), _TEXT))
+        yield "introduces", ("so",)
+    yield "first", cues.given(block.first, _FIRST)
+    yield "text", cues.given("\n".join(block.lines), _TEXT)
     if block.passage.kind is BlockKind.TABLE:
-        yield from (f"column {name}" for name in cues.given(block.first, cues.COLUMNS))
+        yield "column", cues.given(block.first.lower(), cues.COLUMNS)
     if block.passage.kind is BlockKind.LIST_ITEM:
-        yield "opens list" if index in document.opens_list else "goes on"
+        yield "list", ("opens" if index in document.opens_list else "goes on",)
 
 
-def _place_signs(document: _Document, index: int) -> Iterator[str]:
+def _place_signs(document: _Document, index: int) -> Iterator[tuple[str, Names]]:
     blocks, block = document.blocks, document.blocks[index]
     section = block.passage.section
-    yield f"lines {_level(len(block.lines), (1, 3, 6, 10, 20))}"
-    yield f"length {_level(sum(map(len, block.lines)), (60, 120, 250, 500, 1000))}"
-    yield f"place {5 * index // len(blocks)}"
-    yield f"code share {_level(document.code_share, (0.1, 0.3, 0.6, 0.8))}"
-    yield f"step share {_level(document.step_share, (0.05, 0.2, 0.4))}"
+    yield "lines", (str(_level(len(block.lines), (1, 3, 6, 10, 20))),)
+    length = sum(map(len, block.lines))
+    yield "length", (str(_level(length, (60, 120, 250, 500, 1000))),)
+    yield "place", (str(5 * index // len(blocks)),)
+    yield "share", document.shares
     for side, other in (("before", index - 1), ("after", index + 1)):
         if 0 <= other < len(blocks) and blocks[other].passage.section == section:
-            yield f"{side} {blocks[other].passage.kind.value}"
-            yield from (f"{side} {name}" for name in blocks[other].said)
+            yield side, (blocks[other].passage.kind.value,)
+            yield side, blocks[other].said
         else:
-            yield f"{side} nothing"
-    if document.chunk[index]:
-        yield "chunk"
+            yield side, ("nothing",)
+    if index and block.continues(blocks[index - 1]):
+        yield "chunk", ("so",)
     kinds = document.kinds[section]
-    yield f"codes here {min(3, kinds[BlockKind.CODE])}"
+    yield "codes here", (str(min(3, kinds[BlockKind.CODE])),)
     if kinds[BlockKind.CODE] == kinds.total():
-        yield "only code here"
+        yield "codes here", ("only",)
 
 
-def _level(value: float, steps: Iterable[float]) -> int:
-    """How many of the steps the value exceeds."""
-    return sum(value > step for step in steps)
+def _level(value: float, steps: Sequence[float]) -> int:
+    """How many of the ascending steps the value exceeds."""
+    return bisect_left(steps, value)
 
 
-def _words(block: Block) -> Iterator[tuple[str, list[str]]]:
-    """Groups of words, each with pairs of neighbours; a group has unit length in the features."""
+def _heading_words(block: Block) -> Iterator[tuple[str, list[str]]]:
+    """Groups of words, with pairs of neighbours, of the heading right above and of the others."""
     nearest = _WORD.findall(block.nearest.lower())[:_HEADING_WORDS]
     yield "heading", nearest + _pairs(nearest)
     yield "above", _WORD.findall(" ".join(block.headings[1:]).lower())[:_HEADING_WORDS]
-    first = _WORD.findall(block.first.lower())[:2]
+
+
+def _words(block: Block) -> Iterator[tuple[str, list[str]]]:
+    """Groups of words, with pairs of neighbours, of the opening and of the lead."""
+    first = _WORD.findall(block.first[:_OPENING].lower())[:2]
     yield "first", first[:1] + _pairs(first)
-    lead = _WORD.findall(block.lead.lower())[:_LEAD_WORDS]
-    yield "lead", lead + _pairs(lead)
+    if block.lead:
+        lead = _WORD.findall(block.lead.lower())[:_LEAD_WORDS]
+        yield "lead", lead + _pairs(lead)
 
 
 def _pairs(words: Sequence[str]) -> list[str]:

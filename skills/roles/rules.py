@@ -48,7 +48,7 @@ def _code(block: Block) -> Verdict:
             block.under("setup") and len(block.lines) <= SETUP_LINES,
             (Role.PRECONDITION, 0.75),
         ),
-        (any(map(cues.MARKED_EXAMPLE.search, block.lines)), (Role.EXAMPLE, 0.85)),
+        (block.marked, (Role.EXAMPLE, 0.85)),
         ("example" in block.asked, (Role.EXAMPLE, 0.8)),
         (language in DATA and block.under("param"), (Role.PARAM, 0.65)),
         (language in SHELL and block.under("step"), (Role.STEP, 0.75)),
@@ -65,11 +65,12 @@ def _orders(block: Block) -> bool:
 
 
 def _table(block: Block) -> Verdict:
-    if cues.ERROR_COLUMN.search(block.first) or block.under("error"):
+    columns = cues.given(block.first.lower(), cues.COLUMNS)
+    if "error" in columns or block.under("error"):
         return Role.ERROR_HANDLING, 0.75
-    if cues.STEP_COLUMN.search(block.first):
+    if "step" in columns:
         return Role.STEP, 0.55
-    if cues.CONCEPT_COLUMN.search(block.first):
+    if "concept" in columns:
         return Role.CONCEPT, 0.55
     return Role.PARAM, 0.7
 
@@ -79,7 +80,7 @@ def _text(block: Block) -> Verdict:
     nearest = block.headed[0] if block.headed else frozenset()
     if "problem" in block.said or block.under("error"):
         return Role.ERROR_HANDLING, 0.75
-    if cues.EXAMPLE_LEAD.match(block.first) or "example" in nearest:
+    if cues.EXAMPLE_LEAD.match(block.first.lower()) or "example" in nearest:
         return Role.EXAMPLE, 0.6
     if "needed" in block.said or block.under("setup"):
         return Role.PRECONDITION, 0.7

@@ -1,4 +1,4 @@
-"""Roles by rule, on Markdown made up here, in English and Chinese."""
+"""Roles by rule, and rules and classifier together, on Markdown made up here."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from skills.fragments import fragment
 from skills.record import Role
 from skills.roles import classify
+from skills.roles.blocks import read_blocks
+from skills.roles.rules import judge
 
 
 def roles(text: str) -> list[Role]:
     lines = text.split("\n")
     sections, passages = fragment(lines, 1)
-    return [role for role, _ in classify(lines, sections, passages)]
+    return [role for role, _ in judge(read_blocks(lines, sections, passages))]
 
 
 def last(text: str) -> Role:

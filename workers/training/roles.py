@@ -7,7 +7,7 @@ of the rules are chosen by cross-validation over skills, inside each round of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from skills.roles.classifier import ROLES, Probabilities, RoleClassifier, blend
 from skills.roles.features import WIDTH, Features, extract
 from skills.roles.rules import Verdict, judge
 
-STRENGTHS = (0.03, 0.1, 0.3)
+STRENGTHS = (0.1, 0.3, 1.0)
 """Inverse regularisation to choose from (scikit-learn's C)."""
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -230,24 +230,3 @@ def figures_of(confusion: Counts) -> tuple[float, float]:
     sums = confusion.sum(axis=0) + confusion.sum(axis=1)
     f1 = 2 * right / np.maximum(sums, 1e-9)
     return float(right.sum() / max(1.0, confusion.sum())), float(f1.sum() / len(ROLES))
-
-
-def report_of(trained: Trained, examples: Mapping[str, Example]) -> dict[str, Any]:
-    """What a model card says of a training, without any text of the skills."""
-    lines = np.array(sum(example.counts.sum(axis=0) for example in examples.values()))
-    figures = {}
-    for name, confusion in trained.confusions.items():
-        accuracy, macro = figures_of(confusion)
-        figures[name] = {"accuracy": round(accuracy, 4), "macro_f1": round(macro, 4)}
-    return {
-        "skills": len(trained.per_skill),
-        "passages": int(sum(len(example.blocks) for example in examples.values())),
-        "lines": {role.value: int(lines[place]) for place, role in enumerate(ROLES)},
-        "strength": trained.choice.strength,
-        "rules_share": trained.choice.share,
-        "left_out": figures,
-        "confusion": {
-            role.value: [int(count) for count in trained.confusions["all"][place]]
-            for place, role in enumerate(ROLES)
-        },
-    }

@@ -1,0 +1,81 @@
+"""Labelled lines and the skills they belong to, as training wants them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from config.errors import PermanentError, UsageError
+from skills.parsing import parse_skill
+from skills.record import ParsedSkill
+from skills.roles.classifier import by_rules
+from workers.files import read_text
+
+Labels = dict[str, list[tuple[int, int, str]]]
+
+_SHAPE = "an object of skill id -> [[first line, last line, role], …] is wanted"
+
+
+def read_labels(paths: Sequence[Path]) -> Labels:
+    """The labelled ranges of some files together.
+
+    Raises UsageError for a file that is missing, not JSON or of another shape, and for a skill
+    that two files label.
+    """
+    labels: Labels = {}
+    for path in paths:
+        for skill_id, ranges in _read_file(path).items():
+            if skill_id in labels:
+                raise UsageError(f"{path}: {skill_id} is labelled in another file already")
+            labels[skill_id] = _checked(path, skill_id, ranges)
+    if not labels:
+        raise UsageError(f"{', '.join(map(str, paths))}: no labels; {_SHAPE}")
+    return labels
+
+
+def _read_file(path: Path) -> Mapping[str, object]:
+    try:
+        found = json.loads(read_text(path))
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path}: {_SHAPE}")
+    return found
+
+
+def _checked(path: Path, skill_id: str, ranges: object) -> list[tuple[int, int, str]]:
+    checked = []
+    for row in ranges if isinstance(ranges, list) else [None]:
+        match row:
+            case [int(first), int(last), str(role)]:
+                checked.append((first, last, role))
+            case _:
+                raise UsageError(f"{path}: {skill_id}: {row!r} is no labelled range; {_SHAPE}")
+    return checked
+
+
+def read_skills(skill_ids: Sequence[str], folders: Mapping[str, Path]) -> dict[str, ParsedSkill]:
+    """The skills of some ids, each `source:path`, from `folders` by source.
+
+    Raises UsageError for an id without a folder and for a file that cannot be read as a skill.
+    """
+    return {skill_id: _read_skill(skill_id, folders) for skill_id in skill_ids}
+
+
+def _read_skill(skill_id: str, folders: Mapping[str, Path]) -> ParsedSkill:
+    source, _, path = skill_id.partition(":")
+    if source not in folders:
+        raise UsageError(
+            f"{skill_id} is labelled, but no folder holds source {source!r}: "
+            f"name it with --skills {source}=DIR"
+        )
+    if not path or ".." in PurePosixPath(path).parts or path.startswith("/"):
+        raise UsageError(f"{skill_id!r} is not the id of a skill (source:path)")
+    file = folders[source] / path / "SKILL.md"
+    try:
+        return parse_skill(path, file.read_bytes(), classifier=by_rules())
+    except OSError as error:
+        raise UsageError(f"{skill_id}: {file} cannot be read: {error.strerror}") from error
+    except PermanentError as error:
+        raise UsageError(f"{skill_id}: {error}") from error
