@@ -76,11 +76,11 @@ class LinkSettings:
 DEFAULT_SETTINGS = LinkSettings()
 
 _RIGHT: dict[LinkType, tuple[tuple[float, float], ...]] = {
-    LinkType.DEPENDENCY: ((0.8, 0.9), (0.85, 0.9), (0.9, 0.9), (1.0, 1.0)),
-    LinkType.WORKFLOW: ((0.8, 0.9),),
-    LinkType.CONFLICT: ((1.0, 1.0),),
-    LinkType.ALTERNATIVE: ((0.8, 0.9), (0.9, 0.95), (1.0, 1.0)),
-    LinkType.SEMANTIC: ((0.1, 0.25), (0.2, 0.5), (0.3, 0.7), (0.5, 0.8)),
+    LinkType.DEPENDENCY: ((0.6, 0.67), (0.675, 0.8), (0.8, 0.84), (0.85, 0.95), (1.0, 0.97)),
+    LinkType.WORKFLOW: ((0.8, 0.95),),
+    LinkType.CONFLICT: ((1.0, 0.97),),
+    LinkType.ALTERNATIVE: ((0.75, 0.97),),
+    LinkType.SEMANTIC: ((0.1, 0.56),),
 }
 """By type, (weight, share of such links found right by reading both skills); see
 `docs/decisions` on links and their precision."""

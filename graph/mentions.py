@@ -95,7 +95,8 @@ _INSTEAD = re.compile(
     re.IGNORECASE,
 )
 _OTHERWISE = re.compile(
-    r"(?:\b(?:or|nor|versus|vs\.?|not|isn't|never)|或者?|而非|不是)\s*"
+    r"(?:\b(?:or|nor|versus|vs\.?|not|isn't|never)|或者?|而非|不是|"
+    r"[(（][^()（）]*(?:→|->|=>))\s*"
     r"(?:(?:the|a|an|via|with|use|using|in|for)\s+)?[`*\"“「『《\[/@]*$",
     re.IGNORECASE,
 )
@@ -266,9 +267,9 @@ def _listed(line: _Line) -> list[str]:
     head = _ITEM_HEAD.match(line.text)
     found = [head] if head else []
     found += _QUOTED.finditer(line.text)
-    if plain and not found:
+    if line.about_skills and not found:
         # Beside a name that is marked as one, hyphenated words describe it.
-        found += _COMPOUND.finditer(line.text)
+        found += (match for match in _COMPOUND.finditer(line.text) if "-" in match.group(1))
     names = [
         next(group for group in match.groups() if group).strip().lstrip("/@").rstrip(":：")
         for match in found
