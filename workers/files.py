@@ -18,6 +18,14 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def read_bytes(path: Path) -> bytes:
+    """A file of the user's; raises UsageError that says what is wrong with it."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file that is there whole or not at all; raises UsageError when it cannot be."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")

@@ -121,10 +121,20 @@ def paging(
 @click.option("--skills", "skill_ids", required=True, help="Ids, with commas between.")
 @out_option
 @click.option("--gold", type=click.Path(path_type=Path), help="Labelled ranges, for the metrics.")
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    help="Weights of `train roles`. [default: the roles that the library holds]",
+)
 @json_option
 @click.pass_context
 def roles(
-    ctx: click.Context, skill_ids: str, out: Path | None, gold: Path | None, as_json: bool
+    ctx: click.Context,
+    skill_ids: str,
+    out: Path | None,
+    gold: Path | None,
+    weights: Path | None,
+    as_json: bool,
 ) -> None:
     """Give the role of every line of some skills.
 
@@ -132,14 +142,17 @@ def roles(
     Example:
       skillbus eval roles --skills examples:trip-cleaning,examples:month-close --out roles.json
     """
+    from skills.roles.classifier import read_weights
     from workers.evaluation.metrics import role_metrics
     from workers.evaluation.predictions import roles_of
+    from workers.files import read_bytes
 
     ids = [part.strip() for part in skill_ids.split(",") if part.strip()]
     if not ids:
         raise UsageError("--skills names no skill")
+    classifier = None if weights is None else read_weights(read_bytes(weights))
     with open_services(read_settings(ctx), wait=False) as services:
-        predictions = roles_of(services, ids)
+        predictions = roles_of(services, ids, classifier)
     report: dict[str, Any] = {"skills": len(predictions)}
     if gold is not None:
         report |= role_metrics(_read_gold(gold), predictions)

@@ -12,6 +12,7 @@ from config.settings import STAGES
 from search.protocol import StoredRevision
 from skills.events import QueryAsked
 from skills.record import ParsedSkill, RevisionKey
+from skills.roles import RoleClassifier, classify
 from tasks.policies import QUERY, Deadline
 from tasks.query import Timings, ranked
 from tasks.services import Services
@@ -54,13 +55,20 @@ def rankings(
         yield task["task_id"], ids, timings.stages
 
 
-def roles_of(services: Services, skill_ids: Sequence[str]) -> dict[str, list[tuple[int, int, str]]]:
+def roles_of(
+    services: Services, skill_ids: Sequence[str], classifier: RoleClassifier | None = None
+) -> dict[str, list[tuple[int, int, str]]]:
     """Line ranges with their role, headings and frontmatter included."""
     found = {}
     for skill_id, revision in published(services, skill_ids).items():
         parsed = revision.parsed
+        roles = [passage.role for passage in parsed.passages]
+        if classifier is not None:
+            verdicts = classify(parsed.lines, parsed.sections, parsed.passages, classifier)
+            roles = [role for role, _ in verdicts]
         ranges = [
-            (p.first_line, _until_next(parsed, p.index), p.role.value) for p in parsed.passages
+            (passage.first_line, _until_next(parsed, passage.index), role.value)
+            for passage, role in zip(parsed.passages, roles, strict=True)
         ]
         ranges += [
             (section.heading_line, section.heading_line, "heading")
