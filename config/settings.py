@@ -123,7 +123,7 @@ class PagingSettings(Group):
     """Which passages of a chosen skill are sent."""
 
     method: Literal["f", "mmr", "full"] = "f"
-    gap: float = Field(4.1, ge=0)
+    gap: float = Field(4.2, ge=0)
     milliseconds: int = Field(100, ge=0, description="time to embed what is not paged yet")
 
 

@@ -24,16 +24,17 @@ class PagingWeights:
     usual.
 
     gap: passages are kept down to this far below the best, where a skill of gap_tokens tokens, a
-    passage of cost_tokens tokens and a query of breadth_terms distinct terms are concerned; 4.1,
-    4.8 and 5.7 give token reductions of about .60, .50 and .40. gap_power: how much a query needs
+    passage of cost_tokens tokens and a query of breadth_terms distinct terms are concerned; 4.0,
+    4.8 and 5.7 give token reductions of about .60, .50 and .40 over skills of 1,000 to 4,000
+    tokens, and larger ones over longer skills. gap_power: how much a query needs
     hardly depends on how long the skill is, so the chance that a passage is needed falls as the
     skill grows. cost: a passage of e times the tokens must stand this much nearer to the best.
     breadth: a query of e times the terms asks for this much more; beyond breadth_limit times more
     or fewer terms nothing is known. lexical_gap: without vectors scores spread less; the gap is
     this share of it. odds: the odds of being needed fall by e^odds for each 1 of margin.
 
-    section_bm25, neighbour, gap_power, cost and breadth were chosen from a grid of 144 over 105
-    queries of 35 skills by `tests/bench/choose_paging.py`, without the skill they are tried on.
+    section_bm25, neighbour, gap_power, cost and breadth were chosen from a grid of 288 over 140
+    queries of 47 skills by `tests/bench/choose_paging.py`, without the skill they are tried on.
     The values stand in the middle of the good ones, not at the best.
 
     mmr_*: SkillPager's (its section 3.2, equations 2 to 4). top_k: the row of its table 7 whose
@@ -46,15 +47,15 @@ class PagingWeights:
     section_bm25: float = 0.35
     passage_cosine: float = 0.25
     passage_bm25: float = 0.25
-    neighbour: float = 0.1
+    neighbour: float = 0.15
     chapter: float = 0.4
     bm25_k1: float = 1.2
     bm25_b: float = 0.5
-    gap: float = 4.1
+    gap: float = 4.2
     gap_tokens: int = 1400
-    gap_power: float = 0.8
+    gap_power: float = 0.65
     lexical_gap: float = 0.55
-    cost: float = 0.5
+    cost: float = 0.35
     cost_tokens: int = 40
     breadth: float = 2.0
     breadth_terms: int = 12

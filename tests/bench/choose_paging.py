@@ -44,10 +44,10 @@ from skills.tokens import count_tokens
 REDUCTIONS = np.arange(0.40, 0.651, 0.025)
 REPORTED = (0.60, 0.58, 0.50, 0.40)
 VALUES = {
-    "gap_power": (0.5, 0.65, 0.8, 1.0),
-    "cost": (0.0, 0.25, 0.5),
-    "breadth": (0.0, 1.0, 2.0),
-    "neighbour": (0.1, 0.2),
+    "gap_power": (0.5, 0.65, 0.8),
+    "cost": (0.0, 0.2, 0.35, 0.5),
+    "breadth": (0.0, 1.0, 2.0, 3.0),
+    "neighbour": (0.1, 0.15, 0.2),
     "section_bm25": (0.35, 0.5),
 }
 GRID = [
