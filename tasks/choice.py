@@ -56,6 +56,7 @@ def choose_skills(
     shortlist = [pair for pair in ranked[: 2 * top] if pair[1] >= least and pair[1] > 0]
     rows = dict(read_rows([skill_id for skill_id, _ in shortlist]))
     scores = dict(shortlist)
+    folded: dict[str, str] = {}
     for skill_id, score in shortlist:
         if len(choice.chosen) >= top:
             break
@@ -63,6 +64,10 @@ def choose_skills(
         if skill_id in taken:
             continue
         obstacle = _obstacle(skill_id, taken, rows)
+        better = "" if obstacle else _better(rows.get(skill_id), taken, folded)
+        if better:
+            folded[skill_id] = better
+            obstacle = f"alternative to {better}, which ranks better"
         if obstacle:
             choice.left_out.append((skill_id, obstacle))
             continue
@@ -75,12 +80,22 @@ def _obstacle(skill_id: str, taken: set[str], rows: Mapping[str, Row]) -> str:
     """Why a skill cannot join those taken, "" when it can."""
     row = rows.get(skill_id)
     for neighbour in row.neighbours if row else ():
-        if neighbour.skill_id not in taken:
-            continue
-        if neighbour.type is LinkType.CONFLICT:
+        if neighbour.type is LinkType.CONFLICT and neighbour.skill_id in taken:
             return f"conflicts with {neighbour.skill_id}"
+    return ""
+
+
+def _better(row: Row | None, taken: set[str], folded: Mapping[str, str]) -> str:
+    """The chosen skill that a skill is an alternative to, "" when to none.
+
+    Also by way of another that was folded under it: a skill keeps only so many of its copies.
+    """
+    for neighbour in row.neighbours if row else ():
         if neighbour.type is LinkType.ALTERNATIVE:
-            return f"alternative to {neighbour.skill_id}, which ranks better"
+            if neighbour.skill_id in taken:
+                return neighbour.skill_id
+            if neighbour.skill_id in folded:
+                return folded[neighbour.skill_id]
     return ""
 
 
@@ -107,7 +122,7 @@ def _add_needed(
                 seen.add(needed)
                 following.append(needed)
                 obstacle = _obstacle(needed, taken - {owner}, rows)
-                if needed in taken or obstacle.startswith("conflicts"):
+                if needed in taken or obstacle:
                     continue
                 choice.chosen.append(
                     Chosen(

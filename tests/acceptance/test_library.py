@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from tests.support.library import TOPICS
+from tests.support.library import TOPICS, write_skill
 from tests.support.program import Skillbus, run_installed
 
 LISTED = {"skill_id", "name", "seq", "content_hash", "state", "reason"}
@@ -50,6 +50,28 @@ def test_a_skill_is_shown_with_its_passages(library: Skillbus) -> None:
     shown = library("skills", "show", "crafts:broken").out
     assert "the file has no text" in shown
     assert "skills list" in library("skills", "show", "crafts:none", code=2).err
+
+
+def test_links_are_shown_with_what_they_rest_on(skillbus: Skillbus, tmp_path: Path) -> None:
+    root = tmp_path / "shop"
+    write_skill(root, "ledger-reader", "Read the ledger of the shop")
+    write_skill(root, "old-ledger", "Fill in the ledger of former years")
+    body = "## Related skills\n\n- `ledger-reader`\n\nUse `tax-table` or `old-ledger`.\n"
+    fields = {"depends": "[ledger-reader]", "incompatible_with": "[old-ledger]"}
+    write_skill(root, "month-end", "Close the month", body, **fields)
+    skillbus("sync", str(root))
+    links = skillbus("skills", "show", "shop:month-end", "--json").data["links"]
+    shown = {(link["type"], link["target"]): link for link in links}
+    needed = shown["dependency", "shop:ledger-reader"]
+    assert (needed["source"], needed["owner"]) == ("shop:month-end", "shop:month-end")
+    assert (needed["weight"], needed["confidence"]) == (1.0, 0.97)
+    assert needed["evidence"].startswith("depends, line ")
+    assert shown["conflict", "shop:old-ledger"]["evidence"].startswith("conflicts, line ")
+    assert ("dependency", "shop:old-ledger") not in shown
+    text = skillbus("skills", "show", "shop:month-end").out
+    assert "  dependency   -> shop:ledger-reader (1.00, 0.97: depends, line " in text
+    back = skillbus("skills", "show", "shop:old-ledger").out
+    assert "  conflict     <- shop:month-end (1.00, 0.97: conflicts, line " in back
 
 
 def test_status(library: Skillbus) -> None:

@@ -105,6 +105,20 @@ def test_one_of_a_group_of_alternatives() -> None:
     assert (skill_id, reason.startswith("alternative to a")) == ("b", True)
 
 
+def test_a_group_is_folded_by_way_of_its_members() -> None:
+    links = Links(("b", ALTERNATIVE, "a"), ("c", ALTERNATIVE, "b"), ("d", ALTERNATIVE, "x"))
+    choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0), ("d", 6.0)], links)
+    assert ids(choice) == ["a", "d"]
+    assert {reason for _, reason in choice.left_out} == {
+        "alternative to a, which ranks better",
+    }
+
+
+def test_a_declared_dependency_comes_along_beside_its_alternative() -> None:
+    links = Links(("a", DEPENDS, "b"), ("b", ALTERNATIVE, "c"))
+    assert ids(choose([("c", 9.0), ("a", 8.0)], links)) == ["c", "a", "b"]
+
+
 @pytest.mark.parametrize("pair", [("a", "b"), ("b", "a")])
 def test_never_two_in_conflict(pair: tuple[str, str]) -> None:
     choice = choose([("a", 8.0), ("b", 7.5)], Links((pair[0], CONFLICT, pair[1])))
