@@ -28,10 +28,10 @@ _CHARACTERS_A_TOKEN = 12
 class CrossEncoderReranker:
     """A `Reranker` over a sentence-transformers cross-encoder, by name or folder.
 
-    `max_length` bounds the tokens of query and text together. A model uses `threads` torch
-    threads. Weights are bfloat16 where the processor multiplies it natively. Raises
-    PermanentError when the model cannot be loaded, is no cross-encoder or gives more than one
-    score a pair.
+    `max_length` bounds the tokens of query and text together, as does the model itself. A model
+    uses `threads` torch threads. Weights are bfloat16 where the processor multiplies it natively.
+    Raises PermanentError when the model cannot be loaded, is no cross-encoder or gives more than
+    one score a pair.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class CrossEncoderReranker:
         self._model = f"{model}:{'bf16' if low_precision else 'f32'}:1"
         self._languages = _languages(model)
         # A tokenizer reads a text to its end however little of it counts.
-        self._characters = _CHARACTERS_A_TOKEN * max_length
+        self._characters = _CHARACTERS_A_TOKEN * int(self._network.max_seq_length)
 
     @property
     def model(self) -> str:
@@ -92,7 +92,7 @@ def _load(model: str, max_length: int, device: str) -> Any:
                 f"{model!r} is no cross-encoder (it is a {heads[0]}); name a model that scores "
                 "pairs, or make one with `skillbus train reranker`"
             )
-        network = CrossEncoder(model, device=device, max_length=max_length)
+        network = CrossEncoder(model, device=device)
     except (OSError, ValueError, RuntimeError) as error:
         raise PermanentError(
             f"the reranker {model!r} cannot be loaded ({error}); name an installed "
@@ -100,6 +100,8 @@ def _load(model: str, max_length: int, device: str) -> Any:
         ) from error
     if int(network.num_labels) != 1:
         raise PermanentError(f"the reranker {model!r} gives several scores a pair, not one")
+    own = (network.max_seq_length, getattr(network.config, "max_position_embeddings", None))
+    network.max_seq_length = min(max_length, *(int(limit) for limit in own if limit))
     return network
 
 

@@ -107,6 +107,12 @@ class TestCrossEncoderReranker(RerankerContract):
         assert score == pytest.approx(expected, abs=2e-2)
 
 
+@pytest.mark.parametrize("wanted", [32, 128, 512])
+def test_a_model_reads_no_more_than_it_can(folder: str, wanted: int) -> None:
+    scores = CrossEncoderReranker(folder, max_length=wanted).score("kiln " * 500, TEXTS)
+    assert scores.shape == (len(TEXTS),)
+
+
 def test_settings_name_it(folder: str) -> None:
     reranker = load_reranker(RerankerSettings(model=folder, max_length=64))
     assert reranker.model.startswith(folder)
