@@ -205,9 +205,14 @@ class Runtime:
         self._stack.close()
 
     def warm_up(self) -> None:
-        """Load the model and the library, so that the first query does not wait for them."""
+        """Load the models and the library, so that the first query does not wait for them."""
         self.services.encoder.get().encode(["warm up"])
         self.services.library.refresh()
+        if self.services.reranker is not None:
+            try:
+                self.services.reranker.get()
+            except PermanentError as error:  # every query will say so too
+                log.error("reranker cannot be loaded", reason=str(error))
 
     # -- what goes in
     def submit(self, data: Data, origin: str) -> str:

@@ -149,6 +149,16 @@ def test_a_library_that_is_too_small(skillbus: Skillbus, base: str, tmp_path: Pa
     assert "too few" in skillbus(*args, code=2).err
 
 
+def test_doctor_looks_at_the_reranker(
+    examples: Skillbus, trained: tuple[Path, str], tmp_path: Path
+) -> None:
+    rows = with_model(examples, str(trained[0]))("doctor", "--json").data
+    assert {row["check"]: row["state"] for row in rows}["reranker"] == "good"
+    rows = with_model(examples, str(tmp_path / "none"))("doctor", "--json", code=1).data
+    assert {row["check"]: row["state"] for row in rows}["reranker"] == "wrong"
+    assert "reranker" not in [row["check"] for row in examples("doctor", "--json").data]
+
+
 def test_a_reranker_that_is_none_fails_the_query_clearly(
     examples: Skillbus, tmp_path: Path
 ) -> None:

@@ -91,6 +91,8 @@ def _checked(name: str, check: Callable[[], str]) -> dict[str, str]:
 def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "disk", lambda: _check_disk(settings)
     yield "encoder", lambda: _check_encoder(settings)
+    if settings.reranker.model:
+        yield "reranker", lambda: _check_reranker(settings)
     if not (settings.home / "graph.db").exists():
         yield "library", lambda: f"{settings.home}: nothing synced yet"
         return
@@ -114,6 +116,14 @@ def _check_encoder(settings: Settings) -> str:
     encoder = make_encoder(settings.encoder)
     vector = encoder.encode(["a short text"])
     return f"{encoder.model}, {vector.shape[1]} dimensions, languages {sorted(encoder.languages)}"
+
+
+def _check_reranker(settings: Settings) -> str:
+    from search.models import load_reranker
+
+    reranker = load_reranker(settings.reranker)
+    reranker.score("a short task", ["a short text"])
+    return f"{reranker.model}, languages {sorted(reranker.languages)}"
 
 
 def _check_catalog(settings: Settings) -> str:
