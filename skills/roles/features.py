@@ -23,10 +23,10 @@ from skills.roles import cues
 from skills.roles.blocks import Block, list_runs
 from skills.roles.rules import DATA, SHELL
 
-SIGNS = 1 << 14
+SIGNS = 1 << 15
 """Places of signs, in front; so many that hardly two of them meet."""
 
-WORDS = 1 << 14
+WORDS = 1 << 15
 """Places of words, behind the signs."""
 
 WIDTH = SIGNS + WORDS

@@ -27,11 +27,7 @@ STRENGTHS = (0.1, 0.3, 1.0)
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 """Shares of the rules to choose from; at half, they decide alone wherever they speak."""
 
-MARGIN = 0.005
-"""The rules get the least share that is at most this much worse than the best: they may have been
-written with the labelled skills in view."""
-
-FOLDS = 6
+FOLDS = 4
 """Groups of skills in a choice."""
 
 LEAST_SKILLS = 3
@@ -119,7 +115,8 @@ def train_roles(examples: Sequence[Example], progress: Callable[[int, int], None
         )
     if np.count_nonzero(sum(example.counts.sum(axis=0) for example in kept)) < 2:
         raise UsageError("all labelled lines have one role; label lines of at least two")
-    fits = _Fits(progress, (len(kept) + 1) * (FOLDS * len(STRENGTHS) + 1))
+    rounds = len(kept) * (_fits_of_choice(len(kept) - 1) + 1) + _fits_of_choice(len(kept)) + 1
+    fits = _Fits(progress, rounds)
     confusions = {name: np.zeros((len(ROLES), len(ROLES))) for name in ("all", "rules", "features")}
     per_skill: dict[str, float] = {}
     for held in kept:
@@ -135,8 +132,13 @@ def train_roles(examples: Sequence[Example], progress: Callable[[int, int], None
     return Trained(fits.fit(kept, choice), choice, confusions, per_skill)
 
 
+def _fits_of_choice(skills: int) -> int:
+    return min(FOLDS, skills) * len(STRENGTHS)
+
+
 def choose(examples: Sequence[Example], fits: _Fits) -> Choice:
-    """Strength and share of the rules that do best on groups of skills left out."""
+    """Strength and share of the rules with the best mean of accuracy and macro-F1 on groups of
+    skills left out; the first of equals."""
     folds = [list(examples[start::FOLDS]) for start in range(min(FOLDS, len(examples)))]
     worth: dict[Choice, float] = {}
     for strength in STRENGTHS:
@@ -150,10 +152,7 @@ def choose(examples: Sequence[Example], fits: _Fits) -> Choice:
                     confusions[share] += confusion_of(held, given, share)
         for share, confusion in confusions.items():
             worth[Choice(strength, share)] = sum(figures_of(confusion)) / 2
-    best = max(worth.values())
-    near = [choice for choice, value in worth.items() if value >= best - MARGIN]
-    least = min(choice.share for choice in near)
-    return max((choice for choice in near if choice.share == least), key=lambda c: worth[c])
+    return max(worth, key=lambda choice: worth[choice])
 
 
 class _Fits:
@@ -176,7 +175,7 @@ def fit(examples: Sequence[Example], choice: Choice) -> RoleClassifier:
     from sklearn.linear_model import LogisticRegression
 
     matrix, roles, weights = _rows(examples)
-    used = np.unique(matrix.indices)
+    used = _shared(examples)
     model = LogisticRegression(C=choice.strength, max_iter=_ROUNDS)
     model.fit(matrix[:, used], roles, sample_weight=weights)
     coefficients, intercepts = model.coef_, model.intercept_
@@ -193,6 +192,14 @@ def fit(examples: Sequence[Example], choice: Choice) -> RoleClassifier:
 
 _NEVER = -30.0
 """The intercept of a role without labels: never likely, and no infinity in the file."""
+
+
+def _shared(examples: Sequence[Example]) -> npt.NDArray[np.int64]:
+    """Features of at least two skills: what only one has says nothing about others."""
+    skills = np.zeros(WIDTH, np.int64)
+    for example in examples:
+        skills[np.unique(example.features.places)] += 1
+    return np.flatnonzero(skills >= min(2, len(examples)))
 
 
 def _rows(examples: Sequence[Example]) -> tuple[Any, npt.NDArray[np.int64], Counts]:
