@@ -31,7 +31,10 @@ class PagingWeights:
     skill grows. cost: a passage of e times the tokens must stand this much nearer to the best.
     breadth: a query of e times the terms asks for this much more; beyond breadth_limit times more
     or fewer terms nothing is known. lexical_gap: without vectors scores spread less; the gap is
-    this share of it. odds: the odds of being needed fall by e^odds for each 1 of margin.
+    this share of it. odds: a passage's worth beside other skills falls by e^odds for each
+    1 of margin. Taken alone the odds of being needed fall by e^.5, but a skill is of use once all
+    that is needed of it is there: at .25 more required lines survive a budget
+    (`tests/bench/spend_budget.py`).
 
     section_bm25, neighbour, gap_power, cost and breadth were chosen from a grid of 288 over 140
     queries of 47 skills by `tests/bench/choose_paging.py`, without the skill they are tried on.
@@ -60,7 +63,7 @@ class PagingWeights:
     breadth: float = 2.0
     breadth_terms: int = 12
     breadth_limit: float = 2.0
-    odds: float = 0.55
+    odds: float = 0.25
     mmr_lambda: float = 0.7
     mmr_small: int = 20
     mmr_large: int = 60

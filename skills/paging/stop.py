@@ -56,8 +56,8 @@ def choose(
 def worths(scores: Scores, page: PageInput, weights: PagingWeights = DEFAULT_WEIGHTS) -> Floats:
     """What sending each passage is worth for its tokens (P,), above 0; about 1 for the best.
 
-    The odds of being needed over the cost, as the margins give them: comparable between skills
-    that one query is asked of, so that a budget can be spent across them.
+    It falls with the margin, so it is comparable between skills that one query is asked of, and a
+    budget can be spent across them.
     """
     if not scores.passages.size:
         return np.empty(0, np.float32)

@@ -1,0 +1,167 @@
+"""How many required lines survive when one budget is spent across several skills.
+
+usage: spend_budget.py GOLD.jsonl SKILLS_DIR [GOLD.jsonl SKILLS_DIR ...]
+
+GOLD.jsonl     one object a line: query, skill_id (SOURCE:FOLDER), required ([[first, last], ...])
+SKILLS_DIR     holds FOLDER/SKILL.md
+
+Joins queries of different skills to one task, adds skills that nobody asked for, and gives every
+skill a score; those that are needed tend to have the higher ones. Fills bundles as queries do, with
+what is in force, with equal parts, and with the passages' worth as it was: their place between the
+best and the worst that the skill sends. Prints, for each budget, the share of needed skills with
+every required line and the mean share of required lines.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from config.errors import UsageError
+from config.settings import PagingSettings
+from search.documents import analyse
+from search.encoder import SentenceTransformerEncoder
+from search.protocol import StoredRevision, Vector
+from search.tokens import term_ids, tokenize
+from skills.bundle import Bundle
+from skills.paging import PageQuery, section_texts
+from skills.parsing import parse_skill
+from skills.record import RevisionKey
+from tasks.assembly import PagedSkill, assemble, page_skill
+from tasks.choice import Chosen
+
+SHAPES = ((2, 2), (3, 3))
+"""Skills that are needed, and skills beside them."""
+
+BUDGETS = (2000, 4000, 8000)
+DRAWS = 60
+GAP = PagingSettings().gap
+
+Sent = dict[str, set[int]]
+"""Lines of each skill."""
+
+
+class Library:
+    """The skills of the queries, with the vectors of their sections."""
+
+    def __init__(self, pairs: list[tuple[Path, Path]]) -> None:
+        self.encoder = SentenceTransformerEncoder()
+        self.rows: dict[str, list[dict[str, Any]]] = {}
+        self.skills: dict[str, tuple[StoredRevision, Vector]] = {}
+        for gold, folder in pairs:
+            for row in map(json.loads, gold.read_text(encoding="utf-8").splitlines()):
+                skill_id = row["skill_id"]
+                self.rows.setdefault(skill_id, []).append(row)
+                if skill_id not in self.skills:
+                    self.skills[skill_id] = self._read(skill_id, folder)
+
+    def _read(self, skill_id: str, folder: Path) -> tuple[StoredRevision, Vector]:
+        path = folder / skill_id.partition(":")[2] / "SKILL.md"
+        parsed = parse_skill(path.parent.name, path.read_bytes())
+        terms = analyse(parsed).passage_terms
+        revision = StoredRevision(RevisionKey(skill_id, 1), "f" * 64, parsed, terms, ())
+        return revision, self.encoder.encode(section_texts(parsed))
+
+    def query(self, texts: list[str]) -> PageQuery:
+        """One query of several."""
+        text = " ".join(texts)
+        ids, times = np.unique(term_ids(tokenize(text)), return_counts=True)
+        weights = (1 + 0.5 * np.log(times)).astype(np.float32)
+        return PageQuery(self.encoder.encode([text])[0], ids, weights)
+
+    def paged(self, skill_id: str, score: float, query: PageQuery) -> PagedSkill:
+        """What a query wants of a skill."""
+        revision, vectors = self.skills[skill_id]
+        return page_skill(Chosen(skill_id, score, ()), revision, skill_id, query, vectors, GAP)
+
+
+def filled(skills: list[PagedSkill], budget: int) -> Sent:
+    """The lines of a bundle that holds what fits."""
+    try:
+        bundle = Bundle(query_id="q", status="SKILL_HIT", task="t", budget=budget)
+        sent = assemble(bundle, skills, [], []).skills
+    except UsageError:
+        return {}
+    return {
+        skill.skill_id: {
+            line for part in skill.passages for line in range(part.first_line, part.last_line + 1)
+        }
+        for skill in sent
+    }
+
+
+def in_equal_parts(skills: list[PagedSkill], budget: int) -> Sent:
+    """As many bundles of one skill as there are skills."""
+    sent: Sent = {}
+    for skill in skills:
+        sent |= filled([skill], budget // len(skills))
+    return sent
+
+
+def by_place(skills: list[PagedSkill], budget: int) -> Sent:
+    """With each passage's worth as its place between the skill's worst and best."""
+    placed = []
+    for skill in skills:
+        logs = np.log([worth for _, worth in skill.wanted])
+        spread = max(float(logs.max() - logs.min()), 1e-9)
+        places = (0.05 + 0.95 * (logs - logs.min()) / spread).tolist()
+        indexes = [index for index, _ in skill.wanted]
+        placed.append(replace(skill, wanted=tuple(zip(indexes, places, strict=True))))
+    return filled(placed, budget)
+
+
+SCHEMES = {"in force": filled, "equal parts": in_equal_parts, "by place": by_place}
+
+
+def measure(library: Library, needed: int, beside: int) -> None:
+    """Print what each scheme saves of each budget."""
+    chance = random.Random(f"{needed} {beside}")
+    results: dict[tuple[str, int], list[tuple[bool, float]]] = {}
+    for _ in range(DRAWS):
+        drawn = chance.sample(sorted(library.skills), needed + beside)
+        rows = {skill_id: chance.choice(library.rows[skill_id]) for skill_id in drawn[:needed]}
+        query = library.query([row["query"] for row in rows.values()])
+        scores = [chance.uniform(0.5, 1.0) for _ in rows]
+        scores += [chance.uniform(0.3, 0.8) for _ in range(beside)]
+        ranked = sorted(zip(scores, drawn, strict=True), reverse=True)
+        skills = [library.paged(skill_id, score, query) for score, skill_id in ranked]
+        for name, scheme in SCHEMES.items():
+            for budget in BUDGETS:
+                sent = scheme(skills, budget)
+                for skill_id, row in rows.items():
+                    lines = library.skills[skill_id][0].parsed.lines
+                    wanted = {
+                        number
+                        for first, last in row["required"]
+                        for number in range(first, last + 1)
+                        if lines[number - 1].strip()
+                    }
+                    share = len(wanted & sent.get(skill_id, set())) / len(wanted)
+                    results.setdefault((name, budget), []).append((share == 1, share))
+    print(f"{needed} needed, {beside} beside; sufficient / lines at {BUDGETS} tokens")
+    for name in SCHEMES:
+        figures = [np.mean(results[name, budget], axis=0) for budget in BUDGETS]
+        shown = ", ".join(f"{whole:.3f} / {share:.3f}" for whole, share in figures)
+        print(f"  {name:<12} {shown}")
+
+
+def main(argv: list[str]) -> int:
+    """Load, draw, print."""
+    if len(argv) < 3 or len(argv) % 2 == 0:
+        print(__doc__, file=sys.stderr)
+        return 2
+    names = [Path(name) for name in argv[1:]]
+    library = Library(list(zip(names[::2], names[1::2], strict=True)))
+    for needed, beside in SHAPES:
+        measure(library, needed, beside)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
