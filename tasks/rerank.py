@@ -16,9 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search.protocol import StoredRevision, Vector
-from skills.paging import section_texts
 from skills.record import RevisionKey
-from tasks.embedding import is_known
 from tasks.pace import Budget, Clock, OutOfTimeError, Pace
 from tasks.policies import Deadline
 from tasks.retrieval import RankedSkill, Ranking
@@ -143,11 +141,11 @@ def _late_interaction(
 
 def _waiting(services: Services, keys: Sequence[RevisionKey]) -> int:
     """How many of these revisions without section vectors will have some."""
-    encoder = services.encoder.get()
-    return sum(
-        is_known(encoder, revision.parsed) and bool(section_texts(revision.parsed))
-        for revision in services.index.read(keys).values()
-    )
+    if not keys:
+        return 0
+    languages = services.encoder.get().languages
+    entries = services.graph.entries([key.skill_id for key in keys])
+    return sum(entry.language in languages and not entry.paged for entry in entries)
 
 
 def _cross_encoder(
