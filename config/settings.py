@@ -105,17 +105,18 @@ class DiffusionSettings(Group):
 class ChoiceSettings(Group):
     """What makes a bundle.
 
-    Below a floor of evidence the answer is NO_SKILL_HIT, unless a skill is as near in meaning as
-    `near`. Evidence is the best candidate's BM25F over the root of the task's mass and over the
-    logarithm of the library's size; a long task shares some words with any large library, so its
-    floor is higher.
+    Below a floor of evidence the answer is NO_SKILL_HIT. What reaches it is the best candidates'
+    match in words times their nearness in meaning, over the root of the logarithm of the
+    library's size. A long task shares some words with any library, so its floor is higher.
     """
 
     budget: int = Field(8_000, ge=1, description="tokens of a bundle unless the query says")
     top: int = Field(10, ge=1, le=100, description="skills of a bundle unless the query says")
-    floor: float = Field(0.31, ge=0, description="for a short query")
-    floor_long: float = Field(0.55, ge=0, description="for a long task")
-    near: float = Field(0.55, ge=0, le=1, description="cosine that counts as evidence")
+    floor: float = Field(1.2, gt=0, description="for a short query")
+    floor_long: float = Field(4.1, gt=0, description="for a long task")
+    near: float = Field(
+        0.55, ge=0, le=1, description="cosine that decides where no word of the task is known"
+    )
     relative: float = Field(0.25, ge=0, le=1, description="least share of the best score")
 
 
@@ -125,6 +126,12 @@ class PagingSettings(Group):
     method: Literal["f", "mmr", "full"] = "f"
     gap: float = Field(4.2, ge=0)
     milliseconds: int = Field(100, ge=0, description="time to embed what is not paged yet")
+
+
+class RolesSettings(Group):
+    """Roles of passages. Other weights count for what is taken in from then on."""
+
+    weights: str = Field("", description="file of `train roles`; empty: those that ship")
 
 
 class WorkerSettings(Group):
@@ -164,6 +171,7 @@ class Settings(BaseSettings):
     diffusion: DiffusionSettings = DiffusionSettings()
     choice: ChoiceSettings = ChoiceSettings()
     paging: PagingSettings = PagingSettings()
+    roles: RolesSettings = RolesSettings()
     workers: WorkerSettings = WorkerSettings()
     watch: WatchSettings = WatchSettings()
 

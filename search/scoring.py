@@ -97,7 +97,8 @@ def score(
     t = blend(understanding, weights)
     idf = statistics.idf(understanding.ids).astype(np.float64)
     records = [candidate.forward for candidate in candidates]
-    lexical, evidence = _bm25f(understanding, records, idf, statistics, weights, t)
+    evidence = _bm25f(understanding, records, idf, statistics, weights, t)
+    lexical = evidence / weights.bm25f_spread
     components = {"bm25f": lexical}
     names = [name_terms(record) for record in records]
     if "names" not in without:
@@ -136,8 +137,8 @@ def _bm25f(
     statistics: Statistics,
     weights: ScoringWeights,
     t: float,
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """(blended BM25F over its spread, BM25F of long tasks), both over the root of the mass."""
+) -> npt.NDArray[np.float64]:
+    """BM25F as for long tasks and as for short queries, blended, over the root of the mass."""
     mass = understanding.weights.astype(np.float64) * idf
     owners, places, rows = _matches(understanding.ids, [record.terms for record in records])
     counts = np.concatenate(
@@ -154,13 +155,14 @@ def _bm25f(
         gains = mass[places] * (k + 1.0) * tf / (tf + k)
         return np.bincount(owners, weights=gains, minlength=len(records)) / root
 
-    long = over_fields(weights.field_weights, weights.k_long)
-    blended = t * long
+    blended = np.zeros(len(records))
+    if t > 0.0:
+        blended += t * over_fields(weights.field_weights, weights.k_long)
     if t < 1.0:
         body = (weights.body_short, weights.body_short)
-        short = over_fields((*weights.field_weights[:3], *body), weights.k_short)
-        blended = blended + (1.0 - t) * short
-    return blended / weights.bm25f_spread, long
+        fields = (*weights.field_weights[:3], *body)
+        blended += (1.0 - t) * over_fields(fields, weights.k_short)
+    return blended
 
 
 def _matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Ints, list[_Ints]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from config.settings import ChoiceSettings
@@ -30,14 +30,19 @@ class Chosen:
 
 @dataclass(slots=True)
 class Choice:
-    """Chosen skills best first, and those considered and left out with the reason."""
+    """Chosen skills best first, and those considered and left out with the reason.
+
+    least: the score below which nothing is considered.
+    """
 
     chosen: list[Chosen] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
+    least: float = 0.0
 
 
 def choose_skills(
     ranked: Sequence[tuple[str, float]],
+    owners: Collection[str],
     reasons: Mapping[str, Sequence[str]],
     read_rows: ReadRows,
     settings: ChoiceSettings,
@@ -46,14 +51,19 @@ def choose_skills(
     """Walk the ranking: best first, each with what it declares to need, one of a group of
     alternatives, never two in conflict, nothing far below the best.
 
-    `ranked` is (skill_id, score) best first, scores above 0; `reasons` says why a skill ranks.
-    `read_rows` reads the rows of a few skills at a time.
+    `ranked` is (skill_id, score) best first, scores above 0; `owners` of a format that the task
+    names may lie below the best by any measure; `reasons` says why a skill ranks. `read_rows`
+    reads the rows of a few skills at a time.
     """
     choice = Choice()
     if not ranked:
         return choice
-    least = settings.relative * ranked[0][1]
-    shortlist = [pair for pair in ranked[: 2 * top] if pair[1] >= least and pair[1] > 0]
+    choice.least = settings.relative * ranked[0][1]
+    shortlist = [
+        (skill_id, score)
+        for skill_id, score in ranked[: 2 * top]
+        if score > 0 and (score >= choice.least or skill_id in owners)
+    ]
     rows = dict(read_rows([skill_id for skill_id, _ in shortlist]))
     scores = dict(shortlist)
     folded: dict[str, str] = {}
@@ -117,12 +127,20 @@ def _add_needed(
         for owner in frontier:
             for needed in _declared(rows.get(owner)):
                 taken = {chosen.skill_id for chosen in choice.chosen}
-                if needed in seen or len(seen) > _MAX_NEEDED:
+                if needed in seen:
                     continue
                 seen.add(needed)
+                if len(seen) > _MAX_NEEDED:
+                    reason = f"declared dependency of {owner}, beyond the {_MAX_NEEDED} first"
+                    choice.left_out.append((needed, reason))
+                    continue
                 following.append(needed)
                 obstacle = _obstacle(needed, taken - {owner}, rows)
-                if needed in taken or obstacle:
+                if needed in taken:
+                    continue
+                if obstacle:
+                    reason = f"declared dependency of {owner}, but {obstacle}"
+                    choice.left_out.append((needed, reason))
                     continue
                 choice.chosen.append(
                     Chosen(

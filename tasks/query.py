@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from config.errors import PermanentError, UsageError
 from config.settings import STAGES, ChoiceSettings
 from graph.protocol import Link, LinkType
+from search import evidence
 from search.protocol import Filters, StoredRevision, Vector
 from skills.bundle import Bundle, SkillLeftOut
 from skills.events import QueryAsked, QueryFilters
@@ -23,13 +23,13 @@ from tasks.assembly import PagedSkill, assemble, page_skill
 from tasks.choice import Choice, Chosen, choose_skills
 from tasks.diffuse import diffuse
 from tasks.embedding import encode_cached, is_known
+from tasks.explain import explanation
 from tasks.page import page_revisions
 from tasks.policies import Deadline
 from tasks.rerank import rerank
-from tasks.retrieval import Ranking, rank
+from tasks.retrieval import REASONED, Ranking, rank
 from tasks.services import Services
 
-_EXPLAINED = 30
 _READ_AGAIN = 3
 _LINKS = 20
 _TOKENS_A_SECOND = 6000.0
@@ -116,7 +116,8 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
         with timings.of("choose"):
             choice = choose_skills(
                 [(hit.key.skill_id, hit.score) for hit in ranking.hits],
-                {hit.key.skill_id: hit.why for hit in ranking.hits[:_EXPLAINED]},
+                {hit.key.skill_id for hit in ranking.hits if hit.slot},
+                {hit.key.skill_id: hit.why for hit in ranking.hits[:REASONED]},
                 lambda ids: services.graph.rows(ids, settings.diffusion.fan_out),
                 settings.choice,
                 asked.top or settings.choice.top,
@@ -135,8 +136,10 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
                 bundle, paged, _links(services, paged), _left_out(choice, asked.explain)
             )
         services.note_use([skill.skill_id for skill in bundle.skills])
-    explain = _explain(ranking, choice, bundle, timings) if asked.explain else None
-    return bundle.model_copy(update={"timings_ms": timings.stages, "explain": explain})
+    bundle = bundle.model_copy(update={"timings_ms": timings.stages})
+    if not asked.explain:
+        return bundle
+    return bundle.model_copy(update={"explain": explanation(ranking, choice, bundle)})
 
 
 def _why_nothing(services: Services, asked: QueryAsked, ranking: Ranking) -> str:
@@ -149,8 +152,10 @@ def _why_nothing(services: Services, asked: QueryAsked, ranking: Ranking) -> str
 
 def is_evident(ranking: Ranking, settings: ChoiceSettings) -> bool:
     """Whether anything in the library is evidently about the task."""
-    floor = settings.floor + ranking.long * (settings.floor_long - settings.floor)
-    return ranking.evidence >= floor or ranking.nearness >= settings.near
+    floors = (settings.floor, settings.floor_long)
+    return evidence.is_evident(
+        ranking.evidence, ranking.nearness, ranking.skills, ranking.long, floors, settings.near
+    )
 
 
 def check(asked: QueryAsked, limit: int) -> None:
@@ -293,28 +298,3 @@ def _left_out(choice: Choice, everything: bool) -> list[SkillLeftOut]:
         SkillLeftOut(skill_id=skill_id, name=skill_id.rpartition("/")[2], reason=reason)
         for skill_id, reason in shown
     ]
-
-
-def _explain(ranking: Ranking, choice: Choice, bundle: Bundle, timings: Timings) -> dict[str, Any]:
-    """Each stage's score of each candidate, and why it is in or out."""
-    sent = {skill.skill_id for skill in bundle.skills}
-    reasons = {left.skill_id: left.reason for left in bundle.left_out}
-    reasons |= dict(choice.left_out)
-    rows = [
-        {
-            "skill_id": hit.key.skill_id,
-            "scores": {"score": round(hit.score, 4)}
-            | {name: round(value, 4) for name, value in hit.parts.items()},
-            "verdict": "in"
-            if hit.key.skill_id in sent
-            else "out: " + reasons.get(hit.key.skill_id, "ranked below"),
-        }
-        for hit in ranking.hits[:_EXPLAINED]
-    ]
-    columns = list(dict.fromkeys(name for row in rows for name in row["scores"]))
-    return {
-        "evidence": round(ranking.evidence, 4),
-        "stages": timings.stages,
-        "columns": columns,
-        "candidates": rows,
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from skills.record import RevisionKey
 from tasks.library import View
 from tasks.services import Services
 
-_REASONED = 100
+REASONED = 100
 """Candidates that are told why they rank; a bundle never reaches the others but over links."""
 
 _OWNERS = 20
@@ -44,8 +43,9 @@ class Ranking:
     """Candidates best first.
 
     vector: of the task, None where dense scores say nothing. long: 0 for a short query, 1 for a
-    long task. evidence: of the best candidate by words, comparable between tasks and libraries;
-    nearness: the best cosine. degraded: stages that fell short.
+    long task. evidence: the best BM25F over the root of the task's mass; nearness: the best
+    cosine, None where dense scores say nothing. skills: size of the library. degraded: stages
+    that fell short.
     """
 
     understanding: Understanding
@@ -53,7 +53,8 @@ class Ranking:
     hits: tuple[RankedSkill, ...] = ()
     long: float = 0.0
     evidence: float = 0.0
-    nearness: float = 0.0
+    nearness: float | None = None
+    skills: int = 0
     degraded: tuple[str, ...] = field(default=())
 
 
@@ -138,21 +139,20 @@ def _ranking(
                 key,
                 float(scored.scores[place]),
                 parts,
-                _why(scored, key, parts) if place < _REASONED else (),
+                _why(scored, key, parts) if place < REASONED else (),
                 scored.slots.get(key, ""),
             )
         )
     # Without a shared term or a near vector there is no evidence, whatever the rank.
     hits = [hit for hit in hits if hit.score > 0]
-    best = float(scored.evidence.max(initial=0.0))
     return Ranking(
         understanding,
         vector,
         tuple(hits),
         long=blend(understanding, ScoringWeights()),
-        # A term's weight grows with the logarithm of the library, and evidence with it.
-        evidence=best / math.log(1 + max(skills, 1)),
-        nearness=float(scored.nearness.max(initial=0.0)),
+        evidence=float(scored.evidence.max(initial=0.0)),
+        nearness=None if vector is None else float(scored.nearness.max(initial=0.0)),
+        skills=skills,
     )
 
 

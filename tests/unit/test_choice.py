@@ -36,10 +36,13 @@ class Links:
 
 
 def choose(
-    ranked: Sequence[tuple[str, float]], links: Links | None = None, top: int = 10
+    ranked: Sequence[tuple[str, float]],
+    links: Links | None = None,
+    top: int = 10,
+    owners: Sequence[str] = (),
 ) -> Choice:
     reasons = {skill_id: ("matches",) for skill_id, _ in ranked}
-    return choose_skills(ranked, reasons, links or Links(), SETTINGS, top)
+    return choose_skills(ranked, owners, reasons, links or Links(), SETTINGS, top)
 
 
 def ids(choice: Choice) -> list[str]:
@@ -59,8 +62,15 @@ def test_far_below_the_best_is_left_out() -> None:
     assert ids(choose([("a", 8.0), ("b", 2.0), ("c", 1.99)])) == ["a", "b"]
 
 
+def test_the_owner_of_a_named_format_may_score_low() -> None:
+    ranked = [("a", 8.0), ("b", 2.0), ("c", 1.0), ("d", 0.9)]
+    assert ids(choose(ranked, owners=["d"])) == ["a", "b", "d"]
+
+
 def test_no_evidence_pads_nothing() -> None:
-    choice = choose_skills([("a", 1.0), ("b", 0.0)], {}, Links(), ChoiceSettings(relative=0.0), 10)
+    choice = choose_skills(
+        [("a", 1.0), ("b", 0.0)], (), {}, Links(), ChoiceSettings(relative=0.0), 10
+    )
     assert ids(choice) == ["a"]
 
 

@@ -66,8 +66,10 @@ def test_bm25f_is_the_formula_it_claims() -> None:
         ratio = loom.forward.lengths[place] / STATISTICS.mean_lengths[place]
         if loom.forward.counts[row, place] == 0:
             continue
-        tf += weights.field_weights[place] * loom.forward.counts[row, place] / (1 - b + b * ratio)
-    expected = idf * 4 * tf / (tf + 3) / math.sqrt(idf)
+        weight = weights.field_weights[place] if place < 3 else weights.body_short
+        tf += weight * loom.forward.counts[row, place] / (1 - b + b * ratio)
+    k = weights.k_short
+    expected = idf * (k + 1) * tf / (tf + k) / math.sqrt(idf)
     assert scored.keys[0] == loom.key
     assert scored.evidence[0] == pytest.approx(expected, rel=1e-5)
     assert scored.evidence[1:].tolist() == [0.0] * (n - 1)
