@@ -152,7 +152,7 @@ def section_texts_hashes(model: str, parsed: ParsedSkill) -> tuple[bytes, ...]:
 # -- signatures for linking
 
 
-def signature(analysis: Analysis, background: Background, top: int = 64) -> dict[int, float]:
+def signature(analysis: Analysis, background: Background, top: int = 128) -> dict[int, float]:
     """The `top` heaviest terms of the whole text as a unit vector: hash -> (1 + ln tf) x idf.
 
     The idf is the background's, never the library's, so that the score of a pair of skills does
