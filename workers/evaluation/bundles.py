@@ -15,8 +15,6 @@ from tasks.query import answer
 from tasks.services import Services
 
 REFUSED = "the answer was NO_SKILL_HIT"
-FAR_BELOW = "scored far below the best (choice.relative)"
-RANKED_BELOW = "ranked below those chosen (choice.top)"
 NOT_FOUND = "not among the first of the ranking"
 
 _SKILL_ID = re.compile(r"[^\s:]+:[^\s,;]+")
@@ -57,15 +55,15 @@ def outcomes(
             task=task["instruction"], budget=budget, without=tuple(without), explain=True
         )
         bundle = answer(services, Deadline(QUERY.seconds), task["task_id"], asked)
-        yield task["task_id"], _outcome(bundle, services.settings.choice.relative)
+        yield task["task_id"], _outcome(bundle)
 
 
-def _outcome(bundle: Bundle, relative: float) -> Outcome:
+def _outcome(bundle: Bundle) -> Outcome:
     rows = (bundle.explain or {}).get("candidates", [])
-    scores = {row["skill_id"]: row["scores"]["score"] for row in rows}
-    least = relative * max(scores.values(), default=0.0)
     reasons = {
-        skill_id: FAR_BELOW if score < least else RANKED_BELOW for skill_id, score in scores.items()
+        row["skill_id"]: row["verdict"].removeprefix("out: ")
+        for row in rows
+        if row["verdict"].startswith("out: ")
     }
     reasons |= {left.skill_id: left.reason for left in bundle.left_out}
     return Outcome(
