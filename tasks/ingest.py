@@ -27,6 +27,7 @@ from tasks.embedding import encode_cached, is_known
 from tasks.folders import SkillGoneError, parse_limits, read_folder
 from tasks.page import send_pages, send_unpaged
 from tasks.policies import INGEST, LINK, Deadline, DeadlineExceededError
+from tasks.roles import role_classifier
 from tasks.services import Services
 
 
@@ -77,6 +78,7 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
     graph = services.graph
     roots = {source.source_id: Path(source.root) for source in graph.sources()}
     limits = services.settings.limits
+    classifier = role_classifier(services.settings.roles.weights)
     works, failures, gone = [], [], []
     published = [RevisionKey(entry.skill_id, entry.seq) for entry in entries if entry.seq]
     stored = services.index.forward(published)
@@ -92,7 +94,9 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
             if unchanged and RevisionKey(entry.skill_id, entry.seq) in stored:
                 same[key] = folder.content_hash
                 continue
-            parsed = parse_skill(entry.path, folder.content, folder.files, parse_limits(limits))
+            parsed = parse_skill(
+                entry.path, folder.content, folder.files, parse_limits(limits), classifier
+            )
         except SkillGoneError:
             gone.append(key)
         except PermanentError as error:

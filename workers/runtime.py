@@ -38,6 +38,7 @@ from tasks.policies import (
     QUERY_QUEUE,
     Deadline,
 )
+from tasks.roles import role_classifier
 from tasks.services import Lazy, Services
 from workers.embedded import EmbeddedConsumer
 from workers.lock import WriterLock
@@ -101,6 +102,8 @@ class Runtime:
     def _open(self, stack: contextlib.ExitStack) -> Services:
         settings, home = self.settings, self.settings.home
         if self.writable:
+            # a wrong file is refused now, not when the first skill comes in
+            role_classifier(settings.roles.weights)
             _make_home(home)
             lock = WriterLock(home)
             lock.acquire()

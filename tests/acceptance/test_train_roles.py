@@ -88,3 +88,25 @@ def test_weights_that_are_none_are_refused(skillbus: Skillbus, made: tuple[Path,
     _, labels = made
     args = ("eval", "roles", "--skills", "made:tides", "--weights", str(labels))
     assert "train them with `skillbus train roles`" in skillbus(*args, code=1).err
+
+
+def test_own_weights_count_for_what_is_taken_in(
+    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, labels = made
+    out = tmp_path / "roles.npz"
+    skillbus("train", "roles", str(labels), "--skills", f"made={folder}", "--out", str(out))
+    skillbus.env["SKILLBUS_ROLES__WEIGHTS"] = str(out)
+    skillbus("sync", str(folder), "--source", "made", "--until", "searchable")
+    ids = ",".join(json.loads(labels.read_text(encoding="utf-8")))
+    scored = skillbus("eval", "roles", "--skills", ids, "--gold", str(labels), "--json")
+    assert scored.data["accuracy"] > 0.9
+
+
+def test_weights_of_the_settings_that_are_not_there_stop_the_start(
+    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    skillbus.env["SKILLBUS_ROLES__WEIGHTS"] = str(tmp_path / "none.npz")
+    result = skillbus("sync", str(made[0]), "--source", "made", code=2)
+    assert "roles.weights: " in result.err
+    assert "cannot be read" in result.err

@@ -21,7 +21,7 @@ from skills.roles.classifier import ROLES, Probabilities, RoleClassifier, blend
 from skills.roles.features import WIDTH, Features, extract
 from skills.roles.rules import Verdict, judge
 
-STRENGTHS = (0.1, 0.3, 1.0)
+STRENGTHS = (0.1, 0.3)
 """Inverse regularisation to choose from (scikit-learn's C)."""
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)

@@ -1,0 +1,25 @@
+"""The classifier of roles that the settings name."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from config.errors import UsageError
+from skills.roles import RoleClassifier
+from skills.roles.classifier import load_weights, read_weights
+
+
+@lru_cache(maxsize=4)
+def role_classifier(weights: str) -> RoleClassifier:
+    """The classifier of a weights file, read once; the one that ships for an empty name.
+
+    Raises UsageError when the file cannot be read, PermanentError when it holds no weights.
+    """
+    if not weights:
+        return load_weights()
+    try:
+        content = Path(weights).read_bytes()
+    except OSError as error:
+        raise UsageError(f"roles.weights: {weights} cannot be read: {error.strerror}") from error
+    return read_weights(content)
