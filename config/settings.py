@@ -93,11 +93,12 @@ class RetrievalSettings(Group):
 
 
 class DiffusionSettings(Group):
-    """Personalised PageRank (Graph of Skills eqs 2–4) and its weight in the ranking."""
+    """Personalised PageRank (Graph of Skills eqs 2–4) and what it weighs in the ranking."""
 
-    restart: float = Field(0.2, gt=0, lt=1)
-    weight: float = Field(0.2, ge=0)
-    seeds: int = Field(2, ge=1, le=100)
+    restart: float = Field(0.5, gt=0, lt=1)
+    weight: float = Field(4.0, ge=0, description="times the spread of scores from place 3 to 30")
+    seeds: int = Field(5, ge=1, le=100)
+    power: float = Field(4.0, ge=0, description="seeds weigh by their score to this power")
     max_nodes: int = Field(500, ge=1)
     fan_out: int = Field(32, ge=1)
 

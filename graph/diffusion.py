@@ -45,7 +45,7 @@ def _reverse_weights() -> dict[LinkType, float]:
     return {
         LinkType.DEPENDENCY: 1.0,
         LinkType.WORKFLOW: 0.5,
-        LinkType.SEMANTIC: 0.2,
+        LinkType.SEMANTIC: 1.0,
         LinkType.ALTERNATIVE: 0.1,
     }
 
@@ -54,8 +54,9 @@ def _reverse_weights() -> dict[LinkType, float]:
 class DiffusionSettings:
     """Constants of the diffusion, and the bounds of what one query may read.
 
-    restart and reverse are those of Graph of Skills (its table 6 and its code); types not listed,
-    as conflict, carry nothing. tolerance: the L1 error at which reading and sweeping stop.
+    restart and reverse are those of Graph of Skills (its table 6 and its code), but for semantic
+    links: likeness has no direction, it only stands in the list of one of the two. Types not
+    listed, as conflict, carry nothing. tolerance: the L1 error at which reading and sweeping stop.
     """
 
     restart: float = 0.2

@@ -17,15 +17,17 @@ _HEAD, _TAIL = 2, 29
 def diffuse(services: Services, ranking: Ranking, unfiltered: bool) -> Ranking:
     """Rank again by score + what personalised PageRank from the best candidates brings.
 
-    What it brings is measured in the ranking's own spread (the score at place 3 less that at
-    place 30), so that it means the same in any library. The first two places stay; skills that
-    no candidate stage found may come in over links, unless filters forbid it.
+    The share of the mass that reaches a skill counts as it is: where a skill has few neighbours,
+    as in a small library, each gets much, and where it has many, each gets little, so that the
+    weight follows from the library. It is measured in the ranking's own spread (the score at
+    place 3 less that at place 30). The first two places stay; skills that no candidate stage
+    found may come in over links, unless filters forbid it.
     """
     settings = services.settings.diffusion
     hits = ranking.hits
     if len(hits) <= _KEPT or settings.weight == 0:
         return ranking
-    seeds = {hit.key.skill_id: hit.score**2 for hit in hits[: settings.seeds]}
+    seeds = {hit.key.skill_id: hit.score**settings.power for hit in hits[: settings.seeds]}
     result = personalised_pagerank(
         seeds,
         lambda ids: services.graph.rows(ids, settings.fan_out),
@@ -36,10 +38,7 @@ def diffuse(services: Services, ranking: Ranking, unfiltered: bool) -> Ranking:
     for seed in seeds.keys() & flow.keys():
         # A seed's own restart mass says nothing about links.
         flow[seed] -= settings.restart * seeds[seed] / sum(seeds.values())
-    most = max(flow.values(), default=0.0)
-    if most <= 0:
-        return ranking
-    unit = settings.weight * _spread(hits) / most
+    unit = settings.weight * _spread(hits)
     candidates = list(hits[_KEPT:])
     if unfiltered:
         candidates += _found_over_links(services, flow, hits)
