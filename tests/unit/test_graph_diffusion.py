@@ -106,9 +106,9 @@ def test_mass_reaches_what_a_seed_depends_on() -> None:
 
 
 def test_reverse_follows_the_type() -> None:
-    rows = rows_of([("s1", "s0", DEPENDENCY, 1.0), ("s2", "s0", SEMANTIC, 1.0)])
+    rows = rows_of([("s1", "s0", DEPENDENCY, 1.0), ("s2", "s0", LinkType.WORKFLOW, 1.0)])
     shares = dict(transitions(rows["s0"], DiffusionSettings()).shares)
-    assert shares["s1"] / shares["s2"] == pytest.approx((0.4 * 1.0) / (0.25 * 0.2))
+    assert shares["s1"] / shares["s2"] == pytest.approx((0.4 * 1.0) / (0.2 * 0.5))
     assert sum(shares.values()) == pytest.approx(1.0)
 
 
