@@ -5,33 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from graph.diffusion import DiffusionSettings, personalised_pagerank
+from config.settings import DiffusionSettings
+from graph import diffusion as graph
+from graph.diffusion import ReadRows
 from skills.record import RevisionKey
 from tasks.retrieval import RankedSkill, Ranking
-from tasks.services import Services
 
 _KEPT = 2
 _HEAD, _TAIL = 2, 29
 
 
-def diffuse(services: Services, ranking: Ranking, unfiltered: bool) -> Ranking:
+def diffuse(
+    ranking: Ranking, settings: DiffusionSettings, read_rows: ReadRows, pointers: Mapping[str, int]
+) -> Ranking:
     """Rank again by score + what personalised PageRank from the best candidates brings.
 
     The share of the mass that reaches a skill counts as it is: where a skill has few neighbours,
     as in a small library, each gets much, and where it has many, each gets little, so that the
     weight follows from the library. It is measured in the ranking's own spread (the score at
     place 3 less that at place 30). The first two places stay; skills that no candidate stage
-    found may come in over links, unless filters forbid it.
+    found come in over links when they are among the `pointers` (skill_id -> seq).
     """
-    settings = services.settings.diffusion
     hits = ranking.hits
     if len(hits) <= _KEPT or settings.weight == 0:
         return ranking
     seeds = {hit.key.skill_id: hit.score**settings.power for hit in hits[: settings.seeds]}
-    result = personalised_pagerank(
+    result = graph.personalised_pagerank(
         seeds,
-        lambda ids: services.graph.rows(ids, settings.fan_out),
-        DiffusionSettings(restart=settings.restart, max_nodes=settings.max_nodes),
+        read_rows,
+        graph.DiffusionSettings(restart=settings.restart, max_nodes=settings.max_nodes),
     )
     kept = {hit.key.skill_id for hit in hits[:_KEPT]}
     flow = {name: value for name, value in result.scores.items() if name not in kept}
@@ -39,9 +41,7 @@ def diffuse(services: Services, ranking: Ranking, unfiltered: bool) -> Ranking:
         # A seed's own restart mass says nothing about links.
         flow[seed] -= settings.restart * seeds[seed] / sum(seeds.values())
     unit = settings.weight * _spread(hits)
-    candidates = list(hits[_KEPT:])
-    if unfiltered:
-        candidates += _found_over_links(services, flow, hits)
+    candidates = [*hits[_KEPT:], *_found_over_links(pointers, flow, hits)]
     moved = [_with_bonus(hit, unit * flow.get(hit.key.skill_id, 0.0)) for hit in candidates]
     moved.sort(key=lambda hit: (-hit.score, hit.key))
     return replace(ranking, hits=(*hits[:_KEPT], *_slots_kept(hits, moved)))
@@ -53,11 +53,10 @@ def _spread(hits: tuple[RankedSkill, ...]) -> float:
 
 
 def _found_over_links(
-    services: Services, flow: Mapping[str, float], hits: tuple[RankedSkill, ...]
+    pointers: Mapping[str, int], flow: Mapping[str, float], hits: tuple[RankedSkill, ...]
 ) -> list[RankedSkill]:
     """Skills that links lead to and search did not: they start where the ranking ends."""
     known = {hit.key.skill_id for hit in hits}
-    pointers = services.library.refresh().pointers
     return [
         RankedSkill(RevisionKey(name, pointers[name]), hits[-1].score, {}, ())
         for name, value in flow.items()

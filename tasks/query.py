@@ -181,7 +181,12 @@ def ranked(services: Services, deadline: Deadline, asked: QueryAsked, timings: T
         ranking = rerank(services, ranking, deadline, frozenset(asked.without))
     if "diffusion" not in asked.without:
         with timings.of("diffuse"):
-            ranking = diffuse(services, ranking, filters == Filters())
+            ranking = diffuse(
+                ranking,
+                services.settings.diffusion,
+                lambda ids: services.graph.rows(ids, services.settings.diffusion.fan_out),
+                services.library.refresh().pointers if filters == Filters() else {},
+            )
     return ranking
 
 
