@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from config.settings import RetrievalSettings
 from search.formats import is_special
 from search.protocol import Filters, Hit, Vector
 from search.scoring import Candidate, Scored, blend, score
@@ -73,33 +75,47 @@ def rank(
         with timed("encode"):
             vector = services.encoder.get().encode([understanding.text])[0]
     with timed("retrieve"):
-        keys = _candidates(services, view, understanding, vector, filters)
+        keys = candidates(
+            services.index, view, understanding, vector, filters, services.settings.retrieval
+        )
     with timed("score"):
         scored = _score(services, view, understanding, keys, vector, without)
-        return _ranking(understanding, vector, scored, len(view.pointers))
+        return ranking_of(understanding, vector, scored, len(view.pointers))
 
 
-def _candidates(
-    services: Services,
+class Engine(Protocol):
+    """What retrieving asks of an index."""
+
+    def candidates(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
+        """The best revisions by words."""
+        ...
+
+    def neighbours(self, vector: Vector, which: int, limit: int, filters: Filters) -> list[Hit]:
+        """The nearest revisions."""
+        ...
+
+
+def candidates(
+    index: Engine,
     view: View,
     understanding: Understanding,
     vector: Vector | None,
     filters: Filters,
+    settings: RetrievalSettings,
 ) -> list[RevisionKey]:
     """Published revisions that stand for a hit of the engine, lexical or near."""
-    settings = services.settings.retrieval
     # The more rivals, the lower the engine's own score may rank what is needed.
     limit = max(settings.candidates, int(settings.share * len(view.pointers)))
     weights = dict(zip(understanding.terms, understanding.weights.tolist(), strict=True))
     hits: list[Hit] = []
     if weights:
-        hits += services.index.candidates(weights, limit, filters)
+        hits += index.candidates(weights, limit, filters)
     for words in understanding.formats.values():
         if is_special(words, view.statistics):
-            hits += services.index.candidates(dict.fromkeys(words, 1.0), _OWNERS, filters)
+            hits += index.candidates(dict.fromkeys(words, 1.0), _OWNERS, filters)
     if vector is not None and settings.neighbours:
         for which in (0, 1):
-            hits += services.index.neighbours(vector, which, settings.neighbours, filters)
+            hits += index.neighbours(vector, which, settings.neighbours, filters)
     # A hit on a superseded revision that is still in the index stands for its skill.
     ids = dict.fromkeys(hit.key.skill_id for hit in hits)
     return [
@@ -124,13 +140,14 @@ def _score(
                 described, head = (pair @ vector).tolist()
                 cosines[key] = (described, head)
     records = view.statistics.forward_of(keys)
-    candidates = [Candidate(key, record, cosines.get(key)) for key, record in records.items()]
-    return score(understanding, candidates, view.statistics, without=without)
+    found = [Candidate(key, record, cosines.get(key)) for key, record in records.items()]
+    return score(understanding, found, view.statistics, without=without)
 
 
-def _ranking(
+def ranking_of(
     understanding: Understanding, vector: Vector | None, scored: Scored, skills: int
 ) -> Ranking:
+    """Scored candidates with the reasons why they rank; those without any evidence dropped."""
     hits = []
     for place, key in enumerate(scored.keys):
         parts = {name: float(values[place]) for name, values in scored.components.items()}

@@ -1,0 +1,266 @@
+"""Choose the constants of ranking and diffusion over many draws of a library.
+
+usage: choose_ranking.py HOME TASKS.jsonl [SIZE:DRAWS ...]
+
+HOME     a library, searchable and linked
+TASKS    one object a line: task_id, instruction, gt_skill_ids
+SIZE     so many skills besides those of the sources of the needed ones; by default 0:1 811:4
+         1811:2 3811:2 7811:2 and all others
+
+One library has its own accidents, so each choice is ranked over random parts of it: statistics,
+candidates and links are those of the part. Prints recall@10 and full coverage@10 by size for each
+change of one constant, and what is reached when each task is ranked with what was best on the
+others.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from config.settings import DiffusionSettings, load_settings
+from graph.protocol import Row
+from search.protocol import Filters, ForwardRecord, Hit, SearchIndex, Vector
+from search.scoring import Candidate, score
+from search.statistics import LibraryStatistics
+from search.understanding import Understanding, understand
+from search.weights import ScoringWeights
+from skills.record import RevisionKey
+from tasks.diffuse import diffuse
+from tasks.library import View
+from tasks.retrieval import Ranking, candidates, ranking_of
+from tasks.services import Services
+from workers.runtime import Runtime
+
+Floats = npt.NDArray[np.float64]
+SIZES = ("0:1", "811:4", "1811:2", "3811:2", "7811:2")
+OFF = DiffusionSettings(weight=0.0)
+ON = DiffusionSettings()
+
+WEIGHTS: dict[str, Mapping[str, Any]] = {
+    "in force": {},
+    "names 0": {"names": (0.0, 0.0)},
+    "names x 1.5": {"names": (0.15, 0.3)},
+    "naming 0": {"naming": 0.0},
+    "bigrams 0": {"bigrams": 0.0},
+    "bigrams x 3": {"bigrams": 0.15},
+    "hub 0": {"hub": 0.0},
+    "hub .4": {"hub": 0.4},
+    "hub 1.2": {"hub": 1.2},
+    "dense 0": {"dense_described": (0.0, 0.0), "dense_head": (0.0, 0.0)},
+    "dense short .2": {"dense_described": (0.2, 0.1), "dense_head": (0.2, 0.0)},
+    "dense short .6": {"dense_described": (0.6, 0.1), "dense_head": (0.6, 0.0)},
+    "dense long .4": {"dense_described": (0.35, 0.4)},
+    "k long 2": {"k_long": 2.0},
+    "k long 5": {"k_long": 5.0},
+    "k short 1": {"k_short": 1.0},
+    "k short 3": {"k_short": 3.0},
+    "body short 1": {"body_short": 1.0},
+    "body short 2": {"body_short": 2.0},
+    "body .4": {"field_weights": (3.0, 2.0, 1.0, 0.4, 0.4)},
+    "slots 0": {"slots": 0},
+}
+DIFFUSION: dict[str, DiffusionSettings] = {
+    "off": OFF,
+    "in force": ON,
+    "weight 2": ON.model_copy(update={"weight": 2.0}),
+    "weight 6": ON.model_copy(update={"weight": 6.0}),
+    "weight 10": ON.model_copy(update={"weight": 10.0}),
+    "restart .2": ON.model_copy(update={"restart": 0.2}),
+    "restart .8": ON.model_copy(update={"restart": 0.8}),
+    "2 seeds, power 2": ON.model_copy(update={"seeds": 2, "power": 2.0}),
+    "10 seeds": ON.model_copy(update={"seeds": 10}),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task with what does not depend on the draw."""
+
+    needed: frozenset[str]
+    understanding: Understanding
+    vector: Vector | None
+
+
+class WideIndex:
+    """The hits of a library's index, cut to the skills of a draw."""
+
+    def __init__(self, index: SearchIndex, factor: int) -> None:
+        self._index = index
+        self._factor = factor
+        self._cache: dict[tuple[Any, ...], list[Hit]] = {}
+        self.ids: frozenset[str] = frozenset()
+
+    def candidates(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
+        """The best of the draw by words."""
+        key = ("words", *sorted(terms))
+        if key not in self._cache:
+            self._cache[key] = self._index.candidates(terms, limit * self._factor, filters)
+        return self._cut(key, limit)
+
+    def neighbours(self, vector: Vector, which: int, limit: int, filters: Filters) -> list[Hit]:
+        """The nearest of the draw."""
+        key = ("vector", which, vector.tobytes())
+        if key not in self._cache:
+            self._cache[key] = self._index.neighbours(vector, which, limit * self._factor, filters)
+        return self._cut(key, limit)
+
+    def _cut(self, key: tuple[Any, ...], limit: int) -> list[Hit]:
+        return [hit for hit in self._cache[key] if hit.key.skill_id in self.ids][:limit]
+
+
+class Draw(NamedTuple):
+    """A part of the library, and the candidates of each task in it."""
+
+    view: View
+    candidates: list[list[Candidate]]
+
+
+def draw(
+    services: Services, wide: WideIndex, tasks: Sequence[Task], keys: Sequence[RevisionKey]
+) -> Draw:
+    """Statistics and candidates of a part of the library."""
+    wide.ids = frozenset(key.skill_id for key in keys)
+    records = services.library.refresh().statistics.forward_of(keys)
+    view = View({key.skill_id: key.seq for key in keys}, LibraryStatistics(records))
+    found = []
+    for task in tasks:
+        hits = candidates(
+            wide, view, task.understanding, task.vector, Filters(), services.settings.retrieval
+        )
+        found.append(list(_with_cosines(services, task, hits, records)))
+    return Draw(view, found)
+
+
+def _with_cosines(
+    services: Services,
+    task: Task,
+    keys: Sequence[RevisionKey],
+    records: Mapping[RevisionKey, ForwardRecord],
+) -> Iterable[Candidate]:
+    pairs = services.index.skill_vectors(keys) if task.vector is not None else {}
+    for key in keys:
+        pair = pairs.get(key)
+        if task.vector is None or pair is None or not pair.any():
+            yield Candidate(key, records[key])
+        else:
+            described, head = (pair @ task.vector).tolist()
+            yield Candidate(key, records[key], (described, head))
+
+
+def ranked(task: Task, part: Draw, at: int, weights: ScoringWeights) -> Ranking:
+    """The candidates of one task, scored."""
+    scored = score(task.understanding, part.candidates[at], part.view.statistics, weights)
+    return ranking_of(task.understanding, task.vector, scored, len(part.view.pointers))
+
+
+def diffused(
+    services: Services, ranking: Ranking, part: Draw, settings: DiffusionSettings
+) -> Ranking:
+    """Over the links within the draw."""
+    pointers = part.view.pointers
+
+    def rows(ids: Sequence[str]) -> dict[str, Row]:
+        whole = services.graph.rows(ids, settings.fan_out)
+        return {name: _within(row, pointers) for name, row in whole.items()}
+
+    return diffuse(ranking, settings, rows, pointers)
+
+
+def _within(row: Row, pointers: Mapping[str, int]) -> Row:
+    kept = tuple(one for one in row.neighbours if one.skill_id in pointers)
+    totals: dict[Any, float] = {}
+    for one in kept:
+        totals[one.type, one.forward] = totals.get((one.type, one.forward), 0.0) + one.weight
+    return Row(kept, totals)
+
+
+def figures(task: Task, ranking: Ranking) -> tuple[float, float, float]:
+    """Hit@1, R@10, FC@10."""
+    first = [hit.key.skill_id for hit in ranking.hits[:10]]
+    found = len(task.needed.intersection(first)) / len(task.needed)
+    return float(first[:1] != [] and first[0] in task.needed), found, float(found == 1)
+
+
+def report(table: dict[str, Floats], sizes: Sequence[int]) -> None:
+    """table: for each choice (draws, tasks, 3). Each choice by size, then left out."""
+    names = sorted(set(sizes))
+    print(f"{'':>18}  " + "  ".join(f"{size:^17}" for size in names) + "  all")
+    for name, values in table.items():
+        cells = []
+        for size in names:
+            rows = [place for place, one in enumerate(sizes) if one == size]
+            cells.append("/".join(f"{x:.3f}" for x in values[rows].mean((0, 1))))
+        print(f"{name:>18}  " + "  ".join(cells) + f"  {values.mean():.4f}")
+    every = np.stack(list(table.values()))
+    held = np.zeros(every.shape[1:])
+    for at in range(every.shape[2]):
+        others = np.delete(every, at, axis=2).mean((1, 2, 3))
+        held[:, at] = every[int(others.argmax()), :, at]
+    print(f"{'left out':>18}  " + "/".join(f"{x:.3f}" for x in held.mean((0, 1))) + " over all")
+
+
+def parts(
+    services: Services, tasks: Sequence[Task], sizes: Sequence[str]
+) -> Iterable[tuple[int, list[RevisionKey]]]:
+    """Random parts that keep every skill of the sources of the needed ones."""
+    pointers = services.library.refresh().pointers
+    keys = [RevisionKey(name, seq) for name, seq in sorted(pointers.items())]
+    sources = {name.partition(":")[0] for task in tasks for name in task.needed}
+    kept = [key for key in keys if key.skill_id.partition(":")[0] in sources]
+    others = [key for key in keys if key.skill_id.partition(":")[0] not in sources]
+    for size, _, draws in (one.partition(":") for one in sizes):
+        for seed in range(int(draws)):
+            chosen = np.random.default_rng(seed).choice(len(others), int(size), replace=False)
+            yield int(size), kept + [others[place] for place in sorted(chosen.tolist())]
+    yield len(others), keys
+
+
+def main(argv: Sequence[str]) -> int:
+    """Rank every draw with every choice; print."""
+    if len(argv) < 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    runtime = Runtime(load_settings(Path(argv[1])), writable=False)
+    services = runtime.services
+    tasks = [_task(services, line) for line in Path(argv[2]).read_text("utf-8").splitlines()]
+    wide = WideIndex(services.index, 30)
+    weights = {name: replace(ScoringWeights(), **change) for name, change in WEIGHTS.items()}
+    table: dict[str, list[Any]] = {}
+    sizes = []
+    for size, keys in parts(services, tasks, argv[3:] or SIZES):
+        part = draw(services, wide, tasks, keys)
+        sizes.append(size)
+        for at, task in enumerate(tasks):
+            for name, chosen in weights.items():
+                ranking = ranked(task, part, at, chosen)
+                table.setdefault(name, []).append(figures(task, ranking))
+                if name == "in force":
+                    for other, settings in DIFFUSION.items():
+                        there = figures(task, diffused(services, ranking, part, settings))
+                        table.setdefault(f"diffusion {other}", []).append(there)
+    runtime.stop()
+    shaped = {name: np.array(rows).reshape(-1, len(tasks), 3) for name, rows in table.items()}
+    report({name: shaped[name] for name in WEIGHTS}, sizes)
+    report({name: shaped[f"diffusion {name}"] for name in DIFFUSION}, sizes)
+    return 0
+
+
+def _task(services: Services, line: str) -> Task:
+    row = json.loads(line)
+    understanding = understand(row["instruction"])
+    encoder = services.encoder.get()
+    known = understanding.language in encoder.languages
+    vector = encoder.encode([understanding.text])[0] if known else None
+    return Task(frozenset(row["gt_skill_ids"]), understanding, vector)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
