@@ -28,7 +28,7 @@ SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 """Shares of the rules to choose from; at half, they decide alone wherever they speak."""
 
 FOLDS = 4
-"""Groups of skills in a choice."""
+"""Groups of skills in a choice inside the judgement; the last choice leaves out one at a time."""
 
 LEAST_SKILLS = 3
 
@@ -115,38 +115,35 @@ def train_roles(examples: Sequence[Example], progress: Callable[[int, int], None
         )
     if np.count_nonzero(sum(example.counts.sum(axis=0) for example in kept)) < 2:
         raise UsageError("all labelled lines have one role; label lines of at least two")
-    rounds = len(kept) * (_fits_of_choice(len(kept) - 1) + 1) + _fits_of_choice(len(kept)) + 1
+    folds = min(FOLDS, len(kept) - 1)
+    rounds = len(kept) * (folds * len(STRENGTHS) + 1) + len(kept) * len(STRENGTHS) + 1
     fits = _Fits(progress, rounds)
     confusions = {name: np.zeros((len(ROLES), len(ROLES))) for name in ("all", "rules", "features")}
     per_skill: dict[str, float] = {}
     for held in kept:
         rest = [example for example in kept if example is not held]
-        choice = choose(rest, fits)
+        choice = choose(rest, folds, fits)
         given = fits.fit(rest, choice).probabilities(held.blocks)
         for name, share in (("all", choice.share), ("rules", 1.0), ("features", 0.0)):
             confusion = confusion_of(held, given, share)
             confusions[name] += confusion
             if name == "all":
                 per_skill[held.skill_id] = float(np.trace(confusion) / confusion.sum())
-    choice = choose(kept, fits)
+    choice = choose(kept, len(kept), fits)
     return Trained(fits.fit(kept, choice), choice, confusions, per_skill)
 
 
-def _fits_of_choice(skills: int) -> int:
-    return min(FOLDS, skills) * len(STRENGTHS)
-
-
-def choose(examples: Sequence[Example], fits: _Fits) -> Choice:
+def choose(examples: Sequence[Example], folds: int, fits: _Fits) -> Choice:
     """Strength and share of the rules with the best mean of accuracy and macro-F1 on groups of
     skills left out; the first of equals."""
-    folds = [list(examples[start::FOLDS]) for start in range(min(FOLDS, len(examples)))]
+    groups = [list(examples[start::folds]) for start in range(folds)]
     worth: dict[Choice, float] = {}
     for strength in STRENGTHS:
         confusions = {share: np.zeros((len(ROLES), len(ROLES))) for share in SHARES}
-        for fold in folds:
-            rest = [example for example in examples if all(example is not one for one in fold)]
+        for group in groups:
+            rest = [example for example in examples if all(example is not one for one in group)]
             model = fits.fit(rest, Choice(strength, 0.0))
-            for held in fold:
+            for held in group:
                 given = model.probabilities(held.blocks)
                 for share in SHARES:
                     confusions[share] += confusion_of(held, given, share)
