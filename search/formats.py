@@ -71,7 +71,7 @@ def fill_slots(
     first. Returns the new order, and for each candidate that was moved up the format.
     """
     slots: dict[int, str] = {}
-    for kind, words in formats.items():
+    for kind, words in formats.items() if places > 0 else ():
         owners = _owners(words, names, library) if is_special(words, library) else {}
         if not owners:
             continue

@@ -57,3 +57,9 @@ def test_two_formats_take_two_places() -> None:
     moved, slots = fill_slots(formats, names, np.zeros(7), statistics, list(range(7)), 4)
     assert sorted(moved[2:4]) == [5, 6]
     assert slots == {5: "pdf", 6: "xlsx"}
+
+
+def test_no_places_are_no_slots() -> None:
+    statistics, names = library(*PLAIN, ("pdf", "Pages."))
+    order = list(range(6))
+    assert fill_slots({"pdf": ("pdf",)}, names, np.zeros(6), statistics, order, 0) == (order, {})
