@@ -16,9 +16,10 @@ from hashlib import blake2b
 import numpy as np
 import Stemmer
 
+from search.characters import simplified
 from search.protocol import TermIds
 
-TOKENS_VERSION = 1
+TOKENS_VERSION = 2
 """Part of every index's schema: a change in the stream makes old indexes unusable."""
 
 SHORTEST, LONGEST = 2, 40
@@ -29,6 +30,8 @@ _WORDS = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]|[a-z][A-Z]|[A-Z]{2}[a-z]")
 _IS_CJK = re.compile(rf"[{_CJK}]")
+_SIGNED = re.compile(r"(?<!\w)([CcFf])(\+\+|#)(?![A-Za-z_+#])")
+_SPELLED = {"++": "pp", "#": "sharp"}
 
 _STOP_WORDS = """
 a about above after again against all also am an and any are aren as at be because been before
@@ -78,14 +81,24 @@ def tokenize(text: str) -> list[str]:
 
     Letter and digit runs are lowercased and stemmed (Snowball English); one that changes case or
     between letters and digits is kept whole and adds its parts. Stop words and words outside
-    2-40 characters are left out. Runs of Chinese, Japanese or Korean become character bigrams.
+    2-40 characters are left out; C++, C# and F# are spelled out (`cpp`, `csharp`, `fsharp`). Runs
+    of Chinese, Japanese or Korean become character bigrams, traditional characters as simplified
+    ones.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
+        if _IS_CJK.search(text):
+            text = simplified(text)
+    if "#" in text or "++" in text:
+        text = _SIGNED.sub(_spelled, text)
     tokens: list[str] = []
     for word in _WORDS.findall(text):
         tokens.extend(_word_tokens(word))
     return tokens
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return match.group(1) + _SPELLED[match.group(2)]
 
 
 def length(tokens: Sequence[str]) -> float:

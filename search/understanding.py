@@ -12,7 +12,7 @@ import numpy as np
 from config.errors import UsageError
 from search.background import load_background
 from search.protocol import TermIds, Vector
-from search.tokens import bigram_ids, term_ids, tokenize
+from search.tokens import bigram_ids, length, term_ids, tokenize
 from skills.language import detect
 
 FIRST_CHARACTERS, LAST_CHARACTERS = 48_000, 16_000
@@ -105,6 +105,11 @@ class Understanding:
     keywords: tuple[str, ...]
     operations: tuple[str, ...]
     language: str
+
+    @property
+    def words(self) -> float:
+        """How many distinct words the task has: a Chinese bigram counts half, as in `length`."""
+        return length(self.terms)
 
 
 def understand(task: str) -> Understanding:

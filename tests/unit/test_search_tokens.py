@@ -60,3 +60,14 @@ def test_bigrams_are_of_neighbours_in_order(tokens: list[str]) -> None:
     known = dict(zip(pairwise(tokens), pairs.tolist(), strict=False))
     assert len(set(known.values())) == len(known)
     assert pairs.dtype == np.uint64
+
+
+def test_traditional_characters_meet_simplified_ones() -> None:
+    assert tokenize("代碼審查") == tokenize("代码审查")
+    assert tokenize("資料庫 SQL") == tokenize("资料库 SQL")
+
+
+def test_languages_with_a_sign_in_their_name() -> None:
+    assert tokenize("C++ and c#, F#.") == ["cpp", "csharp", "fsharp"]
+    assert "cpp" in tokenize("c++17")
+    assert tokenize("page.html#c #channel") == ["page", "html", "channel"]

@@ -19,7 +19,7 @@ BUNDLE = "bundle"
 ALL_ON = "all on"
 _AFTER_RANKING = frozenset({"floor", "paging"})
 """Stages that cannot move a ranking: they only show in bundles."""
-_WORDS_ALONE = frozenset({"names", "bigrams", "artifacts", "hub", "feedback"})
+_WORDS_ALONE = frozenset({"names", "bigrams", "artifacts", "hub"})
 """Ranking stages that read nothing but the words of task and skill."""
 
 
