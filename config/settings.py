@@ -70,7 +70,7 @@ class RerankerSettings(Group):
     milliseconds: int = Field(1_000, ge=1, description="time for the model")
     batch_size: int = Field(8, ge=1, le=1000, description="candidates read at once")
     max_length: int = Field(
-        512, ge=16, le=32_768, description="tokens read of a task and a skill together"
+        256, ge=16, le=32_768, description="tokens read of a task and a skill together"
     )
 
 
