@@ -98,12 +98,35 @@ def test_quoted_names(text: str, name: str) -> None:
         "This skill is the best skill. Use your skills.",
         "For payroll use `payroll-runner` instead.",
         "Not for payroll: `payroll-runner` does that.",
+        "Use `payroll-runner` rather.",
+        "For all others, use the payroll-runner skill.",
+        "This is not `payroll-runner`.",
+        "Rows that are wide (many columns → `payroll-runner`).",
+        "Read `payroll_runner` from the environment.",
+        "Call it with the `my-payroll` skill.",
+        "The `PROMOTED` skill verdict.",
+        "- Run:\n\n  ```bash\n  make --skill `payroll-runner`\n  ```",
         "```bash\npip install ledger-reader\n```",
         "Use `own-skill` again.",
     ],
 )
 def test_what_merely_occurs_is_not_mentioned(text: str) -> None:
     assert not mentions(text)
+
+
+def test_of_two_ways_the_first_is_meant() -> None:
+    found = mentions("Draw it with the `chart-drawer` skill or `plot-maker`.")
+    assert found == {("quoted", "chart-drawer")}
+
+
+def test_front_matter_about_something_else_names_no_skill() -> None:
+    assert not mentions("Text.", "name: own\ndescription: x\nsubdomain: ledger-work")
+
+
+def test_front_matter_lists_of_records() -> None:
+    listed = "related_skills:\n  - slug: tax-table\n    relation: before-it\n  - slug: audit-log"
+    found = mentions("Text.", f"name: own\ndescription: x\n{listed}\nkind: plain-text")
+    assert found == {("related", "tax-table"), ("related", "audit-log")}
 
 
 @pytest.mark.parametrize(
