@@ -17,7 +17,6 @@ import numpy.typing as npt
 from search.formats import Frequencies, fill_slots
 from search.protocol import ForwardRecord, TermIds, Vector
 from search.statistics import name_terms
-from search.tokens import is_cjk
 from search.understanding import Understanding
 from search.weights import ScoringWeights
 from skills.record import RevisionKey
@@ -70,12 +69,8 @@ class Scored:
 
 
 def blend(understanding: Understanding, weights: ScoringWeights) -> float:
-    """t of the task: 0 for a short query, 1 for a long task.
-
-    A Chinese word of two characters gives about two pairs: its own, and one with the next word.
-    """
-    words = sum(0.5 if is_cjk(term) else 1.0 for term in understanding.terms)
-    beyond = words - weights.short_words
+    """t of the task: 0 for a short query, 1 for a long task."""
+    beyond = understanding.words - weights.short_words
     return min(max(beyond / weights.blend_words, 0.0), 1.0)
 
 
