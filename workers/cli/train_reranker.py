@@ -75,7 +75,7 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
         )
     _check_folder(out, options["fresh"])
     material = _material(settings, options)
-    threads = options["threads"] or len(os.sched_getaffinity(0))
+    threads = options["threads"] or (os.cpu_count() or 1)
     with show_steps("training") as step:
         losses = train(material, out, threads, options["checkpoint_steps"], step)
     with show_steps("judging") as step:
