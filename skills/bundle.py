@@ -98,6 +98,7 @@ class BundleLink(Model):
     target: str
     type: str
     weight: float
+    confidence: float = Field(description="share of labelled links like it that were right")
     evidence: str
 
 

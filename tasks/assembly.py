@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import UsageError
+from graph.link_rules import confidence
 from graph.protocol import Link
 from search.protocol import StoredRevision, Vector
 from skills.budget import Offer, spend
@@ -211,6 +212,7 @@ class _Filler:
                 target=link.target,
                 type=link.type.value,
                 weight=round(link.weight, 4),
+                confidence=round(confidence(link.type, link.weight), 2),
                 evidence=link.evidence,
             )
             for link in self._links

@@ -75,7 +75,11 @@ FULL = bundle(
             tokens=120,
         ),
     ),
-    links=(BundleLink(source="a:b", target="a:c", type="dependency", weight=1, evidence="line 2"),),
+    links=(
+        BundleLink(
+            source="a:b", target="a:c", type="dependency", weight=1, confidence=1, evidence="line 2"
+        ),
+    ),
     left_out=(SkillLeftOut(skill_id="a:d", name="d", reason="alternative to a:b"),),
     degraded=("rerank stopped",),
     timings_ms={"encode": 3.5},
