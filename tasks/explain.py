@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from config.settings import ChoiceSettings
+from search.evidence import floor, strength
 from skills.bundle import Bundle
 from tasks.choice import Choice
 from tasks.retrieval import Ranking
@@ -11,11 +13,12 @@ from tasks.retrieval import Ranking
 _EXPLAINED = 30
 
 
-def explanation(ranking: Ranking, choice: Choice, bundle: Bundle) -> dict[str, Any]:
-    """The best candidates, each with the parts of its score and a verdict.
+def explanation(
+    ranking: Ranking, choice: Choice, bundle: Bundle, settings: ChoiceSettings
+) -> dict[str, Any]:
+    """The best candidates, each with the parts of its score, which add up to it, and a verdict.
 
-    The parts of a score add up to it, unless a cross-encoder has put the candidates in another
-    order. columns: the names of the parts, in the order of the stages.
+    strength, floor: what speaks for the best of them, and the least for which a bundle is made.
     """
     rows = [
         {
@@ -28,12 +31,10 @@ def explanation(ranking: Ranking, choice: Choice, bundle: Bundle) -> dict[str, A
             ranking.hits[:_EXPLAINED], _verdicts(ranking, choice, bundle), strict=False
         )
     ]
-    columns = list(dict.fromkeys(name for row in rows for name in row["scores"]))
     return {
-        "evidence": round(ranking.evidence, 4),
-        "nearness": None if ranking.nearness is None else round(ranking.nearness, 4),
+        "strength": round(strength(ranking.evidence, ranking.nearness, ranking.skills), 4),
+        "floor": round(floor(ranking.long, settings.floor, settings.floor_long), 4),
         "stages": bundle.timings_ms,
-        "columns": columns,
         "candidates": rows,
     }
 
@@ -46,7 +47,7 @@ def _verdicts(ranking: Ranking, choice: Choice, bundle: Bundle) -> list[str]:
     for hit in ranking.hits[:_EXPLAINED]:
         skill_id = hit.key.skill_id
         if skill_id in sent:
-            verdicts.append(f"in: {'; '.join(sent[skill_id]) or 'ranks among the first'}")
+            verdicts.append(f"in: {'; '.join(sent[skill_id])}")
         elif skill_id in reasons:
             verdicts.append(f"out: {reasons[skill_id]}")
         elif bundle.status == "NO_SKILL_HIT":

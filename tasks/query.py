@@ -139,7 +139,9 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
     bundle = bundle.model_copy(update={"timings_ms": timings.stages})
     if not asked.explain:
         return bundle
-    return bundle.model_copy(update={"explain": explanation(ranking, choice, bundle)})
+    return bundle.model_copy(
+        update={"explain": explanation(ranking, choice, bundle, settings.choice)}
+    )
 
 
 def _why_nothing(services: Services, asked: QueryAsked, ranking: Ranking) -> str:

@@ -154,8 +154,14 @@ def _print_summary(bundle: Bundle) -> None:
 
 def _print_explanation(explain: dict[str, Any]) -> None:
     click.echo("\nstages (ms): " + ", ".join(f"{k} {v:.1f}" for k, v in explain["stages"].items()))
-    columns = explain["columns"]
-    click.echo("  ".join(["place", *(f"{name:>9}" for name in columns), "skill"]))
+    click.echo(f"evidence: strength {explain['strength']:.2f}, floor {explain['floor']:.2f}\n")
     for place, row in enumerate(explain["candidates"], 1):
-        numbers = (f"{row['scores'].get(name, 0.0):>9.3f}" for name in columns)
-        click.echo("  ".join([f"{place:>5}", *numbers, f"{row['skill_id']}: {row['verdict']}"]))
+        parts = dict(row["scores"])
+        total = parts.pop("score")
+        click.echo(f"{place:>3}. {row['skill_id']}: {row['verdict']}")
+        told = [
+            f"{'-' if value < 0 else '+'} {name} {abs(value):.2f}"
+            for name, value in parts.items()
+            if round(value, 2)
+        ]
+        click.echo(f"     {total:.2f} = {' '.join(told).removeprefix('+ ')}")
