@@ -17,6 +17,7 @@ import numpy.typing as npt
 from search.formats import Frequencies, fill_slots
 from search.protocol import ForwardRecord, TermIds, Vector
 from search.statistics import name_terms
+from search.tokens import is_cjk, length
 from search.understanding import Understanding
 from search.weights import ScoringWeights
 from skills.record import RevisionKey
@@ -103,7 +104,8 @@ def score(
         components["bigrams"] = weights.bigrams * pairs / weights.bigrams_spread
     if "hub" not in without:
         hubs = statistics.hubs([candidate.key for candidate in candidates], records)
-        components["hub"] = weights.hub * (weights.hub_mean - hubs) / weights.hub_spread
+        share = weights.hub * _english(understanding)
+        components["hub"] = share * (weights.hub_mean - hubs) / weights.hub_spread
     if "dense" not in without:
         components["dense"] = _dense(candidates, lexical, weights, t)
     total = np.sum(list(components.values()), axis=0)
@@ -226,6 +228,13 @@ def _bigrams(
     gains = worth[places] * strength / (strength + weights.bigrams_half)
     root = float(np.sqrt(worth.sum())) or 1.0
     return np.bincount(owners, weights=gains, minlength=len(records)) / root
+
+
+def _english(understanding: Understanding) -> float:
+    """Share of the task's words outside Chinese, Japanese and Korean: what everyday documents,
+    which are mostly English, can foretell of its matches."""
+    chinese = length([term for term in understanding.terms if is_cjk(term)])
+    return 1.0 - chinese / max(understanding.words, 1e-9)
 
 
 def _dense(
