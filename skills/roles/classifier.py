@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +31,18 @@ ROLES = tuple(Role)
 
 LIST_SHARE = 0.5
 """How much of an item's judgement is that of its whole list."""
+
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    OSError,
+    KeyError,
+    IndexError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What numpy raises for a file that is cut off, damaged or of another make."""
 
 Probabilities = npt.NDArray[np.float64]
 
@@ -115,7 +128,7 @@ def read_weights(content: bytes) -> RoleClassifier:
             weights[arrays["places"]] = arrays["weights"]
             intercepts = arrays["intercepts"].astype(np.float32).reshape(len(ROLES))
             return RoleClassifier(weights, intercepts, float(arrays["rules_share"]))
-    except (ValueError, OSError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise PermanentError(
             f"weights of roles cannot be read: {error}; train them with `skillbus train roles`"
         ) from error

@@ -171,7 +171,25 @@ def test_weights_come_back_from_their_file() -> None:
     assert dump_weights(again) == content
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", dump_weights(by_rules())[:200]])
+def an_array() -> bytes:
+    out = io.BytesIO()
+    np.save(out, np.zeros(3))
+    return out.getvalue()
+
+
+def damaged() -> bytes:
+    """An archive whose first member says that it is deflated otherwise than it is."""
+    content = bytearray(dump_weights(some_weights()))
+    at = content.index(b"weights.npy") + len("weights.npy") + 24
+    content[at : at + 8] = b"\xff" * 8
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no archive", dump_weights(by_rules())[:200], an_array(), damaged()],
+    ids=["empty", "text", "cut off", "one array", "damaged"],
+)
 def test_a_file_that_holds_no_weights_is_refused(content: bytes) -> None:
     with pytest.raises(PermanentError, match="train them with `skillbus train roles`"):
         read_weights(content)

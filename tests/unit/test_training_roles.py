@@ -85,6 +85,16 @@ def test_a_role_without_labels_is_not_given(examples: list[Example]) -> None:
     assert given[:, 1].max() < 1e-6
 
 
+def test_a_role_of_one_skill_alone_is_unknown_where_that_skill_is_left_out(
+    examples: list[Example],
+) -> None:
+    for example in examples[1:]:
+        example.counts[:, 1:] = 0
+    assert train_roles(examples, heard).confusions["all"].sum() > 0
+    given = fit(examples[1:], Choice(1.0, 0.0)).probabilities(examples[0].blocks)
+    assert given[:, 0].min() > 1 - 1e-6
+
+
 def test_one_role_alone_teaches_nothing(examples: list[Example]) -> None:
     for example in examples:
         example.counts[:, 1:] = 0

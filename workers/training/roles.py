@@ -168,10 +168,18 @@ class _Fits:
 
 
 def fit(examples: Sequence[Example], choice: Choice) -> RoleClassifier:
-    """Multinomial logistic regression over the examples' passages, one row a labelled role."""
+    """Multinomial logistic regression over the examples' passages, one row a labelled role.
+
+    Where all of them have one role, that role is all there is to learn.
+    """
     from sklearn.linear_model import LogisticRegression
 
     matrix, roles, weights = _rows(examples)
+    full = np.zeros((WIDTH, len(ROLES)), np.float32)
+    bias = np.full(len(ROLES), _NEVER, np.float32)
+    if len(np.unique(roles)) == 1:
+        bias[roles[0]] = 0.0
+        return RoleClassifier(full, bias, choice.share)
     used = _shared(examples)
     model = LogisticRegression(C=choice.strength, max_iter=_ROUNDS)
     model.fit(matrix[:, used], roles, sample_weight=weights)
@@ -180,9 +188,7 @@ def fit(examples: Sequence[Example], choice: Choice) -> RoleClassifier:
         # scikit-learn keeps one vector for two classes
         coefficients = np.vstack([-coefficients / 2, coefficients / 2])
         intercepts = np.concatenate([-intercepts / 2, intercepts / 2])
-    full = np.zeros((WIDTH, len(ROLES)), np.float32)
     full[np.ix_(used, model.classes_)] = coefficients.T
-    bias = np.full(len(ROLES), _NEVER, np.float32)
     bias[model.classes_] = intercepts
     return RoleClassifier(full, bias, choice.share)
 
@@ -229,7 +235,7 @@ def confusion_of(example: Example, by_features: Probabilities, share: float) -> 
 
 
 def figures_of(confusion: Counts) -> tuple[float, float]:
-    """Accuracy over lines and macro-F1 over the roles that are labelled or given."""
+    """Accuracy over lines and macro-F1 over the six roles, as `eval roles` has it."""
     right = np.diagonal(confusion)
     sums = confusion.sum(axis=0) + confusion.sum(axis=1)
     f1 = 2 * right / np.maximum(sums, 1e-9)
