@@ -182,11 +182,18 @@ def _load(model: str, device: str) -> Any:
     local = model == DEFAULT_MODEL
     try:
         return SentenceTransformer(model_path(model), device=device, local_files_only=local)
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
+    except loading_errors() as error:
         raise PermanentError(
             f"the encoder {model!r} cannot be loaded ({error}); name an installed model "
             f"or {DEFAULT_MODEL!r}"
         ) from error
+
+
+def loading_errors() -> tuple[type[Exception], ...]:
+    """What model libraries raise for a model that is missing, damaged or of another kind."""
+    from safetensors import SafetensorError
+
+    return (OSError, ValueError, ImportError, RuntimeError, SafetensorError)
 
 
 def model_path(model: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from config.errors import PermanentError
-from search.encoder import has_bfloat16, knows_english_only, silence_libraries
+from search.encoder import has_bfloat16, knows_english_only, loading_errors, silence_libraries
 from search.protocol import Vector
 
 TRAINING_FILE = "skillbus.json"
@@ -93,7 +93,7 @@ def _load(model: str, max_length: int, device: str) -> Any:
                 "pairs, or make one with `skillbus train reranker`"
             )
         network = CrossEncoder(model, device=device)
-    except (OSError, ValueError, RuntimeError) as error:
+    except loading_errors() as error:
         raise PermanentError(
             f"the reranker {model!r} cannot be loaded ({error}); name an installed "
             "cross-encoder, or switch reranking off (reranker.model)"
@@ -101,7 +101,7 @@ def _load(model: str, max_length: int, device: str) -> Any:
     if int(network.num_labels) != 1:
         raise PermanentError(f"the reranker {model!r} gives several scores a pair, not one")
     own = (network.max_seq_length, getattr(network.config, "max_position_embeddings", None))
-    network.max_seq_length = min(max_length, *(int(limit) for limit in own if limit))
+    network.max_seq_length = min([max_length, *(int(limit) for limit in own if limit)])
     return network
 
 

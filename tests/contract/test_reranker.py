@@ -150,6 +150,14 @@ def test_what_cannot_be_loaded_is_refused(tmp_path: Path, content: dict[str, str
         CrossEncoderReranker(str(folder))
 
 
+def test_weights_that_were_cut_off_are_refused(tmp_path: Path) -> None:
+    folder = write_cross_encoder(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(PermanentError, match=r"cannot be loaded.*reranker\.model"):
+        CrossEncoderReranker(folder)
+
+
 def test_the_encoders_own_name_is_refused() -> None:
     with pytest.raises(PermanentError, match=r"cannot be loaded|no cross-encoder"):
         CrossEncoderReranker(DEFAULT_MODEL)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import PermanentError
-from search.encoder import has_bfloat16, model_path, silence_libraries
+from search.encoder import has_bfloat16, loading_errors, model_path, silence_libraries
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -165,7 +165,7 @@ def _load(base: str) -> tuple[Any, Any]:
         path = model_path(base)
         network = AutoModelForSequenceClassification.from_pretrained(path, num_labels=1)
         return network, AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError, RuntimeError) as error:
+    except loading_errors() as error:
         raise PermanentError(
             f"the model {base!r} cannot be loaded to be trained ({error}); name an installed "
             "encoder or cross-encoder with --base"
