@@ -128,8 +128,9 @@ class LibraryStatistics:
 
     def idf(self, terms: TermIds) -> Vector:
         """ln(1 + (N - df + .5) / (df + .5)) of each term, float32: never negative."""
-        found = self.document_frequencies(terms)
-        return np.log1p((len(self._records) - found + 0.5) / (found + 0.5)).astype(np.float32)
+        with self._lock:  # both of one moment: a frequency above the size would be negative
+            found, size = self._documents.of(terms), len(self._records)
+        return np.log1p((size - found + 0.5) / (found + 0.5)).astype(np.float32)
 
     def hubs(
         self, keys: Sequence[RevisionKey], records: Sequence[ForwardRecord]
