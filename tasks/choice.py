@@ -83,7 +83,18 @@ def choose_skills(
             continue
         choice.chosen.append(Chosen(skill_id, score, tuple(reasons.get(skill_id, ()))))
         _add_needed(choice, skill_id, score, rows, read_rows, scores)
+    choice.left_out = _told_once(choice)
     return choice
+
+
+def _told_once(choice: Choice) -> list[tuple[str, str]]:
+    """Each skill that was left out with its first reason, but for those that came along later."""
+    taken = {chosen.skill_id for chosen in choice.chosen}
+    told: dict[str, str] = {}
+    for skill_id, reason in choice.left_out:
+        if skill_id not in taken:
+            told.setdefault(skill_id, reason)
+    return list(told.items())
 
 
 def _obstacle(skill_id: str, taken: set[str], rows: Mapping[str, Row]) -> str:
@@ -134,14 +145,14 @@ def _add_needed(
                     reason = f"declared dependency of {owner}, beyond the {_MAX_NEEDED} first"
                     choice.left_out.append((needed, reason))
                     continue
-                following.append(needed)
-                obstacle = _obstacle(needed, taken - {owner}, rows)
                 if needed in taken:
                     continue
+                obstacle = _obstacle(needed, taken - {owner}, rows)
                 if obstacle:
                     reason = f"declared dependency of {owner}, but {obstacle}"
                     choice.left_out.append((needed, reason))
                     continue
+                following.append(needed)
                 choice.chosen.append(
                     Chosen(
                         needed,

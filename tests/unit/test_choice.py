@@ -142,6 +142,24 @@ def test_a_dependency_in_conflict_with_what_is_taken_stays_out() -> None:
     assert "a" in ids(choice)
 
 
+def test_what_only_a_dependency_left_out_needs_stays_out_too() -> None:
+    links = Links(("b", DEPENDS, "c"), ("c", CONFLICT, "a"), ("c", DEPENDS, "d"))
+    assert ids(choose([("a", 8.0), ("b", 7.0)], links)) == ["a", "b"]
+
+
+def test_who_comes_along_in_the_end_is_not_left_out() -> None:
+    links = Links(("b", ALTERNATIVE, "a"), ("c", DEPENDS, "b"))
+    choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0)], links)
+    assert ids(choice) == ["a", "c", "b"]
+    assert choice.left_out == []
+
+
+def test_who_is_left_out_twice_is_told_of_once() -> None:
+    links = Links(("b", DEPENDS, "c"), ("c", CONFLICT, "a"))
+    choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0)], links)
+    assert choice.left_out == [("c", "declared dependency of b, but conflicts with a")]
+
+
 def test_scores_stay_those_of_the_ranking() -> None:
     choice = choose([("a", 8.0), ("b", 4.0)])
     assert [(chosen.skill_id, chosen.score) for chosen in choice.chosen] == [("a", 8.0), ("b", 4.0)]
