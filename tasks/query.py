@@ -124,18 +124,15 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
             )
         with timings.of("page"):
             paged, degraded = _page(services, deadline, asked, ranking, choice)
-        with timings.of("bundle"):
-            bundle = bundle.model_copy(
-                update={
-                    "status": "SKILL_HIT",
-                    "reason": "",
-                    "degraded": (*bundle.degraded, *degraded),
-                }
-            )
-            bundle = assemble(
-                bundle, paged, _links(services, paged), _left_out(choice, asked.explain)
-            )
-        services.note_use([skill.skill_id for skill in bundle.skills])
+        if paged:  # all that was chosen may be gone by now
+            with timings.of("bundle"):
+                given = (*bundle.degraded, *degraded)
+                shell = bundle.model_copy(
+                    update={"status": "SKILL_HIT", "reason": "", "degraded": given}
+                )
+                links, left_out = _links(services, paged), _left_out(choice, asked.explain)
+                bundle = assemble(shell, paged, links, left_out)
+            services.note_use([skill.skill_id for skill in bundle.skills])
     bundle = bundle.model_copy(update={"timings_ms": timings.stages})
     if not asked.explain:
         return bundle

@@ -204,3 +204,12 @@ def test_the_bundle_says_what_was_skipped(services: Services) -> None:
     bundle = answer(services, Deadline(30), "q-1", QueryAsked(task=QUERY))
     assert any("rerank was skipped" in reason for reason in bundle.degraded)
     assert "rerank" in bundle.timings_ms
+
+
+def test_skills_that_are_gone_before_they_are_read_make_no_bundle(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services.index, "read", lambda keys: {})
+    bundle = answer(services, Deadline(30), "q", QueryAsked(task=QUERY, without=("floor",)))
+    assert bundle.status == "NO_SKILL_HIT"
+    assert bundle.skills == ()
