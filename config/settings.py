@@ -89,7 +89,9 @@ class RetrievalSettings(Group):
 
     candidates: int = Field(300, ge=10, le=5000, description="at least so many by words")
     share: float = Field(0.0125, ge=0, le=1, description="of the library, where that is more")
-    neighbours: int = Field(100, ge=0, le=5000)
+    neighbours: int = Field(
+        300, ge=0, le=5000, description="by each vector; a quarter of them for a long task"
+    )
 
 
 class DiffusionSettings(Group):
@@ -99,7 +101,7 @@ class DiffusionSettings(Group):
     weight: float = Field(4.0, ge=0, description="times the spread of scores from place 3 to 30")
     seeds: int = Field(5, ge=1, le=100)
     power: float = Field(4.0, ge=0, description="seeds weigh by their score to this power")
-    max_nodes: int = Field(500, ge=1)
+    max_nodes: int = Field(60, ge=1, description="skills whose links one query reads")
     fan_out: int = Field(32, ge=1)
 
 

@@ -335,6 +335,9 @@ class SqliteSkillGraph:
 _End = tuple[float, str, int, str]
 """A link's other end, as rows are sorted: -weight, type, 1 where it comes in, skill_id."""
 
+_TYPES = {kind.value: kind for kind in LinkType}
+"""By value: thousands of ends a query are too many for the enum's own lookup."""
+
 _ENTRY = """skill_id, source_id, path, state, name, description, seq, content_hash, wanted_seq,
     reason, warnings, safety_level, tokens, language, licence, paged, updated"""
 
@@ -358,9 +361,9 @@ def _row(ends: list[_End], fan_out: int) -> Row:
     for minus, kind, backward, _ in ends:
         totals[kind, backward] -= minus
     neighbours = tuple(
-        Neighbour(other, LinkType(kind), not backward, -minus)
+        Neighbour(other, _TYPES[kind], not backward, -minus)
         for minus, kind, backward, other in ends[:fan_out]
     )
     return Row(
-        neighbours, {(LinkType(kind), not back): total for (kind, back), total in totals.items()}
+        neighbours, {(_TYPES[kind], not back): total for (kind, back), total in totals.items()}
     )

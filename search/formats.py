@@ -91,10 +91,13 @@ def _owners(
     words: Sequence[str], names: Sequence[TermIds], library: Frequencies
 ) -> dict[int, float]:
     """Candidates whose name is mostly the format, with the share of the name that is."""
-    wanted = term_ids(words)
-    about = [i for i, name in enumerate(names) if np.isin(name, wanted).any()]
-    shares = {}
-    for i in about:
-        idf = library.idf(names[i])
-        shares[i] = float(idf[np.isin(names[i], wanted)].sum() / max(idf.sum(), 1e-9))
+    together = np.concatenate(names)
+    owners = np.repeat(np.arange(len(names)), [len(name) for name in names])
+    said = np.isin(together, term_ids(words))
+    about = np.unique(owners[said])
+    kept = np.isin(owners, about)
+    idf = library.idf(together[kept]).astype(np.float64)
+    mass = np.bincount(owners[kept], weights=idf, minlength=len(names))
+    own = np.bincount(owners[kept], weights=idf * said[kept], minlength=len(names))
+    shares = {i: float(own[i] / max(mass[i], 1e-9)) for i in about.tolist()}
     return {i: share for i, share in shares.items() if share >= OWNING_SHARE}

@@ -23,6 +23,7 @@ from search.weights import ScoringWeights
 from skills.record import RevisionKey
 
 _Ints = npt.NDArray[np.intp]
+_BUCKETS = np.uint64(1 << 16)
 
 
 class Statistics(Frequencies, Protocol):
@@ -138,9 +139,7 @@ def _bm25f(
     """BM25F as for long tasks and as for short queries, blended, over the root of the mass."""
     mass = understanding.weights.astype(np.float64) * idf
     owners, places, rows = _matches(understanding.ids, [record.terms for record in records])
-    counts = np.concatenate(
-        [record.counts[found] for record, found in zip(records, rows, strict=True)]
-    ).astype(np.float64)
+    counts = np.concatenate([record.counts for record in records])[rows].astype(np.float64)
     lengths = np.stack([record.lengths for record in records]).astype(np.float64)
     norms = np.array(weights.length_norms)
     damped = 1.0 - norms + norms * lengths / statistics.mean_lengths.astype(np.float64)
@@ -162,23 +161,24 @@ def _bm25f(
     return blended
 
 
-def _matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Ints, list[_Ints]]:
-    """Where any of the sorted lists has a wanted hash.
+def _matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Ints, _Ints]:
+    """Where any of the lists has a wanted hash.
 
-    Returns, for every match, the list and the place in `wanted`; and for each list its own rows.
+    Returns, for every match, the list, the place in `wanted`, and the row in all lists together.
     """
+    together = np.concatenate(lists)
+    # Of a hundred thousand terms a few hundred match: most are told apart by their last bits.
+    likely = np.zeros(_BUCKETS, dtype=np.bool_)
+    likely[wanted & (_BUCKETS - 1)] = True
+    rows = np.flatnonzero(likely[together & (_BUCKETS - 1)])
     order = np.argsort(wanted)
     ranked = wanted[order]
-    rows: list[_Ints] = []
-    places: list[_Ints] = []
-    for entry in lists:
-        near = entry.searchsorted(ranked)
-        near[near == len(entry)] = 0
-        found = np.flatnonzero(entry[near] == ranked) if len(entry) else np.empty(0, dtype=np.intp)
-        places.append(found)
-        rows.append(near[found])
-    owners = np.repeat(np.arange(len(lists)), [len(found) for found in places])
-    return owners, order[np.concatenate(places)], rows
+    near = ranked.searchsorted(together[rows])
+    near[near == len(ranked)] = 0
+    found = ranked[near] == together[rows] if len(ranked) else np.zeros(0, dtype=np.bool_)
+    ends = np.cumsum([len(entry) for entry in lists])
+    rows = rows[found]
+    return ends.searchsorted(rows, side="right"), order[near[found]], rows
 
 
 def _names(
@@ -222,9 +222,7 @@ def _bigrams(
     if not len(owners):
         return np.zeros(len(records))
     worth = idf[understanding.pair_places].mean(axis=1)
-    strength = np.concatenate(
-        [record.bigram_weights[found] for record, found in zip(records, rows, strict=True)]
-    )
+    strength = np.concatenate([record.bigram_weights for record in records])[rows]
     gains = worth[places] * strength / (strength + weights.bigrams_half)
     root = float(np.sqrt(worth.sum())) or 1.0
     return np.bincount(owners, weights=gains, minlength=len(records)) / root

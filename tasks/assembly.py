@@ -37,7 +37,7 @@ from skills.paging import (
     score_passages,
     worths,
 )
-from skills.record import ParsedSkill
+from skills.record import ParsedSkill, Role
 from tasks.choice import Chosen
 
 _WHOLE_TOKENS = 300
@@ -110,20 +110,23 @@ def assemble(
     filler = _Filler(shell, skills, tuple(links))
     # What the Markdown costs without any skill, at most: all of them named as left out.
     fixed = filler.fill([None] * len(skills)).tokens
-    offers = [
-        Offer(
-            markdown_tokens(render_header(99, filler.skill(place, ()))) + _LEFT_OUT_TOKENS,
-            _skill_worth(paged, skills[0]),
-            [(index, worth, _cost(paged.revision.parsed, index)) for index, worth in paged.wanted],
-        )
-        for place, paged in enumerate(skills)
-    ]
+    offers = [_offer(filler, place) for place in range(len(skills))]
     bought, filled = _spent(filler, offers, bundle.budget, fixed)
     while filled.tokens > bundle.budget or not filled.skills:
         if not _drop_least(offers, bought, filled.tokens - bundle.budget):
             return _smallest(filler, offers[0], bundle.budget)
         filled = filler.fill(bought)
     return filled
+
+
+def _offer(filler: _Filler, place: int) -> Offer:
+    paged = filler.skills[place]
+    costs = _costs(paged.revision.parsed, [index for index, _ in paged.wanted])
+    return Offer(
+        markdown_tokens(render_header(99, filler.skill(place, ()))) + _LEFT_OUT_TOKENS,
+        _skill_worth(paged, filler.skills[0]),
+        [(index, worth, costs[index]) for index, worth in paged.wanted],
+    )
 
 
 def _spent(
@@ -168,9 +171,36 @@ def _skill_worth(paged: PagedSkill, best: PagedSkill) -> float:
     return (max(paged.chosen.score, 0.0) / max(best.chosen.score, 1e-9)) ** 2
 
 
-def _cost(parsed: ParsedSkill, index: int) -> int:
-    """Tokens of one passage sent alone, its heading included: an upper bound when merged."""
-    return sum(markdown_tokens(render_passage(sent)) for sent in _passages(parsed, [index]))
+def _costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int]:
+    """Tokens of passages sent alone, with heading and lead-in: at least what they take merged.
+
+    The tags around a passage are counted once a section; rendering each passage for its cost
+    would take as long as the rest of the bundle.
+    """
+    around: dict[int, int] = {}
+    costs = {}
+    for index in indexes:
+        passage = parsed.passages[index]
+        if passage.section not in around:
+            around[passage.section] = _around(parsed.sections[passage.section].heading_path)
+        lead_in = parsed.passages[passage.lead_in].tokens if passage.lead_in >= 0 else 0
+        led = lead_in if lead_in <= _LEAD_IN_TOKENS else 0
+        costs[index] = around[passage.section] + led + passage.tokens
+    return costs
+
+
+def _around(path: tuple[str, ...]) -> int:
+    """Tokens of a passage's tags and its heading, with the widest line numbers and role."""
+    line = 10**6
+    widest = max((role.value for role in Role), key=markdown_tokens)
+    empty = BundlePassage(
+        first_line=line - 1,
+        last_line=line,
+        heading_path=path,
+        roles=(widest,),
+        text=f"###### {path[-1]}" if path else "",
+    )
+    return markdown_tokens(render_passage(empty))
 
 
 class _Filler:

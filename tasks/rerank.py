@@ -50,7 +50,7 @@ def rerank(
     PermanentError when the cross-encoder that the settings name cannot be loaded.
     """
     settings = services.settings.reranker
-    short = settings.late_weight * (1.0 - ranking.long)
+    short = settings.late_weight * max(1.0 - 2.0 * ranking.long, 0.0)
     stages: list[tuple[str, float, int, _Read]] = []
     if short > 0 and "late" not in without:
         stages.append(("late", short, settings.late_candidates, _late_interaction))

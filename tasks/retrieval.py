@@ -105,6 +105,7 @@ def candidates(
 ) -> list[RevisionKey]:
     """Published revisions that stand for a hit of the engine, lexical or near."""
     # The more rivals, the lower the engine's own score may rank what is needed.
+    long = blend(understanding, ScoringWeights())
     limit = max(settings.candidates, int(settings.share * len(view.pointers)))
     weights = dict(zip(understanding.terms, understanding.weights.tolist(), strict=True))
     hits: list[Hit] = []
@@ -114,8 +115,10 @@ def candidates(
         if is_special(words, view.statistics):
             hits += index.candidates(dict.fromkeys(words, 1.0), _OWNERS, filters)
     if vector is not None and settings.neighbours:
+        # Words say enough of a long task.
+        near = max(round(settings.neighbours * (1.0 - 0.75 * long)), 1)
         for which in (0, 1):
-            hits += index.neighbours(vector, which, settings.neighbours, filters)
+            hits += index.neighbours(vector, which, near, filters)
     # A hit on a superseded revision that is still in the index stands for its skill.
     ids = dict.fromkeys(hit.key.skill_id for hit in hits)
     return [

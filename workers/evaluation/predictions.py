@@ -31,13 +31,25 @@ def read_lines(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
             row = json.loads(line)
         except ValueError as error:
             raise UsageError(f"{path}:{number}: not JSON: {error}") from None
-        missing = [name for name in fields if not isinstance(row, dict) or name not in row]
-        if missing:
-            raise UsageError(f"{path}:{number}: needs {', '.join(missing)}")
+        fault = _fault(row, fields)
+        if fault:
+            raise UsageError(f"{path}:{number}: {fault}")
         rows.append(row)
     if not rows:
         raise UsageError(f"{path} holds no lines; each is a JSON object with {', '.join(fields)}")
     return rows
+
+
+def _fault(row: object, fields: Sequence[str]) -> str:
+    """What is wrong with a line, "" when nothing is; ids of needed skills may be left out."""
+    if not isinstance(row, dict) or not all(name in row for name in fields):
+        missing = [name for name in fields if not isinstance(row, dict) or name not in row]
+        return f"needs {', '.join(missing)}"
+    needed = row.get("gt_skill_ids", [])
+    if not isinstance(needed, list) or not all(isinstance(name, str) for name in needed):
+        return "gt_skill_ids must be a list of skill ids"
+    wrong = [n for n in fields if n != "gt_skill_ids" and not isinstance(row[n], str)]
+    return f"{', '.join(wrong)} must be text" if wrong else ""
 
 
 def rankings(
