@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config.errors import UsageError
 from config.settings import STAGES
 from workers.evaluation.ablation import (
     ALL_ON,
@@ -24,6 +27,7 @@ from workers.evaluation.bundles import (
 )
 from workers.evaluation.intervals import Interval, interval
 from workers.evaluation.metrics import routing_metrics, routing_rows
+from workers.evaluation.predictions import read_lines
 
 NEEDED = {"one": ["s:a"], "two": ["s:b", "s:c"], "none": [], "nothing": []}
 GIVEN = {
@@ -124,3 +128,24 @@ def test_the_table_is_readable() -> None:
 def test_only_labelled_tasks_are_scored() -> None:
     rows = [{"task_id": "a"}, {"task_id": "b", "gt_skill_ids": []}, {"gt_skill_ids": ["s:a"]}]
     assert labelled(rows) == [rows[2]]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("[1]", "tasks.jsonl:2: needs task_id, instruction"),
+        ('{"task_id": "b"}', "tasks.jsonl:2: needs instruction"),
+        ('{"task_id": "b", "instruction": 5}', "tasks.jsonl:2: instruction must be text"),
+        (
+            '{"task_id": "b", "instruction": "bake", "gt_skill_ids": "s:a"}',
+            "tasks.jsonl:2: gt_skill_ids must be a list of skill ids",
+        ),
+        ('{"task_id": "b", "instruction": "bake", "gt_skill_ids": null}', "must be a list"),
+        ("{", "tasks.jsonl:2: not JSON"),
+    ],
+)
+def test_a_line_of_another_shape_is_named(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(f'{{"task_id": "a", "instruction": "bake"}}\n{line}\n', encoding="utf-8")
+    with pytest.raises(UsageError, match=said):
+        read_lines(path, ("task_id", "instruction"))
