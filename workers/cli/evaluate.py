@@ -68,7 +68,7 @@ def routing(
 @click.option(
     "--method",
     type=click.Choice(["f", "mmr", "topk", "graph", "chunks", "full"]),
-    help="How passages are picked; the last four are for comparison. [default: paging.method]",
+    help="How passages are picked; a query uses f, mmr or full. [default: paging.method]",
 )
 @click.option(
     "--gap", type=click.FloatRange(min=0), help="The gap of method f. [default: paging.gap]"
