@@ -67,10 +67,14 @@ def fill_slots(
 ) -> tuple[list[int], dict[int, str]]:
     """Give the owner of each special format that the task names one of the first `places`.
 
+    Who makes room for them are the last of these that own no such format themselves.
+
     names: the name terms of each candidate, in the order of `scores`; order: candidates best
     first. Returns the new order, and for each candidate that was moved up the format.
     """
     slots: dict[int, str] = {}
+    first = order[:places]
+    held: set[int] = set()
     for kind, words in formats.items() if places > 0 else ():
         owners = _owners(words, names, library) if is_special(words, library) else {}
         if not owners:
@@ -80,11 +84,14 @@ def fill_slots(
             (i for i in order if i in owners),
             key=lambda i: scores[i] + _OWNING_WORTH * owners[i],
         )
-        if best not in order[:places]:
+        if best in first:
+            held.add(best)
+        else:
             slots.setdefault(best, kind)
-    kept = [i for i in order if i not in slots]
-    at = max(places - len(slots), 0)
-    return [*kept[:at], *slots, *kept[at:]], slots
+    leaving = [i for i in reversed(first) if i not in held][: len(slots)]
+    head = [i for i in first if i not in leaving]
+    placed = {*head, *slots}
+    return [*head, *slots, *(i for i in order if i not in placed)], slots
 
 
 def _owners(

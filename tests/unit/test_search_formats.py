@@ -59,6 +59,15 @@ def test_two_formats_take_two_places() -> None:
     assert slots == {5: "pdf", 6: "xlsx"}
 
 
+def test_an_owner_among_the_first_makes_no_room_for_another() -> None:
+    statistics, names = library(*PLAIN, ("pdf", "Pages."), ("xlsx", "Cells."))
+    formats = {"pdf": ("pdf",), "xlsx": ("xlsx",)}
+    order = [0, 1, 5, 2, 3, 4, 6]
+    moved, slots = fill_slots(formats, names, np.zeros(7), statistics, order, 3)
+    assert moved == [0, 5, 6, 1, 2, 3, 4]
+    assert slots == {6: "xlsx"}
+
+
 def test_no_places_are_no_slots() -> None:
     statistics, names = library(*PLAIN, ("pdf", "Pages."))
     order = list(range(6))
