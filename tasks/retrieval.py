@@ -171,7 +171,7 @@ def ranking_of(
         tuple(hits),
         long=blend(understanding, ScoringWeights()),
         evidence=float(scored.evidence.max(initial=0.0)),
-        nearness=None if vector is None else float(scored.nearness.max(initial=0.0)),
+        nearness=float(scored.nearness.max()) if scored.nearness.any() else None,
         skills=skills,
     )
 
