@@ -10,6 +10,7 @@ from search.characters import pack, simplified
 
 def test_known_pairs() -> None:
     assert simplified("檔案轉換 後 PDF") == "档案转换 后 PDF"
+    assert simplified("薴") == simplified("苧") == "苎"
     assert simplified("already simple 简体") == "already simple 简体"
 
 
