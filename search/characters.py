@@ -27,7 +27,7 @@ def _table() -> dict[int, int]:
     data = files("search").joinpath("characters.npz").read_bytes()
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         pairs = zip(arrays["traditional"].tolist(), arrays["simplified"].tolist(), strict=True)
-        table = dict(pairs)
+        table: dict[int, int] = dict(pairs)
     # What is a traditional character itself for another one goes on to that one's form.
     return {before: table.get(after, after) for before, after in table.items()}
 
