@@ -181,6 +181,6 @@ def _print(card: Mapping[str, Any], out: Path) -> None:
         low, high = figures["gain in mrr"]
         click.echo(f"  gain in mrr  {low:+.3f} to {high:+.3f}")
     if card["wins"]:
-        click.echo(f'it wins: set reranker.model = "{out}" to use it')
+        click.echo(f'it wins: set reranker.model = "{out.absolute()}" to use it')
     else:
         click.echo("it does not win on what was held out: better leave it off")
