@@ -116,7 +116,7 @@ class ChoiceSettings(Group):
     budget: int = Field(8_000, ge=1, description="tokens of a bundle unless the query says")
     top: int = Field(10, ge=1, le=100, description="skills of a bundle unless the query says")
     floor: float = Field(1.2, gt=0, description="for a short query")
-    floor_long: float = Field(4.1, gt=0, description="for a long task")
+    floor_long: float = Field(3.9, gt=0, description="for a long task")
     near: float = Field(
         0.55, ge=0, le=1, description="cosine that decides where no word of the task is known"
     )

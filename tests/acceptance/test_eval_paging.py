@@ -56,5 +56,15 @@ def test_what_cannot_be_is_said(examples: Skillbus) -> None:
     assert "nearest" in examples("eval", "paging", QUERIES, "--method", "nearest", code=2).err
 
 
+@pytest.mark.parametrize("required", [[[1, 9999]], [[3, 2]], [[1]], 5, "1-2"])
+def test_lines_that_the_skill_does_not_have_are_refused(
+    examples: Skillbus, tmp_path: Path, required: object
+) -> None:
+    row = json.loads(Path(QUERIES).read_text(encoding="utf-8").splitlines()[0])
+    path = tmp_path / "queries.jsonl"
+    path.write_text(json.dumps(row | {"required": required}) + "\n", encoding="utf-8")
+    assert "is no range of lines" in examples("eval", "paging", str(path), code=2).err
+
+
 def test_methods_of_queries_are_methods_of_eval() -> None:
     assert set(get_args(PagingSettings.model_fields["method"].annotation)) <= set(METHODS)

@@ -110,11 +110,25 @@ def paging(
             predictions[picked.query["query_id"]] = picked.ranges
             parsed = picked.revision.parsed
             if required := picked.query.get("required"):
+                _check_ranges(picked.query["query_id"], required, len(parsed.lines))
                 scored.append((required, picked.ranges, parsed.lines, parsed.body_line))
     report: dict[str, Any] = {"queries": len(rows)}
     if scored:
         report |= paging_metrics(scored)
     finish(report, predictions, out, as_json)
+
+
+def _check_ranges(query_id: str, ranges: Any, lines: int) -> None:
+    """Raise UsageError for line ranges of another shape or beyond the file."""
+    for row in ranges if isinstance(ranges, list) else [ranges]:
+        match row:
+            case [int(first), int(last)] if 1 <= first <= last <= lines:
+                continue
+            case _:
+                raise UsageError(
+                    f"{query_id}: {row!r} is no range of lines; `required` holds [first, last] "
+                    f"within the {lines} lines of the skill"
+                )
 
 
 @evaluate.command("roles")
