@@ -65,7 +65,8 @@ def fill_slots(
     order: list[int],
     places: int,
 ) -> tuple[list[int], dict[int, str]]:
-    """Give the owner of each special format that the task names one of the first `places`.
+    """Give the owner of each special format that the task names one of the first `places`, up to
+    half of them.
 
     Who makes room for them are the last of these that own no such format themselves.
 
@@ -86,7 +87,7 @@ def fill_slots(
         )
         if best in first:
             held.add(best)
-        else:
+        elif len(slots) < places // 2:
             slots.setdefault(best, kind)
     leaving = [i for i in reversed(first) if i not in held][: len(slots)]
     head = [i for i in first if i not in leaving]

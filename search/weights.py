@@ -25,7 +25,7 @@ class ScoringWeights:
     field_weights: tuple[float, ...] = (3.0, 2.0, 1.0, 0.2, 0.2)
     body_short: float = 1.5
     length_norms: tuple[float, ...] = (0.3, 0.75, 1.0, 1.0, 1.0)
-    k_short: float = 1.5
+    k_short: float = 2.0
     k_long: float = 3.0
     bm25f_spread: float = 0.59
     names: tuple[float, float] = (0.1, 0.2)

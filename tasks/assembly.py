@@ -183,9 +183,11 @@ def _costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int]:
         passage = parsed.passages[index]
         if passage.section not in around:
             around[passage.section] = _around(parsed.sections[passage.section].heading_path)
+        costs[index] = around[passage.section] + passage.tokens
         lead_in = parsed.passages[passage.lead_in].tokens if passage.lead_in >= 0 else 0
-        led = lead_in if lead_in <= _LEAD_IN_TOKENS else 0
-        costs[index] = around[passage.section] + led + passage.tokens
+        if 0 < lead_in <= _LEAD_IN_TOKENS:
+            apart = passage.lead_in != index - 1
+            costs[index] += lead_in + apart * around[passage.section]
     return costs
 
 
