@@ -207,7 +207,7 @@ def _names(
     naming = coverage * mentioned / max(float(idf.sum()), 1e-9)
     return (
         weights.of(weights.names, t) * coverage / weights.names_spread
-        + (1.0 - t) * weights.naming * naming
+        + (1.0 - t) * weights.naming * naming**2
     )
 
 

@@ -57,8 +57,8 @@ def ask(services: Services, task: str, filters: Filters, hidden: set[str]) -> tu
     nearness = None
     if ranking.vector is not None:
         pairs = services.index.skill_vectors([hit.key for hit in hits])
-        cosines = [float((pair @ ranking.vector).max()) for pair in pairs.values()]
-        nearness = max(cosines, default=0.0)
+        known = [pair for pair in pairs.values() if pair.any()]
+        nearness = max((float((pair @ ranking.vector).max()) for pair in known), default=None)
     size = len(services.library.refresh().pointers)
     return ranking.long, strength(evidence, nearness, size)
 
