@@ -26,7 +26,7 @@ from graph.link_rules import (
 )
 from graph.names import name_keys
 from graph.pool import LinkPool, PoolScores
-from graph.protocol import Link, LinkFacts, LinkType, Row, SkillGraph
+from graph.protocol import Link, LinkFacts, LinkType, SkillGraph
 
 __all__ = ["DEFAULT_SETTINGS", "LinkReport", "LinkSettings", "Linker", "relink"]
 
@@ -69,14 +69,13 @@ class Linker:
         marked = self._graph.link_facts([skill_id for skill_id, _ in marks])
         pending = {skill_id for skill_id, _ in self._graph.unlinked(_EVERYTHING)} | marked.keys()
         waiting = self._pool.mask(pending)
-        rows = self._graph.rows(list(marked), _EVERYTHING)
         resolve = self._resolve(marked.values())
         links: dict[str, list[Link]] = {}
         moves: defaultdict[str, _Moves] = defaultdict(dict)
         for skill_id, facts in marked.items():
             scores = self._pool.scores(facts)
             best = scores.best()
-            listed = _listing(rows[skill_id], pending)
+            listed = _listing(skill_id, self._graph.links(skill_id), pending)
             links[skill_id] = links_of(facts, best, resolve[facts.source_id], self._settings)
             for owner, now in _moves(skill_id, scores, listed, waiting).items():
                 moves[owner][skill_id] = now
@@ -127,19 +126,22 @@ def relink(
     return Linker(graph, settings).relink(marks)
 
 
-def _listing(row: Row, pending: Set[str]) -> dict[str, tuple[LinkType, float]]:
-    """Who has this skill in a list, with what link; who is pending has a turn of its own."""
+def _listing(
+    skill_id: str, links: Iterable[Link], pending: Set[str]
+) -> dict[str, tuple[LinkType, float, str]]:
+    """Who has this skill in a list, with type, weight and evidence of the link; who is pending
+    has a turn of its own."""
     return {
-        n.skill_id: (n.type, n.weight)
-        for n in row.neighbours
-        if not n.forward and n.type in SCORED and n.skill_id not in pending
+        link.owner: (link.type, link.weight, link.evidence)
+        for link in links
+        if link.target == skill_id and link.type in SCORED and link.owner not in pending
     }
 
 
 def _moves(
     skill_id: str,
     scores: PoolScores,
-    listed: Mapping[str, tuple[LinkType, float]],
+    listed: Mapping[str, tuple[LinkType, float, str]],
     waiting: Booleans,
 ) -> _Moves:
     """By owner, this skill's link in the owner's lists where another is stored, or none."""
@@ -148,8 +150,13 @@ def _moves(
     return {
         owner: turned.get(owner)
         for owner in now.keys() | listed.keys()
-        if owner not in listed or owner not in now or now[owner][:2] != listed[owner]
+        if owner not in listed or owner not in now or _told(now[owner]) != listed[owner]
     }
+
+
+def _told(one: Scored) -> tuple[LinkType, float, str]:
+    """What is stored of a link between two skills: the weight may stay while its evidence moves."""
+    return one.type, one.weight, one.evidence
 
 
 def _parted(links: Iterable[Link]) -> tuple[list[Link], list[Scored]]:

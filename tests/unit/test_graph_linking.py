@@ -385,3 +385,30 @@ def test_relink_reports(tmp_path: Path) -> None:
     assert report.links == {LinkType.DEPENDENCY: 1, LinkType.SEMANTIC: 2}
     assert relink(graph, []).linked == 0
     graph.close()
+
+
+def test_evidence_follows_though_the_weight_stays(tmp_path: Path) -> None:
+    described = {1: 1.0, 2: 1.0}
+    skills = {
+        "a": ("one", {1: 1.0, 3: 2.0}, described, []),
+        "b": ("one", {1: 1.0, 4: 1.0}, described, []),
+        "c": ("one", {1: 1.0, 5: 3.0}, described, []),
+    }
+    edited = {**skills, "a": ("one", {1: 1.0, 4: 2.0, 5: 1.0}, described, [])}
+
+    def linked(name: str, *libraries: dict[str, tuple[object, ...]]) -> set[Link]:
+        graph = SqliteSkillGraph(tmp_path / name, writable=True)
+        linker = Linker(graph, SMALL)
+        known: dict[str, tuple[object, ...]] = {}
+        for library in libraries:
+            for path, skill in library.items():
+                if known.get(path) != skill:
+                    [seq] = graph.take_seqs(1)
+                    graph.publish([publication(path, seq, skill)])
+                    known[path] = skill
+            finish(graph, linker)
+        found = all_links(graph)
+        graph.close()
+        return found
+
+    assert linked("history", skills, edited) == linked("fresh", edited)
