@@ -100,17 +100,14 @@ SELECT a.skill_id, -l.weight, l.type, 1, s.skill_id
 FROM asked a JOIN links l ON l.target = a.id JOIN skills s ON s.id = l.source;
 
 -- name: links
-SELECT o.skill_id, s.skill_id, t.skill_id, l.type, l.weight, l.evidence
-FROM links l JOIN skills o ON o.id = l.owner JOIN skills s ON s.id = l.source
-    JOIN skills t ON t.id = l.target
-WHERE (l.owner, l.source, l.target, l.type) IN (
-    SELECT owner, source, target, type FROM links
-        WHERE owner = (SELECT id FROM skills WHERE skill_id = :skill_id)
-    UNION SELECT owner, source, target, type FROM links
-        WHERE source = (SELECT id FROM skills WHERE skill_id = :skill_id)
-    UNION SELECT owner, source, target, type FROM links
-        WHERE target = (SELECT id FROM skills WHERE skill_id = :skill_id))
-ORDER BY o.skill_id, s.skill_id, t.skill_id, l.type;
+WITH me AS (SELECT id FROM skills WHERE skill_id = :skill_id), found AS (
+    SELECT l.* FROM me JOIN links l ON l.owner = me.id
+    UNION SELECT l.* FROM me JOIN links l ON l.source = me.id
+    UNION SELECT l.* FROM me JOIN links l ON l.target = me.id)
+SELECT o.skill_id, s.skill_id, t.skill_id, f.type, f.weight, f.evidence
+FROM found f CROSS JOIN skills o ON o.id = f.owner CROSS JOIN skills s ON s.id = f.source
+    CROSS JOIN skills t ON t.id = f.target
+ORDER BY o.skill_id, s.skill_id, t.skill_id, f.type;
 
 -- name: unlinked
 SELECT skill_id, mark_epoch FROM skills WHERE mark_epoch IS NOT NULL
