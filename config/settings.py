@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from platformdirs import user_data_path
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -150,6 +150,55 @@ class WorkerSettings(Group):
     answer_minutes: float = Field(60.0, gt=0, description="how long answers can be fetched")
 
 
+class ServerSettings(Group):
+    """Servers of the distributed deployment. All empty: everything runs embedded, in `home`.
+
+    Addresses are URLs without a password; a password stands alone in the file that a setting
+    names. Broker: `redis://host:port/db` or `amqp://user@host:port/vhost`.
+    """
+
+    broker: str = Field("", description="what carries tasks: Redis or RabbitMQ")
+    broker_password_file: Path | None = Field(None, description="its only line")
+    redis: str = Field(
+        "", description="results, accepted events and queries; empty: the broker, if it is Redis"
+    )
+    redis_password_file: Path | None = Field(None, description="its only line")
+    elasticsearch: str = Field("", description="URLs, with commas between")
+    elasticsearch_user: str = Field("elastic", description="counts where there is a password")
+    elasticsearch_password_file: Path | None = Field(None, description="its only line")
+    elasticsearch_ca_file: Path | None = Field(
+        None, description="certificates that an https address is checked against"
+    )
+    elasticsearch_prefix: str = Field(
+        "skillbus", pattern=r"^[a-z][a-z0-9_]{0,40}$", description="how its index names begin"
+    )
+    elasticsearch_shards: int = Field(1, ge=1, le=64, description="of an index made anew")
+    elasticsearch_replicas: int = Field(0, ge=0, le=8, description="of an index made anew")
+    neo4j: str = Field("", description="`bolt://host:port` or `neo4j://host:port`")
+    neo4j_user: str = Field("neo4j", description="counts where there is a password")
+    neo4j_password_file: Path | None = Field(None, description="its only line")
+    neo4j_database: str = Field("neo4j", description="the database that skillbus has alone")
+    timeout_seconds: float = Field(10.0, gt=0, description="patience with one call to a server")
+
+    @model_validator(mode="after")
+    def _all_or_none(self) -> ServerSettings:
+        if self.broker.startswith("redis") and not self.redis:
+            object.__setattr__(self, "redis", self.broker)
+            object.__setattr__(self, "redis_password_file", self.broker_password_file)
+        named = {
+            "broker": self.broker,
+            "redis": self.redis,
+            "elasticsearch": self.elasticsearch,
+            "neo4j": self.neo4j,
+        }
+        missing = [name for name, address in named.items() if not address]
+        if 0 < len(missing) < len(named):
+            raise ValueError(
+                f"no address for {', '.join(missing)}: name every server, or none of them"
+            )
+        return self
+
+
 class WatchSettings(Group):
     """The watcher of directories."""
 
@@ -176,7 +225,13 @@ class Settings(BaseSettings):
     paging: PagingSettings = PagingSettings()
     roles: RolesSettings = RolesSettings()
     workers: WorkerSettings = WorkerSettings()
+    servers: ServerSettings = ServerSettings()
     watch: WatchSettings = WatchSettings()
+
+    @property
+    def distributed(self) -> bool:
+        """Whether servers hold the library, instead of the home."""
+        return bool(self.servers.broker)
 
     @classmethod
     def settings_customise_sources(

@@ -73,6 +73,8 @@ def _default(field: FieldInfo) -> str:
     if field.default_factory is not None:
         return "the platform's data folder"
     value = field.default
+    if value is None:
+        return "none"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
@@ -81,7 +83,7 @@ def _default(field: FieldInfo) -> str:
 def _values(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return ", ".join(f'`"{choice}"`' for choice in get_args(field.annotation))
-    kind: Any = field.annotation
+    kind: Any = next(kind for kind in (*get_args(field.annotation), field.annotation) if kind)
     words = {int: "integer", float: "number", str: "text", bool: "`true` or `false`", Path: "path"}
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     bounds = [
