@@ -1,0 +1,41 @@
+"""Passwords: read from files when a connection is made, and kept out of everything that is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from config.errors import UsageError
+
+
+def read_secret(path: Path | None, setting: str) -> str | None:
+    """The only line of a secret's file, None without a file.
+
+    Raises UsageError that names the setting when the file is missing, unreadable or empty.
+    """
+    if path is None:
+        return None
+    try:
+        secret = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UsageError(f"{setting}: {path}: {reason}") from None
+    if not secret:
+        raise UsageError(f"{setting}: {path} is empty; it holds the password, in one line")
+    return secret
+
+
+def with_password(url: str, password: str | None) -> str:
+    """A URL with the password in its place; for clients that take it nowhere else."""
+    if password is None:
+        return url
+    parts = urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be shown."""
+    parts = urlsplit(url)
+    user, found, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{found}{host}"))

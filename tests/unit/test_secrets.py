@@ -1,0 +1,40 @@
+"""Passwords come from files and stay out of what is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import UsageError
+from config.secrets import read_secret, with_password, without_password
+
+
+def test_the_only_line_is_the_secret(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("s3:cr/et@x \n")
+    assert read_secret(file, "servers.redis_password_file") == "s3:cr/et@x"
+    assert read_secret(None, "servers.redis_password_file") is None
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"])
+def test_a_file_that_holds_no_secret_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(UsageError, match=r"servers\.broker_password_file: .*secret"):
+        read_secret(file, "servers.broker_password_file")
+
+
+@pytest.mark.parametrize(
+    ("url", "whole"),
+    [
+        ("redis://host:6379/1", "redis://:p%40s%2Fs@host:6379/1"),
+        ("amqp://bus@host/vhost", "amqp://bus:p%40s%2Fs@host/vhost"),
+        ("redis://[::1]:6379", "redis://:p%40s%2Fs@[::1]:6379"),
+    ],
+)
+def test_a_password_goes_into_a_url_and_out_again(url: str, whole: str) -> None:
+    assert with_password(url, "p@s/s") == whole
+    assert "p%40s" not in without_password(whole)
+    assert with_password(url, None) == url == without_password(url)
