@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from search.documents import analyse
-from search.local_codec import (
+from search.codec import (
     unpack_filters,
     unpack_forward,
     unpack_hashes,

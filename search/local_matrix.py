@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from search.local_codec import HASH_BYTES, read_vector
+from search.codec import HASH_BYTES, read_vector
 from search.local_store import RevisionStore, batches, marks
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from config.errors import PermanentError, TransientError
 from search.documents import skill_hashes
-from search.local_codec import (
+from search.codec import (
     pack_filters,
     pack_forward,
     pack_hashes,

@@ -1,4 +1,4 @@
-"""How the embedded index writes numpy arrays into columns, and reads them back."""
+"""How stored blobs are written and read: numpy arrays, hashes and filters as bytes, exactly."""
 
 from __future__ import annotations
 
