@@ -27,16 +27,23 @@ ORIGIN = "skillbus/serve"
 _SOCKET_PATH_LIMIT = 104
 
 
-def parse_listen(text: str) -> tuple[str, int]:
-    """Host and port of `--listen`; raises UsageError unless it is a loopback address."""
+def parse_listen(text: str, unprotected: bool = False) -> tuple[str, int]:
+    """Host and port of `--listen`.
+
+    Raises UsageError unless it is a loopback address; `unprotected` allows any, for a place where
+    something else keeps others out, such as a container whose port is published on loopback.
+    """
     host, _, port = text.rpartition(":")
     try:
         address = ipaddress.ip_address((host or "127.0.0.1").strip("[]"))
         number = int(port)
     except ValueError:
         raise UsageError(f"--listen {text}: write 127.0.0.1:PORT") from None
-    if not address.is_loopback:
-        raise UsageError(f"--listen {text}: only loopback addresses; the gateway has no tokens")
+    if not (address.is_loopback or unprotected):
+        raise UsageError(
+            f"--listen {text}: only loopback addresses; the gateway has no tokens "
+            "(where something else keeps others out: --unprotected)"
+        )
     if not 0 < number < 65536:
         raise UsageError(f"--listen {text}: a port is between 1 and 65535")
     return str(address), number

@@ -41,3 +41,10 @@ def test_loopback_addresses(text: str, address: tuple[str, int]) -> None:
 def test_anything_else_is_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_listen(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"), [("0.0.0.0:80", ("0.0.0.0", 80)), ("[::]:80", ("::", 80))]
+)
+def test_any_address_where_something_else_protects_it(text: str, address: tuple[str, int]) -> None:
+    assert parse_listen(text, unprotected=True) == address

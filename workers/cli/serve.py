@@ -11,8 +11,13 @@ from workers.cli.common import note, read_settings
 @click.option(
     "--listen", metavar="127.0.0.1:PORT", help="Put the gateway on a loopback port as well."
 )
+@click.option(
+    "--unprotected",
+    is_flag=True,
+    help="Allow --listen on any address: only where something else keeps others out.",
+)
 @click.pass_context
-def serve(ctx: click.Context, listen: str | None) -> None:
+def serve(ctx: click.Context, listen: str | None, unprotected: bool) -> None:
     """Run workers, watcher and gateway until interrupted; other commands then use them.
 
     Every directory that was synced is watched. The gateway answers on `serve.sock` in the home.
@@ -25,5 +30,5 @@ def serve(ctx: click.Context, listen: str | None) -> None:
     from workers.serving import parse_listen, run_serve
 
     settings = read_settings(ctx, serving=True)
-    address = parse_listen(listen) if listen else None
+    address = parse_listen(listen, unprotected) if listen else None
     run_serve(settings, address, note)
