@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from search.documents import analyse
 from search.codec import (
     unpack_filters,
     unpack_forward,
     unpack_hashes,
     unpack_passage_terms,
 )
+from search.documents import analyse
 from search.local_engine import LexicalEngine
 from search.local_matrix import VectorMatrix
 from search.local_store import RevisionStore, batches
@@ -30,6 +30,8 @@ from search.protocol import (
     SkillDocument,
     StoredRevision,
     Vector,
+    VectorSearch,
+    WordSearch,
 )
 from search.tokens import TOKENS_VERSION
 from skills import codec
@@ -136,6 +138,15 @@ class LocalSearchIndex:
             Hit(key, score) for key, score in self._matrix.nearest(vector, which, limit, filters)
         ]
 
+    def search_all(self, searches: Sequence[WordSearch | VectorSearch]) -> list[list[Hit]]:
+        """The hits of each search, one after the other."""
+        return [
+            self.candidates(one.terms, one.limit, one.filters)
+            if isinstance(one, WordSearch)
+            else self.neighbours(one.vector, one.which, one.limit, one.filters)
+            for one in searches
+        ]
+
     # -- reading
 
     def forward(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
@@ -186,6 +197,10 @@ class LocalSearchIndex:
     def keys(self) -> list[RevisionKey]:
         """Every revision in the index, published or not; for the reconciler."""
         return list(self._store.keys().values())
+
+    def remnants(self) -> list[RevisionKey]:
+        """None: what a kill left is put right when the next writer opens."""
+        return []
 
     def close(self) -> None:
         """Release files and threads."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from config.errors import PermanentError, TransientError
-from search.documents import skill_hashes
 from search.codec import (
     pack_filters,
     pack_forward,
@@ -23,6 +22,7 @@ from search.codec import (
     read_vector,
     unpack_hashes,
 )
+from search.documents import skill_hashes
 from search.protocol import SkillDocument, Vector
 from skills import codec
 from skills.record import RevisionKey

@@ -100,6 +100,25 @@ class Hit(NamedTuple):
     score: float
 
 
+@dataclass(frozen=True, slots=True)
+class WordSearch:
+    """What `candidates` takes, to be asked together with others."""
+
+    terms: Mapping[str, float]
+    limit: int
+    filters: Filters
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSearch:
+    """What `neighbours` takes, to be asked together with others."""
+
+    vector: Vector
+    which: int
+    limit: int
+    filters: Filters
+
+
 class SearchIndex(Protocol):
     """Write-once documents, lexical candidates and nearest neighbours."""
 
@@ -119,12 +138,19 @@ class SearchIndex(Protocol):
         """The nearest revisions by cosine to skill vector `which` (0 name, 1 head)."""
         ...
 
+    def search_all(self, searches: Sequence[WordSearch | VectorSearch]) -> list[list[Hit]]:
+        """The hits of each search, in order; one round trip where that is what costs."""
+        ...
+
     def forward(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
         """Forward records; a key without a document is left out."""
         ...
 
     def skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Skill vectors, each (2, dimension) float32; a key without a document is left out."""
+        """Skill vectors, each (2, dimension) float32; a key without a document is left out.
+
+        They may have been kept at half precision.
+        """
         ...
 
     def read(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
@@ -134,19 +160,36 @@ class SearchIndex(Protocol):
     def put_section_vectors(
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
-        """Store the vectors of a revision's sections, (len(hashes), dimension); idempotent."""
+        """Store the vectors of all sections of a revision, (len(hashes), dimension); idempotent.
+
+        Those of a revision without a document are dropped.
+        """
         ...
 
     def section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Section vectors (sections, dimension) of each revision that has all of them."""
+        """Section vectors (sections, dimension) of each revision that has all of them.
+
+        A revision has them when they were stored for it; where texts are the same, those stored
+        for another may serve.
+        """
         ...
 
     def cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
-        """Vectors known under these text hashes, of skills and sections alike."""
+        """Vectors known under these text hashes, of skills and sections alike.
+
+        A cache: what was written a moment ago may be missing, and sections' may be quantised.
+        """
         ...
 
     def keys(self) -> list[RevisionKey]:
         """Every revision in the index, published or not; for the reconciler."""
+        ...
+
+    def remnants(self) -> list[RevisionKey]:
+        """Revisions of which a kill left parts that no search finds; `delete` clears them away.
+
+        One that is being written may be among them.
+        """
         ...
 
     def delete(self, keys: Sequence[RevisionKey]) -> None:

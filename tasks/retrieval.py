@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from config.settings import RetrievalSettings
 from search.formats import is_special
-from search.protocol import Filters, Hit, Vector
+from search.protocol import Filters, Hit, Vector, VectorSearch, WordSearch
 from search.scoring import Candidate, Scored, blend, score
 from search.understanding import Understanding, understand
 from search.weights import ScoringWeights
@@ -86,12 +86,8 @@ def rank(
 class Engine(Protocol):
     """What retrieving asks of an index."""
 
-    def candidates(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
-        """The best revisions by words."""
-        ...
-
-    def neighbours(self, vector: Vector, which: int, limit: int, filters: Filters) -> list[Hit]:
-        """The nearest revisions."""
+    def search_all(self, searches: Sequence[WordSearch | VectorSearch]) -> list[list[Hit]]:
+        """The hits of each search."""
         ...
 
 
@@ -108,19 +104,20 @@ def candidates(
     long = blend(understanding, ScoringWeights())
     limit = max(settings.candidates, int(settings.share * len(view.pointers)))
     weights = dict(zip(understanding.terms, understanding.weights.tolist(), strict=True))
-    hits: list[Hit] = []
+    searches: list[WordSearch | VectorSearch] = []
     if weights:
-        hits += index.candidates(weights, limit, filters)
-    for words in understanding.formats.values():
-        if is_special(words, view.statistics):
-            hits += index.candidates(dict.fromkeys(words, 1.0), _OWNERS, filters)
+        searches.append(WordSearch(weights, limit, filters))
+    searches += [
+        WordSearch(dict.fromkeys(words, 1.0), _OWNERS, filters)
+        for words in understanding.formats.values()
+        if is_special(words, view.statistics)
+    ]
     if vector is not None and settings.neighbours:
         # Words say enough of a long task.
         near = max(round(settings.neighbours * (1.0 - 0.75 * long)), 1)
-        for which in (0, 1):
-            hits += index.neighbours(vector, which, near, filters)
+        searches += [VectorSearch(vector, which, near, filters) for which in (0, 1)]
     # A hit on a superseded revision that is still in the index stands for its skill.
-    ids = dict.fromkeys(hit.key.skill_id for hit in hits)
+    ids = dict.fromkeys(hit.key.skill_id for hits in index.search_all(searches) for hit in hits)
     return [
         RevisionKey(skill_id, view.pointers[skill_id])
         for skill_id in ids

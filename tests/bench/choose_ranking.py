@@ -27,7 +27,15 @@ import numpy.typing as npt
 
 from config.settings import DiffusionSettings, load_settings
 from graph.protocol import Row
-from search.protocol import Filters, ForwardRecord, Hit, SearchIndex, Vector
+from search.protocol import (
+    Filters,
+    ForwardRecord,
+    Hit,
+    SearchIndex,
+    Vector,
+    VectorSearch,
+    WordSearch,
+)
 from search.scoring import Candidate, score
 from search.statistics import LibraryStatistics
 from search.understanding import Understanding, understand
@@ -111,6 +119,15 @@ class WideIndex:
         if key not in self._cache:
             self._cache[key] = self._index.neighbours(vector, which, limit * self._factor, filters)
         return self._cut(key, limit)
+
+    def search_all(self, searches: Sequence[WordSearch | VectorSearch]) -> list[list[Hit]]:
+        """The best of the draw for each search."""
+        return [
+            self.candidates(one.terms, one.limit, one.filters)
+            if isinstance(one, WordSearch)
+            else self.neighbours(one.vector, one.which, one.limit, one.filters)
+            for one in searches
+        ]
 
     def _cut(self, key: tuple[Any, ...], limit: int) -> list[Hit]:
         return [hit for hit in self._cache[key] if hit.key.skill_id in self.ids][:limit]
