@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.program import ForkServer, Skillbus
 
+pytest_plugins = ["tests.support.servers"]
+
 
 @pytest.fixture(scope="session")
 def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:

@@ -1,0 +1,1 @@
+"""What runs skillbus and its servers; nothing of the application imports it."""

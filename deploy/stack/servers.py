@@ -1,0 +1,218 @@
+"""The four servers: their programs, their configuration, and how they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from deploy.stack import asking, packages, programs
+from deploy.stack.asking import HOST
+from deploy.stack.server import Server, write_private
+
+USER = "skillbus"
+"""RabbitMQ's user, and its virtual host."""
+
+
+class Elasticsearch(Server):
+    """Elasticsearch's core: no security, no scripts, none of the modules of a distribution."""
+
+    name = "elasticsearch"
+    ports = ("main", "transport")
+    has_password = False
+
+    @property
+    def url(self) -> str:
+        """`http://host:port`."""
+        return f"http://{HOST}:{self.port}"
+
+    def prepare(self) -> None:
+        """Fetch, compile, configure."""
+        packages.class_path(self.name)
+        settings = {
+            "cluster.name": "skillbus-local",
+            "node.name": "local",
+            "discovery.type": "single-node",
+            "network.host": HOST,
+            "http.port": self.port,
+            "transport.port": self.place.ports["transport"],
+            # A trial on a full disk should work; so should one beside other large programs.
+            "cluster.routing.allocation.disk.threshold_enabled": "false",
+            "indices.breaker.total.use_real_memory": "false",
+        }
+        lines = [f"{key}: {value}" for key, value in settings.items()]
+        write_private(self.place.data / "config/elasticsearch.yml", "\n".join(lines) + "\n")
+
+    def command(self) -> Sequence[str]:
+        """A Java virtual machine with the launcher."""
+        return [
+            packages.java(),
+            f"-Xmx{self.memory.elasticsearch_heap}",
+            "--add-modules=jdk.incubator.vector",
+            "--enable-native-access=ALL-UNNAMED",
+            f"-Djava.io.tmpdir={self.place.data}",
+            "-cp",
+            packages.class_path(self.name),
+            "org.elasticsearch.node.Launcher",
+            str(self.place.data),
+        ]
+
+    def ask(self, timeout: float) -> None:
+        """Its cluster's health."""
+        asking.ask_elasticsearch(self.port, timeout)
+
+
+class Neo4j(Server):
+    """Neo4j's community edition with Bolt alone."""
+
+    name = "neo4j"
+    user = "neo4j"
+
+    @property
+    def url(self) -> str:
+        """`bolt://host:port`."""
+        return f"bolt://{HOST}:{self.port}"
+
+    def prepare(self) -> None:
+        """Fetch, compile, configure."""
+        packages.class_path(self.name)
+        settings = {
+            "server.bolt.enabled": "true",
+            "server.bolt.listen_address": f"{HOST}:{self.port}",
+            "server.memory.pagecache.size": self.memory.neo4j_page_cache,
+            "dbms.security.auth_enabled": "true",
+            "dbms.usage_report.enabled": "false",
+            # Recovery after a kill replays what came since the last checkpoint.
+            "db.checkpoint.interval.time": "30s",
+        }
+        lines = [f"{key}={value}" for key, value in settings.items()]
+        write_private(self.place.data / "neo4j.conf", "\n".join(lines) + "\n")
+        _ = self.password  # its file is there before the launcher reads it
+
+    def command(self) -> Sequence[str]:
+        """A Java virtual machine with the launcher."""
+        opened = ("java.nio", "java.lang", "sun.nio.ch")
+        return [
+            packages.java(),
+            f"-Xmx{self.memory.neo4j_heap}",
+            *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened),
+            "--enable-native-access=ALL-UNNAMED",
+            "-cp",
+            packages.class_path(self.name),
+            "Launcher",
+            str(self.place.data),
+        ]
+
+    def ask(self, timeout: float) -> None:
+        """A query that reads nothing."""
+        asking.ask_neo4j(self.port, self.user, self.password, timeout)
+
+
+class Redis(Server):
+    """Redis as a store: it appends to a file every second and refuses writes when it is full."""
+
+    name = "redis"
+
+    @property
+    def url(self) -> str:
+        """`redis://host:port/0`."""
+        return f"redis://{HOST}:{self.port}/0"
+
+    def prepare(self) -> None:
+        """Find the program, configure."""
+        programs.find("redis-server")
+        lines = [
+            f"bind {HOST}",
+            f"port {self.port}",
+            f'dir "{self.place.data}"',
+            f"requirepass {self.password}",
+            "appendonly yes",
+            "appendfsync everysec",
+            'save ""',
+            "maxmemory 512mb",
+            "maxmemory-policy noeviction",
+        ]
+        write_private(self.place.data / "redis.conf", "\n".join(lines) + "\n")
+
+    def command(self) -> Sequence[str]:
+        """The system's `redis-server`."""
+        return [programs.find("redis-server"), str(self.place.data / "redis.conf")]
+
+    def ask(self, timeout: float) -> None:
+        """PING."""
+        asking.ask_redis(self.port, self.password, timeout)
+
+
+class RabbitMQ(Server):
+    """RabbitMQ with a port mapper (epmd) of its own, so that nothing of it stays or is shared."""
+
+    name = "rabbitmq"
+    ports = ("main", "distribution", "epmd")
+
+    @property
+    def url(self) -> str:
+        """`amqp://user@host:port/vhost`."""
+        return f"amqp://{USER}@{HOST}:{self.port}/{USER}"
+
+    def prepare(self) -> None:
+        """Find the programs, configure."""
+        self._program()
+        programs.find("epmd")
+        lines = [
+            f"listeners.tcp.local = {HOST}:{self.port}",
+            f"default_vhost = {USER}",
+            f"default_user = {USER}",
+            f"default_pass = {self.password}",
+            "log.console = true",
+            "log.console.level = info",
+            "log.file = false",
+            "disk_free_limit.absolute = 50MB",
+            # The write-ahead log of quorum queues is held in memory up to this size.
+            "raft.wal_max_size_bytes = 32000000",
+        ]
+        write_private(self.place.data / "rabbitmq.conf", "\n".join(lines) + "\n")
+        write_private(self.place.data / "enabled_plugins", "[].\n")
+
+    def command(self) -> Sequence[str]:
+        """The system's `rabbitmq-server`."""
+        return [self._program()]
+
+    def environment(self) -> Mapping[str, str]:
+        """Everything that it would otherwise look for, and write, in the system's folders."""
+        data = self.place.data
+        return {
+            "HOME": str(data),  # of the cookie
+            "ERL_EPMD_ADDRESS": HOST,
+            "ERL_EPMD_PORT": str(self.place.ports["epmd"]),
+            "RABBITMQ_NODENAME": f"skillbus{self.port}@localhost",
+            "RABBITMQ_DIST_PORT": str(self.place.ports["distribution"]),
+            "RABBITMQ_CONF_ENV_FILE": str(data / "rabbitmq-env.conf"),
+            "RABBITMQ_CONFIG_FILE": str(data / "rabbitmq.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(data / "advanced.config"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(data / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(data / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(data / "log"),
+            "RABBITMQ_PID_FILE": str(data / "pid"),
+            # The script becomes the server, instead of a shell that waits for it ...
+            "RABBITMQ_ALLOW_INPUT": "1",
+            # ... and neither reads input, nor listens beyond loopback, nor waits in a busy loop.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput"
+            " -kernel inet_dist_use_interface {127,0,0,1}"
+            " +sbwt none +sbwtdcpu none +sbwtdio none",
+        }
+
+    def helper_commands(self) -> Mapping[str, Sequence[str]]:
+        """The port mapper; where none runs, Erlang would start one that nobody ends."""
+        port = str(self.place.ports["epmd"])
+        return {"epmd": [programs.find("epmd"), "-address", HOST, "-port", port]}
+
+    def ask(self, timeout: float) -> None:
+        """Opens the virtual host."""
+        asking.ask_rabbitmq(self.port, USER, self.password, USER, timeout)
+
+    def _program(self) -> str:
+        return programs.find("rabbitmq-server", programs.RABBITMQ_FOLDER)
+
+
+KINDS: Mapping[str, type[Server]] = {
+    kind.name: kind for kind in (Elasticsearch, Neo4j, Redis, RabbitMQ)
+}
+"""Every kind of server by name."""

@@ -1,0 +1,128 @@
+"""Several servers in one folder."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from deploy.stack.asking import HOST
+from deploy.stack.errors import StackError
+from deploy.stack.server import START_SECONDS, Memory, Place, Server
+from deploy.stack.servers import KINDS
+
+PORTS = range(20_000, 32_000)
+"""Ports to choose from: below those that Linux gives to outgoing connections, so that a server
+which starts again finds its own free."""
+
+
+class Stack:
+    """Servers that start together; as a context, they end with it.
+
+    With `tethered` they also end with this process, even when it is killed. `folder` gets their
+    data (`data/NAME`) and logs (`logs/NAME.log`). `ports` holds ports for clients by server name;
+    every other one is chosen.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tethered: bool = True,
+        ports: Mapping[str, int] | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.tethered = tethered
+        self.memory = memory or Memory()
+        self.servers: dict[str, Server] = {}
+        self._wanted = dict(ports or {})
+
+    def __enter__(self) -> Self:
+        """The stack itself; nothing is started."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Kill the servers and remove their data."""
+        self.stop(gently=False)
+
+    def server(self, name: str, ports: Mapping[str, int] | None = None) -> Server:
+        """A server by name: the same one each time, not started yet. `ports`: all it uses."""
+        if name not in self.servers:
+            kind = KINDS[name]
+            place = Place(
+                data=self.folder / "data" / name,
+                log=self.folder / "logs" / f"{name}.log",
+                ports=ports or self._choose(kind),
+            )
+            self.servers[name] = kind(place, self.memory, tethered=self.tethered)
+        return self.servers[name]
+
+    def launch(self, names: Iterable[str]) -> list[Server]:
+        """Start servers and return while they start. Raises UnavailableError, StackError."""
+        wanted = [self.server(name) for name in names]
+        for server in wanted:
+            server.prepare()  # what is missing shows before anything runs
+        for server in wanted:
+            server.start()
+        return wanted
+
+    def start(self, names: Iterable[str], seconds: float = START_SECONDS) -> list[Server]:
+        """Start servers side by side and wait until all of them work.
+
+        Raises UnavailableError where something must be installed, StackError where a server does
+        not come up; the other servers keep running until the stack is stopped.
+        """
+        started = self.launch(names)
+        each_of(started, lambda server: server.wait_ready(seconds))
+        return started
+
+    def stop(self, *, gently: bool = True) -> None:
+        """End every server and remove the data; the logs stay."""
+        each_of(self.servers.values(), lambda server: server.stop(gently=gently))
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
+
+    def _choose(self, kind: type[Server]) -> dict[str, int]:
+        taken = {port for server in self.servers.values() for port in server.place.ports.values()}
+        chosen: dict[str, int] = {}
+        for use in kind.ports:
+            wanted = self._wanted.get(kind.name) if use == "main" else None
+            chosen[use] = wanted or free_port(taken | set(chosen.values()))
+        return chosen
+
+
+def each_of(servers: Iterable[Server], act: Callable[[Server], None]) -> None:
+    """Do something to all servers at once; the first error is raised when all are done."""
+    several = list(servers)
+    if not several:
+        return
+    with ThreadPoolExecutor(len(several)) as pool:
+        done = [pool.submit(act, server) for server in several]
+    for future in done:
+        future.result()
+
+
+def free_port(taken: set[int]) -> int:
+    """A port of the loopback interface that nothing listens on."""
+    candidates = list(PORTS)
+    random.shuffle(candidates)
+    for port in candidates:
+        if port in taken:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        return port
+    raise StackError(f"no port from {PORTS.start} to {PORTS.stop - 1} is free on {HOST}")

@@ -1,0 +1,214 @@
+"""Real servers for tests: started when the first test asks, gone with the test run.
+
+`elasticsearch_url`, `neo4j_url`, `redis_url` and `rabbitmq_url` are addresses as the settings want
+them: without a password. The password stands in the file of the companion fixture, such as
+`redis_password_file`, which is None where the server wants none (Elasticsearch started here).
+
+Servers that already run are named by `SKILLBUS_TEST_ELASTICSEARCH_URL`, `SKILLBUS_TEST_NEO4J_URL`,
+`SKILLBUS_TEST_REDIS_URL` and `SKILLBUS_TEST_RABBITMQ_URL`, and the files of their passwords by
+`SKILLBUS_TEST_REDIS_PASSWORD_FILE` and so on. Tests of faults (`servers`) are left out on them.
+
+One server of each kind serves the whole run: a test uses an index prefix, a Redis database or
+queues of its own, or empties what it finds. A server that cannot be had here leaves its tests out
+with the reason, which the end of the run repeats; with `CI=true` they fail instead.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from deploy.stack import Server, Stack, StackError, UnavailableError
+
+NAMES = ("elasticsearch", "neo4j", "redis", "rabbitmq")
+
+
+class RunServers:
+    """The servers of a test run: external ones by variable, else those it starts."""
+
+    def __init__(self, stack: Stack, wanted: set[str]) -> None:
+        self._stack = stack
+        self._wanted = {name for name in wanted if external(name) is None}
+        self._problems: dict[str, StackError] = {}
+        self._launched: set[str] = set()
+        self._ready: set[str] = set()
+
+    def url(self, name: str) -> str:
+        """The address of a server that works, without a password."""
+        address = external(name)
+        if address is None:
+            return self.own(name).url
+        _check_reachable(name, address)
+        return address
+
+    def password_file(self, name: str) -> Path | None:
+        """The file of its password."""
+        if external(name) is None:
+            return self.own(name).password_file
+        path = os.environ.get(f"{_variable(name)}_PASSWORD_FILE")
+        return Path(path) if path else None
+
+    def own(self, name: str) -> Server:
+        """A server that this run started, ready; skips or fails where there is none."""
+        # All that the selected tests will ask for start side by side.
+        for each in sorted({name, *self._wanted} - self._launched):
+            self._launched.add(each)
+            try:
+                self._stack.launch([each])
+            except StackError as error:
+                self._problems[each] = error
+        problem = self._problems.get(name)
+        if isinstance(problem, UnavailableError):
+            _leave_out(f"no {name} here: {problem}")
+        if problem is not None:
+            raise problem
+        server = self._stack.server(name)
+        if name not in self._ready:
+            server.wait_ready()
+            self._ready.add(name)
+        return server
+
+    def mend(self) -> None:
+        """Have every server of this run work again, whatever a test did to it."""
+        for name in self._ready:
+            server = self._stack.server(name)
+            server.thaw()
+            if server.problem() == "is not running":
+                server.start_again(wait=False)
+        for name in self._ready:
+            self._stack.server(name).wait_ready()
+
+
+class ServerControls:
+    """Servers that a test may kill, freeze and start again; each starts at its first use."""
+
+    def __init__(self, run: RunServers) -> None:
+        self._run = run
+
+    def __getitem__(self, name: str) -> Server:
+        """By name: `elasticsearch`, `neo4j`, `redis` or `rabbitmq`."""
+        if external(name) is not None:
+            pytest.skip(f"{name} is not this run's own: {_variable(name)}_URL names another")
+        return self._run.own(name)
+
+    @property
+    def elasticsearch(self) -> Server:
+        """Elasticsearch."""
+        return self["elasticsearch"]
+
+    @property
+    def neo4j(self) -> Server:
+        """Neo4j."""
+        return self["neo4j"]
+
+    @property
+    def redis(self) -> Server:
+        """Redis."""
+        return self["redis"]
+
+    @property
+    def rabbitmq(self) -> Server:
+        """RabbitMQ."""
+        return self["rabbitmq"]
+
+
+def external(name: str) -> str | None:
+    """The address of a server that runs already, if a variable names one."""
+    return os.environ.get(f"{_variable(name)}_URL") or None
+
+
+@pytest.fixture(scope="session")
+def run_servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunServers]:
+    asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    wanted = {name for name in NAMES if f"{name}_url" in asked}
+    with Stack(tmp_path_factory.mktemp("servers"), tethered=True) as stack:
+        yield RunServers(stack, wanted)
+
+
+@pytest.fixture(scope="session")
+def elasticsearch_url(run_servers: RunServers) -> str:
+    return run_servers.url("elasticsearch")
+
+
+@pytest.fixture(scope="session")
+def elasticsearch_password_file(run_servers: RunServers) -> Path | None:
+    return run_servers.password_file("elasticsearch")
+
+
+@pytest.fixture(scope="session")
+def neo4j_url(run_servers: RunServers) -> str:
+    return run_servers.url("neo4j")
+
+
+@pytest.fixture(scope="session")
+def neo4j_password_file(run_servers: RunServers) -> Path | None:
+    return run_servers.password_file("neo4j")
+
+
+@pytest.fixture(scope="session")
+def redis_url(run_servers: RunServers) -> str:
+    return run_servers.url("redis")
+
+
+@pytest.fixture(scope="session")
+def redis_password_file(run_servers: RunServers) -> Path | None:
+    return run_servers.password_file("redis")
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_url(run_servers: RunServers) -> str:
+    return run_servers.url("rabbitmq")
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_password_file(run_servers: RunServers) -> Path | None:
+    return run_servers.password_file("rabbitmq")
+
+
+@pytest.fixture
+def servers(run_servers: RunServers) -> Iterator[ServerControls]:
+    """The run's servers to be killed and frozen; all of them work again after the test."""
+    yield ServerControls(run_servers)
+    run_servers.mend()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each reason why tests were left out."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.getreports("skipped")
+        if isinstance(report.longrepr, tuple)
+    )
+    if reasons:
+        terminalreporter.section("tests left out")
+    for reason, tests in reasons.most_common():
+        terminalreporter.line(f"{tests} {'test' if tests == 1 else 'tests'}: {reason}")
+
+
+def _leave_out(reason: str) -> None:
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def _check_reachable(name: str, address: str) -> None:
+    parts = urlsplit(address.split(",")[0])
+    default = {"elasticsearch": 9200, "neo4j": 7687, "redis": 6379, "rabbitmq": 5672}[name]
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or default), 10):
+            pass
+    except OSError as error:
+        named = f"{_variable(name)}_URL={address}"
+        pytest.fail(f"{named} cannot be reached: {error}", pytrace=False)
+
+
+def _variable(name: str) -> str:
+    return f"SKILLBUS_TEST_{name.upper()}"
