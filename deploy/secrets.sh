@@ -18,18 +18,21 @@ if [ "$uid" = 0 ]; then
     uid=1000 gid=1000
 fi
 
-password() {
-    if [ ! -s "secrets/$1_password" ]; then
-        od -An -N24 -tx1 /dev/urandom | tr -d ' \n' > "secrets/$1_password.new"
-        mv "secrets/$1_password.new" "secrets/$1_password"
-    fi
-    cat "secrets/$1_password"
+# Standard input as a file, whole or not at all.
+keep() {
+    cat > "secrets/$1.new"
+    mv -f "secrets/$1.new" "secrets/$1"
 }
 
-password elasticsearch > /dev/null
-printf 'neo4j/%s\n' "$(password neo4j)" > secrets/neo4j_auth
-printf 'requirepass %s\n' "$(password redis)" > secrets/redis.conf
-printf 'default_user = skillbus\ndefault_pass = %s\n' "$(password rabbitmq)" > secrets/rabbitmq.conf
+for server in elasticsearch neo4j redis rabbitmq; do
+    if [ ! -s "secrets/${server}_password" ]; then
+        od -An -N24 -tx1 /dev/urandom | tr -d ' \n' | keep "${server}_password"
+    fi
+done
+printf 'neo4j/%s\n' "$(cat secrets/neo4j_password)" | keep neo4j_auth
+printf 'requirepass %s\n' "$(cat secrets/redis_password)" | keep redis.conf
+printf 'default_user = skillbus\ndefault_pass = %s\n' "$(cat secrets/rabbitmq_password)" \
+    | keep rabbitmq.conf
 
 chmod 444 secrets/*
 chmod 400 secrets/elasticsearch_password
