@@ -8,10 +8,10 @@ INSTALLED := $(VENV)/.installed
 # Where to take torch from, such as an index of CPU builds; empty takes the default build.
 TORCH_INDEX ?=
 
-.PHONY: help install demo test check bench crash schemas lock clean
+.PHONY: help install demo test check bench crash schemas stack-up stack-down stack-status lock clean
 
 help:  ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
 
 install: $(INSTALLED)  ## Install skillbus and its tools into .venv
 
@@ -49,6 +49,17 @@ crash: $(INSTALLED)  ## Kill a running sync 200 times and compare the library ea
 
 schemas: $(INSTALLED)  ## Write the published JSON Schemas anew
 	$(BIN)/python docs/reference/schemas.py
+
+# For tests and trials on this machine; `make stack-up STACK="--broker rabbitmq"` passes options,
+# `python3 -m deploy.stack up --help` lists them.
+stack-up:  ## Start Elasticsearch, Neo4j and Redis here, and leave them running
+	@$(PYTHON) -m deploy.stack up $(STACK)
+
+stack-down:  ## End what stack-up started and remove its data
+	@$(PYTHON) -m deploy.stack down
+
+stack-status:  ## Say which of these servers answer
+	@$(PYTHON) -m deploy.stack status
 
 # Pins are kept where they still fit; `make lock UPGRADE=--upgrade` takes the newest of all.
 # What only a CUDA build of torch needs stays out: torch brings it itself, and a CPU build does

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -23,6 +24,8 @@ HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / "build/stack/cache"
 FETCH_SECONDS = 900
 COMPILE_SECONDS = 120
+
+_log = logging.getLogger(__name__)
 
 
 def versions() -> dict[str, str]:
@@ -74,6 +77,7 @@ def _make(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def _fetch(pom: Path, version: str, folder: Path) -> None:
+    _log.info("fetching %s %s with Maven, which is done once", pom.parent.name, version)
     _run(
         [
             find("mvn"),

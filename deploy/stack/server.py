@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import signal
@@ -118,7 +117,6 @@ class Server(ABC):
         if path is None:
             return ""
         if not path.exists():
-            self.place.data.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_private(path, secrets.token_urlsafe(24) + "\n")
         return path.read_text(encoding="utf-8").strip()
 
@@ -128,17 +126,29 @@ class Server(ABC):
         Raises UnavailableError where something must be installed, StackError where a port is
         taken.
         """
-        self.place.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.place.log.parent.mkdir(parents=True, exist_ok=True)
         self.prepare()
-        for use, port in self.place.ports.items():
-            # That of a helper which runs on is taken rightly.
-            if use not in self.running_helpers():
-                self._check_free(port)
+        self.check_ports()
         for name, command in self.helper_commands().items():
             if name not in self.running_helpers():
                 self.helpers[name] = self._run(command)
         self.process = self._run(self.command())
+
+    def check_ports(self) -> None:
+        """Raises StackError where another program has a port of this server."""
+        running = self.running_helpers()
+        for use, port in self.place.ports.items():
+            if use in running:  # it has its port rightly
+                continue
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, port))
+                except OSError as error:
+                    raise StackError(
+                        f"{self.name} cannot have port {port} on {HOST}: {error.strerror};"
+                        " stop what has it, or name another port"
+                    ) from None
 
     def wait_ready(self, seconds: float = START_SECONDS) -> None:
         """Wait until the server works.
@@ -147,7 +157,7 @@ class Server(ABC):
         """
         deadline = time.monotonic() + seconds
         while (problem := self.problem()) is not None:
-            if not self._started().alive():
+            if not self.running():
                 raise StackError(f"{self.name} ended while it started{self._log_end()}")
             if time.monotonic() >= deadline:
                 raise StackError(
@@ -155,10 +165,14 @@ class Server(ABC):
                 )
             time.sleep(0.1)
 
+    def running(self) -> bool:
+        """Whether its process is there, frozen or not."""
+        return self.process is not None and self.process.alive()
+
     def problem(self) -> str | None:
         """Why the server does not work right now; None when it does."""
-        if self.process is None or not self.process.alive():
-            return "is not running"
+        if not self.running():
+            return "it is not running"
         try:
             self.ask(ASK_SECONDS)
         except (OSError, NotReadyError) as error:
@@ -182,7 +196,7 @@ class Server(ABC):
 
         Raises StackError when it still runs.
         """
-        if self._started().alive():
+        if self.running():
             raise StackError(f"{self.name} still runs as process {self.pid}: kill or stop it first")
         self.start()
         if wait:
@@ -218,17 +232,6 @@ class Server(ABC):
             raise StackError(f"{self.name} was never started")
         return self.process
 
-    def _check_free(self, port: int) -> None:
-        with contextlib.closing(socket.socket()) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError as error:
-                raise StackError(
-                    f"{self.name} cannot have port {port} on {HOST}: {error.strerror};"
-                    " stop what has it, or name another port"
-                ) from None
-
     def _log_end(self) -> str:
         try:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -239,7 +242,7 @@ class Server(ABC):
 
 def write_private(path: Path, text: str) -> None:
     """Write a file that only this user can read."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

@@ -27,7 +27,7 @@ class Elasticsearch(Server):
     def prepare(self) -> None:
         """Fetch, compile, configure."""
         packages.class_path(self.name)
-        settings = {
+        settings: dict[str, object] = {
             "cluster.name": "skillbus-local",
             "node.name": "local",
             "discovery.type": "single-node",
@@ -74,11 +74,12 @@ class Neo4j(Server):
     def prepare(self) -> None:
         """Fetch, compile, configure."""
         packages.class_path(self.name)
-        settings = {
+        settings: dict[str, object] = {
             "server.bolt.enabled": "true",
             "server.bolt.listen_address": f"{HOST}:{self.port}",
             "server.memory.pagecache.size": self.memory.neo4j_page_cache,
             "dbms.security.auth_enabled": "true",
+            "server.directories.logs": self.log.with_suffix(""),
             "dbms.usage_report.enabled": "false",
             # Recovery after a kill replays what came since the last checkpoint.
             "db.checkpoint.interval.time": "30s",

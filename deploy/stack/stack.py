@@ -11,8 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from deploy.stack import state
 from deploy.stack.asking import HOST
 from deploy.stack.errors import StackError
+from deploy.stack.processes import Process
 from deploy.stack.server import START_SECONDS, Memory, Place, Server
 from deploy.stack.servers import KINDS
 
@@ -24,8 +26,9 @@ which starts again finds its own free."""
 class Stack:
     """Servers that start together; as a context, they end with it.
 
-    With `tethered` they also end with this process, even when it is killed. `folder` gets their
-    data (`data/NAME`) and logs (`logs/NAME.log`). `ports` holds ports for clients by server name;
+    With `tethered` they also end with this process, even when it is killed; any others are written
+    down in `folder` for another process to adopt. `folder` gets data (`data/NAME`) and logs
+    (`logs/NAME.log`). `ports` holds ports for clients by server name;
     every other one is chosen.
     """
 
@@ -54,7 +57,7 @@ class Stack:
         trace: TracebackType | None,
     ) -> None:
         """Kill the servers and remove their data."""
-        self.stop(gently=False)
+        self.stop()
 
     def server(self, name: str, ports: Mapping[str, int] | None = None) -> Server:
         """A server by name: the same one each time, not started yet. `ports`: all it uses."""
@@ -68,13 +71,28 @@ class Stack:
             self.servers[name] = kind(place, self.memory, tethered=self.tethered)
         return self.servers[name]
 
+    def adopt(
+        self, records: Mapping[str, tuple[Mapping[str, int], Process | None, dict[str, Process]]]
+    ) -> None:
+        """Take over servers that another process started: ports, process and helpers by name."""
+        for name, (ports, process, helpers) in records.items():
+            server = self.server(name, ports)
+            server.process, server.helpers = process, helpers
+
     def launch(self, names: Iterable[str]) -> list[Server]:
-        """Start servers and return while they start. Raises UnavailableError, StackError."""
+        """Start servers that do not run and return while they start.
+
+        Raises UnavailableError, StackError.
+        """
         wanted = [self.server(name) for name in names]
-        for server in wanted:
-            server.prepare()  # what is missing shows before anything runs
-        for server in wanted:
+        missing = [server for server in wanted if not server.running()]
+        for server in missing:  # what is in the way shows before anything runs
+            server.prepare()
+            server.check_ports()
+        for server in missing:
             server.start()
+            if not self.tethered:
+                state.save(self.folder, self.servers)
         return wanted
 
     def start(self, names: Iterable[str], seconds: float = START_SECONDS) -> list[Server]:
@@ -87,9 +105,9 @@ class Stack:
         each_of(started, lambda server: server.wait_ready(seconds))
         return started
 
-    def stop(self, *, gently: bool = True) -> None:
-        """End every server and remove the data; the logs stay."""
-        each_of(self.servers.values(), lambda server: server.stop(gently=gently))
+    def stop(self) -> None:
+        """Kill every server, for nobody will read its data again, and remove that; logs stay."""
+        each_of(self.servers.values(), lambda server: server.stop(gently=False))
         shutil.rmtree(self.folder / "data", ignore_errors=True)
 
     def _choose(self, kind: type[Server]) -> dict[str, int]:

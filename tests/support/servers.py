@@ -79,7 +79,7 @@ class RunServers:
         for name in self._ready:
             server = self._stack.server(name)
             server.thaw()
-            if server.problem() == "is not running":
+            if not server.running():
                 server.start_again(wait=False)
         for name in self._ready:
             self._stack.server(name).wait_ready()

@@ -1,0 +1,152 @@
+"""`python -m deploy.stack up | down | status | fetch`."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from deploy.stack import packages, state
+from deploy.stack.errors import StackError
+from deploy.stack.server import Memory, Server
+from deploy.stack.servers import KINDS
+from deploy.stack.stack import Stack, each_of
+
+FOLDER = packages.CACHE.parent
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    commands = {"up": up, "down": down, "status": status, "fetch": fetch}
+    try:
+        return commands[options.command](options)
+    except StackError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def up(options: argparse.Namespace) -> int:
+    """Start what does not run yet, wait for all, write the settings and say how to use them."""
+    ports = {name: port for name in KINDS if (port := getattr(options, f"{name}_port"))}
+    memory = Memory(options.elasticsearch_heap, options.neo4j_heap, options.neo4j_page_cache)
+    names = [name for name in KINDS if name != "rabbitmq" or options.broker == "rabbitmq"]
+    with _alone(options.folder):
+        stack = _stack(options.folder, ports, memory)
+        _check_ports(stack, ports)
+        already = {name for name, server in stack.servers.items() if server.running()}
+        try:
+            stack.start(names)
+        except BaseException:
+            each_of(
+                [server for name, server in stack.servers.items() if name not in already],
+                Server.stop,
+            )
+            raise
+        settings = state.write_settings(stack.folder, stack.servers, options.broker)
+    for name in names:
+        print(f"{name:<14} {stack.servers[name].url}")
+    print(f"To use them:   . {os.path.relpath(settings)}")
+    print("To end them:   make stack-down")
+    return 0
+
+
+def down(options: argparse.Namespace) -> int:
+    """End the servers and remove their data; logs and fetched packages stay."""
+    with _alone(options.folder):
+        stack = _stack(options.folder)
+        running = [name for name, server in stack.servers.items() if server.running()]
+        stack.stop()
+        state.forget(stack.folder)
+    print(f"ended: {', '.join(running) or 'nothing was running'}")
+    return 0
+
+
+def status(options: argparse.Namespace) -> int:
+    """One line a server; 1 where one does not work or none was started."""
+    stack = _stack(options.folder)
+    if not stack.servers:
+        print("nothing was started: make stack-up")
+        return 1
+    problems = {name: server.problem() for name, server in stack.servers.items()}
+    for name, server in stack.servers.items():
+        word = "ready" if problems[name] is None else f"not ready: {problems[name]}"
+        memory = f"{server.memory_mb():.0f} MB"
+        print(f"{name:<14} {server.url:<42} process {server.pid}, {memory}, {word}")
+    return int(any(problems.values()))
+
+
+def fetch(options: argparse.Namespace) -> int:  # noqa: ARG001 - one signature for all commands
+    """Fetch and compile what the Java servers need, so that nothing is fetched later."""
+    for name in ("elasticsearch", "neo4j"):
+        packages.class_path(name)
+    return 0
+
+
+def _stack(
+    folder: Path, ports: dict[str, int] | None = None, memory: Memory | None = None
+) -> Stack:
+    """The stack of a folder, with what was started there before."""
+    stack = Stack(folder, tethered=False, ports=ports, memory=memory)
+    stack.adopt(state.load(stack.folder))
+    return stack
+
+
+def _check_ports(stack: Stack, ports: dict[str, int]) -> None:
+    for name, port in ports.items():
+        server = stack.servers.get(name)
+        if server is not None and server.port != port:
+            raise StackError(
+                f"{name} was started on port {server.port} before: end it first (make stack-down)"
+            )
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One command at a time changes what runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise StackError(f"another command is at work on {folder}: wait until it ends") from None
+    finally:
+        os.close(descriptor)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m deploy.stack",
+        description="Elasticsearch, Neo4j, Redis and RabbitMQ here, for tests and trials.",
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=FOLDER, help="data, logs and settings (%(default)s)"
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    starting = commands.add_parser("up", help=up.__doc__)
+    starting.add_argument("--broker", choices=("redis", "rabbitmq"), default="redis")
+    for name in KINDS:
+        starting.add_argument(f"--{name}-port", type=int, metavar="PORT", help="(a free one)")
+    defaults = Memory()
+    for option in ("elasticsearch_heap", "neo4j_heap", "neo4j_page_cache"):
+        starting.add_argument(
+            "--" + option.replace("_", "-"),
+            metavar="SIZE",
+            default=getattr(defaults, option),
+            help="(%(default)s)",
+        )
+    commands.add_parser("down", help=down.__doc__)
+    commands.add_parser("status", help=status.__doc__)
+    commands.add_parser("fetch", help=fetch.__doc__)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

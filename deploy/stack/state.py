@@ -1,0 +1,88 @@
+"""What `up` leaves for `down` and `status`: which processes serve where, and the settings."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from deploy.stack.errors import StackError
+from deploy.stack.processes import Process
+from deploy.stack.server import Server, write_private
+
+STATE = "state.json"
+SETTINGS = "servers.env"
+
+
+def save(folder: Path, servers: Mapping[str, Server]) -> None:
+    """Write down the servers' ports and processes."""
+    entries = {
+        name: {
+            "ports": dict(server.place.ports),
+            "process": _written(server.process),
+            "helpers": {helper: _written(process) for helper, process in server.helpers.items()},
+        }
+        for name, server in servers.items()
+    }
+    draft = folder / f"{STATE}.draft"
+    write_private(draft, json.dumps(entries, indent=2) + "\n")
+    draft.replace(folder / STATE)
+
+
+def load(folder: Path) -> dict[str, tuple[dict[str, int], Process | None, dict[str, Process]]]:
+    """Ports, process and helpers by server name; empty where nothing was started.
+
+    Raises StackError where the file is not what `save` wrote.
+    """
+    path = folder / STATE
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            name: (
+                {use: int(port) for use, port in entry["ports"].items()},
+                _read(entry["process"]),
+                {
+                    helper: process
+                    for helper, written in entry["helpers"].items()
+                    if (process := _read(written)) is not None
+                },
+            )
+            for name, entry in entries.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StackError(
+            f"{path} cannot be read ({error!r}): end the servers by hand and remove {folder}"
+        ) from None
+
+
+def write_settings(folder: Path, servers: Mapping[str, Server], broker: str) -> Path:
+    """Write the settings that name these servers, for a shell to read; returns the file."""
+    named = {"broker": servers[broker]}
+    named |= {name: servers[name] for name in ("redis", "elasticsearch", "neo4j")}
+    lines = []
+    for setting, server in named.items():
+        variable = f"SKILLBUS_SERVERS__{setting.upper()}"
+        lines.append(f"export {variable}={shlex.quote(server.url)}")
+        if server.password_file is not None:
+            path = shlex.quote(str(server.password_file))
+            lines.append(f"export {variable}_PASSWORD_FILE={path}")
+    file = folder / SETTINGS
+    write_private(file, "\n".join(lines) + "\n")
+    return file
+
+
+def forget(folder: Path) -> None:
+    """Remove both files."""
+    (folder / STATE).unlink(missing_ok=True)
+    (folder / SETTINGS).unlink(missing_ok=True)
+
+
+def _written(process: Process | None) -> dict[str, int] | None:
+    return None if process is None else {"pid": process.pid, "started": process.started}
+
+
+def _read(written: dict[str, int] | None) -> Process | None:
+    return None if written is None else Process(int(written["pid"]), int(written["started"]))
