@@ -12,9 +12,7 @@ from typing import Any
 
 from config.errors import PermanentError, TransientError
 from search.protocol import FIELDS, Filters
-
-FIELD_WEIGHTS = (4.0, 3.0, 1.0, 0.5, 0.3)
-"""What a field's own BM25 weighs in the candidate score, in the order of FIELDS."""
+from search.weights import CANDIDATE_WEIGHTS
 
 TERM_LIMIT = 60
 """At most so many terms, the heaviest, go into one query; exact scores use all of them."""
@@ -138,7 +136,7 @@ class LexicalEngine:
         )
         clauses = []
         for term, weight in self._heaviest(searcher, terms):
-            for name, field_weight in zip(FIELDS, FIELD_WEIGHTS, strict=True):
+            for name, field_weight in zip(FIELDS, CANDIDATE_WEIGHTS, strict=True):
                 match = query_type.term_query(self._schema, name, term, "freq")
                 clauses.append((should, query_type.boost_query(match, weight * field_weight)))
         if not clauses:

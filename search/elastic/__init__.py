@@ -1,0 +1,1 @@
+"""The search index of the distributed deployment: Elasticsearch behind `SearchIndex`."""

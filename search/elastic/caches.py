@@ -1,0 +1,107 @@
+"""What a process keeps of documents it has read: they never change, so nothing goes stale."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from search.protocol import Vector
+from skills.record import RevisionKey
+
+T = TypeVar("T")
+
+
+class VectorCache:
+    """Skill vectors at half precision in one block; the oldest make room for new ones.
+
+    Half precision moves a cosine by less than 0.0002, and halves what a process needs. Memory is
+    taken as rows fill up. Threads may share it.
+    """
+
+    def __init__(self, dimension: int, room_bytes: int) -> None:
+        rows = max(room_bytes // (2 * dimension * 2), 1)
+        self._block = np.empty((rows, 2, dimension), dtype=np.float16)
+        self._places: dict[RevisionKey, int] = {}
+        self._keys: list[RevisionKey | None] = []
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def get(self, keys: Iterable[RevisionKey]) -> dict[RevisionKey, Vector]:
+        """Those that are kept, each float32 (2, dimension)."""
+        with self._lock:
+            found = [(key, place) for key in keys if (place := self._places.get(key)) is not None]
+            taken = self._block[[place for _, place in found]].astype(np.float32)
+        return dict(zip((key for key, _ in found), taken, strict=True))
+
+    def put(self, vectors: Mapping[RevisionKey, Vector]) -> None:
+        """Keep vectors (2, dimension)."""
+        with self._lock:
+            for key, pair in vectors.items():
+                if key not in self._places:
+                    self._block[self._take(key)] = pair
+
+    def _take(self, key: RevisionKey) -> int:
+        place = self._next
+        if place == len(self._keys):
+            self._keys.append(key)
+        else:
+            former = self._keys[place]
+            if former is not None:
+                del self._places[former]
+            self._keys[place] = key
+        self._places[key] = place
+        self._next = (place + 1) % len(self._block)
+        return place
+
+    def drop(self, keys: Iterable[RevisionKey]) -> None:
+        """Forget what has been deleted."""
+        with self._lock:
+            for key in keys:
+                place = self._places.pop(key, None)
+                if place is not None:
+                    self._keys[place] = None
+
+
+class RecentCache(Generic[T]):
+    """Values by revision up to a sum of weights; what was used longest ago goes first."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._held = 0
+        self._values: OrderedDict[RevisionKey, tuple[T, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, T]:
+        """Those that are kept."""
+        found = {}
+        with self._lock:
+            for key in keys:
+                entry = self._values.get(key)
+                if entry is not None:
+                    self._values.move_to_end(key)
+                    found[key] = entry[0]
+        return found
+
+    def put(self, key: RevisionKey, value: T, weight: int) -> None:
+        """Keep a value of so many bytes, more or less."""
+        with self._lock:
+            self._remove(key)
+            self._values[key] = value, weight
+            self._held += weight
+            while self._held > self._room and len(self._values) > 1:
+                self._remove(next(iter(self._values)))
+
+    def drop(self, keys: Iterable[RevisionKey]) -> None:
+        """Forget what has been deleted."""
+        with self._lock:
+            for key in keys:
+                self._remove(key)
+
+    def _remove(self, key: RevisionKey) -> None:
+        entry = self._values.pop(key, None)
+        if entry is not None:
+            self._held -= entry[1]
