@@ -70,12 +70,13 @@ class Linker:
         pending = {skill_id for skill_id, _ in self._graph.unlinked(_EVERYTHING)} | marked.keys()
         waiting = self._pool.mask(pending)
         resolve = self._resolve(marked.values())
+        standing = self._graph.links(list(marked))
         links: dict[str, list[Link]] = {}
         moves: defaultdict[str, _Moves] = defaultdict(dict)
         for skill_id, facts in marked.items():
             scores = self._pool.scores(facts)
             best = scores.best()
-            listed = _listing(skill_id, self._graph.links(skill_id), pending)
+            listed = _listing(skill_id, standing[skill_id], pending)
             links[skill_id] = links_of(facts, best, resolve[facts.source_id], self._settings)
             for owner, now in _moves(skill_id, scores, listed, waiting).items():
                 moves[owner][skill_id] = now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,8 @@ from graph.protocol import (
     Source,
     State,
 )
-from graph.sqlite import Database, named_statements
+from graph.sqlite import Database
+from graph.statements import named_statements
 from skills.record import RevisionKey
 
 
@@ -205,6 +207,11 @@ class SqliteSkillGraph:
                 [(skill_id,) for skill_id in sorted(skill_ids)],
             )
 
+    def prune(self, age: float) -> int:
+        """Forget skills that were removed more than `age` seconds ago; how many."""
+        with self._database.write() as db:
+            return int(db.execute(self._sql["prune"], (time.time() - age,)).rowcount)
+
     def counts(self) -> dict[str, int]:
         """Skills by state, and `paged`, `unlinked`, `waiting`, `links`."""
         with self._database.read() as db:
@@ -235,14 +242,15 @@ class SqliteSkillGraph:
                 found[row[0]].append(row[1:])
         return {skill_id: _row(ends, fan_out) for skill_id, ends in found.items()}
 
-    def links(self, skill_id: str) -> list[Link]:
-        """Every link that starts or ends at a skill, or that it owns."""
+    def links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+        """By skill, every link that starts or ends at it, or that it owns."""
+        found: dict[str, list[Link]] = {skill_id: [] for skill_id in skill_ids}
         with self._database.read() as db:
-            rows = db.execute(self._sql["links"], {"skill_id": skill_id}).fetchall()
-        return [
-            Link(owner, source, target, LinkType(kind), weight, evidence)
-            for owner, source, target, kind, weight, evidence in rows
-        ]
+            for asked, *values in db.execute(self._sql["links"], (json.dumps(list(found)),)):
+                owner, source, target, kind, weight, evidence = values
+                link = Link(owner, source, target, _TYPES[kind], weight, evidence)
+                found[asked].append(link)
+        return found
 
     def links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         """Every link that starts and ends at one of these skills. One round trip."""

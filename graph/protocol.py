@@ -196,7 +196,8 @@ class SkillGraph(Protocol):
         ...
 
     def publish(self, publications: Sequence[Publication]) -> list[RevisionKey]:
-        """Move pointers forward and mark the skills for linking, in one transaction.
+        """Move pointers forward and mark the skills for linking, at least one skill whole at a
+        time.
 
         Returns the keys whose pointer moved; a seq that is not above the skill's pointer, its
         last confirmation, removal or failure is stale and changes nothing. Where a skill is given
@@ -237,6 +238,14 @@ class SkillGraph(Protocol):
         for one another but never in a circle."""
         ...
 
+    def prune(self, age: float) -> int:
+        """Forget skills that were removed more than `age` seconds ago, and that nothing asks for
+        or links to; how many.
+
+        Until then their numbers tell late events from new ones.
+        """
+        ...
+
     def counts(self) -> dict[str, int]:
         """Skills by state, and `paged`, `unlinked`, `waiting`, `links`."""
         ...
@@ -254,8 +263,8 @@ class SkillGraph(Protocol):
         """Rows of these skills, at most `fan_out` neighbours each. One round trip."""
         ...
 
-    def links(self, skill_id: str) -> list[Link]:
-        """Every link that starts or ends at a skill, or that it owns."""
+    def links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+        """By skill, every link that starts or ends at it, or that it owns; every id has a list."""
         ...
 
     def links_among(self, skill_ids: Sequence[str]) -> list[Link]:

@@ -31,6 +31,10 @@ UPDATE skills SET state = :state, reason = :reason, served_seq = :seq,
     pointer_epoch = CASE WHEN seq > 0 THEN :epoch ELSE pointer_epoch END
 WHERE id = :id;
 
+-- name: prune
+DELETE FROM skills WHERE state = 'removed' AND wanted_seq <= served_seq AND updated < ?
+    AND NOT EXISTS (SELECT 1 FROM links WHERE skills.id IN (owner, source, target));
+
 -- name: confirm
 UPDATE skills SET served_seq = :seq,
     wanted_seq = CASE WHEN wanted_seq > :seq THEN wanted_seq ELSE seq END
@@ -100,11 +104,12 @@ SELECT a.skill_id, -l.weight, l.type, 1, s.skill_id
 FROM asked a JOIN links l ON l.target = a.id JOIN skills s ON s.id = l.source;
 
 -- name: links
-WITH me AS (SELECT id FROM skills WHERE skill_id = :skill_id), found AS (
-    SELECT l.* FROM me JOIN links l ON l.owner = me.id
-    UNION SELECT l.* FROM me JOIN links l ON l.source = me.id
-    UNION SELECT l.* FROM me JOIN links l ON l.target = me.id)
-SELECT o.skill_id, s.skill_id, t.skill_id, f.type, f.weight, f.evidence
+WITH asked AS (SELECT s.id, s.skill_id FROM json_each(?) w JOIN skills s ON s.skill_id = w.value),
+found AS (
+    SELECT a.skill_id AS asked, l.* FROM asked a JOIN links l ON l.owner = a.id
+    UNION SELECT a.skill_id, l.* FROM asked a JOIN links l ON l.source = a.id
+    UNION SELECT a.skill_id, l.* FROM asked a JOIN links l ON l.target = a.id)
+SELECT f.asked, o.skill_id, s.skill_id, t.skill_id, f.type, f.weight, f.evidence
 FROM found f CROSS JOIN skills o ON o.id = f.owner CROSS JOIN skills s ON s.id = f.source
     CROSS JOIN skills t ON t.id = f.target
 ORDER BY o.skill_id, s.skill_id, t.skill_id, f.type;

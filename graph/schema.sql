@@ -1,5 +1,5 @@
--- The catalog and the links of the embedded deployment. Rows of `skills` are never deleted: a
--- removed skill keeps its numbers, by which late events are recognised.
+-- The catalog and the links of the embedded deployment. A removed skill keeps its row and numbers,
+-- by which late events are recognised, until it is pruned.
 CREATE TABLE meta (
     key TEXT PRIMARY KEY,
     value INTEGER NOT NULL

@@ -6,15 +6,14 @@ readers of any process see the last commit beside the one writer.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 
 from config.errors import PermanentError, TransientError, UsageError
+from graph.statements import read_text
 
 SCHEMA_VERSION = 1
 _BUSY_SECONDS = 15.0
@@ -73,7 +72,7 @@ class Database:
         try:
             empty = not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
             if empty:
-                schema = files("graph").joinpath("schema.sql").read_text(encoding="utf-8")
+                schema = read_text("schema.sql")
                 for statement in _statements(schema):
                     connection.execute(statement)
                 connection.execute("INSERT INTO meta VALUES ('seq', 0), ('epoch', 0)")
@@ -174,12 +173,3 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-def named_statements(file: str) -> dict[str, str]:
-    """The statements of a file of this package, by the `-- name:` line above each."""
-    text = files("graph").joinpath(file).read_text(encoding="utf-8")
-    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
-    return {
-        name: body.strip().rstrip(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)
-    }

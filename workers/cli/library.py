@@ -99,7 +99,7 @@ def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
     settings = read_settings(ctx)
     with open_catalog(settings) as graph:
         entry = find_entry(graph.entries([skill_id]), skill_id)
-        links = graph.links(skill_id)
+        links = graph.links([skill_id])[skill_id]
     data = entry_data(entry)
     data["links"] = [_link_data(link) for link in links]
     if entry.state is State.PUBLISHED:

@@ -1,0 +1,193 @@
+// Statements of the catalog by name. Lists of rows come sorted by skill_id: whoever writes locks
+// in that order, so that writers wait for one another but never in a circle. A property set and
+// removed again locks a node without changing it; what is compared is read after that.
+
+// name: take_seqs
+MATCH (m:Meta {key: 'seq'}) SET m.value = m.value + $count RETURN m.value
+
+// name: next_epoch
+MATCH (m:Meta {key: 'epoch'}) SET m.value = m.value + 1 RETURN m.value
+
+// name: put_source
+MERGE (s:Source {source_id: $source_id}) ON CREATE SET s.kind = $kind, s.root = $root
+WITH s, s.kind = $kind AND s.root = $root AS same
+SET s.last_success = CASE WHEN same THEN $last_success ELSE s.last_success END
+RETURN same, s.kind, s.root
+
+// name: sources
+MATCH (s:Source) RETURN s.source_id, s.kind, s.root, s.last_success ORDER BY s.source_id
+
+// name: published_of_source
+MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path IS NOT NULL AND s.seq > 0
+RETURN count(*)
+
+// name: drop_cursor
+MATCH (c:Seen) WHERE c.source_id = $source_id AND c.path IS NOT NULL
+WITH c LIMIT $limit DELETE c RETURN count(*)
+
+// name: drop_source
+MATCH (s:Source {source_id: $source_id}) DELETE s
+
+// name: cursor
+MATCH (c:Seen) WHERE c.source_id = $source_id AND c.path > $after
+WITH c ORDER BY c.source_id, c.path LIMIT $limit
+RETURN collect(c.path), collect(c.signature)
+
+// name: forget_seen
+UNWIND $paths AS path MATCH (c:Seen {source_id: $source_id, path: path}) DELETE c
+
+// name: put_seen
+UNWIND $rows AS row MERGE (c:Seen {source_id: $source_id, path: row[0]}) SET c.signature = row[1]
+
+// name: request
+UNWIND $rows AS row
+MERGE (s:Skill {skill_id: row[0]})
+ON CREATE SET s.source_id = row[1], s.path = row[2], s.state = 'pending', s.seq = 0,
+    s.wanted_seq = 0, s.served_seq = 0
+SET s.locked = true REMOVE s.locked
+WITH s WHERE s.served_seq < $seq
+SET s.wanted_seq = CASE WHEN s.wanted_seq > $seq THEN s.wanted_seq ELSE $seq END,
+    s.state = CASE WHEN s.state = 'removed' THEN 'pending' ELSE s.state END
+SET s.waiting = s.wanted_seq
+
+// name: lock_or_add
+UNWIND $rows AS row
+MERGE (s:Skill {skill_id: row[0]})
+ON CREATE SET s.source_id = row[1], s.path = row[2], s.state = 'pending', s.seq = 0,
+    s.wanted_seq = 0, s.served_seq = 0
+SET s.locked = true REMOVE s.locked
+RETURN s.skill_id, s.seq, s.served_seq, s.name_key
+
+// name: lock
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id})
+SET s.locked = true REMOVE s.locked
+RETURN s.skill_id, s.seq
+
+// name: name_keys
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.name_key IS NOT NULL
+RETURN s.skill_id, s.name_key
+
+// name: publish
+UNWIND $rows AS row MATCH (s:Skill {skill_id: row.skill_id})
+SET s += row.shown, s.state = 'published', s.seq = row.seq, s.served_seq = row.seq,
+    s.wanted_seq = CASE WHEN s.wanted_seq > row.seq THEN s.wanted_seq ELSE row.seq END,
+    s.paged = false, s.unpaged = -coalesce(s.uses, 0), s.pointer_epoch = $epoch,
+    s.mark_epoch = $epoch
+SET s.waiting = CASE WHEN s.wanted_seq > s.seq THEN s.wanted_seq END
+
+// name: put_facts
+UNWIND $rows AS row MERGE (f:Facts {skill_id: row.skill_id}) SET f += row.facts
+
+// name: drop_mentions
+UNWIND $ids AS id MATCH (m:Mention {skill_id: id}) DELETE m
+
+// name: put_mentions
+UNWIND $rows AS row CREATE (:Mention {key: row[0], source_id: row[1], skill_id: row[2]})
+
+// name: withdraw
+UNWIND $rows AS row MATCH (s:Skill {skill_id: row.skill_id})
+SET s.pointer_epoch = CASE WHEN s.seq > 0 THEN $epoch ELSE s.pointer_epoch END
+SET s += $blank, s.state = row.state, s.reason = row.reason, s.served_seq = row.seq,
+    s.wanted_seq = CASE WHEN s.wanted_seq > row.seq THEN s.wanted_seq ELSE 0 END, s.seq = 0,
+    s.updated = row.updated
+SET s.waiting = CASE WHEN s.wanted_seq > 0 THEN s.wanted_seq END
+
+// name: drop_facts
+UNWIND $ids AS id MATCH (f:Facts {skill_id: id}) DELETE f
+
+// name: prune
+MATCH (s:Skill {state: 'removed'}) WHERE s.waiting IS NULL AND s.updated < $before
+WITH s ORDER BY s.skill_id LIMIT $limit
+SET s.locked = true REMOVE s.locked
+WITH s WHERE s.state = 'removed' AND s.waiting IS NULL AND NOT EXISTS { (s)--() }
+DELETE s RETURN count(*)
+
+// name: confirm
+UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
+SET s.locked = true REMOVE s.locked
+WITH s, row WHERE s.seq > 0 AND s.served_seq < row[1]
+    AND (row[2] IS NULL OR s.content_hash = row[2])
+SET s.served_seq = row[1],
+    s.wanted_seq = CASE WHEN s.wanted_seq > row[1] THEN s.wanted_seq ELSE s.seq END
+SET s.waiting = CASE WHEN s.wanted_seq > row[1] THEN s.wanted_seq END
+
+// name: entries
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) RETURN $$entry
+
+// name: all_entries
+MATCH (s:Skill) WHERE s.skill_id > $after
+WITH s ORDER BY s.skill_id LIMIT $limit RETURN $$entry
+
+// name: entries_of_source
+MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path > $after
+WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN $$entry
+
+// name: entry_at
+MATCH (s:Skill {source_id: $source_id, path: $path}) RETURN $$entry
+
+// name: entries_below
+MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path STARTS WITH $below AND s.path > $after
+WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN $$entry
+
+// name: waiting
+MATCH (s:Skill) WHERE s.waiting IS NOT NULL AND s.skill_id IS NOT NULL
+WITH s ORDER BY s.waiting, s.skill_id LIMIT $limit RETURN $$entry
+
+// name: unpaged
+MATCH (s:Skill) WHERE s.unpaged IS NOT NULL AND s.skill_id IS NOT NULL
+WITH s ORDER BY s.unpaged, s.skill_id LIMIT $limit
+RETURN collect(s.skill_id), collect(s.seq)
+
+// name: mark_paged
+UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
+SET s.locked = true REMOVE s.locked
+WITH s, row WHERE s.seq = row[1] AND s.seq > 0
+SET s.paged = true REMOVE s.unpaged
+
+// name: count_use
+UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
+SET s.uses = coalesce(s.uses, 0) + row[1]
+SET s.unpaged = CASE WHEN s.unpaged IS NOT NULL THEN -s.uses END
+
+// name: count_states
+UNWIND $states AS state
+CALL (state) { MATCH (s:Skill {state: state}) RETURN count(*) AS many }
+RETURN state, many
+
+// name: count_rest
+CALL () {
+    MATCH (s:Skill) WHERE s.unpaged IS NOT NULL AND s.skill_id IS NOT NULL
+    RETURN count(*) AS unpaged
+}
+CALL () {
+    MATCH (s:Skill) WHERE s.mark_epoch IS NOT NULL AND s.skill_id IS NOT NULL
+    RETURN count(*) AS unlinked
+}
+CALL () {
+    MATCH (s:Skill) WHERE s.waiting IS NOT NULL AND s.skill_id IS NOT NULL
+    RETURN count(*) AS waiting
+}
+CALL () { MATCH ()-[r:DEPENDENCY]->() RETURN count(r) AS dependencies }
+CALL () { MATCH ()-[r:WORKFLOW]->() RETURN count(r) AS workflows }
+CALL () { MATCH ()-[r:SEMANTIC]->() RETURN count(r) AS semantics }
+CALL () { MATCH ()-[r:ALTERNATIVE]->() RETURN count(r) AS alternatives }
+CALL () { MATCH ()-[r:CONFLICT]->() RETURN count(r) AS conflicts }
+RETURN unpaged, unlinked, waiting,
+    dependencies + workflows + semantics + alternatives + conflicts
+
+// name: epoch
+MATCH (m:Meta {key: 'epoch'}) RETURN m.value
+
+// name: epoch_after_commits
+MATCH (m:Meta {key: 'epoch'}) SET m.locked = true REMOVE m.locked RETURN m.value
+
+// name: all_pointers
+MATCH (s:Skill) WHERE s.skill_id > $after
+WITH s ORDER BY s.skill_id LIMIT $limit WHERE s.pointer_epoch > 0 OR s.row_epoch > 0
+RETURN collect([s.skill_id, s.seq, s.pointer_epoch > 0, s.row_epoch > 0])
+
+// name: moved_pointers
+MATCH (s:Skill) WHERE s.pointer_epoch > $epoch RETURN collect(s.skill_id), collect(s.seq)
+
+// name: moved_rows
+MATCH (s:Skill) WHERE s.row_epoch > $epoch RETURN collect(s.skill_id)

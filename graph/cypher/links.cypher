@@ -1,0 +1,111 @@
+// Statements about links by name. `$$links` stands for all types of links between skills,
+// `$$owned` for the links that the skill `id` owns, whatever they join.
+
+// name: unlinked
+MATCH (s:Skill) WHERE s.mark_epoch IS NOT NULL AND s.skill_id IS NOT NULL
+WITH s ORDER BY s.mark_epoch, s.skill_id LIMIT $limit
+RETURN collect(s.skill_id), collect(s.mark_epoch)
+
+// name: link_facts
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) MATCH (f:Facts {skill_id: id})
+RETURN s.skill_id, s.source_id, s.path, s.name, f.signature, f.description_terms, f.mentions
+
+// name: named
+UNWIND $keys AS key MATCH (s:Skill {source_id: $source_id, name_key: key})
+RETURN key, s.skill_id ORDER BY key, s.skill_id
+
+// name: mentioning
+UNWIND $keys AS key MATCH (m:Mention {key: key, source_id: $source_id})
+RETURN DISTINCT m.skill_id AS skill_id ORDER BY skill_id
+
+// name: mentioning_any
+UNWIND $names AS name MATCH (m:Mention {key: name[0], source_id: name[1]})
+RETURN m.skill_id AS skill_id
+UNION
+UNWIND $keys AS key MATCH (m:Mention) WHERE m.key = key AND m.source_id IS NOT NULL
+RETURN m.skill_id AS skill_id
+
+// name: mark
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.seq > 0 SET s.mark_epoch = $epoch
+
+// name: clear_marks
+UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
+SET s.locked = true REMOVE s.locked
+WITH s, row WHERE s.mark_epoch = row[1] REMOVE s.mark_epoch
+
+// name: touch_rows
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) SET s.row_epoch = $epoch
+
+// name: rows
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id})
+CALL (s) {
+    MATCH (s)-[r:$$links]-(o:Skill)
+    WITH type(r) AS kind, startNode(r) = s AS forward, r.weight AS weight, o.skill_id AS other
+    ORDER BY weight DESC, kind, forward DESC, other
+    RETURN collect([other, kind, forward, weight]) AS ends
+}
+CALL (s) {
+    MATCH (s)-[r:$$links]-()
+    WITH type(r) AS kind, startNode(r) = s AS forward, sum(r.weight) AS total
+    RETURN collect([kind, forward, total]) AS totals
+}
+RETURN id, ends[..$fan_out], totals
+
+// name: links
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id})
+CALL (s) {
+    MATCH (s)-[r:$$links]-() RETURN r
+    UNION
+    WITH s.skill_id AS id $$owned RETURN r
+}
+RETURN id, r.owner, startNode(r).skill_id, endNode(r).skill_id, type(r), r.weight, r.evidence
+
+// name: links_among
+UNWIND $ids AS id MATCH (a:Skill {skill_id: id})-[r:$$links]->(b:Skill) WHERE b.skill_id IN $ids
+RETURN r.owner, a.skill_id, b.skill_id, type(r), r.weight, r.evidence
+
+// name: published
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.seq > 0 RETURN collect(id)
+
+// name: owned
+UNWIND $ids AS id $$owned
+RETURN id, startNode(r).skill_id, endNode(r).skill_id, type(r), r.weight, r.evidence, elementId(r)
+
+// name: weakest
+UNWIND $ids AS id MATCH ()-[r:$$type {owner: id}]->()
+WITH id, count(r) AS many, min(r.weight) AS lightest WHERE many >= $count
+RETURN id, lightest
+
+// name: reach
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id})
+CALL (s) {
+    MATCH (s)-[r:$$links]-() RETURN r
+    UNION
+    WITH s.skill_id AS id $$owned RETURN r
+}
+UNWIND [r.owner, startNode(r).skill_id, endNode(r).skill_id] AS other
+RETURN DISTINCT other
+
+// name: link_owners
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id})-[r:$$links]-()
+RETURN DISTINCT r.owner
+
+// name: drop_links
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id})
+CALL (s) {
+    MATCH (s)-[r:$$links]-() RETURN r
+    UNION
+    WITH s.skill_id AS id $$owned RETURN r
+}
+WITH DISTINCT r, startNode(r).skill_id AS source, endNode(r).skill_id AS target
+DELETE r
+RETURN source, target
+
+// name: drop_links_by_id
+UNWIND $ids AS id MATCH ()-[r]->() WHERE elementId(r) = id DELETE r
+
+// name: add_links
+UNWIND $rows AS row
+MATCH (a:Skill {skill_id: row.source}) MATCH (b:Skill {skill_id: row.target})
+CREATE (a)-[r:$(row.type)]->(b)
+SET r.owner = row.owner, r.weight = row.weight, r.evidence = row.evidence
