@@ -1,4 +1,4 @@
-"""Passwords: read from files when a connection is made, and kept out of everything that is shown."""
+"""Passwords: read from files when a connection is made, kept out of all that is shown."""
 
 from __future__ import annotations
 

@@ -145,9 +145,27 @@ class WorkerSettings(Group):
     query_threads: int = Field(2, ge=1, le=64)
     query_seconds: float = Field(30.0, gt=0)
     reconcile_seconds: float = Field(30.0, gt=0)
+    sweep_seconds: float = Field(
+        60.0, gt=0, description="how often search and catalog are compared"
+    )
     keep_seconds: float = Field(60.0, ge=0, description="superseded revisions stay readable")
     journal_days: float = Field(7.0, gt=0, description="how long ended events are remembered")
     answer_minutes: float = Field(60.0, gt=0, description="how long answers can be fetched")
+    open_queries: int = Field(
+        1_000, ge=1, description="queries that may wait; more are refused, to be asked again later"
+    )
+    open_events: int = Field(
+        100_000, ge=1, description="events that may wait; more are refused, to be sent again later"
+    )
+    message_bytes: int = Field(
+        1_000_000, ge=1_000, description="largest message that a worker takes from a queue"
+    )
+    niceness: int = Field(
+        10, ge=0, le=19, description="how far processes that ingest and page stand back"
+    )
+    metrics_port: int = Field(
+        0, ge=0, le=65_535, description="where a worker tells how it is doing; 0: nowhere"
+    )
 
 
 class ServerSettings(Group):

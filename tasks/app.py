@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
 from celery import Celery, Task
 from kombu.entity import Queue
+from kombu.exceptions import KombuError
+from kombu.exceptions import OperationalError as BrokerAwayError
 
-from config.errors import SkillbusError, StaleError, TransientError
+from config.errors import PermanentError, SkillbusError, StaleError, TransientError
 from tasks.ingest import ingest, split_batch
+from tasks.journal import DeadLetter, new_letter_id
 from tasks.link import link
 from tasks.maintain import maintain
 from tasks.page import page, split_pages
 from tasks.plan import fail_events, plan
-from tasks.policies import INGEST, LINK, MAINTAIN, PAGE, PLAN, POLICIES, QUERY, Deadline, Policy
+from tasks.policies import (
+    INGEST,
+    LINK,
+    MAINTAIN,
+    PAGE,
+    PLAN,
+    POLICIES,
+    QUERY,
+    Deadline,
+    DeadlineExceededError,
+    Policy,
+)
 from tasks.query import fail_query, query
 from tasks.services import Services
+from tasks.transport import Transport
 
 log = structlog.get_logger()
 
 Handler = Callable[[Services, Deadline, Sequence[str]], dict[str, object]]
 FailureHandler = Callable[[Services, Sequence[str], BaseException], None]
+ReadServices = Callable[[], Services]
 
 _HANDLERS: dict[str, Handler] = {
     PLAN.name: plan,
@@ -44,31 +61,53 @@ _COUNTED: dict[str, Callable[[Services], int]] = {
     INGEST.name: lambda services: services.activity.ingest(1),
     PAGE.name: lambda services: services.activity.page(1),
 }
-"""Tasks that count themselves out when they end, and so in again when they are retried."""
+"""Tasks that count themselves out when they end, and so in again when they are tried again."""
+
+_PUBLISHING = {"max_retries": 2, "interval_start": 0.05, "interval_step": 0.2, "interval_max": 0.5}
+_RESULT_SECONDS = 3600
+_SOFT_SHUTDOWN_SECONDS = 20.0
+_TRACE = "trace_id"
 
 
-def create_app(services: Services, queues: Sequence[str], broker: str, backend: str) -> Any:
+class PoisonError(PermanentError):
+    """Work that its worker did not survive, several times."""
+
+
+def create_app(services: ReadServices, queues: Sequence[str], transport: Transport) -> Any:
     """A Celery application that consumes `queues`.
 
-    A worker selects its queues per application, not per
-    worker, so every workload of a process has an application of its own.
+    A worker selects its queues per application, not per worker, so every workload of a process
+    has an application of its own. `services` is called when a task runs: in a worker, after the
+    fork.
     """
-    app = Celery("skillbus", broker=broker, backend=backend, set_as_current=False)
+    app = Celery(
+        "skillbus", broker=transport.broker, backend=transport.results, set_as_current=False
+    )
+    arguments = dict(transport.queue_arguments)
+    seconds = transport.options.get("socket_timeout", transport.options.get("read_timeout"))
     app.conf.update(
         accept_content=["json"],
         task_serializer="json",
         result_serializer="json",
-        task_queues=[Queue(name, routing_key=name) for name in queues],
+        task_queues=[Queue(name, routing_key=name, queue_arguments=arguments) for name in queues],
         task_routes={policy.name: {"queue": policy.queue} for policy in POLICIES.values()},
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         task_ignore_result=True,
+        task_publish_retry_policy=_PUBLISHING,
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
         worker_enable_remote_control=False,
         worker_send_task_events=False,
+        worker_cancel_long_running_tasks_on_connection_loss=True,
+        worker_soft_shutdown_timeout=_SOFT_SHUTDOWN_SECONDS,
+        broker_transport_options=dict(transport.options),
         broker_connection_retry_on_startup=True,
-        result_expires=3600,
+        broker_connection_max_retries=None,
+        redis_socket_timeout=seconds,
+        redis_socket_connect_timeout=seconds,
+        redis_retry_on_timeout=True,
+        result_expires=_RESULT_SECONDS,
     )
     for policy in POLICIES.values():
         _register(app, policy, services)
@@ -76,12 +115,9 @@ def create_app(services: Services, queues: Sequence[str], broker: str, backend: 
     return app
 
 
-def _register(app: Any, policy: Policy, services: Services) -> None:
-    handler = _HANDLERS[policy.name]
-    failed = _FAILURES.get(policy.name)
-
+def _register(app: Any, policy: Policy, read_services: ReadServices) -> None:
     class SkillbusTask(Task):
-        """Retries what may pass, and hands over what does not."""
+        """Hands over what failed for good."""
 
         abstract = True
 
@@ -89,30 +125,34 @@ def _register(app: Any, policy: Policy, services: Services) -> None:
             self, exc: BaseException, task_id: str, args: Any, kwargs: Any, einfo: Any
         ) -> None:
             """Called once a task has failed for good, whatever it raised."""
-            del task_id, kwargs
+            del kwargs
+            services = read_services()
             if services.stopping.is_set():
                 # The stores close under what still runs; the next start sends it again.
                 return
+            ids = _ids_of(args)
             if isinstance(exc, SkillbusError):
                 log.error("task gave up", task=policy.name, reason=str(exc))
             else:
-                log.error("task failed", task=policy.name, ids=args[0], error=str(einfo))
-            if policy.name != QUERY.name and (failed is None or isinstance(exc, TransientError)):
-                services.trouble = str(exc)
-            if failed is not None:
-                failed(services, args[0], exc)
+                log.error("task failed", task=policy.name, ids=ids, error=str(einfo))
+            _give_up(services, policy, task_id, ids, exc)
 
     def run(self: Any, ids: Sequence[str]) -> dict[str, object]:
-        with structlog.contextvars.bound_contextvars(task=policy.name, task_id=self.request.id):
+        services, task_id = read_services(), self.request.id
+        trace_id = getattr(self.request, _TRACE, None) or task_id
+        with structlog.contextvars.bound_contextvars(
+            task=policy.name, task_id=task_id, trace_id=trace_id
+        ):
+            checked = _checked(ids)
+            attempts = services.activity.begun(policy.name, task_id, checked)
             try:
-                return handler(services, Deadline(policy.seconds), ids)
-            except StaleError as error:
-                return {"stale": str(error)}
-            except TransientError as error:
-                log.warning("task will be retried", reason=str(error))
-                if policy.name in _COUNTED and self.request.retries < policy.retries:
-                    _COUNTED[policy.name](services)
-                raise self.retry(exc=error, countdown=policy.delay(self.request.retries)) from error
+                if attempts > policy.attempts:
+                    raise PoisonError(
+                        f"begun {attempts - 1} times, and its worker died or hung each time"
+                    )
+                return _tried(services, policy, checked)
+            finally:
+                _note_end(services, policy, task_id, checked)
 
     app.task(
         run,
@@ -120,23 +160,111 @@ def _register(app: Any, policy: Policy, services: Services) -> None:
         base=SkillbusTask,
         name=policy.name,
         shared=False,
-        max_retries=policy.retries,
+        max_retries=0,
+        time_limit=policy.hard_limit,
         throws=(SkillbusError,),
         ignore_result=policy.name != QUERY.name,
     )
 
 
+def _tried(services: Services, policy: Policy, ids: Sequence[str]) -> dict[str, object]:
+    """The handler's result, tried again where that may help.
+
+    In its place, not as another message: brokers keep what waits for a time of its own in the
+    memory of workers, or deliver it twice. What took its whole time is not begun again.
+    """
+    handler = _HANDLERS[policy.name]
+    for attempt in range(policy.retries + 1):
+        try:
+            return handler(services, Deadline(policy.seconds), ids)
+        except StaleError as error:
+            return {"stale": str(error)}
+        except TransientError as error:
+            if attempt == policy.retries or isinstance(error, DeadlineExceededError):
+                raise
+            log.warning("task will be tried again", reason=str(error))
+            if services.stopping.wait(policy.delay(attempt)):
+                raise
+            if policy.name in _COUNTED:
+                _COUNTED[policy.name](services)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _note_end(services: Services, policy: Policy, task_id: str, ids: Sequence[str]) -> None:
+    try:
+        services.activity.ended(policy.name, task_id, ids)
+    except TransientError as error:
+        # The work is done; the note is taken away once it is far beyond its time.
+        log.warning("the end of a task could not be noted", reason=str(error))
+
+
+def _give_up(
+    services: Services, policy: Policy, task_id: str, ids: Sequence[str], exc: BaseException
+) -> None:
+    failed = _FAILURES.get(policy.name)
+    passing = isinstance(exc, TransientError)
+    if policy.name != QUERY.name and (failed is None or passing):
+        services.activity.trouble = str(exc)
+    if failed is not None:
+        failed(services, ids, exc)
+    if policy.name != QUERY.name and not passing and len(ids) <= 1:
+        now = time.time()
+        trace_id = structlog.contextvars.get_contextvars().get(_TRACE, task_id)
+        reason = str(exc) if isinstance(exc, SkillbusError) else f"{type(exc).__name__}: {exc}"
+        attempts = policy.attempts if isinstance(exc, PoisonError) else 1
+        services.journal.bury(
+            DeadLetter(
+                new_letter_id(now), policy.name, tuple(ids), reason, attempts, trace_id, "", now
+            )
+        )
+
+
+def _checked(ids: Any) -> list[str]:
+    """The ids of a message; raises PermanentError when it holds anything else."""
+    if isinstance(ids, list) and all(isinstance(one, str) for one in ids):
+        return ids
+    raise PermanentError(f"a message takes a list of ids, not {str(ids)[:200]!r}")
+
+
+def _ids_of(args: Any) -> list[str]:
+    try:
+        return _checked(args[0])
+    except (PermanentError, IndexError):
+        return []
+
+
 def send(app: Any, name: str, ids: Sequence[object], answered: bool = False) -> Any:
     """Put a task on its queue; returns Celery's result handle.
 
-    Only with `answered` is the result kept for whoever holds the handle.
+    Only with `answered` is the result kept for whoever holds the handle. What leads to a task, an
+    event or a query, is told in a header. Raises TransientError when the broker is away.
     """
     policy = POLICIES[name]
-    return app.send_task(
-        name,
-        (list(ids),),
-        queue=policy.queue,
-        expires=policy.expires,
-        retry=True,
-        ignore_result=not answered,
-    )
+    trace_id = structlog.contextvars.get_contextvars().get(_TRACE)
+    try:
+        return app.send_task(
+            name,
+            (list(ids),),
+            queue=policy.queue,
+            expires=policy.expires,
+            headers={_TRACE: trace_id} if trace_id else None,
+            retry=True,
+            ignore_result=not answered,
+        )
+    except (BrokerAwayError, KombuError, OSError) as error:
+        raise TransientError(f"the broker does not answer: {error}") from error
+
+
+def queue_depth(app: Any, queue: str) -> int:
+    """Messages that wait in a queue, 0 for one that nobody has declared yet.
+
+    Raises TransientError when the broker is away.
+    """
+    try:
+        with app.connection_or_acquire() as connection, connection.channel() as channel:
+            try:
+                return int(channel.queue_declare(queue, passive=True).message_count)
+            except connection.channel_errors:
+                return 0
+    except (BrokerAwayError, KombuError, OSError) as error:
+        raise TransientError(f"the broker does not answer: {error}") from error

@@ -20,17 +20,36 @@ _LIMIT = 20_000
 
 
 def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
-    """Sweep orphans and forget old jobs; what was lost is sent again when nothing is under way."""
+    """Send again what was lost, sweep orphans, forget what is long over; reports what it did.
+
+    Safe where several run: one process does it at a time.
+    """
     del ids
-    report: dict[str, object] = {}
-    if not services.activity.ingesting:
-        report.update(resend(services))
-    deadline.check("maintain")
-    report["swept"] = sweep(services)
-    workers, now = services.settings.workers, time.time()
-    report["forgotten"] = services.journal.forget("event", now - workers.journal_days * 86_400)
-    report["expired"] = services.journal.forget("query", now - workers.answer_minutes * 60)
-    return report
+    activity, workers = services.activity, services.settings.workers
+    with activity.exclusive("maintain") as first:
+        if not first:
+            return {"skipped": "another process is at it"}
+        report: dict[str, object] = {"taken_over": take_over(services)}
+        if not activity.ingesting:
+            report.update(resend(services))
+        deadline.check("maintain")
+        if activity.is_due("sweep", workers.sweep_seconds):
+            report["swept"] = sweep(services)
+            deadline.check("sweep")
+            report["asked_again"] = 0 if activity.ingesting else repair(services)
+            report["pruned"] = services.graph.prune(workers.journal_days * 86_400)
+        report["forgotten"] = services.journal.forget("event", workers.journal_days * 86_400)
+        report["expired"] = services.journal.forget("query", workers.answer_minutes * 60)
+        return report
+
+
+def take_over(services: Services) -> int:
+    """Send again what workers had begun when they died; returns how many tasks."""
+    abandoned = services.activity.abandoned()
+    for name, ids in abandoned:
+        log.warning("taken over from a worker that died", task=name, ids=ids[:10])
+        services.send(name, list(ids))
+    return len(abandoned)
 
 
 def repair(services: Services) -> int:
@@ -54,7 +73,7 @@ def repair(services: Services) -> int:
 
 def resend(services: Services) -> dict[str, object]:
     """Send tasks for everything that the journal and the catalog say is unfinished."""
-    services.trouble = ""
+    services.activity.trouble = ""
     events = services.journal.open_jobs("event")
     for event_id in events:
         services.send(PLAN.name, [event_id])
@@ -83,14 +102,18 @@ def sweep(services: Services) -> int:
     A superseded revision stays for `workers.keep_seconds`, so that a query that chose it before
     can still read it.
     """
-    if services.activity.ingesting:
-        return 0
+    activity = services.activity
+    quiet = not activity.ingesting
     stored = services.index.keys()
-    if services.activity.ingesting:
-        # What is written by now may be published a moment later.
-        return 0
+    # What is written by now may be published a moment later.
+    quiet = quiet and not activity.ingesting
     pointers = services.graph.changes(0).pointers
-    orphans = [key for key in stored if pointers.get(key.skill_id, 0) != key.seq]
+    orphans = [
+        key
+        for key in stored
+        if key.seq < pointers.get(key.skill_id, 0)
+        or (quiet and pointers.get(key.skill_id, 0) != key.seq)
+    ]
     entries = services.graph.entries(sorted({key.skill_id for key in orphans}))
     before = time.time() - services.settings.workers.keep_seconds
     settled = {

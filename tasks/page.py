@@ -63,7 +63,7 @@ def split_pages(services: Services, skill_ids: Sequence[str], error: BaseExcepti
         for skill_id in skill_ids:
             send_pages(services, [skill_id])
     else:
-        services.trouble = f"paging {skill_ids[0]} failed: {type(error).__name__}: {error}"
+        services.activity.trouble = f"paging {skill_ids[0]} failed: {type(error).__name__}: {error}"
 
 
 def send_unpaged(services: Services) -> int:

@@ -15,6 +15,7 @@ from graph.protocol import Entry, SkillGraph, Source, State
 from skills.events import SkillRemoved, SourceChanged, SourceRemoved
 from skills.parsing import parse_skill
 from skills.record import RevisionKey
+from tasks.bursts import Order, open_orders
 from tasks.folders import (
     Scan,
     check_inside,
@@ -34,35 +35,65 @@ _CHUNK_SKILLS = 32
 
 
 def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> dict[str, object]:
-    """Carry out accepted events, each recorded as done or failed."""
-    for event_id in event_ids:
-        job = services.journal.job(event_id)
-        if job.state != "accepted":
-            continue
-        try:
-            content = job.event.content()
-            if isinstance(content, SourceChanged):
-                outcome = _source_changed(services, deadline, content)
-            elif isinstance(content, SkillRemoved):
-                outcome = _skills_removed(services, [content.skill_id])
-            elif isinstance(content, SourceRemoved):
-                outcome = _source_removed(services, content.source_id)
-            else:
-                raise PermanentError(f"an event of type {job.event.type} changes nothing")
-        except PermanentError as error:
-            log.warning("event failed", event_id=event_id, reason=str(error))
-            services.journal.fail(event_id, str(error))
+    """Carry out accepted events, each recorded as done or failed.
+
+    Takes all that are open along, so that a burst is one order; one task plans at a time. An
+    order that fails touches no other. Raises TransientError when one is to be tried again.
+    """
+    done, waiting = 0, list(event_ids)
+    while waiting:
+        with services.activity.exclusive("plan") as first:
+            if not first:
+                break  # the other one looks again once it is done
+            orders, refused = open_orders(services, deadline, waiting)
+            for event_id, reason in refused:
+                fail_all(services, [event_id], reason)
+            passing = [_carry_out(services, deadline, order) for order in orders]
+            done += sum(len(order.event_ids) for order in orders)
+        for error in passing:
+            if error is not None:
+                raise error
+        waiting = services.journal.open_jobs("event", 1) if orders else []
+    return {"events": done}
+
+
+def _carry_out(services: Services, deadline: Deadline, order: Order) -> TransientError | None:
+    """Carry out an order and record it; an error that may pass is returned, for later."""
+    content = order.content
+    try:
+        if isinstance(content, SourceChanged):
+            outcome = _source_changed(services, deadline, content)
+        elif isinstance(content, SkillRemoved):
+            outcome = _skills_removed(services, [content.skill_id])
+        elif isinstance(content, SourceRemoved):
+            outcome = _source_removed(services, content.source_id)
         else:
+            raise PermanentError("a question changes nothing in the library")
+    except TransientError as error:
+        return error
+    except PermanentError as error:
+        log.warning("event failed", event_ids=order.event_ids[:10], reason=str(error))
+        fail_all(services, order.event_ids, str(error))
+    except Exception as error:  # nobody else may suffer from an order that nothing was made for
+        log.exception("event failed unexpectedly", event_ids=order.event_ids[:10])
+        fail_events(services, order.event_ids, error)
+    else:
+        for event_id in order.event_ids:
             services.journal.finish(event_id, outcome)
-    return {"events": len(event_ids)}
+    return None
 
 
 def fail_events(services: Services, event_ids: Sequence[str], error: BaseException) -> None:
     """Record events that failed for good; what may pass stays accepted and is sent again."""
     if isinstance(error, TransientError):
         return
+    fail_all(services, event_ids, f"failed unexpectedly: {type(error).__name__}: {error}")
+
+
+def fail_all(services: Services, event_ids: Sequence[str], reason: str) -> None:
+    """Record events that failed, all for one reason."""
     for event_id in event_ids:
-        services.journal.fail(event_id, f"failed unexpectedly: {type(error).__name__}: {error}")
+        services.journal.fail(event_id, reason)
 
 
 def preview(

@@ -15,6 +15,8 @@ QUERY_QUEUE = "skillbus.query"
 PLAN_QUEUE = "skillbus.plan"
 MAINTAIN_QUEUE = "skillbus.maintain"
 
+_GRACE_SECONDS = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -23,6 +25,8 @@ class Policy:
     seconds: its time limit; stages check it as a deadline, since Celery enforces no limit on
     threads. expires: seconds after which nobody wants the result any more. retries: how often a
     TransientError is tried again, with exponential backoff from `backoff` seconds and full jitter.
+    attempts: how often it is begun when its worker dies each time. deepest: messages in its queue
+    from which on no more are sent, where the catalog or the journal holds the work as well.
     """
 
     name: str
@@ -31,6 +35,13 @@ class Policy:
     retries: int = 0
     backoff: float = 0.5
     expires: float | None = None
+    attempts: int = 3
+    deepest: int | None = None
+
+    @property
+    def hard_limit(self) -> float:
+        """Seconds after which a process that runs it is ended, whatever it does."""
+        return 2 * self.seconds + _GRACE_SECONDS
 
     def __post_init__(self) -> None:
         """Refuse policies that contradict themselves."""
@@ -45,11 +56,12 @@ class Policy:
         return jitter * self.backoff * float(2**attempt)
 
 
-PLAN = Policy("skillbus.plan", PLAN_QUEUE, seconds=600, retries=5)
-INGEST = Policy("skillbus.ingest", INGEST_QUEUE, seconds=300, retries=5)
-PAGE = Policy("skillbus.page", PAGE_QUEUE, seconds=300, retries=5)
-LINK = Policy("skillbus.link", LINK_QUEUE, seconds=120, retries=5)
-MAINTAIN = Policy("skillbus.maintain", MAINTAIN_QUEUE, seconds=120)
+# One plan takes all open events along, and one link all that is marked: few need to wait.
+PLAN = Policy("skillbus.plan", PLAN_QUEUE, seconds=600, retries=5, deepest=16)
+INGEST = Policy("skillbus.ingest", INGEST_QUEUE, seconds=300, retries=5, deepest=5_000)
+PAGE = Policy("skillbus.page", PAGE_QUEUE, seconds=300, retries=5, deepest=5_000)
+LINK = Policy("skillbus.link", LINK_QUEUE, seconds=120, retries=5, deepest=1)
+MAINTAIN = Policy("skillbus.maintain", MAINTAIN_QUEUE, seconds=120, deepest=1)
 QUERY = Policy("skillbus.query", QUERY_QUEUE, seconds=30, retries=2, backoff=0.05, expires=300)
 
 POLICIES = {policy.name: policy for policy in (PLAN, INGEST, PAGE, LINK, MAINTAIN, QUERY)}

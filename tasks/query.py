@@ -58,7 +58,7 @@ def query(services: Services, deadline: Deadline, query_ids: Sequence[str]) -> d
     asked = job.event.content()
     if not isinstance(asked, QueryAsked):
         raise PermanentError(f"{job.id} is no query but {job.event.type}")
-    if job.expires is not None and time.time() > job.expires:
+    if job.seconds_left is not None and job.seconds_left <= 0:
         return _fail(services, job.id, "expired before a worker took it", usage=False)
     try:
         with services.activity.query():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -12,19 +11,12 @@ from config.settings import Settings
 from graph.linking import Linker
 from graph.protocol import SkillGraph
 from search.protocol import Encoder, Reranker, SearchIndex
+from tasks.activity import Activity, LocalActivity
 from tasks.journal import Journal
 from tasks.library import Library
 from tasks.pace import Pace
 
 T = TypeVar("T")
-
-_LONGEST_WAIT_SECONDS = 0.25
-
-
-def _set_event() -> threading.Event:
-    event = threading.Event()
-    event.set()
-    return event
 
 
 class Send(Protocol):
@@ -51,47 +43,6 @@ class Lazy(Generic[T]):
             return self._value
 
 
-@dataclass(slots=True)
-class Activity:
-    """How many tasks of a kind run or wait in this process, so that one can let another pass."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    ingesting: int = 0
-    paging: int = 0
-    querying: int = 0
-    idle: threading.Event = field(default_factory=_set_event)
-
-    def ingest(self, count: int) -> int:
-        """Note that `count` more (or fewer) ingest tasks are under way; returns how many are."""
-        with self.lock:
-            self.ingesting = max(0, self.ingesting + count)
-            return self.ingesting
-
-    def page(self, count: int) -> int:
-        """Note that `count` more (or fewer) page tasks are under way; returns how many are."""
-        with self.lock:
-            self.paging = max(0, self.paging + count)
-            return self.paging
-
-    @contextmanager
-    def query(self) -> Iterator[None]:
-        """Note that a query is being answered: bulk work lets it pass."""
-        with self.lock:
-            self.querying += 1
-            self.idle.clear()
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.querying -= 1
-                if not self.querying:
-                    self.idle.set()
-
-    def let_queries_pass(self) -> None:
-        """Wait while queries are being answered, but not for ever: bulk work goes on too."""
-        self.idle.wait(_LONGEST_WAIT_SECONDS)
-
-
 @dataclass(frozen=True, slots=True)
 class Paces:
     """How fast this process reranks: seconds a candidate, seconds a character read."""
@@ -102,10 +53,7 @@ class Paces:
 
 @dataclass(slots=True)
 class Services:
-    """The stores, models and channels of one process.
-
-    trouble: why a task gave up for now, "" when none did; its work waits for the reconciler.
-    """
+    """The stores, models and channels of one process."""
 
     settings: Settings
     journal: Journal
@@ -117,9 +65,8 @@ class Services:
     send: Send
     linker: Linker
     writable: bool = True
-    activity: Activity = field(default_factory=Activity)
+    activity: Activity = field(default_factory=LocalActivity)
     paces: Paces = field(default_factory=Paces)
-    trouble: str = ""
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def note_use(self, skill_ids: Sequence[str]) -> None:

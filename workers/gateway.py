@@ -70,7 +70,7 @@ def create_gateway(runtime: Runtime, on_a_port: bool = False) -> FastAPI:
     def status() -> dict[str, Any]:
         """Skills by state, what is under way, and sources."""
         return status_of(
-            services.settings, services.graph, services.journal, True, services.trouble
+            services.settings, services.graph, services.journal, True, services.activity.trouble
         )
 
     if on_a_port:
@@ -87,8 +87,7 @@ def _add_socket_routes(gateway: FastAPI, runtime: Runtime) -> None:
     @gateway.post("/v1/events", status_code=202)
     def accept(event: Event) -> Accepted:
         """Accept a CloudEvents object about a source or a skill."""
-        runtime.accept(event)
-        return Accepted(id=event.id)
+        return Accepted(id=runtime.accept(event))
 
     @gateway.get("/v1/events/{event_id}")
     def event_state(event_id: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The composition root: stores, models, workers and channels, built from settings."""
+"""The embedded deployment: stores, models and workers of one process, built from settings."""
 
 from __future__ import annotations
 
@@ -7,59 +7,36 @@ import gc
 import logging
 import sys
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import UsageError
 from config.settings import Settings
 from graph.linking import Linker
-from graph.local import SqliteSkillGraph
-from search.local import LocalSearchIndex
-from search.models import encoder_identity, load_reranker, make_encoder
-from search.protocol import Encoder, Reranker
-from skills.events import Data, Event, QueryAsked, new_event
+from search.models import make_encoder
+from search.protocol import Encoder
 from tasks.app import create_app, send
-from tasks.journal import Journal
 from tasks.library import Library
 from tasks.maintain import maintain, repair, resend
-from tasks.policies import (
-    INGEST_QUEUE,
-    LINK_QUEUE,
-    MAINTAIN,
-    MAINTAIN_QUEUE,
-    PAGE_QUEUE,
-    PLAN,
-    PLAN_QUEUE,
-    QUERY,
-    QUERY_QUEUE,
-    Deadline,
-)
+from tasks.policies import MAINTAIN, Deadline
 from tasks.roles import role_classifier
 from tasks.services import Lazy, Services
+from tasks.transport import memory_transport
+from workers.channel import Channel
 from workers.embedded import EmbeddedConsumer
 from workers.lock import WriterLock
+from workers.stores import check_library, lazy_reranker, open_graph, open_index, open_journal
+from workers.warmth import warm_up
+from workers.workloads import ALL_QUEUES, WORKLOADS, Workload
 
 log = structlog.get_logger()
 
-_BROKER = "memory://localhost//"
-_RESULTS = "cache+memory://"
-_POLL_SECONDS = 0.002
 _STOP_SECONDS = 20.0
 _SWITCH_SECONDS = 0.0005
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """Queues that share worker threads."""
-
-    name: str
-    queues: tuple[str, ...]
-    threads: int
 
 
 @dataclass(slots=True)
@@ -68,7 +45,7 @@ class _Worker:
     thread: threading.Thread
 
 
-class Runtime:
+class Runtime(Channel):
     """Everything of one embedded process.
 
     A writing runtime holds the home's writer lock; a reading one answers queries beside it and
@@ -95,10 +72,11 @@ class Runtime:
         with contextlib.ExitStack() as opening:
             self.services = self._open(opening)
             self._stack = opening.pop_all()
-        self._client = create_app(self.services, _ALL_QUEUES, _BROKER, _RESULTS)
+        self.graph, self.journal = self.services.graph, self.services.journal
+        self.activity, self.stopping = self.services.activity, self.services.stopping
+        self.app = create_app(lambda: self.services, ALL_QUEUES, memory_transport())
         # Celery runs tasks on threads through the default application, whichever received them.
-        self._client.set_default()
-        self._client.conf.broker_transport_options = {"polling_interval": _POLL_SECONDS}
+        self.app.set_default()
 
     def _open(self, stack: contextlib.ExitStack) -> Services:
         settings, home = self.settings, self.settings.home
@@ -109,18 +87,12 @@ class Runtime:
             lock = WriterLock(home)
             lock.acquire()
             stack.callback(lock.release)
-        elif not (home / "graph.db").exists():
-            raise UsageError(f"{home} holds no library yet; run `skillbus sync DIR` first")
-        journal = Journal(home / "journal.db" if self.writable else ":memory:")
-        stack.callback(journal.close)
-        graph = SqliteSkillGraph(home / "graph.db", writable=self.writable)
-        stack.callback(graph.close)
+        else:
+            check_library(home)
+        journal = open_journal(settings, stack, writable=self.writable)
+        graph = open_graph(settings, stack, writable=self.writable)
         given = self._encoder
-        identity = encoder_identity(settings.encoder.model) if given is None else given
-        index = LocalSearchIndex(
-            home / "index", identity.model, identity.dimension, writable=self.writable
-        )
-        stack.callback(index.close)
+        index = open_index(settings, stack, writable=self.writable, identity=given)
         return Services(
             settings=settings,
             journal=journal,
@@ -128,20 +100,11 @@ class Runtime:
             graph=graph,
             library=Library(graph, index),
             encoder=Lazy(lambda: given or make_encoder(settings.encoder)),
-            reranker=_lazy_reranker(settings),
+            reranker=lazy_reranker(settings),
             linker=Linker(graph),
             writable=self.writable,
-            send=lambda name, ids: send(self._client, name, ids),
+            send=lambda name, ids: send(self.app, name, ids),
         )
-
-    def __enter__(self) -> Runtime:
-        """Start the workers and send again what an earlier process left."""
-        self.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        """Stop the workers and release the stores."""
-        self.stop()
 
     # -- workers
     def start(self) -> None:
@@ -150,8 +113,8 @@ class Runtime:
         # Threads that answer queries should get the interpreter back soon from those that index.
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._purge()
-        for workload in _workloads(self.settings, self.writable, self._paging):
-            self._workers.append(self._start_worker(workload))
+        for workload in self._workloads():
+            self._workers.append(self._start_worker(*workload))
         if self.writable:
             repair(self.services)
             report = resend(self.services)
@@ -166,12 +129,24 @@ class Runtime:
         while not self.services.stopping.wait(self.settings.workers.reconcile_seconds):
             self.send_maintenance()
 
-    def _start_worker(self, workload: Workload) -> _Worker:
-        app = create_app(self.services, workload.queues, _BROKER, _RESULTS)
-        app.conf.broker_transport_options = {"polling_interval": _POLL_SECONDS}
+    def _workloads(self) -> Iterator[tuple[Workload, int]]:
+        """What this process works on, with how many threads."""
+        workers = self.settings.workers
+        threads = {
+            "query": workers.query_threads,
+            "ingest": workers.ingest_threads if self.writable else 0,
+            "link": 1 if self.writable else 0,
+            "page": workers.page_threads if self.writable and self._paging else 0,
+        }
+        for workload in WORKLOADS:
+            if threads[workload.name]:
+                yield workload, threads[workload.name]
+
+    def _start_worker(self, workload: Workload, threads: int) -> _Worker:
+        app = create_app(lambda: self.services, workload.queues, memory_transport())
         controller = app.WorkController(
             pool="threads",
-            concurrency=workload.threads,
+            concurrency=threads,
             hostname=f"{workload.name}@skillbus",
             without_gossip=True,
             without_mingle=True,
@@ -187,8 +162,8 @@ class Runtime:
 
     def _purge(self) -> None:
         """Empty the in-memory queues: messages of an earlier runtime of this process."""
-        with self._client.connection_for_write() as connection:
-            for queue in _ALL_QUEUES:
+        with self.app.connection_for_write() as connection:
+            for queue in ALL_QUEUES:
                 connection.default_channel.queue_declare(queue)
                 connection.default_channel.queue_purge(queue)
 
@@ -211,106 +186,11 @@ class Runtime:
 
     def warm_up(self) -> None:
         """Load the models and the library, so that the first query does not wait for them."""
-        self.services.encoder.get().encode(["warm up"])
-        self.services.library.refresh()
-        if self.services.reranker is not None:
-            try:
-                self.services.reranker.get()
-            except PermanentError as error:  # every query will say so too
-                log.error("reranker cannot be loaded", reason=str(error))
-        # Models and library stay: collecting garbage need not look through them again, which
-        # takes a tenth of a second in the middle of a query.
-        gc.collect()
-        gc.freeze()
-
-    # -- what goes in
-    def submit(self, data: Data, origin: str) -> str:
-        """Accept an event: on disk when this returns its id."""
-        event = new_event(data, origin)
-        self.accept(event)
-        return event.id
-
-    def accept(self, event: Event) -> None:
-        """Accept an event from elsewhere; one that was accepted before is left as it is."""
-        event.content()
-        if self.services.journal.accept(event, "event"):
-            self.services.send(PLAN.name, [event.id])
-
-    def ask(self, asked: QueryAsked, origin: str) -> str:
-        """Accept a query: on disk (in a writing process) when this returns its id."""
-        event = new_event(asked, origin)
-        expires = time.time() + self.settings.workers.query_seconds
-        self.services.journal.accept(event, "query", expires)
-        self.services.send(QUERY.name, [event.id])
-        return event.id
-
-    def answer(self, asked: QueryAsked, origin: str) -> dict[str, Any]:
-        """Ask, and wait for the answer on the result queue: the bundle as JSON data.
-
-        Raises UsageError or PermanentError with the reason when the query was wrong or failed,
-        TransientError when it was not answered in time.
-        """
-        from celery.exceptions import TimeoutError as NotAnsweredError
-
-        event = new_event(asked, origin)
-        seconds = self.settings.workers.query_seconds
-        self.services.journal.accept(event, "query", time.time() + seconds)
-        result = send(self._client, QUERY.name, [event.id], answered=True)
-        try:
-            outcome: dict[str, Any] = result.get(
-                timeout=seconds, interval=_POLL_SECONDS, disable_sync_subtasks=False
-            )
-        except NotAnsweredError:
-            raise TransientError(
-                f"no answer within {seconds:g} s (workers.query_seconds); the query may still run"
-            ) from None
-        finally:
-            # The journal has the answer; the result queue would hold a copy of each.
-            result.forget()
-        if outcome["state"] != "done":
-            kind = UsageError if outcome["usage"] else PermanentError
-            raise kind(str(outcome["reason"]))
-        bundle: dict[str, Any] = outcome["bundle"]
-        return bundle
-
-    def send_maintenance(self) -> None:
-        """Have the reconciler run once."""
-        self.services.send(MAINTAIN.name, [])
-
-    # -- how far it is
-    def progress(self) -> Mapping[str, int]:
-        """Counts of the catalog, with `events` that have not ended."""
-        counts = dict(self.services.graph.counts())
-        counts["events"] = len(self.services.journal.open_jobs("event"))
-        return counts
-
-    def watch_progress(self, interval: float = 0.1) -> Iterator[Mapping[str, int]]:
-        """Progress every `interval` seconds."""
-        while not self.services.stopping.is_set():
-            yield self.progress()
-            time.sleep(interval)
+        warm_up(self.services)
 
     def maintain_now(self) -> dict[str, object]:
         """Run the reconciler in this thread."""
         return maintain(self.services, Deadline(MAINTAIN.seconds))
-
-
-_ALL_QUEUES = (PLAN_QUEUE, INGEST_QUEUE, PAGE_QUEUE, LINK_QUEUE, MAINTAIN_QUEUE, QUERY_QUEUE)
-
-
-def _workloads(settings: Settings, writable: bool, paging: bool) -> Iterator[Workload]:
-    yield Workload("query", (QUERY_QUEUE,), settings.workers.query_threads)
-    if writable:
-        yield Workload("ingest", (PLAN_QUEUE, INGEST_QUEUE), settings.workers.ingest_threads)
-        yield Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE), 1)
-    if writable and paging:
-        yield Workload("page", (PAGE_QUEUE,), settings.workers.page_threads)
-
-
-def _lazy_reranker(settings: Settings) -> Lazy[Reranker] | None:
-    if not settings.reranker.model:
-        return None
-    return Lazy(lambda: load_reranker(settings.reranker))
 
 
 def _make_home(home: Path) -> None:

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from skills.events import SourceChanged, new_event
+from tasks.journal import job_id
 from tests.support.library import Folder, write_skill, write_topics
 from tests.support.program import ForkServer, Skillbus, answers, wait_for
 
@@ -114,8 +115,8 @@ def test_a_source_may_come_while_it_runs(served: Skillbus, tmp_path: Path) -> No
     with served.client() as client:
         for _ in range(2):
             accepted = client.post("/v1/events", json=event.model_dump(mode="json"))
-            assert accepted.json() == {"id": event.id}
-        wait_for(lambda: client.get(f"/v1/events/{event.id}").json()["state"] == "done")
+            assert accepted.json() == {"id": job_id(event)}
+        wait_for(lambda: client.get(f"/v1/events/{job_id(event)}").json()["state"] == "done")
     wait_for(lambda: served.chosen("solder a wire")[:1] == ["later:soldering"])
     write_skill(root, "welding", "Weld a cracked bicycle frame with a torch")
     wait_for(lambda: served.chosen("weld a cracked frame")[:1] == ["later:welding"])

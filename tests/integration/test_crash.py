@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from skills.events import SourceChanged, new_event
+from tasks.journal import job_id
 from tests.support.library import Folder
 from tests.support.program import ForkServer, Skillbus, wait_for
 from tests.support.snapshot import leftovers, snapshot
@@ -117,7 +118,7 @@ def test_what_serve_acknowledged_is_carried_out_after_a_kill(
             time.sleep(chance.uniform(0, 0.5) * states.seconds)
             serve.kill()
         with skillbus.serving(), skillbus.client() as client:
-            for path in (f"/v1/events/{event.id}", f"/v1/queries/{asked.json()['id']}"):
+            for path in (f"/v1/events/{job_id(event)}", f"/v1/queries/{asked.json()['id']}"):
                 wait_for(lambda path=path: client.get(path).json()["state"] == "done")
             wait_for(lambda: _still(client.get("/v1/status").json()))
         assert snapshot(skillbus.home) == states.libraries[state], f"seed {SEED}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,10 +20,11 @@ from graph.local import SqliteSkillGraph
 from graph.protocol import Publication, Source, State
 from skills.events import SkillRemoved, SourceChanged, SourceRemoved, new_event
 from skills.record import RevisionKey
+from tasks.activity import LocalActivity
 from tasks.folders import Scan, read_folder, scan
-from tasks.journal import Journal
 from tasks.plan import _chunks, plan, preview, skill_id_of
 from tasks.policies import INGEST, LINK, Deadline
+from tasks.sqlite_journal import SqliteJournal
 
 LIMITS = LimitSettings()
 
@@ -34,14 +36,14 @@ def put(path: Path, text: str = "---\nname: x\n---\nBody.\n") -> None:
     os.utime(path, (moment, moment))
 
 
-@dataclass
-class Activity:
+class Activity(LocalActivity):
     """Counts what plan announces."""
 
-    announced: int = 0
+    announced = 0
 
-    def ingest(self, count: int) -> None:
+    def ingest(self, count: int) -> int:
         self.announced += count
+        return super().ingest(count)
 
 
 @dataclass
@@ -49,10 +51,11 @@ class Services:
     """What plan needs of the services, and what it sent."""
 
     graph: SqliteSkillGraph
-    journal: Journal
+    journal: SqliteJournal
     settings: Settings
     activity: Activity = field(default_factory=Activity)
     sent: list[tuple[str, list[object]]] = field(default_factory=list)
+    stopping: threading.Event = field(default_factory=threading.Event)
 
     def send(self, name: str, ids: list[object]) -> None:
         self.sent.append((name, list(ids)))
@@ -61,7 +64,7 @@ class Services:
         return sorted(str(one) for name, ids in self.sent if name == INGEST.name for one in ids)
 
     def run(self, data: Any) -> Any:
-        event = new_event(data, "test")
+        event = new_event(data, "skillbus/test")
         self.journal.accept(event, "event")
         self.sent.clear()
         plan(self, Deadline(60), [event.id])  # type: ignore[arg-type]  # the part it needs
@@ -88,7 +91,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[Services]:
     graph = SqliteSkillGraph(tmp_path / "graph.db", writable=True)
-    journal = Journal(":memory:")
+    journal = SqliteJournal(":memory:")
     yield Services(graph, journal, Settings(home=tmp_path))
     journal.close()
     graph.close()
@@ -312,10 +315,10 @@ def test_a_cursor_moves_only_behind_the_requests(
     services.graph.put_source(Source("team", "directory", str(root)))
 
     def broken(*_: object) -> None:
-        raise RuntimeError("killed here")
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(services.graph, "move_cursor", broken)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(KeyboardInterrupt):
         services.run(everything(root))
     assert services.graph.counts()["waiting"] == 1
     assert services.graph.cursor("team") == {}

@@ -9,8 +9,9 @@ import pytest
 
 from config.errors import UsageError
 from skills.events import QueryAsked
+from tasks.activity import LocalActivity
 from tasks.query import Timings, check
-from tasks.services import Activity, Lazy
+from tasks.services import Lazy
 
 
 def test_a_lazy_value_is_made_once_whoever_asks() -> None:
@@ -49,14 +50,14 @@ def test_a_lazy_value_that_failed_is_tried_again() -> None:
 
 
 def test_counts_never_fall_below_none() -> None:
-    activity = Activity()
+    activity = LocalActivity()
     assert activity.ingest(2) == 2
     assert activity.ingest(-3) == 0
     assert activity.page(-1) == 0
 
 
 def test_bulk_work_waits_for_a_query_but_not_for_ever() -> None:
-    activity = Activity()
+    activity = LocalActivity()
     started = time.monotonic()
     activity.let_queries_pass()
     assert time.monotonic() - started < 0.1
@@ -68,7 +69,7 @@ def test_bulk_work_waits_for_a_query_but_not_for_ever() -> None:
 
 
 def test_bulk_work_goes_on_when_the_last_query_has_ended() -> None:
-    activity = Activity()
+    activity = LocalActivity()
     with activity.query():
         with activity.query():
             pass
@@ -77,7 +78,7 @@ def test_bulk_work_goes_on_when_the_last_query_has_ended() -> None:
 
 
 def test_a_query_that_fails_is_under_way_no_longer() -> None:
-    activity = Activity()
+    activity = LocalActivity()
     with pytest.raises(ZeroDivisionError), activity.query():
         raise ZeroDivisionError
     assert activity.idle.is_set()

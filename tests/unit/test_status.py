@@ -10,12 +10,15 @@ from graph.local import SqliteSkillGraph
 from graph.protocol import Publication, Source
 from skills.events import QueryAsked, SourceChanged, new_event
 from skills.record import RevisionKey
-from tasks.journal import Journal
+from tasks.sqlite_journal import SqliteJournal
 from workers.status import status_of
 
 
 def test_an_empty_library_is_all_done(tmp_path: Path) -> None:
-    graph, journal = SqliteSkillGraph(tmp_path / "graph.db", writable=True), Journal(":memory:")
+    graph, journal = (
+        SqliteSkillGraph(tmp_path / "graph.db", writable=True),
+        SqliteJournal(":memory:"),
+    )
     report = status_of(Settings(home=tmp_path), graph, journal, serving=False)
     assert report["skills"] == {"published": 0, "failed": 0, "removed": 0, "waiting": 0}
     assert report["paging_done"] == 1.0
@@ -25,7 +28,10 @@ def test_an_empty_library_is_all_done(tmp_path: Path) -> None:
 
 
 def test_status_counts_what_is_there_and_under_way(tmp_path: Path) -> None:
-    graph, journal = SqliteSkillGraph(tmp_path / "graph.db", writable=True), Journal(":memory:")
+    graph, journal = (
+        SqliteSkillGraph(tmp_path / "graph.db", writable=True),
+        SqliteJournal(":memory:"),
+    )
     graph.put_source(Source("team", "directory", "/skills"))
     seqs = graph.take_seqs(4)
     graph.request([(f"team:{name}", "team", name) for name in "abcd"], seqs[0])

@@ -25,6 +25,7 @@ _COMMANDS = {
     "doctor": "workers.cli.inspect:doctor",
     "config": "workers.cli.inspect:config",
     "serve": "workers.cli.serve:serve",
+    "worker": "workers.cli.worker:worker",
     "eval": "workers.cli.evaluate:evaluate",
     "train": "workers.cli.train:train",
 }

@@ -52,11 +52,11 @@ def read_status(settings: Settings) -> dict[str, Any]:
             return report
         finally:
             client.close()
-    from tasks.journal import Journal
+    from tasks.sqlite_journal import SqliteJournal
     from workers.status import status_of
 
     with open_catalog(settings) as graph:
-        journal = Journal(settings.home / "journal.db")
+        journal = SqliteJournal(settings.home / "journal.db")
         try:
             return status_of(settings, graph, journal, serving=False)
         finally:
@@ -137,9 +137,9 @@ def _check_catalog(settings: Settings) -> str:
 
 
 def _check_journal(settings: Settings) -> str:
-    from tasks.journal import Journal
+    from tasks.sqlite_journal import SqliteJournal
 
-    journal = Journal(settings.home / "journal.db")
+    journal = SqliteJournal(settings.home / "journal.db")
     try:
         waiting = len(journal.open_jobs("event")) + len(journal.open_jobs("query"))
     finally:

@@ -126,7 +126,7 @@ class _Link:
     def trouble(self) -> str:
         """Why work does not go on, "" while it does."""
         if self.client is None:
-            return self.runtime.services.trouble
+            return self.runtime.services.activity.trouble
         report: str = self.client.get("/v1/status")["trouble"]
         return report
 

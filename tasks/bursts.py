@@ -1,0 +1,99 @@
+"""Bursts: many events that say the same are carried out once (spec §4.1)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from config.errors import NotFoundError, PermanentError
+from skills.events import Data, SkillRemoved, SourceChanged, SourceRemoved
+from tasks.journal import Job, Journal
+from tasks.policies import Deadline
+from tasks.services import Services
+
+_MOST_EVENTS = 2_000
+_QUIET_SECONDS = 0.15
+_LONGEST_BURST_SECONDS = 4.0
+
+
+@dataclass(slots=True)
+class Order:
+    """What is to be carried out once, and the events that asked for it."""
+
+    content: Data
+    event_ids: list[str] = field(default_factory=list)
+
+
+def open_orders(
+    services: Services, deadline: Deadline, event_ids: Sequence[str]
+) -> tuple[list[Order], list[tuple[str, str]]]:
+    """Orders for these events and all others that are open, oldest first.
+
+    Where many are open, more are likely on their way: they are waited for a little, until none
+    comes any more. Also returns the events whose content cannot be read, each with the reason.
+    """
+    jobs: dict[str, Job] = {}
+    end = time.monotonic() + min(_LONGEST_BURST_SECONDS, deadline.remaining() / 4)
+    while fresh := _not_seen(services.journal, event_ids, jobs):
+        jobs |= fresh
+        if len(jobs) == 1 or time.monotonic() > end or services.stopping.wait(_QUIET_SECONDS):
+            break
+    return merged(list(jobs.values()))
+
+
+def _not_seen(journal: Journal, event_ids: Sequence[str], seen: dict[str, Job]) -> dict[str, Job]:
+    ids = dict.fromkeys((*journal.open_jobs("event", _MOST_EVENTS), *event_ids))
+    found = {}
+    for one in ids:
+        if one in seen:
+            continue
+        try:
+            job = journal.job(one)
+        except NotFoundError:  # carried out and forgotten since
+            continue
+        if job.state == "accepted":
+            found[one] = job
+    return found
+
+
+def merged(jobs: Sequence[Job]) -> tuple[list[Order], list[tuple[str, str]]]:
+    """One order for all changes of a source; a removal keeps its place among them."""
+    orders: list[Order] = []
+    latest: dict[str, Order] = {}
+    refused: list[tuple[str, str]] = []
+    for job in jobs:
+        try:
+            content = job.event.content()
+        except PermanentError as error:
+            refused.append((job.id, str(error)))
+            continue
+        if isinstance(content, SourceChanged):
+            order = latest.get(content.source_id)
+            if order is not None and isinstance(order.content, SourceChanged):
+                both = _both(order.content, content)
+                if both is not None:
+                    order.content = both
+                    order.event_ids.append(job.id)
+                    continue
+        orders.append(order := Order(content, [job.id]))
+        for source_id in _sources_of(content):
+            latest[source_id] = order
+    return orders, refused
+
+
+def _both(one: SourceChanged, other: SourceChanged) -> SourceChanged | None:
+    """Both changes in one; None where they are of different directories."""
+    if one.root != other.root:
+        return None
+    whole = not one.paths or not other.paths
+    paths = () if whole else tuple(dict.fromkeys((*one.paths, *other.paths)))
+    return one.model_copy(update={"paths": paths})
+
+
+def _sources_of(content: Data) -> tuple[str, ...]:
+    if isinstance(content, SourceChanged | SourceRemoved):
+        return (content.source_id,)
+    if isinstance(content, SkillRemoved):
+        return (content.skill_id.partition(":")[0],)
+    return ()

@@ -1,0 +1,91 @@
+"""The connection to Redis, with its errors in our terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from redis import Redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as NotConnectedError
+from redis.exceptions import TimeoutError as TooSlowError
+from redis.retry import Retry
+
+from config.errors import PermanentError, TransientError, UsageError
+from config.secrets import read_secret, without_password
+from config.settings import ServerSettings
+
+PREFIX = "skillbus:"
+"""How every key begins that is ours and not Celery's."""
+
+_QUICK_RETRIES = 2
+
+
+def connect(settings: ServerSettings) -> Redis:
+    """A client that connects on first use; a process makes its own after a fork.
+
+    Raises UsageError for an address or a password file that cannot be used.
+    """
+    password = read_secret(settings.redis_password_file, "servers.redis_password_file")
+    # redis:// brings a default user; a password without a user is that of requirepass
+    try:
+        return Redis.from_url(
+            settings.redis,
+            password=password,
+            decode_responses=True,
+            socket_timeout=settings.timeout_seconds,
+            socket_connect_timeout=settings.timeout_seconds,
+            socket_keepalive=True,
+            health_check_interval=30,
+            retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), _QUICK_RETRIES),
+            client_name="skillbus",
+        )
+    except ValueError as error:
+        raise UsageError(f"servers.redis: {without_password(settings.redis)}: {error}") from None
+
+
+@contextmanager
+def translated(settings: ServerSettings) -> Iterator[None]:
+    """Raise what a client raises as one of our errors, naming the server."""
+    where = f"Redis at {without_password(settings.redis)}"
+    try:
+        yield
+    except AuthenticationError as error:
+        raise UsageError(f"{where}: {error}; see servers.redis_password_file") from None
+    except (BusyLoadingError, ReadOnlyError) as error:
+        raise TransientError(f"{where} does not take writes now: {error}") from error
+    except (NotConnectedError, TooSlowError) as error:
+        raise TransientError(f"{where} does not answer: {error}") from error
+    except ResponseError as error:
+        raise _refused(where, error) from error
+    except RedisError as error:
+        raise PermanentError(f"{where}: {error}") from error
+
+
+def _refused(where: str, error: ResponseError) -> Exception:
+    text = str(error)
+    if text.startswith("NOAUTH") or text.startswith("WRONGPASS"):
+        return UsageError(f"{where}: {text}; see servers.redis_password_file")
+    if text.startswith(("OOM", "MISCONF", "LOADING", "READONLY")):
+        return TransientError(f"{where} does not take writes now: {text}")
+    return PermanentError(f"{where}: {text}")
+
+
+def health(settings: ServerSettings) -> dict[str, Any]:
+    """Version, and what would lose accepted work; raises TransientError or UsageError."""
+    with translated(settings), connect(settings) as client:
+        info: Any = client.info()
+        return {
+            "version": info["redis_version"],
+            "evicts": info.get("maxmemory_policy", "noeviction") != "noeviction",
+            "persists": bool(int(info.get("aof_enabled", 0))),
+            "used_bytes": int(info["used_memory"]),
+        }

@@ -1,0 +1,148 @@
+"""What goes into a deployment and what comes out, whoever does the work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+
+from config.errors import PermanentError, TransientError, UsageError
+from config.settings import Settings
+from graph.protocol import SkillGraph
+from skills.events import Data, Event, QueryAsked, new_event
+from tasks.activity import Activity
+from tasks.app import send
+from tasks.journal import Journal, Kind, job_id
+from tasks.policies import MAINTAIN, PLAN, QUERY
+
+log = structlog.get_logger()
+
+_POLL_SECONDS = 0.002
+
+
+class Channel(ABC):
+    """Accepts events and queries, waits for answers, and tells how far the work is.
+
+    A context manager: inside, the stores are open. stopping: set once it is closing.
+    """
+
+    settings: Settings
+    graph: SkillGraph
+    journal: Journal
+    activity: Activity
+    app: Any
+    stopping: threading.Event
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Release the stores; what was accepted stays accepted."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Release the stores."""
+        self.stop()
+
+    # -- what goes in
+    def submit(self, data: Data, origin: str) -> str:
+        """Accept an event: recorded when this returns its id."""
+        return self.accept(new_event(data, origin))
+
+    def accept(self, event: Event) -> str:
+        """Accept an event from elsewhere; returns the id of its job.
+
+        One that was accepted before is left as it is. Raises TransientError when too many wait.
+        """
+        event.content()
+        self._check_room("event", self.settings.workers.open_events)
+        if self.journal.accept(event, "event"):
+            self._send(PLAN.name, job_id(event))
+        return job_id(event)
+
+    def ask(self, asked: QueryAsked, origin: str) -> str:
+        """Accept a query: recorded when this returns its id. TransientError: too many wait."""
+        query_id = self._recorded(asked, origin)
+        self._send(QUERY.name, query_id)
+        return query_id
+
+    def answer(self, asked: QueryAsked, origin: str) -> dict[str, Any]:
+        """Ask, and wait for the answer on the result queue: the bundle as JSON data.
+
+        Raises UsageError or PermanentError with the reason when the query was wrong or failed,
+        TransientError when it was not answered in time.
+        """
+        from celery.exceptions import TimeoutError as NotAnsweredError
+
+        query_id = self._recorded(asked, origin)
+        seconds = self.settings.workers.query_seconds
+        with structlog.contextvars.bound_contextvars(trace_id=query_id):
+            result = send(self.app, QUERY.name, [query_id], answered=True)
+        try:
+            outcome: dict[str, Any] = result.get(
+                timeout=seconds, interval=_POLL_SECONDS, disable_sync_subtasks=False
+            )
+        except NotAnsweredError:
+            raise TransientError(
+                f"no answer within {seconds:g} s (workers.query_seconds); the query may still run"
+            ) from None
+        finally:
+            # The journal has the answer; the result queue would hold a copy of each.
+            result.forget()
+        if outcome["state"] != "done":
+            kind = UsageError if outcome["usage"] else PermanentError
+            raise kind(str(outcome["reason"]))
+        bundle: dict[str, Any] = outcome["bundle"]
+        return bundle
+
+    def _recorded(self, asked: QueryAsked, origin: str) -> str:
+        self._check_room("query", self.settings.workers.open_queries)
+        event = new_event(asked, origin)
+        self.journal.accept(event, "query", self.settings.workers.query_seconds)
+        return job_id(event)
+
+    def _check_room(self, kind: Kind, most: int) -> None:
+        if self.journal.count_open(kind) >= most:
+            what = "events" if kind == "event" else "queries"
+            raise TransientError(
+                f"{most} {what} wait already (workers.open_{what}); try again in a while"
+            )
+
+    def _send(self, name: str, one: str) -> None:
+        """Send a task for what the journal holds; the reconciler sends what did not get through."""
+        with structlog.contextvars.bound_contextvars(trace_id=one):
+            try:
+                send(self.app, name, [one])
+            except TransientError as error:
+                log.warning("accepted, and will be sent later", reason=str(error))
+
+    def send_maintenance(self) -> None:
+        """Have the reconciler run once."""
+        send(self.app, MAINTAIN.name, [])
+
+    # -- how far it is
+    def progress(self) -> Mapping[str, int]:
+        """Counts of the catalog, with `events` that have not ended."""
+        return {**self.graph.counts(), "events": self.journal.count_open("event")}
+
+    def watch_progress(self, interval: float = 0.1) -> Iterator[Mapping[str, int]]:
+        """Progress every `interval` seconds."""
+        while not self.stopping.is_set():
+            yield self.progress()
+            time.sleep(interval)

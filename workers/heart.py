@@ -1,0 +1,80 @@
+"""What a worker's parent does beside Celery: show life, and have the reconciler run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from typing import Any
+
+import structlog
+
+from config.errors import SkillbusError, TransientError
+from config.settings import Settings
+from tasks.app import queue_depth, send
+from tasks.policies import MAINTAIN
+from tasks.shared_activity import ALIVE_SECONDS
+from workers.stores import open_activity
+
+log = structlog.get_logger()
+
+_BEAT_SECONDS = ALIVE_SECONDS / 4
+
+
+class Heart:
+    """A thread of the parent process; started once the worker takes tasks."""
+
+    def __init__(self, settings: Settings, app: Any, worker: str, sends_maintenance: bool) -> None:
+        self._settings = settings
+        self._app = app
+        self._worker = worker
+        self._sends_maintenance = sends_maintenance
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._parent = os.getppid()
+
+    def start(self, **_: object) -> None:
+        """Begin to beat; a signal's receiver."""
+        self._thread = threading.Thread(target=self._run, name="skillbus-heart", daemon=True)
+        self._thread.start()
+
+    def tell_ending(self, **_: object) -> None:
+        """Told to stop: log it once; what runs comes to an end first."""
+        log.info("worker ends", worker=self._worker)
+
+    def stop(self) -> None:
+        """End the thread; others take over at once what this worker leaves."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        with contextlib.ExitStack() as stack:
+            activity = open_activity(
+                self._settings, stack, lambda queue: queue_depth(self._app, queue), self._worker
+            )
+            away = False
+            while True:
+                try:
+                    activity.show_life()
+                    if self._sends_maintenance:
+                        self._send_maintenance(activity)
+                    if away:
+                        log.info("servers are back")
+                    away = False
+                except TransientError as error:
+                    if not away:
+                        log.warning("a server is away", reason=str(error))
+                    away = True
+                if self._stopping.wait(_BEAT_SECONDS):
+                    break
+                if os.getppid() != self._parent:
+                    # whoever started us is gone, and nobody would stop us any more
+                    os.kill(os.getpid(), signal.SIGTERM)
+            with contextlib.suppress(SkillbusError):
+                activity.end_life()
+
+    def _send_maintenance(self, activity: Any) -> None:
+        if activity.is_due("maintain", self._settings.workers.reconcile_seconds):
+            send(self._app, MAINTAIN.name, [])

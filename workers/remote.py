@@ -1,0 +1,44 @@
+"""The way to a distributed deployment: its queues, journal and catalog."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from config.settings import Settings
+from tasks.app import create_app, queue_depth
+from tasks.services import Services
+from tasks.transport import server_transport
+from workers.channel import Channel
+from workers.names import process_name
+from workers.stores import open_activity, open_graph, open_journal
+from workers.workloads import ALL_QUEUES
+
+
+class Remote(Channel):
+    """Sends to the workers of a deployment, and runs no task itself."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.stopping = threading.Event()
+        self.app = create_app(_no_services, ALL_QUEUES, server_transport(settings.servers))
+        with contextlib.ExitStack() as opening:
+            self.journal = open_journal(settings, opening, writable=True)
+            self.graph = open_graph(settings, opening, writable=False)
+            self.activity = open_activity(
+                settings, opening, lambda queue: queue_depth(self.app, queue), process_name()
+            )
+            opening.callback(self.app.close)
+            self._stack = opening.pop_all()
+
+    def start(self) -> None:
+        """Nothing to begin: connections are made on first use."""
+
+    def stop(self) -> None:
+        """Close the connections."""
+        self.stopping.set()
+        self._stack.close()
+
+
+def _no_services() -> Services:
+    raise RuntimeError("a remote channel runs no tasks")

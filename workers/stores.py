@@ -1,0 +1,106 @@
+"""The stores of a deployment, embedded or distributed, as its settings say."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from config.errors import UsageError
+from config.settings import Settings
+from graph.protocol import SkillGraph
+from search.models import EncoderIdentity, encoder_identity, load_reranker
+from search.protocol import Encoder, Reranker, SearchIndex
+from tasks.journal import Journal
+from tasks.services import Lazy
+
+if TYPE_CHECKING:
+    from tasks.shared_activity import Depth, SharedActivity
+
+
+def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> SkillGraph:
+    """The catalog and its links, closed with the stack.
+
+    Raises UsageError when a reader finds no library.
+    """
+    graph: SkillGraph
+    if settings.distributed:
+        from graph.neo4j import Neo4jSkillGraph
+
+        graph = Neo4jSkillGraph(settings.servers)
+    else:
+        from graph.local import SqliteSkillGraph
+
+        path = settings.home / "graph.db"
+        if not writable:
+            check_library(settings.home)
+        graph = SqliteSkillGraph(path, writable=writable)
+    stack.callback(graph.close)
+    return graph
+
+
+def check_library(home: Path) -> None:
+    """Raise UsageError when a home holds no library."""
+    if not (home / "graph.db").exists():
+        raise UsageError(f"{home} holds no library yet; run `skillbus sync DIR` first")
+
+
+def open_index(
+    settings: Settings,
+    stack: contextlib.ExitStack,
+    *,
+    writable: bool,
+    identity: EncoderIdentity | Encoder | None = None,
+) -> SearchIndex:
+    """The search index of the encoder that the settings name, closed with the stack."""
+    encoder = identity or encoder_identity(settings.encoder.model)
+    index: SearchIndex
+    if settings.distributed:
+        from search.elastic.index import ElasticSearchIndex
+
+        index = ElasticSearchIndex(
+            settings.servers, encoder.model, encoder.dimension, writable=writable
+        )
+    else:
+        from search.local import LocalSearchIndex
+
+        index = LocalSearchIndex(
+            settings.home / "index", encoder.model, encoder.dimension, writable=writable
+        )
+    stack.callback(index.close)
+    return index
+
+
+def open_journal(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> Journal:
+    """The journal; a reader of a home keeps one of its own in memory."""
+    journal: Journal
+    if settings.distributed:
+        from tasks.redis import connect
+        from tasks.redis_journal import RedisJournal
+
+        journal = RedisJournal(connect(settings.servers), settings.servers)
+    else:
+        from tasks.sqlite_journal import SqliteJournal
+
+        journal = SqliteJournal(settings.home / "journal.db" if writable else ":memory:")
+    stack.callback(journal.close)
+    return journal
+
+
+def open_activity(
+    settings: Settings, stack: contextlib.ExitStack, depth: Depth, worker: str
+) -> SharedActivity:
+    """What the processes of a distributed deployment know of one another."""
+    from tasks.redis import connect
+    from tasks.shared_activity import SharedActivity
+
+    client = connect(settings.servers)
+    stack.callback(client.close)
+    return SharedActivity(client, settings.servers, depth, worker)
+
+
+def lazy_reranker(settings: Settings) -> Lazy[Reranker] | None:
+    """The cross-encoder that the settings name, loaded on first use; None without one."""
+    if not settings.reranker.model:
+        return None
+    return Lazy(lambda: load_reranker(settings.reranker))

@@ -1,0 +1,148 @@
+"""A worker process on a broker: one workload, run in children that hold models and stores.
+
+The parent talks to the broker and shows that the worker lives. It opens neither stores nor models:
+children do, after the fork (a parent that used torch with threads hangs them).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from config.settings import Settings
+from graph.linking import Linker
+from search.models import make_encoder
+from tasks.app import create_app, queue_depth, send
+from tasks.journal import Journal
+from tasks.library import Library
+from tasks.policies import MAINTAIN_QUEUE, POLICIES, QUERY_QUEUE
+from tasks.roles import role_classifier
+from tasks.services import Lazy, Services
+from tasks.transport import Transport, server_transport
+from workers.heart import Heart
+from workers.names import process_name
+from workers.stores import (
+    lazy_reranker,
+    open_activity,
+    open_graph,
+    open_index,
+    open_journal,
+)
+from workers.workloads import ALL_QUEUES, Workload
+
+log = structlog.get_logger()
+
+
+def run_worker(settings: Settings, workload: Workload, processes: int) -> int:
+    """Work until told to stop; returns the exit code.
+
+    SIGTERM lets what runs come to an end, for some seconds; what does not is delivered again.
+    """
+    # Celery reads it at import: on SIGTERM it stops softly, within `worker_soft_shutdown_timeout`.
+    os.environ["REMAP_SIGTERM"] = "SIGQUIT"
+    from celery import signals
+
+    from workers.consumer import DeadLetterConsumer
+
+    # a wrong file is refused now, not when the first skill comes in
+    role_classifier(settings.roles.weights)
+    name = process_name()
+    transport = server_transport(settings.servers)
+    children = _Children(settings, workload, transport, name)
+    app = create_app(children.services.get, workload.queues, transport)
+    heart = Heart(settings, app, name, sends_maintenance=MAINTAIN_QUEUE in workload.queues)
+    DeadLetterConsumer.journal = _lazy_journal(settings)
+    DeadLetterConsumer.largest = settings.workers.message_bytes
+
+    def keep_logging(**_: object) -> None:
+        """Celery leaves logging as it is where this signal has a receiver."""
+
+    signals.setup_logging.connect(keep_logging, weak=False)
+    signals.worker_process_init.connect(children.begin, weak=False)
+    signals.worker_ready.connect(heart.start, weak=False)
+    signals.worker_shutting_down.connect(heart.tell_ending, weak=False)
+    worker = app.Worker(
+        hostname=f"{workload.name}@{name}",
+        pool="prefork",
+        concurrency=processes,
+        optimization="fair",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+        consumer_cls=DeadLetterConsumer,
+    )
+    log.info("worker starts", queues=workload.queues, processes=processes, worker=name)
+    try:
+        worker.start()
+    finally:
+        heart.stop()
+    return int(worker.exitcode or 0)
+
+
+def _lazy_journal(settings: Settings) -> Callable[[], Journal]:
+    stack = contextlib.ExitStack()
+    return Lazy(lambda: open_journal(settings, stack, writable=True)).get
+
+
+class _Children:
+    """What a child of the worker does first, and the services that its tasks work with."""
+
+    def __init__(
+        self, settings: Settings, workload: Workload, transport: Transport, name: str
+    ) -> None:
+        self._settings = settings
+        self._workload = workload
+        self._transport = transport
+        self._name = name
+        self.services = Lazy(self._open)
+
+    def begin(self, **_: object) -> None:
+        """Stand back if this is bulk work; load in the background, Celery waits only seconds."""
+        if self._workload.bulk:
+            os.nice(self._settings.workers.niceness)
+        threading.Thread(target=self._warm_up, name="skillbus-warm-up", daemon=True).start()
+
+    def _warm_up(self) -> None:
+        from config.errors import SkillbusError
+        from workers.warmth import warm_up
+
+        try:
+            warm_up(self.services.get(), answers=QUERY_QUEUE in self._workload.queues)
+        except SkillbusError as error:  # the first task tries again, and says so too
+            log.warning("not warm yet", reason=str(error))
+
+    def _open(self) -> Services:
+        settings, stack = self._settings, contextlib.ExitStack()
+        # An application of the child's own: the parent's connections are not to be shared.
+        app = create_app(self.services.get, ALL_QUEUES, self._transport)
+        graph = open_graph(settings, stack, writable=True)
+        index = open_index(settings, stack, writable=True)
+        activity = open_activity(settings, stack, lambda queue: queue_depth(app, queue), self._name)
+        return Services(
+            settings=settings,
+            journal=open_journal(settings, stack, writable=True),
+            index=index,
+            graph=graph,
+            library=Library(graph, index),
+            encoder=Lazy(lambda: make_encoder(settings.encoder)),
+            reranker=lazy_reranker(settings),
+            linker=Linker(graph),
+            send=lambda task, ids: _send_if_room(app, task, ids),
+            activity=activity,
+        )
+
+
+def _send_if_room(app: Any, task: str, ids: Sequence[object]) -> None:
+    """Send, unless the queue is deep: the catalog and the journal hold the work as well, and the
+    reconciler sends it once there is room."""
+    deepest = POLICIES[task].deepest
+    if deepest is not None and queue_depth(app, POLICIES[task].queue) >= deepest:
+        log.debug("put off", task=task, ids=len(ids))
+        return
+    send(app, task, ids)

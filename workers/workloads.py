@@ -1,0 +1,47 @@
+"""Which queues share workers: queries never wait behind bulk work, and links have one writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from config.errors import UsageError
+from tasks.policies import (
+    INGEST_QUEUE,
+    LINK_QUEUE,
+    MAINTAIN_QUEUE,
+    PAGE_QUEUE,
+    PLAN_QUEUE,
+    QUERY_QUEUE,
+)
+
+ALL_QUEUES = (PLAN_QUEUE, INGEST_QUEUE, PAGE_QUEUE, LINK_QUEUE, MAINTAIN_QUEUE, QUERY_QUEUE)
+_PREFIX = "skillbus."
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Queues that share workers; `bulk` work stands back behind queries."""
+
+    name: str
+    queues: tuple[str, ...]
+    bulk: bool = False
+
+
+WORKLOADS = (
+    Workload("query", (QUERY_QUEUE,)),
+    Workload("ingest", (PLAN_QUEUE, INGEST_QUEUE), bulk=True),
+    Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE)),
+    Workload("page", (PAGE_QUEUE,), bulk=True),
+)
+
+
+def workload_of(names: Sequence[str]) -> Workload:
+    """The workload of queues by their short names; raises UsageError for one that is none."""
+    known = [queue.removeprefix(_PREFIX) for queue in ALL_QUEUES]
+    wrong = [name for name in names if name not in known]
+    if wrong or not names:
+        raise UsageError(f"no queue {', '.join(wrong) or 'named'}; queues are {', '.join(known)}")
+    queues = tuple(_PREFIX + name for name in dict.fromkeys(names))
+    bulk = any(workload.bulk and set(queues) & set(workload.queues) for workload in WORKLOADS)
+    return Workload("-".join(dict.fromkeys(names)), queues, bulk and QUERY_QUEUE not in queues)
