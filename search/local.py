@@ -177,7 +177,7 @@ class LocalSearchIndex:
     def read(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
         """Revisions as stored; a key without a document is left out."""
         rows = self._store.columns(
-            keys, ("content_hash", "parsed", "passage_terms", "section_hashes")
+            keys, ("content_hash", "parsed", "passage_terms", "section_hashes", "filters")
         )
         return {
             key: StoredRevision(
@@ -186,8 +186,9 @@ class LocalSearchIndex:
                 parsed=codec.load(parsed),
                 passage_terms=unpack_passage_terms(terms),
                 section_hashes=unpack_hashes(hashes),
+                filters=unpack_filters(str(filters)),
             )
-            for key, (content_hash, parsed, terms, hashes) in rows.items()
+            for key, (content_hash, parsed, terms, hashes, filters) in rows.items()
         }
 
     def cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:

@@ -9,7 +9,7 @@ by the caller from forward records, and no call needs a transaction across store
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -84,13 +84,14 @@ class SkillDocument:
 
 @dataclass(frozen=True, slots=True)
 class StoredRevision:
-    """What is read back of one revision to page and show it."""
+    """What is read back of one revision to page and show it, or to index it anew."""
 
     key: RevisionKey
     content_hash: str
     parsed: ParsedSkill
     passage_terms: PassageTerms
     section_hashes: tuple[bytes, ...]
+    filters: Filters = field(default_factory=Filters)
 
 
 class Hit(NamedTuple):

@@ -92,7 +92,7 @@ class RecentCache(Generic[T]):
             self._remove(key)
             self._values[key] = value, weight
             self._held += weight
-            while self._held > self._room and len(self._values) > 1:
+            while self._held > self._room:
                 self._remove(next(iter(self._values)))
 
     def drop(self, keys: Iterable[RevisionKey]) -> None:

@@ -56,7 +56,8 @@ class ElasticSearchIndex:
 
     Nothing is asked of the server before the first call; then the live index set is opened, and
     made where `writable` is set and there is none. A set of another `model`, `dimension` or schema
-    raises UsageError. `given` is a set to use instead of the live one, as a reindex does.
+    raises UsageError. `given` is a set to use instead of the live one, as a reindex does. Without
+    `caching` nothing read is kept, and skill vectors come at full precision.
     Threads may share it, and a forked child makes its own connection.
     """
 
@@ -68,6 +69,7 @@ class ElasticSearchIndex:
         *,
         writable: bool,
         given: IndexSet | None = None,
+        caching: bool = True,
     ) -> None:
         self._identity = Identity(SCHEMA, model, dimension)
         self._writable = writable
@@ -77,9 +79,9 @@ class ElasticSearchIndex:
         self._sets = IndexSets(self._connection, servers)
         self._opened: IndexSet | None = given
         self._opening = threading.Lock()
-        self._vectors = VectorCache(dimension, VECTOR_CACHE_BYTES)
-        self._revisions: RecentCache[StoredRevision] = RecentCache(REVISION_CACHE_BYTES)
-        self._sections: RecentCache[bytes] = RecentCache(SECTION_CACHE_BYTES)
+        self._vectors = VectorCache(dimension, VECTOR_CACHE_BYTES) if caching else None
+        self._revisions: RecentCache[StoredRevision] = RecentCache(REVISION_CACHE_BYTES * caching)
+        self._sections: RecentCache[bytes] = RecentCache(SECTION_CACHE_BYTES * caching)
 
     @property
     def sets(self) -> IndexSets:
@@ -160,8 +162,10 @@ class ElasticSearchIndex:
             self._connection.bulk([_delete(chosen, "skills", key) for key in keys], wait=True)
             others = ("revisions", "forward", "sections")
             self._connection.bulk([_delete(chosen, kind, key) for key in keys for kind in others])
-        for cache in (self._vectors, self._revisions, self._sections):
-            cache.drop(keys)
+        if self._vectors is not None:
+            self._vectors.drop(keys)
+        self._revisions.drop(keys)
+        self._sections.drop(keys)
 
     # -- searching
 
@@ -208,31 +212,29 @@ class ElasticSearchIndex:
         return {key: found[key] for key in keys if key in found}
 
     def skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Skill vectors, each (2, dimension) float32 at half precision."""
+        """Skill vectors, each (2, dimension) float32; at half precision where they are kept."""
+        if self._vectors is None:
+            return self._exact_vectors(keys)
         found = self._vectors.get(keys)
         missing = [key for key in keys if key not in found]
         if missing:
             fresh = {
                 key: vectors.astype(np.float16).astype(np.float32)
-                for key, vectors in self.exact_vectors(missing).items()
+                for key, vectors in self._exact_vectors(missing).items()
             }
             self._vectors.put(fresh)
             found |= fresh
         return found
 
-    def exact_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Skill vectors as they were written, float32 (2, dimension) each."""
+    def _exact_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         found = {}
         with self._using() as chosen:
             for start in range(0, len(keys), READ_PAGE):
-                page = keys[start : start + READ_PAGE]
-                body = id_body([document_id(key) for key in page]) | VECTOR_BLOB
-                (answer,) = self._reader.search(
-                    [(chosen.reading("skills"), body)], ["hits.hits.fields"]
-                )
+                ids = [document_id(key) for key in keys[start : start + READ_PAGE]]
+                search = (chosen.reading("skills"), id_body(ids) | VECTOR_BLOB)
+                (answer,) = self._reader.search([search], ["hits.hits.fields"])
                 for fields in hit_fields(answer):
-                    blob = decode_blob(fields["vectors"][0])
-                    found[key_of(fields)] = skill_vectors_of(blob)[1]
+                    found[key_of(fields)] = skill_vectors_of(decode_blob(fields["vectors"][0]))[1]
         return found
 
     def section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:

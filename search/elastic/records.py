@@ -25,7 +25,6 @@ from search.codec import (
 )
 from search.protocol import (
     FIELDS,
-    Filters,
     ForwardRecord,
     SkillDocument,
     StoredRevision,
@@ -140,7 +139,7 @@ def revision_record(document: SkillDocument) -> bytes:
     )
 
 
-REVISION_FIELDS = ("content_hash", "parsed", "passage_terms", "section_hashes")
+REVISION_FIELDS = ("content_hash", "parsed", "passage_terms", "section_hashes", "filters")
 """What `revision_of` needs."""
 
 
@@ -152,12 +151,8 @@ def revision_of(key: RevisionKey, source: Mapping[str, Any]) -> StoredRevision:
         parsed=codec.load(decode_blob(source["parsed"])),
         passage_terms=unpack_passage_terms(decode_blob(source["passage_terms"])),
         section_hashes=unpack_hashes(decode_blob(source["section_hashes"])),
+        filters=unpack_filters(str(source["filters"])),
     )
-
-
-def filters_of(source: Mapping[str, Any]) -> Filters:
-    """The filter values of a stored revision."""
-    return unpack_filters(str(source["filters"]))
 
 
 # -- vectors of sections

@@ -135,6 +135,7 @@ class TestWriting:
         assert revision.parsed == wanted.parsed
         assert revision.content_hash == wanted.content_hash
         assert revision.section_hashes == wanted.section_hashes
+        assert revision.filters == wanted.filters
         assert np.array_equal(revision.passage_terms.terms, wanted.passage_terms.terms)
         assert np.array_equal(revision.passage_terms.offsets, wanted.passage_terms.offsets)
         forward = index.forward([wanted.key])[wanted.key]

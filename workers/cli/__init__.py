@@ -26,6 +26,7 @@ _COMMANDS = {
     "config": "workers.cli.inspect:config",
     "serve": "workers.cli.serve:serve",
     "worker": "workers.cli.worker:worker",
+    "reindex": "workers.cli.reindex:reindex",
     "eval": "workers.cli.evaluate:evaluate",
     "train": "workers.cli.train:train",
 }

@@ -1,0 +1,126 @@
+"""How the search index is, for readiness, `doctor` and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from config.errors import SkillbusError, TransientError
+from config.settings import ServerSettings
+from search.elastic.client import Connection
+from search.elastic.sets import KINDS, SCHEMA, Identity, IndexSets
+
+_LOW_DISK = 0.1
+_BLOCKS = frozenset(
+    f"index.blocks.{name}" for name in ("write", "read_only", "read_only_allow_delete", "read")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHealth:
+    """What the server says, as far as it could be asked.
+
+    status: `green`, `yellow` (copies are missing) or `red` (data is). index: name of the live set,
+    "" without one. documents: revisions that searches can find, superseded ones included.
+    disk_free, disk_total: bytes, of the fullest node. problems: what is wrong and what to do.
+    """
+
+    reachable: bool
+    version: str = ""
+    status: str = ""
+    index: str = ""
+    documents: int = 0
+    bytes: int = 0
+    disk_free: int = 0
+    disk_total: int = 0
+    superseded: tuple[str, ...] = ()
+    problems: tuple[str, ...] = field(default=())
+
+
+def index_health(servers: ServerSettings, model: str, dimension: int) -> IndexHealth:
+    """Ask the server; what goes wrong is among the problems, nothing is raised for it."""
+    connection = Connection(servers)
+    try:
+        return _ask(connection, servers, Identity(SCHEMA, model, dimension))
+    except TransientError as error:
+        return IndexHealth(reachable=False, problems=(str(error),))
+    except SkillbusError as error:
+        return IndexHealth(reachable=True, problems=(str(error),))
+    finally:
+        connection.close()
+
+
+def _ask(connection: Connection, servers: ServerSettings, identity: Identity) -> IndexHealth:
+    problems: list[str] = []
+    sets = IndexSets(connection, servers)
+    with connection.translated() as client:
+        nodes = client.nodes.stats(
+            metric="fs", filter_path=["nodes.*.fs.total", "nodes.*.name"]
+        ).get("nodes", {})
+        info = client.nodes.info(metric="_none", filter_path="nodes.*.version")["nodes"]
+    versions = sorted({str(node["version"]) for node in info.values()})
+    if any(not version.startswith("9.") for version in versions):
+        problems.append(f"{connection.address} is version {versions[0]}; skillbus needs 9")
+    free, total = _fullest(nodes)
+    if total and free < _LOW_DISK * total:
+        problems.append(
+            f"{connection.address}: {free / 1e9:.1f} of {total / 1e9:.1f} GB free; above 95% used "
+            "it refuses writes"
+        )
+    live = sets.live()
+    found = IndexHealth(True, ", ".join(versions), disk_free=free, disk_total=total)
+    if live is None:
+        problems.append(
+            f"no search index with prefix {servers.elasticsearch_prefix!r} yet; a worker that "
+            "ingests makes it"
+        )
+        return replace(found, problems=tuple(problems))
+    if live.identity != identity:
+        problems.append(
+            f"the search index {live.name} was made with {live.identity}, not {identity}: set it "
+            "back, or run `skillbus reindex`"
+        )
+    names = [live.reading(kind) for kind in KINDS]
+    with connection.translated() as client:
+        status = str(client.cluster.health(index=names, level="cluster")["status"])
+        stats = client.indices.stats(
+            index=names, metric=["docs", "store"], filter_path=["indices.*.primaries"]
+        )["indices"]
+        blocks = client.indices.get_settings(index=names, flat_settings=True)
+    if status == "red":
+        problems.append(f"{connection.address}: data of {live.name} is missing (status red)")
+    blocked = _blocked(blocks.body)
+    if blocked:
+        problems.append(
+            f"{', '.join(blocked)} refuse writes: a reindex under way, a full disk, or set so; "
+            "run `skillbus reindex` again, free disk, or lift index.blocks"
+        )
+    return replace(
+        found,
+        status=status,
+        index=live.name,
+        documents=int(stats[live.reading("skills")]["primaries"]["docs"]["count"]),
+        bytes=sum(int(one["primaries"]["store"]["size_in_bytes"]) for one in stats.values()),
+        superseded=tuple(one.name for one in sets.superseded()),
+        problems=tuple(problems),
+    )
+
+
+def _fullest(nodes: Mapping[str, Any]) -> tuple[int, int]:
+    """(free, total) bytes of the node with the least room; zeros where none tells."""
+    rooms = [
+        (int(disk["available_in_bytes"]), int(disk["total_in_bytes"]))
+        for node in nodes.values()
+        if (disk := node.get("fs", {}).get("total", {})).get("total_in_bytes")
+    ]
+    return min(rooms, key=lambda room: room[0] / room[1], default=(0, 0))
+
+
+def _blocked(settings: Mapping[str, Any]) -> list[str]:
+    """Indices that a block keeps from being written."""
+    return sorted(
+        name
+        for name, body in settings.items()
+        if any(value == "true" for setting, value in body["settings"].items() if setting in _BLOCKS)
+    )
