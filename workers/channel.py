@@ -136,6 +136,12 @@ class Channel(ABC):
         """Have the reconciler run once."""
         send(self.app, MAINTAIN.name, [])
 
+    def warm_up(self) -> None:  # noqa: B027 - nothing to load is right where workers answer
+        """Load what answers need, where this process is the one who answers."""
+
+    def tidy(self) -> None:  # noqa: B027 - nothing to do is right where workers tidy up
+        """Leave the library swept, where this process is the one who does it."""
+
     # -- how far it is
     def progress(self) -> Mapping[str, int]:
         """Counts of the catalog, with `events` that have not ended."""

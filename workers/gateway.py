@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from config.errors import NotFoundError, PermanentError, TransientError, UsageError
 from skills.events import Event, QueryAsked
 from tasks.query import check
-from workers.runtime import Runtime
+from workers.channel import Channel
 from workers.status import status_of
 
 
@@ -37,13 +37,12 @@ class QueryState(BaseModel):
     reason: str | None = None
 
 
-def create_gateway(runtime: Runtime, on_a_port: bool = False) -> FastAPI:
-    """The gateway over a running runtime.
+def create_gateway(channel: Channel, on_a_port: bool = False) -> FastAPI:
+    """The gateway over an open channel.
 
     What changes the library is there only on the socket, which is the user's alone: anybody on
     the machine, and any page in a browser, can reach a port.
     """
-    services = runtime.services
     gateway = FastAPI(title="skillbus", version="1", docs_url=None, redoc_url=None)
     gateway.add_exception_handler(NotFoundError, _problem(404, "not found"))
     gateway.add_exception_handler(UsageError, _problem(400, "not possible"))
@@ -55,50 +54,49 @@ def create_gateway(runtime: Runtime, on_a_port: bool = False) -> FastAPI:
     @gateway.post("/v1/queries", status_code=202)
     def ask(query: QueryAsked, response: Response) -> Accepted:
         """Accept a query; its bundle is at `Location` when it is done."""
-        check(query, services.settings.limits.query_characters)
-        query_id = runtime.ask(query, "skillbus/gateway")
+        check(query, channel.settings.limits.query_characters)
+        query_id = channel.ask(query, "skillbus/gateway")
         response.headers["Location"] = f"/v1/queries/{query_id}"
         return Accepted(id=query_id)
 
     @gateway.get("/v1/queries/{query_id}", response_model_exclude_none=True)
     def query_state(query_id: str) -> QueryState:
         """The state of a query, with its bundle when done."""
-        job = services.journal.job(query_id)
+        job = channel.journal.job(query_id)
         return QueryState(id=job.id, state=job.state, bundle=job.outcome, reason=job.reason or None)
 
     @gateway.get("/v1/status")
     def status() -> dict[str, Any]:
         """Skills by state, what is under way, and sources."""
         return status_of(
-            services.settings, services.graph, services.journal, True, services.activity.trouble
+            channel.settings, channel.graph, channel.journal, True, channel.activity.trouble
         )
 
     if on_a_port:
         # A page whose name resolves to this machine must not pass for it.
         gateway.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     else:
-        _add_socket_routes(gateway, runtime)
+        _add_socket_routes(gateway, channel)
     return gateway
 
 
-def _add_socket_routes(gateway: FastAPI, runtime: Runtime) -> None:
-    services = runtime.services
+def _add_socket_routes(gateway: FastAPI, channel: Channel) -> None:
 
     @gateway.post("/v1/events", status_code=202)
     def accept(event: Event) -> Accepted:
         """Accept a CloudEvents object about a source or a skill."""
-        return Accepted(id=runtime.accept(event))
+        return Accepted(id=channel.accept(event))
 
     @gateway.get("/v1/events/{event_id}")
     def event_state(event_id: str) -> dict[str, Any]:
         """The state of an event, with what it led to."""
-        job = services.journal.job(event_id)
+        job = channel.journal.job(event_id)
         return {"id": job.id, "state": job.state, "outcome": job.outcome, "reason": job.reason}
 
     @gateway.post("/v1/answers")
     def answer(query: QueryAsked) -> dict[str, Any]:
         """Ask and wait: the bundle itself, for the commands of this machine."""
-        return runtime.answer(query, "skillbus/gateway")
+        return channel.answer(query, "skillbus/gateway")
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:

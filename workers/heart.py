@@ -34,8 +34,8 @@ class Heart:
         self._thread: threading.Thread | None = None
         self._parent = os.getppid()
 
-    def start(self, **_: object) -> None:
-        """Begin to beat; a signal's receiver."""
+    def start(self) -> None:
+        """Begin to beat."""
         self._thread = threading.Thread(target=self._run, name="skillbus-heart", daemon=True)
         self._thread.start()
 

@@ -9,27 +9,23 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import structlog
 
-from config.errors import UsageError
 from config.settings import Settings
-from graph.linking import Linker
-from search.models import make_encoder
 from search.protocol import Encoder
 from tasks.app import create_app, send
-from tasks.library import Library
 from tasks.maintain import maintain, repair, resend
 from tasks.policies import MAINTAIN, Deadline
 from tasks.roles import role_classifier
-from tasks.services import Lazy, Services
+from tasks.services import Services
 from tasks.transport import memory_transport
 from workers.channel import Channel
 from workers.embedded import EmbeddedConsumer
+from workers.home import make_home
 from workers.lock import WriterLock
-from workers.stores import check_library, lazy_reranker, open_graph, open_index, open_journal
+from workers.stores import check_library, open_services
 from workers.warmth import warm_up
 from workers.workloads import ALL_QUEUES, WORKLOADS, Workload
 
@@ -83,27 +79,18 @@ class Runtime(Channel):
         if self.writable:
             # a wrong file is refused now, not when the first skill comes in
             role_classifier(settings.roles.weights)
-            _make_home(home)
+            make_home(home)
             lock = WriterLock(home)
             lock.acquire()
             stack.callback(lock.release)
         else:
             check_library(home)
-        journal = open_journal(settings, stack, writable=self.writable)
-        graph = open_graph(settings, stack, writable=self.writable)
-        given = self._encoder
-        index = open_index(settings, stack, writable=self.writable, identity=given)
-        return Services(
-            settings=settings,
-            journal=journal,
-            index=index,
-            graph=graph,
-            library=Library(graph, index),
-            encoder=Lazy(lambda: given or make_encoder(settings.encoder)),
-            reranker=lazy_reranker(settings),
-            linker=Linker(graph),
+        return open_services(
+            settings,
+            stack,
+            lambda name, ids: send(self.app, name, ids),
             writable=self.writable,
-            send=lambda name, ids: send(self.app, name, ids),
+            encoder=self._encoder,
         )
 
     # -- workers
@@ -186,18 +173,12 @@ class Runtime(Channel):
 
     def warm_up(self) -> None:
         """Load the models and the library, so that the first query does not wait for them."""
-        warm_up(self.services)
+        warm_up(self.services, ALL_QUEUES)
+
+    def tidy(self) -> None:
+        """Run the reconciler in this thread."""
+        self.maintain_now()
 
     def maintain_now(self) -> dict[str, object]:
         """Run the reconciler in this thread."""
         return maintain(self.services, Deadline(MAINTAIN.seconds))
-
-
-def _make_home(home: Path) -> None:
-    try:
-        # What lies there, the socket of `serve` too, is its owner's alone.
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except FileExistsError:
-        raise UsageError(f"{home} is a file; name a folder with SKILLBUS_HOME") from None
-    except OSError as error:
-        raise UsageError(f"{home} cannot be made: {error.strerror}; set SKILLBUS_HOME") from error

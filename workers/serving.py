@@ -19,8 +19,9 @@ from config.errors import UsageError
 from config.settings import Settings
 from skills.events import SourceChanged
 from workers.client import SOCKET
+from workers.deployment import open_channel
 from workers.gateway import create_gateway
-from workers.runtime import Runtime
+from workers.home import make_home
 from workers.watcher import Watcher
 
 ORIGIN = "skillbus/serve"
@@ -56,23 +57,24 @@ def run_serve(
     path = settings.home / SOCKET
     if len(str(path)) > _SOCKET_PATH_LIMIT:
         raise UsageError(f"{path} is too long for a socket; choose a shorter SKILLBUS_HOME")
+    make_home(settings.home)
     with ExitStack() as stack:
         port = stack.enter_context(_bound(address)) if address else None
         told = stack.enter_context(_told_to_stop())
-        runtime = stack.enter_context(Runtime(settings, writable=True))
-        stack.enter_context(Watcher(runtime))
+        channel = stack.enter_context(open_channel(settings, writable=True))
+        stack.enter_context(Watcher(channel))
         # Queries should not pay for loading the model and the library.
-        threading.Thread(target=runtime.warm_up, name="skillbus-warm-up", daemon=True).start()
-        for source in runtime.services.graph.sources():
+        threading.Thread(target=channel.warm_up, name="skillbus-warm-up", daemon=True).start()
+        for source in channel.graph.sources():
             if Path(source.root).is_dir():
-                runtime.submit(SourceChanged(source_id=source.source_id, root=source.root), ORIGIN)
+                channel.submit(SourceChanged(source_id=source.source_id, root=source.root), ORIGIN)
         path.unlink(missing_ok=True)
         stack.callback(path.unlink, missing_ok=True)
         note(f"serving {settings.home} on {path}")
         if port is not None and address is not None:
             note(f"listening on http://{address[0]}:{address[1]}")
-            stack.enter_context(_serving_beside(create_gateway(runtime, on_a_port=True), port))
-        server = uvicorn.Server(_config(create_gateway(runtime), uds=str(path)))
+            stack.enter_context(_serving_beside(create_gateway(channel, on_a_port=True), port))
+        server = uvicorn.Server(_config(create_gateway(channel), uds=str(path)))
         if not told.is_set():
             server.run()
 

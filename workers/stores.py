@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from config.errors import UsageError
 from config.settings import Settings
+from graph.linking import Linker
 from graph.protocol import SkillGraph
-from search.models import EncoderIdentity, encoder_identity, load_reranker
+from search.models import EncoderIdentity, encoder_identity, load_reranker, make_encoder
 from search.protocol import Encoder, Reranker, SearchIndex
+from tasks.activity import Activity, LocalActivity
 from tasks.journal import Journal
-from tasks.services import Lazy
+from tasks.library import Library
+from tasks.services import Lazy, Send, Services
 
 if TYPE_CHECKING:
     from tasks.shared_activity import Depth, SharedActivity
@@ -99,8 +102,38 @@ def open_activity(
     return SharedActivity(client, settings.servers, depth, worker)
 
 
-def lazy_reranker(settings: Settings) -> Lazy[Reranker] | None:
-    """The cross-encoder that the settings name, loaded on first use; None without one."""
+def open_services(
+    settings: Settings,
+    stack: contextlib.ExitStack,
+    send: Send,
+    *,
+    writable: bool,
+    activity: Activity | None = None,
+    encoder: Encoder | None = None,
+) -> Services:
+    """What tasks work with, in a process that runs them; closed with the stack.
+
+    `encoder` takes the place of the one that the settings name.
+    """
+    journal = open_journal(settings, stack, writable=writable)
+    graph = open_graph(settings, stack, writable=writable)
+    index = open_index(settings, stack, writable=writable, identity=encoder)
+    return Services(
+        settings=settings,
+        journal=journal,
+        index=index,
+        graph=graph,
+        library=Library(graph, index),
+        encoder=Lazy(lambda: encoder or make_encoder(settings.encoder)),
+        reranker=_lazy_reranker(settings),
+        linker=Linker(graph),
+        writable=writable,
+        send=send,
+        activity=activity or LocalActivity(),
+    )
+
+
+def _lazy_reranker(settings: Settings) -> Lazy[Reranker] | None:
     if not settings.reranker.model:
         return None
     return Lazy(lambda: load_reranker(settings.reranker))

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Collection
 
 import structlog
 
 from config.errors import PermanentError
+from tasks.policies import INGEST_QUEUE, PAGE_QUEUE, QUERY_QUEUE
 from tasks.services import Services
 
 log = structlog.get_logger()
 
+_ENCODING = frozenset({INGEST_QUEUE, PAGE_QUEUE, QUERY_QUEUE})
 
-def warm_up(services: Services, answers: bool = True) -> None:
-    """Load the models and, for a process that answers queries, the library."""
-    services.encoder.get().encode(["warm up"])
+
+def warm_up(services: Services, queues: Collection[str]) -> None:
+    """Load what tasks of these queues will ask for: models and, for queries, the library."""
+    if _ENCODING.intersection(queues):
+        services.encoder.get().encode(["warm up"])
+    answers = QUERY_QUEUE in queues
     if answers:
         services.library.refresh()
     if answers and services.reranker is not None:

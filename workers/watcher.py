@@ -17,7 +17,7 @@ from config.errors import TransientError
 from graph.protocol import Source
 from skills.events import SourceChanged
 from tasks.folders import SKIPPED
-from workers.runtime import Runtime
+from workers.channel import Channel
 
 log = structlog.get_logger()
 
@@ -82,9 +82,9 @@ class Watcher:
     gone is waited for, and synced whole when it comes back: absence removes nothing.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._settings = runtime.settings.watch
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._settings = channel.settings.watch
         self._pending: dict[str, _Pending] = {}
         self._observers: dict[str, BaseObserver] = {}
         self._away: set[str] = set()
@@ -129,7 +129,7 @@ class Watcher:
             paths=() if whole else tuple(sorted(paths)),
         )
         try:
-            self._runtime.submit(event, ORIGIN)
+            self._channel.submit(event, ORIGIN)
         except TransientError as error:
             log.warning("change kept for later", reason=str(error))
             for path in paths:
@@ -138,7 +138,7 @@ class Watcher:
     def _look_at_sources(self) -> None:
         sources = {
             source.source_id: source
-            for source in self._runtime.services.graph.sources()
+            for source in self._channel.graph.sources()
             if source.kind == "directory"
         }
         for source_id in [name for name in self._observers if name not in sources]:

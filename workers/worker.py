@@ -9,43 +9,38 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
 
 from config.settings import Settings
-from graph.linking import Linker
-from search.models import make_encoder
 from tasks.app import create_app, queue_depth, send
 from tasks.journal import Journal
-from tasks.library import Library
-from tasks.policies import MAINTAIN_QUEUE, POLICIES, QUERY_QUEUE
+from tasks.policies import MAINTAIN_QUEUE, POLICIES
 from tasks.roles import role_classifier
 from tasks.services import Lazy, Services
 from tasks.transport import Transport, server_transport
 from workers.heart import Heart
 from workers.names import process_name
-from workers.stores import (
-    lazy_reranker,
-    open_activity,
-    open_graph,
-    open_index,
-    open_journal,
-)
+from workers.stores import open_activity, open_journal, open_services
 from workers.workloads import ALL_QUEUES, Workload
 
 log = structlog.get_logger()
 
 
-def run_worker(settings: Settings, workload: Workload, processes: int) -> int:
-    """Work until told to stop; returns the exit code.
+def run_worker(
+    settings: Settings, workload: Workload, processes: int, note: Callable[[str], None]
+) -> int:
+    """Work until told to stop; returns the exit code. `note` is told when tasks are taken.
 
     SIGTERM lets what runs come to an end, for some seconds; what does not is delivered again.
     """
     # Celery reads it at import: on SIGTERM it stops softly, within `worker_soft_shutdown_timeout`.
     os.environ["REMAP_SIGTERM"] = "SIGQUIT"
     from celery import signals
+    from celery.exceptions import SecurityWarning
 
     from workers.consumer import DeadLetterConsumer
 
@@ -64,8 +59,15 @@ def run_worker(settings: Settings, workload: Workload, processes: int) -> int:
 
     signals.setup_logging.connect(keep_logging, weak=False)
     signals.worker_process_init.connect(children.begin, weak=False)
-    signals.worker_ready.connect(heart.start, weak=False)
+
+    def begin(**_: object) -> None:
+        heart.start()
+        note(f"worker takes {', '.join(workload.queues)}")
+
+    signals.worker_ready.connect(begin, weak=False)
     signals.worker_shutting_down.connect(heart.tell_ending, weak=False)
+    # It is about pickle, which is not accepted.
+    warnings.simplefilter("ignore", SecurityWarning)
     worker = app.Worker(
         hostname=f"{workload.name}@{name}",
         pool="prefork",
@@ -113,7 +115,7 @@ class _Children:
         from workers.warmth import warm_up
 
         try:
-            warm_up(self.services.get(), answers=QUERY_QUEUE in self._workload.queues)
+            warm_up(self.services.get(), self._workload.queues)
         except SkillbusError as error:  # the first task tries again, and says so too
             log.warning("not warm yet", reason=str(error))
 
@@ -121,19 +123,12 @@ class _Children:
         settings, stack = self._settings, contextlib.ExitStack()
         # An application of the child's own: the parent's connections are not to be shared.
         app = create_app(self.services.get, ALL_QUEUES, self._transport)
-        graph = open_graph(settings, stack, writable=True)
-        index = open_index(settings, stack, writable=True)
         activity = open_activity(settings, stack, lambda queue: queue_depth(app, queue), self._name)
-        return Services(
-            settings=settings,
-            journal=open_journal(settings, stack, writable=True),
-            index=index,
-            graph=graph,
-            library=Library(graph, index),
-            encoder=Lazy(lambda: make_encoder(settings.encoder)),
-            reranker=lazy_reranker(settings),
-            linker=Linker(graph),
-            send=lambda task, ids: _send_if_room(app, task, ids),
+        return open_services(
+            settings,
+            stack,
+            lambda task, ids: _send_if_room(app, task, ids),
+            writable=True,
             activity=activity,
         )
 

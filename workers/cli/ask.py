@@ -13,7 +13,7 @@ from skills.bundle import Bundle, line_range, render
 from skills.events import QueryAsked, QueryFilters
 from workers.cli import NO_SKILL_HIT
 from workers.cli.common import print_json, read_settings, read_stdin
-from workers.client import ServeClient
+from workers.deployment import find_serve, open_channel
 from workers.files import read_text
 
 ORIGIN = "skillbus/command-line"
@@ -81,15 +81,13 @@ def query(
         without=without,
         explain=explain,
     )
-    client = ServeClient.find(settings.home)
+    client = find_serve(settings)
     if client is not None:
         data = client.post("/v1/answers", asked.model_dump(mode="json"))
         client.close()
     else:
-        from workers.runtime import Runtime
-
-        with Runtime(settings, writable=False) as runtime:
-            data = runtime.answer(asked, ORIGIN)
+        with open_channel(settings, writable=False) as channel:
+            data = channel.answer(asked, ORIGIN)
     _print(data, form)
     if data["status"] == "NO_SKILL_HIT":
         ctx.exit(NO_SKILL_HIT)

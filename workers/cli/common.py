@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -13,7 +13,7 @@ import click
 from config.errors import UsageError
 from config.logs import configure_logging
 from config.settings import Settings, load_settings
-from graph.local import SqliteSkillGraph
+from graph.protocol import SkillGraph
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -42,16 +42,12 @@ def note(text: str) -> None:
 
 
 @contextmanager
-def open_catalog(settings: Settings) -> Iterator[SqliteSkillGraph]:
+def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
     """The catalog, for reading; raises UsageError when there is no library."""
-    path = settings.home / "graph.db"
-    if not path.exists():
-        raise UsageError(f"{settings.home} holds no library yet; run `skillbus sync DIR` first")
-    graph = SqliteSkillGraph(path, writable=False)
-    try:
-        yield graph
-    finally:
-        graph.close()
+    from workers.stores import open_graph
+
+    with ExitStack() as stack:
+        yield open_graph(settings, stack, writable=False)
 
 
 def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:

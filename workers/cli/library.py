@@ -15,13 +15,12 @@ from config.settings import Settings
 from graph.link_rules import confidence
 from graph.passage_links import PassageLink, passage_links
 from graph.protocol import Entry, Link, State
-from search.local import LocalSearchIndex
-from search.models import encoder_identity
 from search.protocol import StoredRevision
 from skills.events import SkillRemoved, SourceRemoved, new_event
 from skills.record import RevisionKey
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
-from workers.client import ServeClient
+from workers.deployment import find_serve, open_channel
+from workers.stores import open_index
 
 ORIGIN = "skillbus/command-line"
 
@@ -124,19 +123,14 @@ def _read_revision(
 ) -> tuple[StoredRevision, tuple[PassageLink, ...]]:
     """The published revision, and the links among its passages: they follow from it, so they are
     made when somebody looks."""
-    identity = encoder_identity(settings.encoder.model)
-    index = LocalSearchIndex(
-        settings.home / "index", identity.model, identity.dimension, writable=False
-    )
-    try:
+    with ExitStack() as stack:
+        index = open_index(settings, stack, writable=False)
         key = RevisionKey(entry.skill_id, entry.seq)
         found = index.read([key])
         vectors = index.section_vectors([key]).get(key)
         if key not in found:
             raise PermanentError(f"{key} is published but not in the index; run `skillbus doctor`")
         return found[key], passage_links(found[key].parsed, vectors)
-    finally:
-        index.close()
 
 
 def _link_data(link: Link) -> dict[str, Any]:
@@ -334,23 +328,20 @@ def carry_out(settings: Settings, data: SkillRemoved | SourceRemoved) -> dict[st
     """Hand an event to `serve` or to a runtime of our own, and wait until it has ended."""
     event = new_event(data, ORIGIN)
     with ExitStack() as stack:
-        client = ServeClient.find(settings.home)
+        client = find_serve(settings)
         if client is not None:
             stack.callback(client.close)
             client.post("/v1/events", event.model_dump(mode="json"))
             return _wait(lambda: _ended(client.get(f"/v1/events/{event.id}")))
-        from workers.runtime import Runtime
-
-        runtime = stack.enter_context(Runtime(settings, writable=True))
-        runtime.accept(event)
-        journal = runtime.services.journal
+        channel = stack.enter_context(open_channel(settings, writable=True))
+        channel.accept(event)
 
         def state() -> dict[str, Any] | None:
-            job = journal.job(event.id)
+            job = channel.journal.job(event.id)
             return _ended({"state": job.state, "reason": job.reason, "outcome": job.outcome})
 
         outcome = _wait(state)
-        while runtime.services.graph.unlinked(1):
+        while not settings.distributed and channel.graph.unlinked(1):
             time.sleep(0.02)
         return outcome
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import click
 from config.errors import UsageError
 from config.settings import STAGES, Settings
 from tasks.services import Services
+from workers import stores
 from workers.cli.common import ProgressLine, note, open_catalog, print_json
-from workers.client import ServeClient
+from workers.deployment import find_serve, open_channel
 
 without_option = click.option(
     "--without", multiple=True, type=click.Choice(STAGES), help="Switch a stage off."
@@ -32,8 +33,6 @@ wait_option = click.option(
 @contextmanager
 def open_services(settings: Settings, wait: bool) -> Iterator[Services]:
     """Stores and models for reading; first waits for paging, or says what is missing."""
-    from workers.runtime import Runtime
-
     if wait:
         _wait_for_paging(settings)
     with open_catalog(settings) as graph:
@@ -41,28 +40,27 @@ def open_services(settings: Settings, wait: bool) -> Iterator[Services]:
     missing = counts["published"] - counts["paged"]
     if missing:
         note(f"{missing} of {counts['published']} skills are not paged; words alone page them")
-    runtime = Runtime(settings, writable=False)
-    try:
-        yield runtime.services
-    finally:
-        runtime.stop()
+    with ExitStack() as stack:
+        yield stores.open_services(settings, stack, _send_nothing, writable=False)
+
+
+def _send_nothing(name: str, ids: Sequence[object]) -> None:
+    raise AssertionError(f"measuring sends no tasks ({name}, {len(ids)} ids)")
 
 
 def _wait_for_paging(settings: Settings) -> None:
-    """Until `serve`, or a runtime of our own where none runs, has paged all that is published."""
-    from workers.runtime import Runtime
-
+    """Until workers, or a runtime of our own where none runs, have paged all that is published."""
     with open_catalog(settings) as graph:
         counts = graph.counts()
     if counts["paged"] == counts["published"]:
         return
-    client = ServeClient.find(settings.home)
+    client = find_serve(settings)
     with ProgressLine() as line, open_catalog(settings) as graph:
         if client is not None:
             client.close()
             _until_paged(graph, line)
         else:
-            with Runtime(settings, writable=True):
+            with open_channel(settings, writable=True):
                 _until_paged(graph, line)
 
 

@@ -12,13 +12,13 @@ import click
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import Settings
-from graph.local import SqliteSkillGraph
 from graph.protocol import Source, State
 from skills.events import SourceChanged, new_event
 from tasks.folders import check_root
 from workers.cli import NEWLY_FAILED
 from workers.cli.common import ProgressLine, json_option, note, print_json, read_settings
-from workers.client import ServeClient
+from workers.deployment import find_serve, open_channel
+from workers.stores import open_graph
 
 ORIGIN = "skillbus/command-line"
 _POLL_SECONDS = 0.2
@@ -93,24 +93,21 @@ def check_source(sources: list[Source], content: SourceChanged) -> None:
 
 
 class _Link:
-    """The way to the library: a running `serve`, or a runtime of our own."""
+    """The way to the library: a running `serve`, or a channel of our own."""
 
     def __init__(self, settings: Settings, stack: ExitStack, paging: bool = True) -> None:
-        self.client = ServeClient.find(settings.home)
+        self.client = find_serve(settings)
         if self.client is not None:
             stack.callback(self.client.close)
-            self.graph = SqliteSkillGraph(settings.home / "graph.db", writable=False)
-            stack.callback(self.graph.close)
+            self.graph = open_graph(settings, stack, writable=False)
             return
-        from workers.runtime import Runtime
-
-        self.runtime = stack.enter_context(Runtime(settings, writable=True, paging=paging))
-        self.graph = self.runtime.services.graph  # type: ignore[assignment]
+        self.channel = stack.enter_context(open_channel(settings, writable=True, paging=paging))
+        self.graph = self.channel.graph
 
     def submit(self, content: SourceChanged) -> str:
-        """Hand the event over; its id once it is on disk."""
+        """Hand the event over; its id once it is accepted."""
         if self.client is None:
-            return self.runtime.submit(content, ORIGIN)
+            return self.channel.submit(content, ORIGIN)
         event = new_event(content, ORIGIN)
         accepted: str = self.client.post("/v1/events", event.model_dump(mode="json"))["id"]
         return accepted
@@ -118,7 +115,7 @@ class _Link:
     def event(self, event_id: str) -> tuple[str, str, dict[str, Any]]:
         """State, reason and outcome of an event."""
         if self.client is None:
-            job = self.runtime.services.journal.job(event_id)
+            job = self.channel.journal.job(event_id)
             return job.state, job.reason, job.outcome or {}
         found = self.client.get(f"/v1/events/{event_id}")
         return found["state"], found["reason"], found["outcome"] or {}
@@ -126,7 +123,7 @@ class _Link:
     def trouble(self) -> str:
         """Why work does not go on, "" while it does."""
         if self.client is None:
-            return self.runtime.services.activity.trouble
+            return self.channel.activity.trouble
         report: str = self.client.get("/v1/status")["trouble"]
         return report
 
@@ -141,7 +138,7 @@ class _Link:
     def tidy(self) -> None:
         """Have the reconciler sweep, where we are the ones who run it."""
         if self.client is None:
-            self.runtime.maintain_now()
+            self.channel.tidy()
 
 
 def _run(link: _Link, content: SourceChanged, until: str, stack: ExitStack) -> dict[str, Any]:
@@ -206,13 +203,10 @@ def _print_report(report: dict[str, Any], as_json: bool) -> None:
 def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
     from tasks.plan import preview
 
-    path = settings.home / "graph.db"
-    graph = SqliteSkillGraph(path, writable=False) if path.exists() else None
-    try:
+    with ExitStack() as stack:
+        there = settings.distributed or (settings.home / "graph.db").exists()
+        graph = open_graph(settings, stack, writable=False) if there else None
         report = preview(graph, content, settings.limits)
-    finally:
-        if graph is not None:
-            graph.close()
     if as_json:
         print_json(report)
         return
@@ -245,6 +239,6 @@ def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:
             return
         from workers.watcher import Watcher
 
-        watcher = stack.enter_context(Watcher(link.runtime))
+        watcher = stack.enter_context(Watcher(link.channel))
         note(f"watching {content.root}; Ctrl-C ends")
         watcher.wait()

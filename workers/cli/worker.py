@@ -7,7 +7,7 @@ import sys
 import click
 
 from config.errors import UsageError
-from workers.cli.common import read_settings
+from workers.cli.common import note, read_settings
 
 
 @click.command()
@@ -49,4 +49,4 @@ def worker(ctx: click.Context, queues: str | None, processes: int) -> None:
     from workers.worker import run_worker
     from workers.workloads import workload_of
 
-    sys.exit(run_worker(settings, workload_of(queues.split(",")), processes))
+    sys.exit(run_worker(settings, workload_of(queues.split(",")), processes, note))
