@@ -196,6 +196,9 @@ class ServerSettings(Group):
     neo4j_user: str = Field("neo4j", description="counts where there is a password")
     neo4j_password_file: Path | None = Field(None, description="its only line")
     neo4j_database: str = Field("neo4j", description="the database that skillbus has alone")
+    neo4j_passages: bool = Field(
+        False, description="write passages as nodes too, for whoever explores the graph"
+    )
     timeout_seconds: float = Field(10.0, gt=0, description="patience with one call to a server")
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from config.errors import SkillbusError
@@ -10,12 +10,14 @@ from config.settings import ServerSettings
 from graph import neo4j_schema
 from graph.neo4j_catalog import Neo4jCatalog
 from graph.neo4j_links import Neo4jLinks
+from graph.neo4j_passages import Neo4jPassages
 from graph.neo4j_server import Neo4jServer
+from graph.neo4j_writes import Withdrawal
 
 CACHED_ROWS = 8_192
 
 
-class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinks):
+class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinks, Neo4jPassages):
     """`graph.protocol.SkillGraph` on Neo4j; safe to share among threads and processes.
 
     Any number of processes may write. A call raises TransientError when the server is away, busy
@@ -28,6 +30,7 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinks):
         """Connects on the first call. cached_rows: rows of links kept in memory, about 4 kB
         each."""
         super().__init__(Neo4jServer(settings), writable=writable, cached_rows=cached_rows)
+        self._passages = settings.neo4j_passages
 
     def migrate(self) -> None:
         """Lay the database out, or bring an older layout up to date; who writes calls it once.
@@ -55,6 +58,11 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinks):
             told["problem"] = str(error)
         return told
 
+    def prune(self, age: float) -> int:
+        """Forget skills that were removed more than `age` seconds ago; how many."""
+        self.sweep_passages()
+        return super().prune(age)
+
     def bookmarks(self) -> list[str]:
         """What stands for all that this process has written and read; for `follow` elsewhere."""
         return self._server.bookmarks()
@@ -69,3 +77,9 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinks):
     def close(self) -> None:
         """Release the connections."""
         self._server.close()
+
+    def _withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
+        withdrawn = super()._withdraw(withdrawals)
+        if self._passages:
+            self.drop_passages(withdrawn)
+        return withdrawn

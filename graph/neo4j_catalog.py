@@ -253,12 +253,12 @@ class Neo4jCatalog(Neo4jStore):
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    values = {name: value for name, value in zip(_ENTRY, row, strict=True) if value is not None}
-    return Entry(**values | {"state": State(values["state"])})
+    values: list[Any] = [
+        default if value is None else value for value, default in zip(row, _EMPTY, strict=True)
+    ]
+    values[3] = State(values[3])
+    return Entry(*values)
 
 
-_ENTRY = (
-    "skill_id", "source_id", "path", "state", "name", "description", "seq", "content_hash",
-    "wanted_seq", "reason", "warnings", "safety_level", "tokens", "language", "licence", "paged",
-    "updated",
-)  # fmt: skip
+_EMPTY: tuple[Any, ...] = ("", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, 0.0)
+"""What an `Entry` has where nothing is stored, in its order."""

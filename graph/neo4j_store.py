@@ -32,7 +32,9 @@ class Neo4jStore:
         self._server = server
         self._writable = writable
         self._rows_kept = RowCache(cached_rows)
-        self._statements = _statements("catalog.cypher") | _statements("links.cypher")
+        self._statements: dict[str, str] = {}
+        for file in ("catalog.cypher", "links.cypher", "passages.cypher"):
+            self._statements |= _statements(file)
         self._lock = threading.Lock()
         self._checked = False
 

@@ -1,0 +1,9 @@
+// Passages and their links, written where `servers.neo4j_passages` says so, for whoever explores
+// the graph; no query of skillbus reads them.
+//
+// (:Skill)-[:HAS_PASSAGE]->(:Passage {skill_id, seq, place, …})
+// (:Passage)-[:PASSAGE_SEQUENCE|PASSAGE_SEMANTIC|PASSAGE_REFERENCE|PASSAGE_CONDITION
+//             {weight, evidence}]->(:Passage)
+CREATE CONSTRAINT passage_place IF NOT EXISTS
+FOR (p:Passage) REQUIRE (p.skill_id, p.seq, p.place) IS UNIQUE;
+CREATE INDEX passage_skill IF NOT EXISTS FOR (p:Passage) ON (p.skill_id);
