@@ -22,22 +22,23 @@ if TYPE_CHECKING:
 
 
 def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> SkillGraph:
-    """The catalog and its links, closed with the stack.
+    """The catalog and its links, closed with the stack; who writes lays it out.
 
     Raises UsageError when a reader finds no library.
     """
-    graph: SkillGraph
     if settings.distributed:
         from graph.neo4j import Neo4jSkillGraph
 
-        graph = Neo4jSkillGraph(settings.servers)
-    else:
-        from graph.local import SqliteSkillGraph
+        served = Neo4jSkillGraph(settings.servers, writable=writable)
+        stack.callback(served.close)
+        if writable:
+            served.migrate()
+        return served
+    from graph.local import SqliteSkillGraph
 
-        path = settings.home / "graph.db"
-        if not writable:
-            check_library(settings.home)
-        graph = SqliteSkillGraph(path, writable=writable)
+    if not writable:
+        check_library(settings.home)
+    graph = SqliteSkillGraph(settings.home / "graph.db", writable=writable)
     stack.callback(graph.close)
     return graph
 

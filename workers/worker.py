@@ -120,9 +120,15 @@ class _Children:
             log.warning("not warm yet", reason=str(error))
 
     def _open(self) -> Services:
-        settings, stack = self._settings, contextlib.ExitStack()
+        settings = self._settings
         # An application of the child's own: the parent's connections are not to be shared.
         app = create_app(self.services.get, ALL_QUEUES, self._transport)
+        with contextlib.ExitStack() as stack:
+            services = self._services(settings, stack, app)
+            stack.pop_all()  # open for as long as the child lives
+        return services
+
+    def _services(self, settings: Settings, stack: contextlib.ExitStack, app: Any) -> Services:
         activity = open_activity(settings, stack, lambda queue: queue_depth(app, queue), self._name)
         return open_services(
             settings,
