@@ -99,4 +99,3 @@ def parse_command(arguments: list[str]) -> dict[str, Any]:
     name, command, rest = cli.resolve_command(root, [*root._protected_args, *root.args])
     assert command is not None
     return command.make_context(name, rest, parent=root).params | {"command": name}
-

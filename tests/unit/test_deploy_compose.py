@@ -1,4 +1,4 @@
-"""The composed deployment: valid, closed to the outside, and of settings and commands that exist."""
+"""The composed deployment: valid, closed to the outside, of settings and commands that exist."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def test_what_a_service_refers_to_is_defined(deployment: dict[str, Any]) -> None
 
 
 def test_every_secret_and_volume_is_used(deployment: dict[str, Any]) -> None:
-    secrets = {secret for service in services(deployment).values() for secret in secrets_of(service)}
+    secrets = {
+        secret for service in services(deployment).values() for secret in secrets_of(service)
+    }
     assert secrets == set(deployment["secrets"])
     mounted = {
         volume.split(":")[0]
