@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from deploy.stack import packages, state
 from deploy.stack.errors import StackError
@@ -84,8 +85,9 @@ def status(options: argparse.Namespace) -> int:
 
 def fetch(options: argparse.Namespace) -> int:  # noqa: ARG001 - one signature for all commands
     """Fetch and compile what the Java servers need, so that nothing is fetched later."""
-    for name in ("elasticsearch", "neo4j"):
-        packages.class_path(name)
+    with TemporaryDirectory() as folder:
+        for name in ("elasticsearch", "neo4j"):
+            Stack(Path(folder)).server(name).prepare()
     return 0
 
 

@@ -13,8 +13,10 @@ import os
 import shutil
 import subprocess
 import tomllib
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.stack.errors import StackError, UnavailableError
@@ -34,46 +36,62 @@ def versions() -> dict[str, str]:
         return {name: str(version) for name, version in tomllib.load(file).items()}
 
 
-def java() -> str:
-    """The `java` that runs the servers. Raises UnavailableError."""
-    return str(find_jdk(int(versions()["java"])) / "bin/java")
+@dataclass(frozen=True)
+class Package:
+    """What runs one Java server."""
+
+    java: Path
+    class_path: str
+    archive: Path
+    """Classes as the virtual machine had them after a start: where this file is, the next start
+    takes half the time. The server makes it."""
 
 
-def class_path(server: str) -> str:
-    """The class path of a server's launcher, fetched and compiled where it is not in the cache.
+def package(server: str) -> Package:
+    """Fetch and compile what a server needs where it is not in the cache.
 
     The first fetch takes a minute or two. Raises UnavailableError without JDK or Maven, or where
     Maven cannot fetch; StackError where the launcher does not compile.
     """
     pinned = versions()
-    compiler = find_jdk(int(pinned["java"])) / "bin/javac"
+    home = find_jdk(int(pinned["java"]))
     pom = HERE / "java" / server / "pom.xml"
     sources = sorted(pom.parent.rglob("*.java"))
-    version = pinned[server]
-    jars = CACHE / f"{server}-{version}-jars-{_digest([pom])}"
-    classes = CACHE / f"{server}-{version}-classes-{_digest([pom, *sources])}"
-    with _locked(CACHE):
-        _make(jars, lambda folder: _fetch(pom, version, folder))
-        _make(classes, lambda folder: _compile(compiler, pinned["java"], sources, jars, folder))
-    return f"{classes}:{jars}/*"
+    name = f"{server}-{pinned[server]}"
+    jars = CACHE / f"{name}-jars-{_digest([pom])}"
+    launcher = CACHE / f"{name}-launcher-{_digest([pom, *sources])}"
+    archive = CACHE / f"{name}-archive-{_digest([pom, *sources, home / 'release'])}"
+    make(jars, lambda folder: _fetch(pom, pinned[server], folder))
+    make(launcher, lambda folder: _compile(home, pinned["java"], sources, jars, folder))
+    return Package(
+        java=home / "bin/java",
+        class_path=f"{launcher / 'launcher.jar'}:{jars}/*",
+        archive=archive / "classes.jsa",
+    )
+
+
+def make(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Have `fill` fill a folder of the cache, which appears under its name only when whole.
+
+    Nothing happens where it is there; another process that fills it is waited for.
+    """
+    if folder.exists():
+        return
+    with _locked(folder.parent / f"{folder.name}.lock"):
+        if folder.exists():
+            return
+        draft = folder.with_name(f"{folder.name}.draft")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        fill(draft)
+        draft.rename(folder)
 
 
 def _digest(paths: Sequence[Path]) -> str:
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(path.read_bytes())
+        digest.update(path.read_bytes() if path.exists() else str(path).encode())
     return digest.hexdigest()[:10]
-
-
-def _make(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Have `fill` fill a folder, which appears under its name only when it is whole."""
-    if folder.exists():
-        return
-    draft = folder.with_name(folder.name + ".draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    fill(draft)
-    draft.rename(folder)
 
 
 def _fetch(pom: Path, version: str, folder: Path) -> None:
@@ -94,14 +112,17 @@ def _fetch(pom: Path, version: str, folder: Path) -> None:
     )
 
 
-def _compile(
-    compiler: Path, release: str, sources: Sequence[Path], jars: Path, folder: Path
-) -> None:
+def _compile(home: Path, release: str, sources: Sequence[Path], jars: Path, folder: Path) -> None:
+    classes = folder / "classes"
     _run(
-        [compiler, "--release", release, "-cp", f"{jars}/*", "-d", folder, *sources],
+        [home / "bin/javac", "--release", release, "-cp", f"{jars}/*", "-d", classes, *sources],
         COMPILE_SECONDS,
         StackError(f"the launcher in {sources[0].parent} does not compile"),
     )
+    # Classes in folders cannot be archived.
+    with zipfile.ZipFile(folder / "launcher.jar", "w") as jar:
+        for path in sorted(classes.rglob("*.class")):
+            jar.write(path, path.relative_to(classes))
 
 
 def _run(command: Sequence[str | Path], seconds: float, problem: StackError) -> None:
@@ -118,10 +139,9 @@ def _run(command: Sequence[str | Path], seconds: float, problem: StackError) -> 
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time fills the cache."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

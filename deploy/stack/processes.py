@@ -39,11 +39,12 @@ class Process:
         if self.alive():
             os.kill(self.pid, number)
 
-    def end(self, patience: float = 20.0) -> None:
+    def end(self, patience: float) -> None:
         """SIGTERM, then SIGKILL after so many seconds; returns when the process is gone."""
-        self.send(signal.SIGTERM)
-        self.send(signal.SIGCONT)
-        if not self._gone_within(patience):
+        if patience > 0:
+            self.send(signal.SIGTERM)
+            self.send(signal.SIGCONT)
+        if patience <= 0 or not self._gone_within(patience):
             self.kill()
 
     def kill(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import ClassVar
 from deploy.stack import processes
 from deploy.stack.asking import HOST, NotReadyError
 from deploy.stack.errors import StackError
+from deploy.stack.ports import problem_with
 from deploy.stack.processes import Process
 
 START_SECONDS = 120.0
@@ -140,15 +140,12 @@ class Server(ABC):
         for use, port in self.place.ports.items():
             if use in running:  # it has its port rightly
                 continue
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((HOST, port))
-                except OSError as error:
-                    raise StackError(
-                        f"{self.name} cannot have port {port} on {HOST}: {error.strerror};"
-                        " stop what has it, or name another port"
-                    ) from None
+            problem = problem_with(port)
+            if problem is not None:
+                raise StackError(
+                    f"{self.name} cannot have port {port} on {HOST}: {problem};"
+                    " stop what has it, or name another port"
+                )
 
     def wait_ready(self, seconds: float = START_SECONDS) -> None:
         """Wait until the server works.
@@ -202,16 +199,14 @@ class Server(ABC):
         if wait:
             self.wait_ready()
 
-    def stop(self, *, gently: bool = True) -> None:
-        """End the server and what runs beside it: SIGTERM and, after 20 s, SIGKILL.
+    def stop(self, patience: float = 60.0) -> None:
+        """End the server and what runs beside it: SIGTERM and, after so many seconds, SIGKILL.
 
-        Not `gently`: SIGKILL at once, for data that nobody will read.
+        Without patience it is SIGKILL at once, for data that nobody will read.
         """
         for process in (self.process, *self.helpers.values()):
-            if process is not None and gently:
-                process.end()
-            elif process is not None:
-                process.kill()
+            if process is not None:
+                process.end(patience)
 
     def memory_mb(self) -> float:
         """Memory that the server and its helpers hold now."""

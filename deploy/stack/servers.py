@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from deploy.stack import asking, packages, programs
+from deploy.stack import asking, programs
 from deploy.stack.asking import HOST
+from deploy.stack.java_server import JavaServer
 from deploy.stack.server import Server, write_private
 
 USER = "skillbus"
 """RabbitMQ's user, and its virtual host."""
 
 
-class Elasticsearch(Server):
+class Elasticsearch(JavaServer):
     """Elasticsearch's core: no security, no scripts, none of the modules of a distribution."""
 
     name = "elasticsearch"
     ports = ("main", "transport")
     has_password = False
+    main_class = "org.elasticsearch.node.Launcher"
+    flags = ("--add-modules=jdk.incubator.vector",)
+
+    @property
+    def heap(self) -> str:
+        """Set by `Memory`."""
+        return self.memory.elasticsearch_heap
 
     @property
     def url(self) -> str:
         """`http://host:port`."""
         return f"http://{HOST}:{self.port}"
 
-    def prepare(self) -> None:
-        """Fetch, compile, configure."""
-        packages.class_path(self.name)
+    def configure(self) -> None:
+        """`config/elasticsearch.yml`."""
         settings: dict[str, object] = {
             "cluster.name": "skillbus-local",
             "node.name": "local",
@@ -41,39 +48,34 @@ class Elasticsearch(Server):
         lines = [f"{key}: {value}" for key, value in settings.items()]
         write_private(self.place.data / "config/elasticsearch.yml", "\n".join(lines) + "\n")
 
-    def command(self) -> Sequence[str]:
-        """A Java virtual machine with the launcher."""
-        return [
-            packages.java(),
-            f"-Xmx{self.memory.elasticsearch_heap}",
-            "--add-modules=jdk.incubator.vector",
-            "--enable-native-access=ALL-UNNAMED",
-            f"-Djava.io.tmpdir={self.place.data}",
-            "-cp",
-            packages.class_path(self.name),
-            "org.elasticsearch.node.Launcher",
-            str(self.place.data),
-        ]
-
     def ask(self, timeout: float) -> None:
         """Its cluster's health."""
         asking.ask_elasticsearch(self.port, timeout)
 
 
-class Neo4j(Server):
+class Neo4j(JavaServer):
     """Neo4j's community edition with Bolt alone."""
 
     name = "neo4j"
     user = "neo4j"
+    main_class = "Launcher"
+    flags = tuple(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in ("java.nio", "java.lang", "sun.nio.ch")
+    )
+
+    @property
+    def heap(self) -> str:
+        """Set by `Memory`."""
+        return self.memory.neo4j_heap
 
     @property
     def url(self) -> str:
         """`bolt://host:port`."""
         return f"bolt://{HOST}:{self.port}"
 
-    def prepare(self) -> None:
-        """Fetch, compile, configure."""
-        packages.class_path(self.name)
+    def configure(self) -> None:
+        """`neo4j.conf`."""
         settings: dict[str, object] = {
             "server.bolt.enabled": "true",
             "server.bolt.listen_address": f"{HOST}:{self.port}",
@@ -87,20 +89,6 @@ class Neo4j(Server):
         lines = [f"{key}={value}" for key, value in settings.items()]
         write_private(self.place.data / "neo4j.conf", "\n".join(lines) + "\n")
         _ = self.password  # its file is there before the launcher reads it
-
-    def command(self) -> Sequence[str]:
-        """A Java virtual machine with the launcher."""
-        opened = ("java.nio", "java.lang", "sun.nio.ch")
-        return [
-            packages.java(),
-            f"-Xmx{self.memory.neo4j_heap}",
-            *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened),
-            "--enable-native-access=ALL-UNNAMED",
-            "-cp",
-            packages.class_path(self.name),
-            "Launcher",
-            str(self.place.data),
-        ]
 
     def ask(self, timeout: float) -> None:
         """A query that reads nothing."""

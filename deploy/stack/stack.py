@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import shutil
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,15 +10,10 @@ from types import TracebackType
 from typing import Self
 
 from deploy.stack import state
-from deploy.stack.asking import HOST
-from deploy.stack.errors import StackError
+from deploy.stack.ports import free_port
 from deploy.stack.processes import Process
 from deploy.stack.server import START_SECONDS, Memory, Place, Server
 from deploy.stack.servers import KINDS
-
-PORTS = range(20_000, 32_000)
-"""Ports to choose from: below those that Linux gives to outgoing connections, so that a server
-which starts again finds its own free."""
 
 
 class Stack:
@@ -107,7 +100,7 @@ class Stack:
 
     def stop(self) -> None:
         """Kill every server, for nobody will read its data again, and remove that; logs stay."""
-        each_of(self.servers.values(), lambda server: server.stop(gently=False))
+        each_of(self.servers.values(), lambda server: server.stop(patience=0))
         shutil.rmtree(self.folder / "data", ignore_errors=True)
 
     def _choose(self, kind: type[Server]) -> dict[str, int]:
@@ -128,19 +121,3 @@ def each_of(servers: Iterable[Server], act: Callable[[Server], None]) -> None:
         done = [pool.submit(act, server) for server in several]
     for future in done:
         future.result()
-
-
-def free_port(taken: set[int]) -> int:
-    """A port of the loopback interface that nothing listens on."""
-    candidates = list(PORTS)
-    random.shuffle(candidates)
-    for port in candidates:
-        if port in taken:
-            continue
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        return port
-    raise StackError(f"no port from {PORTS.start} to {PORTS.stop - 1} is free on {HOST}")
