@@ -5,21 +5,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from config.errors import TransientError
 from graph.protocol import SkillGraph
 from search.protocol import ForwardRecord, SearchIndex
 from search.statistics import LibraryStatistics
 from skills.record import RevisionKey
+from tasks.outage import Outages
 from tasks.policies import QUERY
+
+_FORGETFUL_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """pointers: skill_id -> published seq. statistics: over exactly those revisions."""
+    """pointers: skill_id -> published seq. statistics: over exactly those revisions. stale: why
+    these are of an earlier moment, "" when they are of now."""
 
     pointers: Mapping[str, int]
     statistics: LibraryStatistics
+    stale: str = ""
 
     def published(self, key: RevisionKey) -> bool:
         """Whether a revision is the published one of its skill."""
@@ -53,11 +59,19 @@ class _LingeringStatistics(LibraryStatistics):
 
 
 class Library:
-    """Pointers and statistics of this process, kept up by the catalog's change feed."""
+    """Pointers and statistics of this process, kept up by the catalog's change feed.
 
-    def __init__(self, graph: SkillGraph, index: SearchIndex) -> None:
+    With `outages` a library that was read once outlives its stores: while they are away, the
+    view is that of the last time.
+    """
+
+    def __init__(
+        self, graph: SkillGraph, index: SearchIndex, outages: Outages | None = None
+    ) -> None:
         self._graph = graph
         self._index = index
+        self._outages = outages
+        self._read = 0.0
         self._lock = threading.Lock()
         self._epoch = 0
         self._view = View({}, LibraryStatistics())
@@ -68,11 +82,32 @@ class Library:
         A view stays whole for who holds it, while statistics follow the newest one.
         """
         with self._lock:
-            changes = self._graph.changes(self._epoch)
-            if changes.pointers:
-                self._view = self._moved(changes.pointers)
-            self._epoch = changes.epoch
+            try:
+                self._follow()
+            except TransientError as error:
+                if self._outages is None or not self._read:
+                    raise
+                age = time.monotonic() - self._read
+                return replace(self._view, stale=f"the library as of {age:.0f} s ago: {error}")
             return self._view
+
+    @property
+    def latest(self) -> View:
+        """The library as this process saw it last; no round trip."""
+        return self._view
+
+    def _follow(self) -> None:
+        if time.monotonic() - self._read > _FORGETFUL_SECONDS:
+            # What was removed and pruned since would not be told any more.
+            self._epoch, self._view = 0, View({}, LibraryStatistics())
+        if self._outages is None:
+            changes = self._graph.changes(self._epoch)
+        else:
+            changes = self._outages.graph.call(lambda: self._graph.changes(self._epoch))
+        if changes.pointers:
+            self._view = self._moved(changes.pointers)
+        self._epoch = changes.epoch
+        self._read = time.monotonic()
 
     def _moved(self, moved: Mapping[str, int]) -> View:
         before, statistics = self._view.pointers, self._view.statistics

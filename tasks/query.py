@@ -5,25 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
-from config.errors import PermanentError, UsageError
+from config.errors import PermanentError, TransientError, UsageError
 from config.settings import STAGES, ChoiceSettings
-from graph.protocol import Link, LinkType
+from graph.protocol import Link, LinkType, SkillGraph
 from search import evidence
-from search.protocol import Filters, StoredRevision, Vector
+from search.protocol import Filters, SearchIndex, StoredRevision, Vector
 from skills.bundle import Bundle, SkillLeftOut
 from skills.events import QueryAsked, QueryFilters
 from skills.paging import PageQuery, passage_texts
 from skills.record import RevisionKey
 from tasks.assembly import PagedSkill, assemble, page_skill
 from tasks.choice import Choice, Chosen, choose_skills
+from tasks.described import described
 from tasks.diffuse import diffuse
 from tasks.embedding import encode_cached, is_known
 from tasks.explain import explanation
+from tasks.outage import Losses, TolerantGraph, TolerantIndex
 from tasks.page import page_revisions
 from tasks.policies import Deadline
 from tasks.rerank import rerank
@@ -96,9 +99,14 @@ class Timings:
 
 
 def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAsked) -> Bundle:
-    """The bundle for a task. Raises UsageError for a query that cannot be answered."""
+    """The bundle for a task. Raises UsageError for a query that cannot be answered.
+
+    Where stores are servers, one that is away is done without, and the bundle says so.
+    """
     settings = services.settings
     check(asked, settings.limits.query_characters)
+    losses = Losses()
+    services = _tolerant(services, losses)
     timings = Timings()
     ranking = ranked(services, deadline, asked, timings)
     budget = asked.budget or settings.choice.budget
@@ -126,13 +134,15 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
             paged, degraded = _page(services, deadline, asked, ranking, choice)
         if paged:  # all that was chosen may be gone by now
             with timings.of("bundle"):
-                given = (*bundle.degraded, *degraded)
+                links, left_out = _links(services, paged), _left_out(choice, asked.explain)
+                given = (*bundle.degraded, *degraded, *losses.told)
                 shell = bundle.model_copy(
                     update={"status": "SKILL_HIT", "reason": "", "degraded": given}
                 )
-                links, left_out = _links(services, paged), _left_out(choice, asked.explain)
                 bundle = assemble(shell, paged, links, left_out)
             services.note_use([skill.skill_id for skill in bundle.skills])
+    if bundle.status == "NO_SKILL_HIT":
+        bundle = bundle.model_copy(update={"degraded": (*bundle.degraded, *losses.told)})
     bundle = bundle.model_copy(update={"timings_ms": timings.stages})
     if not asked.explain:
         return bundle
@@ -141,8 +151,18 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
     )
 
 
+def _tolerant(services: Services, losses: Losses) -> Services:
+    """These services for one query, which notes what it had to do without."""
+    if services.outages is None:
+        return services
+    index = TolerantIndex(services.index, services.outages.index, losses)
+    graph = TolerantGraph(services.graph, services.outages.graph, losses)
+    # They offer what a query calls, and nothing that changes the library.
+    return replace(services, index=cast(SearchIndex, index), graph=cast(SkillGraph, graph))
+
+
 def _why_nothing(services: Services, asked: QueryAsked, ranking: Ranking) -> str:
-    if not services.library.refresh().pointers:
+    if not services.library.latest.pointers:
         return "the library holds no skill yet"
     if not ranking.hits and asked.filters != QueryFilters():
         return "no skill that passes the filters shares anything with the task"
@@ -184,7 +204,7 @@ def ranked(services: Services, deadline: Deadline, asked: QueryAsked, timings: T
                 ranking,
                 services.settings.diffusion,
                 lambda ids: services.graph.rows(ids, services.settings.diffusion.fan_out),
-                services.library.refresh().pointers if filters == Filters() else {},
+                services.library.latest.pointers if filters == Filters() else {},
             )
     return ranking
 
@@ -193,15 +213,21 @@ def _page(
     services: Services, deadline: Deadline, asked: QueryAsked, ranking: Ranking, choice: Choice
 ) -> tuple[list[PagedSkill], list[str]]:
     settings = services.settings.paging
-    revisions = _read(services, choice.chosen)
+    lost: list[str] = []
+    try:
+        revisions = _read(services, choice.chosen)
+    except TransientError as error:
+        if services.outages is None:
+            raise
+        lost.append(f"no passages: {error}")
+        revisions = described(services.graph.entries([one.skill_id for one in choice.chosen]))
     keys = [revision.key for revision in revisions.values()]
     vectors = {} if "paging" in asked.without else services.index.section_vectors(keys)
     vector = None if "paging" in asked.without else ranking.vector
-    degraded = []
-    if vector is not None:
+    if vector is not None and not lost:
         late = _embed_late(services, deadline, revisions, vectors)
         if late:
-            degraded.append(
+            lost.append(
                 f"{late} of {len(keys)} skills have no section vectors yet: "
                 "their passages were chosen by words alone"
             )
@@ -230,14 +256,15 @@ def _page(
                 settings.method == "full",
             )
         )
-    return paged, degraded
+    return paged, lost
 
 
 def _read(services: Services, chosen: Sequence[Chosen]) -> dict[str, StoredRevision]:
     """Published revisions; one that was superseded and swept meanwhile is read at its newest."""
     found: dict[str, StoredRevision] = {}
-    for _ in range(_READ_AGAIN):
-        pointers = services.library.refresh().pointers
+    for attempt in range(_READ_AGAIN):
+        view = services.library.refresh() if attempt else services.library.latest
+        pointers = view.pointers
         keys = [
             RevisionKey(skill.skill_id, pointers[skill.skill_id])
             for skill in chosen

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from config.errors import TransientError
 from config.settings import RetrievalSettings
 from search.formats import is_special
 from search.protocol import Filters, Hit, Vector, VectorSearch, WordSearch
@@ -75,12 +76,29 @@ def rank(
         with timed("encode"):
             vector = services.encoder.get().encode([understanding.text])[0]
     with timed("retrieve"):
-        keys = candidates(
-            services.index, view, understanding, vector, filters, services.settings.retrieval
-        )
+        lost = [view.stale] if view.stale else []
+        try:
+            keys = candidates(
+                services.index, view, understanding, vector, filters, services.settings.retrieval
+            )
+        except TransientError as error:
+            if services.outages is None or filters != Filters(source=filters.source):
+                raise
+            lost.append(f"ranked by the words in memory: {error}")
+            keys, vector = _in_memory(view, filters), None
     with timed("score"):
         scored = _score(services, view, understanding, keys, vector, without)
-        return ranking_of(understanding, vector, scored, len(view.pointers))
+        ranking = ranking_of(understanding, vector, scored, len(view.pointers))
+        return replace(ranking, degraded=tuple(lost))
+
+
+def _in_memory(view: View, filters: Filters) -> list[RevisionKey]:
+    """Every published revision, for when no engine narrows them down."""
+    return [
+        RevisionKey(skill_id, seq)
+        for skill_id, seq in view.pointers.items()
+        if not filters.source or skill_id.partition(":")[0] in filters.source
+    ]
 
 
 class Engine(Protocol):

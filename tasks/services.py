@@ -14,6 +14,7 @@ from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.activity import Activity, LocalActivity
 from tasks.journal import Journal
 from tasks.library import Library
+from tasks.outage import Outages
 from tasks.pace import Pace
 
 T = TypeVar("T")
@@ -53,7 +54,10 @@ class Paces:
 
 @dataclass(slots=True)
 class Services:
-    """The stores, models and channels of one process."""
+    """The stores, models and channels of one process.
+
+    outages: where stores are servers, so that queries go on without one.
+    """
 
     settings: Settings
     journal: Journal
@@ -67,6 +71,7 @@ class Services:
     writable: bool = True
     activity: Activity = field(default_factory=LocalActivity)
     paces: Paces = field(default_factory=Paces)
+    outages: Outages | None = None
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def note_use(self, skill_ids: Sequence[str]) -> None:

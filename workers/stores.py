@@ -15,6 +15,7 @@ from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.activity import Activity, LocalActivity
 from tasks.journal import Journal
 from tasks.library import Library
+from tasks.outage import Outages
 from tasks.services import Lazy, Send, Services
 
 if TYPE_CHECKING:
@@ -119,12 +120,14 @@ def open_services(
     journal = open_journal(settings, stack, writable=writable)
     graph = open_graph(settings, stack, writable=writable)
     index = open_index(settings, stack, writable=writable, identity=encoder)
+    outages = Outages() if settings.distributed else None
     return Services(
         settings=settings,
         journal=journal,
         index=index,
         graph=graph,
-        library=Library(graph, index),
+        library=Library(graph, index, outages),
+        outages=outages,
         encoder=Lazy(lambda: encoder or make_encoder(settings.encoder)),
         reranker=_lazy_reranker(settings),
         linker=Linker(graph),

@@ -16,7 +16,7 @@ def test_the_result_queue_keeps_nothing(tmp_path: Path) -> None:
     with tiny_runtime(tmp_path / "home") as runtime:
         runtime.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
         settle(runtime)
-        kept = runtime._client.backend.client.cache
+        kept = runtime.app.backend.client.cache
         before = len(kept)
         for _ in range(3):
             assert runtime.answer(asked, "tests")["skills"]
