@@ -86,6 +86,8 @@ class Connection:
 
         try:
             yield client
+        except UnsupportedProductError as error:
+            raise self._stranger(error) from error
         except ApiError as error:
             raise self._refused(error) from error
         except elastic_transport.TlsError as error:
@@ -99,11 +101,14 @@ class Connection:
             ) from error
         except elastic_transport.ConnectionError as error:
             raise TransientError(f"{self.address} cannot be reached: {error.message}") from error
-        except (UnsupportedProductError, elastic_transport.TransportError) as error:
-            raise UsageError(
-                f"{self.address} does not answer like Elasticsearch 9: {error}; see "
-                "servers.elasticsearch"
-            ) from error
+        except elastic_transport.TransportError as error:
+            raise self._stranger(error) from error
+
+    def _stranger(self, error: Exception) -> SkillbusError:
+        return UsageError(
+            f"{self.address} does not answer like Elasticsearch 9 ({error}); see "
+            "servers.elasticsearch"
+        )
 
     def _refused(self, error: ApiError) -> SkillbusError:
         body = error.body if isinstance(error.body, dict) else {}

@@ -149,9 +149,7 @@ class ElasticSearchIndex:
             record = sections_record(key, hashes, vectors)
             self._connection.bulk([_create(chosen, "sections", key, record)])
             # Looked at afterwards, and deleted the other way round: none stays behind.
-            with self._connection.translated() as client:
-                present = client.exists(index=chosen.reading("skills"), id=document_id(key))
-            if not present:
+            if not self._reader.has(chosen.reading("skills"), key):
                 self._connection.bulk([_delete(chosen, "sections", key)])
 
     def delete(self, keys: Sequence[RevisionKey]) -> None:

@@ -78,6 +78,15 @@ class Reader:
                 found.append((key, one["_source"]))
         return found
 
+    def has(self, index: str, key: RevisionKey) -> bool:
+        """Whether a document is there, as last written."""
+        with self._connection.translated() as client:
+            answer = client.mget(index=index, ids=[document_id(key)], source=False)
+        (one,) = answer["docs"]
+        if "error" in one:
+            raise self._connection.refusal(404, one["error"])
+        return bool(one["found"])
+
     def count(self, index: str) -> int:
         """Documents in an index."""
         with self._connection.translated() as client:

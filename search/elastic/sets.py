@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.resources import files
@@ -17,7 +16,7 @@ from typing import Any
 
 from config.errors import PermanentError, UsageError
 from config.settings import ServerSettings
-from search.elastic.client import Connection, MissingIndexError
+from search.elastic.client import Connection
 from search.tokens import TOKENS_VERSION
 
 STORAGE_VERSION = 1
@@ -100,13 +99,12 @@ class IndexSets:
 
     def live(self) -> IndexSet | None:
         """The set that the aliases point at, None before the first one was made."""
-        index = f"{self._prefix}-skills"
-        with suppress(MissingIndexError), self._connection.translated() as client:
-            if client.indices.exists_alias(name=index):
-                found = client.indices.get_alias(name=index)
-                # Two that were made at once: the one that every process takes for live.
-                return self._described(min(found))
-        return None
+        alias = f"{self._prefix}-skills"
+        with self._connection.translated() as client:
+            found = client.options(ignore_status=404).indices.get_alias(name=alias)
+        names = [name for name in found if name.startswith(f"{self._prefix}-")]
+        # Two that were made at once: the one that every process takes for live.
+        return self._described(min(names)) if names else None
 
     def _described(self, skills_index: str) -> IndexSet:
         with self._connection.translated() as client:
