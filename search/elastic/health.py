@@ -58,7 +58,9 @@ def _ask(connection: Connection, servers: ServerSettings, identity: Identity) ->
         nodes = client.nodes.stats(
             metric="fs", filter_path=["nodes.*.fs.total", "nodes.*.name"]
         ).get("nodes", {})
-        info = client.nodes.info(metric="_none", filter_path="nodes.*.version")["nodes"]
+        info = client.nodes.info(
+            node_id="_all", metric="_none", filter_path="nodes.*.version"
+        ).get("nodes", {})
     versions = sorted({str(node["version"]) for node in info.values()})
     if any(not version.startswith("9.") for version in versions):
         problems.append(f"{connection.address} is version {versions[0]}; skillbus needs 9")
