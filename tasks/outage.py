@@ -145,13 +145,6 @@ class TolerantGraph:
         """Entries; none while the catalog is away."""
         return self._linked(lambda: self._graph.entries(skill_ids), [])
 
-    def count_use(self, skill_ids: Sequence[str]) -> None:
-        """Count use; while the catalog is away it is not counted."""
-        try:
-            self._outage.call(lambda: self._graph.count_use(skill_ids))
-        except TransientError:
-            return  # it orders paging, and nothing else
-
     def changes(self, epoch: int) -> Changes:
         """What changed after an epoch."""
         return self._outage.call(lambda: self._graph.changes(epoch))

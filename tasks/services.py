@@ -16,6 +16,7 @@ from tasks.journal import Journal
 from tasks.library import Library
 from tasks.outage import Outages
 from tasks.pace import Pace
+from tasks.usage import Usage
 
 T = TypeVar("T")
 
@@ -68,6 +69,7 @@ class Services:
     reranker: Lazy[Reranker] | None
     send: Send
     linker: Linker
+    usage: Usage
     writable: bool = True
     activity: Activity = field(default_factory=LocalActivity)
     paces: Paces = field(default_factory=Paces)
@@ -77,4 +79,4 @@ class Services:
     def note_use(self, skill_ids: Sequence[str]) -> None:
         """Count that bundles chose these skills; only a writing process keeps count."""
         if self.writable and skill_ids:
-            self.graph.count_use(skill_ids)
+            self.usage.note(skill_ids)

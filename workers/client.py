@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import NotFoundError, PermanentError, TransientError, UsageError
 
 SOCKET = "serve.sock"
+
+_KINDS = {400: UsageError, 404: NotFoundError}
 
 
 class ServeClient:
@@ -54,8 +56,7 @@ class ServeClient:
         detail = response.json().get("detail", response.text)
         if response.status_code == 503:
             raise TransientError(str(detail))
-        kind = UsageError if response.status_code == 400 else PermanentError
-        raise kind(str(detail))
+        raise _KINDS.get(response.status_code, PermanentError)(str(detail))
 
     def close(self) -> None:
         """Close the connection."""

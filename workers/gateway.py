@@ -15,6 +15,7 @@ from config.errors import NotFoundError, PermanentError, TransientError, UsageEr
 from skills.events import Event, QueryAsked
 from tasks.query import check
 from workers.channel import Channel
+from workers.letters import retry
 from workers.status import status_of
 
 
@@ -92,6 +93,11 @@ def _add_socket_routes(gateway: FastAPI, channel: Channel) -> None:
         """The state of an event, with what it led to."""
         job = channel.journal.job(event_id)
         return {"id": job.id, "state": job.state, "outcome": job.outcome, "reason": job.reason}
+
+    @gateway.post("/v1/letters/{letter_id}/retry")
+    def retry_letter(letter_id: str) -> dict[str, Any]:
+        """Send a dead letter's task again; the letter is gone once that is done."""
+        return retry(channel, letter_id)
 
     @gateway.post("/v1/answers")
     def answer(query: QueryAsked) -> dict[str, Any]:

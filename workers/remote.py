@@ -8,6 +8,7 @@ import threading
 from config.settings import Settings
 from tasks.app import create_app, queue_depth
 from tasks.services import Services
+from tasks.shared_activity import SharedActivity
 from tasks.transport import server_transport
 from workers.channel import Channel
 from workers.names import process_name
@@ -17,6 +18,8 @@ from workers.workloads import ALL_QUEUES
 
 class Remote(Channel):
     """Sends to the workers of a deployment, and runs no task itself."""
+
+    activity: SharedActivity
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -17,6 +17,9 @@ from tasks.journal import Journal
 from tasks.library import Library
 from tasks.outage import Outages
 from tasks.services import Lazy, Send, Services
+from tasks.usage import Usage
+
+_USAGE_SECONDS = 5.0
 
 if TYPE_CHECKING:
     from tasks.shared_activity import Depth, SharedActivity
@@ -131,6 +134,7 @@ def open_services(
         encoder=Lazy(lambda: encoder or make_encoder(settings.encoder)),
         reranker=_lazy_reranker(settings),
         linker=Linker(graph),
+        usage=Usage(graph, _USAGE_SECONDS if settings.distributed else 0.0),
         writable=writable,
         send=send,
         activity=activity or LocalActivity(),

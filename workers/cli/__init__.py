@@ -23,6 +23,7 @@ _COMMANDS = {
     "failures": "workers.cli.library:failures",
     "status": "workers.cli.inspect:status",
     "doctor": "workers.cli.inspect:doctor",
+    "dead": "workers.cli.dead:dead",
     "config": "workers.cli.inspect:config",
     "serve": "workers.cli.serve:serve",
     "worker": "workers.cli.worker:worker",

@@ -1,0 +1,67 @@
+"""Questions to servers, asked side by side, none of which can hold up the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from typing import Generic, TypeVar
+
+from config.errors import SkillbusError, TransientError
+
+T = TypeVar("T")
+
+Question = Callable[[], T]
+
+
+class Questions(Generic[T]):
+    """Each is asked in a thread of its own; one that is still out is not asked once more.
+
+    A client's patience with a server that hangs may be longer than that of who asks. So threads
+    that wait are left behind, but never more than one for each question.
+    """
+
+    def __init__(self, questions: Mapping[str, Question[T]]) -> None:
+        self._questions = dict(questions)
+        self._lock = threading.Lock()
+        self._out: dict[str, Future[T]] = {}
+
+    def ask(self, seconds: float) -> dict[str, T | SkillbusError]:
+        """The answer to each question, or the error in its place, within `seconds`.
+
+        An error that is not ours is raised once all have answered.
+        """
+        with self._lock:
+            asked = {name: self._begin(name) for name in self._questions}
+        wait(asked.values(), seconds)
+        return {name: self._answer(name, future, seconds) for name, future in asked.items()}
+
+    def _begin(self, name: str) -> Future[T]:
+        if name in self._out:
+            return self._out[name]
+        future: Future[T] = Future()
+        self._out[name] = future
+        threading.Thread(
+            target=_answer, args=(future, self._questions[name]), name=f"ask-{name}", daemon=True
+        ).start()
+        return future
+
+    def _answer(self, name: str, future: Future[T], seconds: float) -> T | SkillbusError:
+        if not future.done():
+            return TransientError(f"{name} did not answer within {seconds:g} s")
+        with self._lock:
+            if self._out.get(name) is future:
+                del self._out[name]
+        error = future.exception()
+        if error is None:
+            return future.result()
+        if isinstance(error, SkillbusError):
+            return error
+        raise error
+
+
+def _answer(future: Future[T], question: Question[T]) -> None:
+    try:
+        future.set_result(question())
+    except BaseException as error:  # who asked gets it, whatever it is
+        future.set_exception(error)
