@@ -21,8 +21,15 @@ import traceback
 from typing import Any
 
 PRELOADED = (
+    "celery.apps.worker",
+    "celery.backends.redis",
+    "celery.concurrency.prefork",
     "celery.concurrency.thread",
+    "elasticsearch",
+    "graph.neo4j",
     "kombu.transport.memory",
+    "kombu.transport.pyamqp",
+    "kombu.transport.redis",
     "rich.progress",
     "tantivy",
     "uvicorn.server",
@@ -31,7 +38,11 @@ PRELOADED = (
     "workers.cli.inspect",
     "workers.cli.library",
     "workers.cli.sync",
+    "workers.cli.worker",
+    "workers.remote",
+    "workers.runtime",
     "workers.serving",
+    "workers.worker",
 )
 
 
@@ -40,7 +51,7 @@ def preload() -> None:
     for module in PRELOADED:
         importlib.import_module(module)
     import search.models
-    import workers.runtime
+    import workers.stores
     from config.settings import EncoderSettings
 
     make = search.models.make_encoder
@@ -50,7 +61,7 @@ def preload() -> None:
         return loaded if settings == EncoderSettings() else make(settings)
 
     search.models.make_encoder = make_encoder
-    workers.runtime.make_encoder = make_encoder
+    workers.stores.make_encoder = make_encoder  # type: ignore[attr-defined]  # imported there
 
 
 def say(answer: dict[str, int]) -> None:

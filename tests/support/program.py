@@ -87,7 +87,8 @@ class ForkServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
-            env={**clean_environment(), "PYTHONPATH": str(ROOT)},
+            # the second as workers set it, before Celery is imported
+            env={**clean_environment(), "PYTHONPATH": str(ROOT), "REMAP_SIGTERM": "SIGQUIT"},
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()

