@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -73,6 +74,10 @@ class QueryAsked(BaseModel):
     explain: bool = False
 
 
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?=-|$)"
+)
+
 Data = SourceChanged | SkillRemoved | SourceRemoved | QueryAsked
 
 _TYPES: dict[str, type[Data]] = {
@@ -123,16 +128,29 @@ def events_schema() -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def new_event(data: Data, source: str) -> Event:
-    """An event about `data`, with a fresh id and the time of now."""
+def new_event(data: Data, source: str, trace_id: str = "") -> Event:
+    """An event about `data`, with a fresh id and the time of now.
+
+    trace_id: of what led to it, where that has one; kept as `traceparent` when it is of that form.
+    """
     name = next(name for name, model in _TYPES.items() if isinstance(data, model))
-    return Event(
+    event = Event(
         id=uuid.uuid4().hex,
         source=source,
         type=name,
         time=datetime.now(UTC),
         data=data.model_dump(mode="json"),
     )
+    parent = f"00-{trace_id}-{uuid.uuid4().hex[:16]}-01"
+    return event.model_copy(update={"traceparent": parent} if _TRACEPARENT.match(parent) else {})
+
+
+def trace_id_of(event: Event) -> str:
+    """The trace id of an event's `traceparent` (CloudEvents' extension for distributed tracing,
+    in the form of W3C Trace Context), "" where it has none or one that is not of that form."""
+    parent = (event.model_extra or {}).get("traceparent")
+    found = _TRACEPARENT.match(parent) if isinstance(parent, str) else None
+    return found[1] if found else ""
 
 
 def parse_event(text: str | bytes) -> Event:
