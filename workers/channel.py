@@ -143,6 +143,10 @@ class Channel(ABC):
         """Leave the library swept, where this process is the one who does it."""
 
     # -- how far it is
+    def trouble(self) -> str:
+        """Why work does not go on, "" while it does."""
+        return self.activity.trouble
+
     def progress(self) -> Mapping[str, int]:
         """Counts of the catalog, with `events` that have not ended."""
         return {**self.graph.counts(), "events": self.journal.count_open("event")}

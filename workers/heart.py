@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -13,7 +14,7 @@ import structlog
 from config.errors import SkillbusError, TransientError
 from config.settings import Settings
 from tasks.app import queue_depth, send
-from tasks.policies import MAINTAIN
+from tasks.policies import MAINTAIN, MAINTAIN_QUEUE
 from tasks.shared_activity import ALIVE_SECONDS
 from workers.stores import open_activity
 
@@ -25,11 +26,12 @@ _BEAT_SECONDS = ALIVE_SECONDS / 4
 class Heart:
     """A thread of the parent process; started once the worker takes tasks."""
 
-    def __init__(self, settings: Settings, app: Any, worker: str, sends_maintenance: bool) -> None:
+    def __init__(self, settings: Settings, app: Any, worker: str, queues: Sequence[str]) -> None:
+        """queues: that the worker takes tasks from; who takes maintenance has it sent, too."""
         self._settings = settings
         self._app = app
         self._worker = worker
-        self._sends_maintenance = sends_maintenance
+        self._queues = tuple(queues)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._parent = os.getppid()
@@ -57,8 +59,8 @@ class Heart:
             away = False
             while True:
                 try:
-                    activity.show_life()
-                    if self._sends_maintenance:
+                    activity.show_life(self._queues)
+                    if MAINTAIN_QUEUE in self._queues:
                         self._send_maintenance(activity)
                     if away:
                         log.info("servers are back")

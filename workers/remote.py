@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 
 from config.settings import Settings
 from tasks.app import create_app, queue_depth
@@ -16,6 +17,9 @@ from workers.stores import open_activity, open_graph, open_journal
 from workers.workloads import ALL_QUEUES
 
 
+_PATIENCE_SECONDS = 10.0
+
+
 class Remote(Channel):
     """Sends to the workers of a deployment, and runs no task itself."""
 
@@ -24,15 +28,25 @@ class Remote(Channel):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.stopping = threading.Event()
+        self._met = time.monotonic()
         self.app = create_app(_no_services, ALL_QUEUES, server_transport(settings.servers))
         with contextlib.ExitStack() as opening:
             self.journal = open_journal(settings, opening, writable=True)
             self.graph = open_graph(settings, opening, writable=False)
-            self.activity = open_activity(
+            self.activity = self._live = open_activity(
                 settings, opening, lambda queue: queue_depth(self.app, queue), process_name()
             )
             opening.callback(self.app.close)
             self._stack = opening.pop_all()
+
+    def trouble(self) -> str:
+        """Why work does not go on; also when no worker has been alive for a while."""
+        now = time.monotonic()
+        if self._live.workers():
+            self._met = now
+        if now - self._met > _PATIENCE_SECONDS:
+            return "no worker is alive; start one with `skillbus worker`"
+        return self._live.trouble
 
     def start(self) -> None:
         """Nothing to begin: connections are made on first use."""

@@ -18,7 +18,7 @@ import structlog
 from config.settings import Settings
 from tasks.app import create_app, queue_depth, send
 from tasks.journal import Journal
-from tasks.policies import MAINTAIN_QUEUE, POLICIES
+from tasks.policies import POLICIES
 from tasks.roles import role_classifier
 from tasks.services import Lazy, Services
 from tasks.transport import Transport, server_transport
@@ -50,7 +50,7 @@ def run_worker(
     transport = server_transport(settings.servers)
     children = _Children(settings, workload, transport, name)
     app = create_app(children.services.get, workload.queues, transport)
-    heart = Heart(settings, app, name, sends_maintenance=MAINTAIN_QUEUE in workload.queues)
+    heart = Heart(settings, app, name, workload.queues)
     DeadLetterConsumer.journal = _lazy_journal(settings)
     DeadLetterConsumer.largest = settings.workers.message_bytes
 

@@ -123,7 +123,7 @@ class _Link:
     def trouble(self) -> str:
         """Why work does not go on, "" while it does."""
         if self.client is None:
-            return self.channel.activity.trouble
+            return self.channel.trouble()
         report: str = self.client.get("/v1/status")["trouble"]
         return report
 
