@@ -6,9 +6,17 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 _LONGEST_WAIT_SECONDS = 0.25
+
+
+class Abandoned(NamedTuple):
+    """A task that a process had begun when it died. trace_id: of what led to it."""
+
+    task: str
+    ids: tuple[str, ...]
+    trace_id: str
 
 
 class Activity(Protocol):
@@ -59,8 +67,8 @@ class Activity(Protocol):
         """A task came to an end, good or bad."""
         ...
 
-    def abandoned(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Tasks and ids that a process had begun when it died; each is told once."""
+    def abandoned(self) -> list[Abandoned]:
+        """What a process had begun when it died; each task is told once."""
         ...
 
 
@@ -148,6 +156,6 @@ class LocalActivity:
     def ended(self, task: str, task_id: str, ids: Sequence[str]) -> None:
         """Nothing to note."""
 
-    def abandoned(self) -> list[tuple[str, tuple[str, ...]]]:
+    def abandoned(self) -> list[Abandoned]:
         """None."""
         return []

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from skills.record import RevisionKey
 from tasks.ingest import is_waiting
@@ -46,9 +47,10 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
 def take_over(services: Services) -> int:
     """Send again what workers had begun when they died; returns how many tasks."""
     abandoned = services.activity.abandoned()
-    for name, ids in abandoned:
-        log.warning("taken over from a worker that died", task=name, ids=ids[:10])
-        services.send(name, list(ids))
+    for one in abandoned:
+        log.warning("taken over from a worker that died", task=one.task, ids=one.ids[:10])
+        with bound_contextvars(trace_id=one.trace_id):
+            services.send(one.task, list(one.ids))
     return len(abandoned)
 
 

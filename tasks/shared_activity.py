@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import structlog
 from redis import Redis
 
 from config.settings import ServerSettings
+from tasks.activity import Abandoned
 from tasks.policies import INGEST, PAGE, POLICIES
 from tasks.redis import PREFIX, translated
 
@@ -66,10 +68,11 @@ class SharedActivity:
         self._release = client.register_script(_RELEASE)
 
     # -- who lives
-    def show_life(self) -> None:
-        """Count as alive for the next `ALIVE_SECONDS`."""
+    def show_life(self, queues: Sequence[str] = ()) -> None:
+        """Count as alive for the next `ALIVE_SECONDS`, taking tasks from these queues."""
         with translated(self._settings):
-            self._client.set(_ALIVE + self._worker, 1, px=int(ALIVE_SECONDS * 1000))
+            note = json.dumps(list(queues))
+            self._client.set(_ALIVE + self._worker, note, px=int(ALIVE_SECONDS * 1000))
 
     def end_life(self) -> None:
         """Count as gone at once; what still runs is taken over by others."""
@@ -82,10 +85,20 @@ class SharedActivity:
             keys = self._client.scan_iter(match=_ALIVE + "*", count=1000)
             return sorted(key.removeprefix(_ALIVE) for key in keys)
 
+    def queues_of_workers(self) -> dict[str, list[str]]:
+        """Ids of the workers that live, each with the queues that it takes tasks from."""
+        names = self.workers()
+        with translated(self._settings):
+            notes = self._client.mget([_ALIVE + name for name in names]) if names else []
+        return {name: json.loads(note) for name, note in zip(names, notes, strict=True) if note}
+
     # -- what runs
     def begun(self, task: str, task_id: str, ids: Sequence[str]) -> int:
         """Note what runs; returns how often it was begun without coming to an end."""
-        note = json.dumps({"task": task, "ids": list(ids), "since": time.time()})
+        trace_id = structlog.contextvars.get_contextvars().get("trace_id", "")
+        note = json.dumps(
+            {"task": task, "ids": list(ids), "since": time.time(), "trace_id": trace_id}
+        )
         with translated(self._settings), self._client.pipeline(transaction=False) as pipeline:
             pipeline.hset(_RUNNING, f"{self._worker}|{task_id}", note)
             pipeline.incr(_ATTEMPTS + _name_of(task, ids))
@@ -100,11 +113,11 @@ class SharedActivity:
             pipeline.execute()
 
     def running(self) -> dict[str, dict[str, Any]]:
-        """What runs: worker|task id -> task, ids and since when."""
+        """What runs: worker|task id -> task, ids, since when, and the trace id."""
         with translated(self._settings):
             return {name: json.loads(note) for name, note in self._client.hgetall(_RUNNING).items()}
 
-    def abandoned(self) -> list[tuple[str, tuple[str, ...]]]:
+    def abandoned(self) -> list[Abandoned]:
         """Tasks of workers that died, and those far beyond their time; each is told once."""
         alive, now, found = set(self.workers()), time.time(), []
         for name, note in self.running().items():
@@ -113,7 +126,8 @@ class SharedActivity:
                 continue
             with translated(self._settings):
                 if self._client.hdel(_RUNNING, name):
-                    found.append((note["task"], tuple(note["ids"])))
+                    trace_id = note.get("trace_id", "")
+                    found.append(Abandoned(note["task"], tuple(note["ids"]), trace_id))
         return found
 
     def _under_way(self, task: str) -> int:
