@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -226,6 +227,8 @@ def _make_client(servers: ServerSettings) -> Elasticsearch:
                 f"servers.elasticsearch_ca_file: {servers.elasticsearch_ca_file}: no such file"
             )
         options["ca_certs"] = str(servers.elasticsearch_ca_file)
+    # it warns of each lost connection with a traceback, and we raise for those that matter
+    logging.getLogger("elastic_transport").setLevel(logging.ERROR)
     try:
         return Elasticsearch(
             urls,

@@ -481,9 +481,9 @@ class TestFaults:
         hits = {hit.key for hit in index.candidates({"crash": 1.0}, 100, ANY)}
         assert hits == keys
         assert set(index.forward(sorted(keys))) == keys
-        index.add([document("afterwards")])
+        index.add([document("mandrel")])
         index.delete(index.remnants())
-        assert names(index, "afterwards") == {"afterwards"}
+        assert names(index, "mandrel") == {"mandrel"}
         index.close()
 
     def test_a_frozen_server_is_not_waited_for(
