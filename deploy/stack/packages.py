@@ -36,6 +36,11 @@ def versions() -> dict[str, str]:
         return {name: str(version) for name, version in tomllib.load(file).items()}
 
 
+def jdk() -> Path:
+    """The home of the JDK that runs the servers. Raises UnavailableError."""
+    return find_jdk(int(versions()["java"]))
+
+
 @dataclass(frozen=True)
 class Package:
     """What runs one Java server."""
@@ -54,7 +59,7 @@ def package(server: str) -> Package:
     Maven cannot fetch; StackError where the launcher does not compile.
     """
     pinned = versions()
-    home = find_jdk(int(pinned["java"]))
+    home = jdk()
     pom = HERE / "java" / server / "pom.xml"
     sources = sorted(pom.parent.rglob("*.java"))
     name = f"{server}-{pinned[server]}"

@@ -10,7 +10,8 @@ Servers that already run are named by `SKILLBUS_TEST_ELASTICSEARCH_URL`, `SKILLB
 
 One server of each kind serves the whole run: a test uses an index prefix, a Redis database or
 queues of its own, or empties what it finds. A server that cannot be had here leaves its tests out
-with the reason, which the end of the run repeats; with `CI=true` they fail instead.
+with the reason, which the end of the run repeats; with `CI=true` they fail instead. A test that
+starts a `Stack` of its own does so inside `or_left_out()`, to the same end.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -63,11 +65,9 @@ class RunServers:
                 self._stack.launch([each])
             except StackError as error:
                 self._problems[each] = error
-        problem = self._problems.get(name)
-        if isinstance(problem, UnavailableError):
-            _leave_out(f"no {name} here: {problem}")
-        if problem is not None:
-            raise problem
+        if name in self._problems:
+            with or_left_out():
+                raise self._problems[name]
         server = self._stack.server(name)
         if name not in self._ready:
             server.wait_ready()
@@ -193,10 +193,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"{tests} {'test' if tests == 1 else 'tests'}: {reason}")
 
 
-def _leave_out(reason: str) -> None:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+@contextmanager
+def or_left_out() -> Iterator[None]:
+    """Where a server cannot be had on this machine, leave the test out; with `CI=true`, fail."""
+    try:
+        yield
+    except UnavailableError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
 
 
 def _check_reachable(name: str, address: str) -> None:
