@@ -119,7 +119,7 @@ class Neo4jCatalog(Neo4jStore):
                 highest[one.key.skill_id] = one
         moved: list[RevisionKey] = []
         for given in batches([highest[skill_id] for skill_id in sorted(highest)]):
-            moved += self._transact(partial(writes.publish, given=given))
+            moved += self._transact_in_order(partial(writes.publish, given=given))
         return moved
 
     def confirm(self, keys: Sequence[RevisionKey], hashes: Sequence[str] | None = None) -> None:
@@ -246,7 +246,7 @@ class Neo4jCatalog(Neo4jStore):
                 highest[one.key.skill_id] = one
         withdrawn: list[str] = []
         for given in batches([highest[skill_id] for skill_id in sorted(highest)]):
-            gone, touched = self._transact(partial(writes.withdraw, given=given))
+            gone, touched = self._transact_in_order(partial(writes.withdraw, given=given))
             self._rows_kept.drop(touched)
             withdrawn += gone
         return withdrawn

@@ -9,7 +9,8 @@ from typing import Any
 
 from graph import neo4j_writes as writes
 from graph.names import normalise_name
-from graph.neo4j_store import READ_AT_ONCE, Neo4jStore, batches, index_key
+from graph.neo4j_store import READ_AT_ONCE, Neo4jStore, batches
+from graph.neo4j_writes import index_key
 from graph.packing import unpack_mentions, unpack_vector
 from graph.protocol import Link, LinkFacts, LinkType, Neighbour, Row
 
@@ -121,7 +122,7 @@ class Neo4jLinks(Neo4jStore):
         this half-way, all of it is done again.
         """
         for some in _portions(links):
-            touched = self._transact(partial(writes.replace_links, links=some))
+            touched = self._transact_in_order(partial(writes.replace_links, links=some))
             self._rows_kept.drop(touched)
         for rows in batches(sorted(linked), _LINKED_AT_ONCE):
             self._write("clear_marks", rows=[list(row) for row in rows])

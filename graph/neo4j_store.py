@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
-from config.errors import UsageError
+from config.errors import TransientError, UsageError
 from graph.neo4j_schema import check
 from graph.neo4j_server import Neo4jServer, Rows, Run
+from graph.neo4j_writes import UnforeseenError
 from graph.protocol import LinkType
 from graph.row_cache import RowCache
 from graph.statements import named_statements
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 WRITTEN_AT_ONCE = 200
 READ_AT_ONCE = 5_000
-_LONGEST_KEY = 1_000
+_FORESIGHT = 20
 _LINKS = "|".join(kind.name for kind in LinkType)
 _OWNED = " UNION ALL ".join(
     f"MATCH ()-[r:{kind.name} {{owner: id}}]->() RETURN r" for kind in LinkType
@@ -55,6 +56,19 @@ class Neo4jStore:
 
         return self._server.transact(named)
 
+    def _transact_in_order(self, work: Callable[..., T]) -> T:
+        """`work(run, again, also)` likewise, until it has foreseen whom it has to lock."""
+        also: set[str] = set()
+        for _ in range(_FORESIGHT):
+            try:
+                return self._transact(partial(work, also=frozenset(also)))
+            except UnforeseenError as error:
+                also |= error.skill_ids
+        raise TransientError(
+            f"other writers were in the way {_FORESIGHT} times in the catalog at "
+            f"{self._server.address}"
+        )
+
     def _pages(self, name: str, **parameters: object) -> Iterator[Rows]:
         """Pages of a statement that takes `limit` and `after`, its records' first values sorted."""
         after = ""
@@ -74,14 +88,6 @@ class Neo4jStore:
             with self._lock:
                 check(self._server)
                 self._checked = True
-
-
-def index_key(name: str) -> str:
-    """A normalised name as it is indexed: Neo4j refuses keys of more than 8 kB."""
-    encoded = name.encode()
-    if len(encoded) <= _LONGEST_KEY:
-        return name
-    return f"{name[:100]}#{hashlib.sha256(encoded).hexdigest()}"
 
 
 def batches(items: Sequence[T], size: int = WRITTEN_AT_ONCE) -> Iterator[Sequence[T]]:

@@ -1,20 +1,20 @@
 """Transactions of the Neo4j catalog: moving and withdrawing pointers, replacing links.
 
 Each locks every skill that it will touch first, by skill_id, then compares, writes, and takes the
-epoch last: nobody waits for another in a circle, and the counter is held shortly. Whatever is
-found under the locks and was not foreseen is locked late; should that close a circle after all,
-the server ends one of the two, and it is tried again.
+epoch last: nobody waits for another in a circle, and the counter is held shortly. Whom that
+touches is looked up before; where the locks show that it has become others, the transaction is
+given up (`UnforeseenError`), to be begun anew with all of them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from graph.names import name_keys, normalise_name
 from graph.neo4j_server import Rows
-from graph.neo4j_store import index_key
 from graph.packing import pack_mentions, pack_vector
 from graph.protocol import Link, LinkType, Publication, State
 from skills.record import RevisionKey
@@ -23,6 +23,15 @@ Named = Callable[..., Rows]
 """Runs a statement by its name, with keyword parameters, in the transaction."""
 
 _Edge = tuple[str, str, str, float, str]
+_LONGEST_KEY = 1_000
+
+
+class UnforeseenError(Exception):
+    """The transaction touches skills that it has not locked in order; nothing was written."""
+
+    def __init__(self, skill_ids: Set[str]) -> None:
+        super().__init__(f"{len(skill_ids)} skills were not locked")
+        self.skill_ids = skill_ids
 
 
 class Withdrawal(NamedTuple):
@@ -43,22 +52,26 @@ class _Standing(NamedTuple):
     name: str
 
 
-def publish(run: Named, again: bool, given: Sequence[Publication]) -> list[RevisionKey]:
+def publish(
+    run: Named, again: bool, also: Set[str], given: Sequence[Publication]
+) -> list[RevisionKey]:
     """Move these pointers, one a skill and by skill_id; returns those that moved.
 
     again: an earlier attempt may have been committed: what stands there already counts as moved.
+    also: skills to be locked beside those that are foreseen. Raises UnforeseenError.
     """
     ids = [one.key.skill_id for one in given]
     before: dict[str, str] = dict(run("name_keys", ids=ids))
     standing = _lock(
         run,
         [(one.key.skill_id, one.source_id, one.path) for one in given],
-        _mentioning(run, _renamed(given, before)),
+        _mentioning(run, _renamed(given, before)) | also,
     )
     moved = [one for one in given if one.key.seq > standing[one.key.skill_id].served]
     if moved:
         changed = _renamed(moved, {skill_id: one.name for skill_id, one in standing.items()})
         marked = _mentioning(run, changed)
+        _foreseen(marked, standing)
         _write_facts(run, moved)
         epoch = run("next_epoch")[0][0]
         run("publish", rows=[_shown(one) for one in moved], epoch=epoch)
@@ -70,23 +83,28 @@ def publish(run: Named, again: bool, given: Sequence[Publication]) -> list[Revis
     return keys
 
 
-def withdraw(run: Named, again: bool, given: Sequence[Withdrawal]) -> tuple[list[str], set[str]]:
+def withdraw(
+    run: Named, again: bool, also: Set[str], given: Sequence[Withdrawal]
+) -> tuple[list[str], set[str]]:
     """Take these pointers away, with facts and links; one a skill and by skill_id.
 
     The seq is kept either way, so that whatever is older than this is stale. Returns the skills
-    that were withdrawn, and those whose rows changed with them. again: as for `publish`.
+    that were withdrawn, and those whose rows changed with them. again, also: as for
+    `publish`.
     """
     ids = [one.key.skill_id for one in given]
     before: dict[str, str] = dict(run("name_keys", ids=ids))
     others = _mentioning(run, _gone(before)) if before else set()
     others |= {other for (other,) in run("reach", ids=sorted(before))} if before else set()
-    standing = _lock(run, [(one.key.skill_id, one.source_id, one.path) for one in given], others)
+    own = [(one.key.skill_id, one.source_id, one.path) for one in given]
+    standing = _lock(run, own, others | also)
     going = [one for one in given if one.key.seq > standing[one.key.skill_id].served]
     pointed = [one.key.skill_id for one in going if standing[one.key.skill_id].seq]
     touched: set[str] = set()
     if pointed:
         marked = _mentioning(run, _gone({one: standing[one].name for one in pointed}))
         marked |= {owner for (owner,) in run("link_owners", ids=pointed)}
+        _foreseen(marked.union(other for (other,) in run("reach", ids=pointed)), standing)
         touched = {end for ends in run("drop_links", ids=pointed) for end in ends}
         run("drop_facts", ids=pointed)
         run("drop_mentions", ids=pointed)
@@ -103,14 +121,17 @@ def withdraw(run: Named, again: bool, given: Sequence[Withdrawal]) -> tuple[list
     return pointed, touched
 
 
-def replace_links(run: Named, again: bool, links: Mapping[str, Sequence[Link]]) -> set[str]:
+def replace_links(
+    run: Named, again: bool, also: Set[str], links: Mapping[str, Sequence[Link]]
+) -> set[str]:
     """Make each owner's links exactly these; returns the skills whose rows may have changed.
 
-    again: an earlier attempt may have been committed, and nothing is left to change.
+    again: an earlier attempt may have been committed, and nothing is left to change. also: as for
+    `publish`.
     """
     named = {end for owned in links.values() for link in owned for end in link_ends(link)}
-    locked = sorted(named | links.keys())
-    published = {skill_id for skill_id, seq in run("lock", ids=locked) if seq}
+    standing = dict(run("lock", ids=sorted(named | links.keys() | also)))
+    published = {skill_id for skill_id, seq in standing.items() if seq}
     owners = sorted(published & links.keys())
     known: dict[str, dict[_Edge, str]] = {owner: {} for owner in owners}
     for owner, *edge, place in run("owned", ids=owners):
@@ -126,15 +147,14 @@ def replace_links(run: Named, again: bool, links: Mapping[str, Sequence[Link]]) 
         gone += [(edge, place) for edge, place in known[owner].items() if edge not in wanted]
         new += [(owner, edge) for edge in wanted if edge not in known[owner]]
     touched = {end for edge, _ in gone for end in edge[:2]}
-    if late := sorted(touched.difference(locked)):
-        run("lock", ids=late)
+    _foreseen(touched, standing)
     touched |= {end for _, edge in new for end in edge[:2]}
     _write_links(run, gone, new)
     if touched or short:
         epoch = run("next_epoch")[0][0]
         run("mark", ids=short, epoch=epoch)
         run("touch_rows", ids=sorted(touched), epoch=epoch)
-    return touched.union(locked) if again else touched
+    return touched.union(standing) if again else touched
 
 
 def _write_links(
@@ -144,6 +164,14 @@ def _write_links(
         run("drop_links_by_id", ids=[place for _, place in sorted(gone)])
     if new:
         run("add_links", rows=[_added(owner, edge) for owner, edge in sorted(new)])
+
+
+def index_key(name: str) -> str:
+    """A normalised name as it is indexed: Neo4j refuses keys of more than 8 kB."""
+    encoded = name.encode()
+    if len(encoded) <= _LONGEST_KEY:
+        return name
+    return f"{name[:100]}#{hashlib.sha256(encoded).hexdigest()}"
 
 
 def link_ends(link: Link) -> tuple[str, str]:
@@ -159,6 +187,12 @@ def _lock(
     rows |= {row[0]: row for row in own}
     found = run("lock_or_add", rows=[list(rows[skill_id]) for skill_id in sorted(rows)])
     return {row[0]: _Standing(row[1], row[2], row[3] or "") for row in found}
+
+
+def _foreseen(skill_ids: Set[str], locked: Mapping[str, object]) -> None:
+    late = skill_ids - locked.keys()
+    if late:
+        raise UnforeseenError(late)
 
 
 def _parts(skill_id: str) -> tuple[str, str]:

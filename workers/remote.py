@@ -16,7 +16,6 @@ from workers.names import process_name
 from workers.stores import open_activity, open_graph, open_journal
 from workers.workloads import ALL_QUEUES
 
-
 _PATIENCE_SECONDS = 10.0
 
 

@@ -1,6 +1,8 @@
 // Statements of the catalog by name. Lists of rows come sorted by skill_id: whoever writes locks
 // in that order, so that writers wait for one another but never in a circle. A property set and
-// removed again locks a node without changing it; what is compared is read after that.
+// removed again locks a node without changing it; what is compared is read after that. It stands
+// in every statement that touches a skill first: setting a property to what is computed from it
+// takes two locks of the node, in another order.
 
 // name: take_seqs
 MATCH (m:Meta {key: 'seq'}) SET m.value = m.value + $count RETURN m.value
@@ -146,6 +148,7 @@ SET s.paged = true REMOVE s.unpaged
 
 // name: count_use
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
+SET s.locked = true REMOVE s.locked
 SET s.uses = coalesce(s.uses, 0) + row[1]
 SET s.unpaged = CASE WHEN s.unpaged IS NOT NULL THEN -s.uses END
 

@@ -1,5 +1,6 @@
 // Statements about links by name. `$$links` stands for all types of links between skills,
-// `$$owned` for the links that the skill `id` owns, whatever they join.
+// `$$owned` for the links that the skill `id` owns, whatever they join. A link that is deleted
+// while a statement runs may still be found, without its properties: it is left out.
 
 // name: unlinked
 MATCH (s:Skill) WHERE s.mark_epoch IS NOT NULL AND s.skill_id IS NOT NULL
@@ -41,12 +42,13 @@ UNWIND $ids AS id MATCH (s:Skill {skill_id: id})
 CALL (s) {
     MATCH (s)-[r:$$links]-(o:Skill)
     WITH type(r) AS kind, startNode(r) = s AS forward, r.weight AS weight, o.skill_id AS other
+    WHERE weight IS NOT NULL
     ORDER BY weight DESC, kind, forward DESC, other
     RETURN collect([other, kind, forward, weight]) AS ends
 }
-CALL (s) {
-    MATCH (s)-[r:$$links]-()
-    WITH type(r) AS kind, startNode(r) = s AS forward, sum(r.weight) AS total
+CALL (ends) {
+    UNWIND ends AS end
+    WITH end[1] AS kind, end[2] AS forward, sum(end[3]) AS total
     RETURN collect([kind, forward, total]) AS totals
 }
 RETURN id, ends[..$fan_out], totals
@@ -58,18 +60,23 @@ CALL (s) {
     UNION
     WITH s.skill_id AS id $$owned RETURN r
 }
-RETURN id, r.owner, startNode(r).skill_id, endNode(r).skill_id, type(r), r.weight, r.evidence
+WITH id, r, r.owner AS owner, r.weight AS weight, r.evidence AS evidence
+WHERE evidence IS NOT NULL
+RETURN id, owner, startNode(r).skill_id, endNode(r).skill_id, type(r), weight, evidence
 
 // name: links_among
 UNWIND $ids AS id MATCH (a:Skill {skill_id: id})-[r:$$links]->(b:Skill) WHERE b.skill_id IN $ids
-RETURN r.owner, a.skill_id, b.skill_id, type(r), r.weight, r.evidence
+WITH a, b, r, r.owner AS owner, r.weight AS weight, r.evidence AS evidence
+WHERE evidence IS NOT NULL
+RETURN owner, a.skill_id, b.skill_id, type(r), weight, evidence
 
 // name: published
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.seq > 0 RETURN collect(id)
 
 // name: owned
 UNWIND $ids AS id $$owned
-RETURN id, startNode(r).skill_id, endNode(r).skill_id, type(r), r.weight, r.evidence, elementId(r)
+WITH id, r, r.weight AS weight, r.evidence AS evidence WHERE evidence IS NOT NULL
+RETURN id, startNode(r).skill_id, endNode(r).skill_id, type(r), weight, evidence, elementId(r)
 
 // name: weakest
 UNWIND $ids AS id MATCH ()-[r:$$type {owner: id}]->()
@@ -84,7 +91,8 @@ CALL (s) {
     WITH s.skill_id AS id $$owned RETURN r
 }
 UNWIND [r.owner, startNode(r).skill_id, endNode(r).skill_id] AS other
-RETURN DISTINCT other
+WITH DISTINCT other WHERE other IS NOT NULL
+RETURN other
 
 // name: link_owners
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id})-[r:$$links]-()

@@ -57,3 +57,14 @@ def empty_catalog(settings: ServerSettings) -> None:
         "MATCH (n) WHERE NOT n:Meta CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 2000 ROWS",
         "MATCH (m:Meta) WHERE m.key <> 'schema' SET m.value = 0",
     )
+
+
+def forget_layout(settings: ServerSettings) -> None:
+    """Make the database one that skillbus has never seen."""
+    run_cypher(settings, "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 2000 ROWS")
+    for (name,) in run_cypher(settings, "SHOW CONSTRAINTS YIELD name RETURN name"):
+        run_cypher(settings, f"DROP CONSTRAINT {name}")
+    for (name,) in run_cypher(
+        settings, "SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP' RETURN name"
+    ):
+        run_cypher(settings, f"DROP INDEX {name}")
