@@ -28,6 +28,7 @@ from skills.events import QueryAsked, SourceChanged
 from skills.paging import section_texts
 from skills.parsing import parse_skill
 from tests.bench.library import make_library
+from workers.channel import Channel
 from workers.runtime import Runtime
 
 PROGRAM = [sys.executable, "-m", "workers.cli"]
@@ -43,13 +44,13 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def sync(runtime: Runtime, root: Path, until: str = "paged") -> dict[str, float]:
+def sync(channel: Channel, root: Path, until: str = "paged") -> dict[str, float]:
     """Sync a directory through the queues; seconds until searchable, and until paged."""
     started = time.monotonic()
-    event = runtime.submit(SourceChanged(source_id=root.name, root=str(root)), "skillbus/bench")
+    event = channel.submit(SourceChanged(source_id=root.name, root=str(root)), "skillbus/bench")
     times: dict[str, float] = {}
-    for counts in runtime.watch_progress(0.1):
-        state, reason = runtime.services.journal.states([event])[event]
+    for counts in channel.watch_progress(0.1):
+        state, reason = channel.journal.states([event])[event]
         if state == "failed":
             raise SystemExit(reason)
         if state != "done" or counts["waiting"]:
@@ -131,15 +132,16 @@ def bench_query(settings: Settings, tasks: Sequence[str], paging: bool) -> dict[
         for task in tasks:
             runtime.answer(QueryAsked(task=task), "skillbus/bench")
         report: dict[str, Any] = {"counts": dict(busy)}
-        report["latency_ms"] = _latencies(runtime, list(tasks) * 4)
+        report["latency_ms"] = latencies(runtime, list(tasks) * 4)
         return report
 
 
-def _latencies(runtime: Runtime, tasks: Sequence[str]) -> dict[str, Any]:
+def latencies(channel: Channel, tasks: Sequence[str]) -> dict[str, Any]:
+    """Milliseconds from a query to its bundle, without those of encoding the task, by stage too."""
     total, encode, stages = [], [], []
     for task in tasks:
         started = time.perf_counter()
-        bundle = runtime.answer(QueryAsked(task=task), "skillbus/bench")
+        bundle = channel.answer(QueryAsked(task=task), "skillbus/bench")
         milliseconds = (time.perf_counter() - started) * 1000
         encode.append(bundle["timings_ms"].get("encode", 0.0))
         total.append(milliseconds - encode[-1])
