@@ -81,9 +81,14 @@ def send_pages(services: Services, skill_ids: Sequence[str]) -> None:
 
 
 def lower_priority() -> None:
-    """Let queries and ingest have the processor first, where threads have a priority."""
+    """Let queries and ingest have the processor first, where threads have a priority.
+
+    A thread that stands further back already stays there: coming forward is a privilege.
+    """
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        thread = threading.get_native_id()
+        if os.getpriority(os.PRIO_PROCESS, thread) < _NICENESS:
+            os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
 
 
 def _let_ingest_pass(services: Services) -> None:

@@ -20,7 +20,7 @@ def open_channel(settings: Settings, *, writable: bool, paging: bool = True) -> 
     if settings.distributed:
         from workers.remote import Remote
 
-        return Remote(settings)
+        return Remote(settings, writable=writable)
     from workers.runtime import Runtime
 
     return Runtime(settings, writable=writable, paging=paging)

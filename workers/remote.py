@@ -20,18 +20,21 @@ _PATIENCE_SECONDS = 10.0
 
 
 class Remote(Channel):
-    """Sends to the workers of a deployment, and runs no task itself."""
+    """Sends to the workers of a deployment, and runs no task itself.
+
+    A writable one lays the catalog out when it is the first of all processes.
+    """
 
     activity: SharedActivity
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, writable: bool = False) -> None:
         self.settings = settings
         self.stopping = threading.Event()
         self._met = time.monotonic()
         self.app = create_app(_no_services, ALL_QUEUES, server_transport(settings.servers))
         with contextlib.ExitStack() as opening:
             self.journal = open_journal(settings, opening, writable=True)
-            self.graph = open_graph(settings, opening, writable=False)
+            self.graph = open_graph(settings, opening, writable=writable)
             self.activity = self._live = open_activity(
                 settings, opening, lambda queue: queue_depth(self.app, queue), process_name()
             )
