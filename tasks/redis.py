@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
@@ -89,3 +90,12 @@ def health(settings: ServerSettings) -> dict[str, Any]:
             "persists": bool(int(info.get("aof_enabled", 0))),
             "used_bytes": int(info["used_memory"]),
         }
+
+
+def clock_ahead(settings: ServerSettings) -> float:
+    """Seconds by which the server's clock is ahead of this machine's, below 0: behind it."""
+    with translated(settings), connect(settings) as client:
+        client.ping()  # the way to the server is open; only the question is timed
+        before = time.time()
+        seconds, micros = cast("tuple[int, int]", client.time())
+        return seconds + micros / 1e6 - (before + time.time()) / 2

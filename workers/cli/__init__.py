@@ -22,7 +22,7 @@ _COMMANDS = {
     "sources": "workers.cli.library:sources",
     "failures": "workers.cli.library:failures",
     "status": "workers.cli.inspect:status",
-    "doctor": "workers.cli.inspect:doctor",
+    "doctor": "workers.cli.doctor:doctor",
     "dead": "workers.cli.dead:dead",
     "config": "workers.cli.inspect:config",
     "serve": "workers.cli.serve:serve",

@@ -1,0 +1,71 @@
+"""What a broker tells of itself and of its queues, for `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kombu.exceptions import KombuError
+from kombu.exceptions import OperationalError as BrokerAwayError
+
+from config.errors import TransientError, UsageError
+
+_ACCESS_REFUSED = 403
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """version: of the server. missing: queues that no worker has declared yet. other: queues that
+    were declared in another way than workers declare them."""
+
+    version: str
+    missing: tuple[str, ...]
+    other: tuple[str, ...]
+
+
+def rabbitmq_facts(app: Any, queues: Sequence[str], arguments: Mapping[str, object]) -> BrokerFacts:
+    """Ask RabbitMQ; declares nothing that is not there.
+
+    arguments: those with which workers declare queues. Raises TransientError while it is away,
+    UsageError when it refuses the login.
+    """
+    try:
+        connection = app.connection_for_read()
+    except KombuError as error:
+        raise UsageError(f"servers.broker cannot be used: {error}") from error
+    with connection:
+        try:
+            server = connection.connection.server_properties
+            missing = [name for name in queues if not _is_there(connection, name)]
+            there = [name for name in queues if name not in missing]
+            other = [name for name in there if not _is_of_kind(connection, name, arguments)]
+        except connection.channel_errors as error:
+            if getattr(error, "code", None) == _ACCESS_REFUSED:
+                raise UsageError(
+                    "RabbitMQ refuses the login: check the user and the virtual host in "
+                    "servers.broker, and the file of servers.broker_password_file"
+                ) from None
+            raise TransientError(f"RabbitMQ: {error}") from error
+        except (BrokerAwayError, KombuError, *connection.connection_errors) as error:
+            raise TransientError(f"RabbitMQ does not answer: {error}") from error
+    return BrokerFacts(str(server.get("version", "")), tuple(missing), tuple(other))
+
+
+def _is_there(connection: Any, queue: str) -> bool:
+    with connection.channel() as channel:
+        try:
+            channel.queue_declare(queue, passive=True)
+        except connection.channel_errors:
+            return False
+        return True
+
+
+def _is_of_kind(connection: Any, queue: str, arguments: Mapping[str, object]) -> bool:
+    """Whether declaring it once more as workers do changes nothing."""
+    with connection.channel() as channel:
+        try:
+            channel.queue_declare(queue, durable=True, auto_delete=False, arguments=dict(arguments))
+        except connection.channel_errors:
+            return False
+        return True
