@@ -46,7 +46,7 @@ def run_cypher(settings: ServerSettings, *statements: str) -> list[list[object]]
         driver.session(database=settings.neo4j_database) as session,
     ):
         for statement in statements:
-            found = session.run(statement).values()  # type: ignore[arg-type]  # not literal
+            found = session.run(statement).values()
     return found
 
 
