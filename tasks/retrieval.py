@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import numpy as np
+
 from config.errors import TransientError
 from config.settings import RetrievalSettings
 from search.formats import is_special
@@ -20,6 +22,10 @@ from tasks.services import Services
 
 REASONED = 100
 """Candidates that are told why they rank; a bundle never reaches the others but over links."""
+
+ENGINE_TERMS = 50
+"""An engine is asked for so many terms of a task at most; exact scores use all of them. Each term
+costs the engine five lookups, and with 50 a long task finds what it finds with all."""
 
 _OWNERS = 20
 """Candidates for a file format of its own, which the task may mention just once."""
@@ -121,7 +127,7 @@ def candidates(
     # The more rivals, the lower the engine's own score may rank what is needed.
     long = blend(understanding, ScoringWeights())
     limit = max(settings.candidates, int(settings.share * len(view.pointers)))
-    weights = dict(zip(understanding.terms, understanding.weights.tolist(), strict=True))
+    weights = _telling_terms(understanding, view)
     searches: list[WordSearch | VectorSearch] = []
     if weights:
         searches.append(WordSearch(weights, limit, filters))
@@ -141,6 +147,16 @@ def candidates(
         for skill_id in ids
         if skill_id in view.pointers
     ]
+
+
+def _telling_terms(understanding: Understanding, view: View) -> dict[str, float]:
+    """The terms that the library knows with their weights, the heaviest by weight x idf."""
+    weights, statistics = understanding.weights, view.statistics
+    known = statistics.document_frequencies(understanding.ids) > 0
+    mass = np.where(known, weights * statistics.idf(understanding.ids), 0.0)
+    heaviest = np.argsort(-mass, kind="stable")
+    chosen = [place for place in heaviest[:ENGINE_TERMS].tolist() if known[place]]
+    return {understanding.terms[place]: float(weights[place]) for place in chosen}
 
 
 def _score(
