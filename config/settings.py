@@ -144,7 +144,7 @@ class WorkerSettings(Group):
     page_threads: int = Field(2, ge=1, le=64)
     query_threads: int = Field(2, ge=1, le=64)
     query_seconds: float = Field(30.0, gt=0)
-    reconcile_seconds: float = Field(30.0, gt=0)
+    reconcile_seconds: float = Field(10.0, gt=0)
     sweep_seconds: float = Field(
         60.0, gt=0, description="how often search and catalog are compared"
     )
