@@ -37,9 +37,11 @@ def migrate(server: Neo4jServer) -> int:
     """
     sql = named_statements("cypher", "schema.cypher")
     _check_server(server, sql["components"])
+    known = migrations()
+    if schema_version(server) == max(known):
+        return max(known)
     server.write(sql["meta_constraint"])
     server.write(sql["schema_node"])
-    known = migrations()
 
     def work(run: Run, again: bool) -> int:
         del again

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from skills.record import RevisionKey
+from skills.record import ParsedSkill, RevisionKey
+
+if TYPE_CHECKING:
+    from graph.passage_links import PassageLink
 
 
 class State(StrEnum):
@@ -310,6 +313,17 @@ class SkillGraph(Protocol):
 
     def close(self) -> None:
         """Release the connection."""
+        ...
+
+
+@runtime_checkable
+class PassageGraph(Protocol):
+    """A graph that can also show the passages of skills, for whoever explores it."""
+
+    def project_passages(
+        self, key: RevisionKey, parsed: ParsedSkill, links: Sequence[PassageLink]
+    ) -> bool:
+        """Make the passages shown those of this revision; False when it is not published."""
         ...
 
 

@@ -9,7 +9,8 @@ import time
 from collections.abc import Sequence
 
 from config.errors import TransientError
-from graph.protocol import State
+from graph.passage_links import passage_links
+from graph.protocol import PassageGraph, State
 from search.protocol import StoredRevision, Vector
 from skills.paging import section_texts
 from skills.record import RevisionKey
@@ -39,8 +40,9 @@ def page(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> di
             if entry.state is State.PUBLISHED and not entry.paged
         ]
         revisions = list(services.index.read(keys).values())
-        page_revisions(services, revisions)
+        vectors = page_revisions(services, revisions)
         deadline.check("page")
+        _project(services, revisions, vectors)
         done = [revision.key for revision in revisions]
         services.graph.mark_paged(done)
     finally:
@@ -48,6 +50,17 @@ def page(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> di
     if done and not left and not services.activity.ingesting:
         send_unpaged(services)
     return {"paged": len(done)}
+
+
+def _project(
+    services: Services, revisions: Sequence[StoredRevision], vectors: dict[RevisionKey, Vector]
+) -> None:
+    """Show the passages and their links in the graph, where the settings say so."""
+    graph = services.graph
+    if services.settings.servers.neo4j_passages and isinstance(graph, PassageGraph):
+        for revision in revisions:
+            links = passage_links(revision.parsed, vectors.get(revision.key))
+            graph.project_passages(revision.key, revision.parsed, links)
 
 
 def split_pages(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
