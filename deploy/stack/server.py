@@ -18,7 +18,7 @@ from deploy.stack.errors import StackError
 from deploy.stack.ports import problem_with
 from deploy.stack.processes import Process
 
-START_SECONDS = 120.0
+START_SECONDS = 180.0
 """Patience with a server that starts; Neo4j after a crash takes the longest."""
 
 ASK_SECONDS = 2.0
