@@ -1,14 +1,15 @@
-"""Copy the index of an embedded library into Elasticsearch, for benchmarks of large libraries.
+"""Copy a library from one deployment's stores into another's, to compare and measure them.
 
-    python -m tests.bench.fill HOME URL [--prefix NAME] [--processes N]
+    python -m tests.bench.fill HOME ELASTICSEARCH [--prefix NAME] [--processes N] [--neo4j URL]
 
-HOME     an embedded library, searchable; nothing of it is encoded again
-URL      of Elasticsearch
-PREFIX   how its indices begin there, `skillbus` unless given
-N        processes that analyse and write side by side, 2 unless given
+HOME           an embedded library, searchable; nothing of it is encoded again
+ELASTICSEARCH  its URL; what is there already is left alone, so that a second run goes on where a
+               first one ended
+--prefix       how its indices begin there, `skillbus` unless given
+--processes    that analyse and write side by side, 2 unless given
+--neo4j        copies the catalog and the links too, into an empty database without a password
 
-What is there already is left alone, so that a second run goes on where a first one ended. The
-catalog and the links are not copied. Prints what was done as JSON.
+Prints what was done as JSON.
 """
 
 from __future__ import annotations
@@ -17,16 +18,72 @@ import argparse
 import json
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from config.settings import EncoderSettings, ServerSettings
+from graph.local import SqliteSkillGraph
+from graph.neo4j import Neo4jSkillGraph
+from graph.protocol import Entry, LinkFacts, Publication, SkillGraph, State
 from search.elastic.index import ElasticSearchIndex
 from search.local import LocalSearchIndex
 from search.models import encoder_identity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
 from tasks.reindex import Copier, Progress
+
+
+_AT_ONCE = 200
+
+
+def copy_graph(source: SkillGraph, target: SkillGraph) -> None:
+    """Copy sources, cursors, skills and links into an empty catalog, through its own calls.
+
+    Left behind: how often skills were used, and who waits for ingest or linking.
+    """
+    entries = source.entries()
+    newest = max((max(entry.seq, entry.wanted_seq) for entry in entries), default=0)
+    target.take_seqs(max(0, newest + 1 - target.take_seqs(1).start))
+    for origin in source.sources():
+        target.put_source(origin)
+        target.move_cursor(origin.source_id, source.cursor(origin.source_id), ())
+    published = [entry for entry in entries if entry.state is State.PUBLISHED]
+    for some in _batches(published):
+        facts = source.link_facts([entry.skill_id for entry in some])
+        target.publish([_publication(entry, facts[entry.skill_id]) for entry in some])
+    target.mark_paged([RevisionKey(one.skill_id, one.seq) for one in published if one.paged])
+    failed = [entry for entry in entries if entry.state is State.FAILED]
+    seq = newest + 1
+    target.fail([(RevisionKey(e.skill_id, seq), e.source_id, e.path, e.reason) for e in failed])
+    removed = [entry for entry in entries if entry.state is State.REMOVED]
+    target.remove([RevisionKey(entry.skill_id, seq) for entry in removed])
+    for some in _batches(published):
+        target.replace_links(source.owned([entry.skill_id for entry in some]), [])
+    target.replace_links({}, target.unlinked(len(published)))
+
+
+def _publication(entry: Entry, facts: LinkFacts) -> Publication:
+    return Publication(
+        key=RevisionKey(entry.skill_id, entry.seq),
+        source_id=entry.source_id,
+        path=entry.path,
+        content_hash=entry.content_hash,
+        name=entry.name,
+        description=entry.description,
+        warnings=entry.warnings,
+        safety_level=entry.safety_level,
+        tokens=entry.tokens,
+        language=entry.language,
+        licence=entry.licence,
+        mentions=facts.mentions,
+        signature=facts.signature,
+        description_terms=facts.description_terms,
+    )
+
+
+def _batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    for start in range(0, len(entries), _AT_ONCE):
+        yield entries[start : start + _AT_ONCE]
 
 
 def copy_index(
@@ -43,17 +100,20 @@ def copy_index(
 def open_pair(home: Path, url: str, prefix: str) -> tuple[LocalSearchIndex, ElasticSearchIndex]:
     """The embedded index and the one in Elasticsearch, of the encoder that ships."""
     identity = encoder_identity(EncoderSettings().model)
-    servers = ServerSettings(
+    source = LocalSearchIndex(home / "index", *identity, writable=False)
+    target = ElasticSearchIndex(_servers(url, prefix), *identity, writable=True, caching=False)
+    target.ensure()
+    return source, target
+
+
+def _servers(url: str, prefix: str, neo4j: str = "bolt://unused:1") -> ServerSettings:
+    return ServerSettings(
         broker="redis://unused:1/0",
         elasticsearch=url,
         elasticsearch_prefix=prefix,
-        neo4j="bolt://unused:1",
+        neo4j=neo4j,
         timeout_seconds=60,
     )
-    source = LocalSearchIndex(home / "index", *identity, writable=False)
-    target = ElasticSearchIndex(servers, *identity, writable=True, caching=False)
-    target.ensure()
-    return source, target
 
 
 def _copy_part(work: tuple[Path, str, str, int, int]) -> int:
@@ -73,6 +133,7 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("--prefix", default="skillbus")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--neo4j", default="")
     given = parser.parse_args()
     started = time.monotonic()
     source, target = open_pair(given.home, given.url, given.prefix)
@@ -83,17 +144,20 @@ def main() -> None:
     ]
     with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
         copied = sum(pool.map(_copy_part, parts))
-    seconds = time.monotonic() - started
-    print(
-        json.dumps(
-            {
-                "revisions": revisions,
-                "copied": copied,
-                "there": len(target.keys()),
-                "seconds": round(seconds, 1),
-            }
+    report: dict[str, object] = {
+        "revisions": revisions,
+        "copied": copied,
+        "there": len(target.keys()),
+        "index_seconds": round(time.monotonic() - started, 1),
+    }
+    if given.neo4j:
+        started = time.monotonic()
+        copy_graph(
+            SqliteSkillGraph(given.home / "graph.db", writable=False),
+            Neo4jSkillGraph(_servers(given.url, given.prefix, given.neo4j)),
         )
-    )
+        report["graph_seconds"] = round(time.monotonic() - started, 1)
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":
