@@ -32,7 +32,6 @@ from search.protocol import SearchIndex
 from skills.record import RevisionKey
 from tasks.reindex import Copier, Progress
 
-
 _AT_ONCE = 200
 
 
