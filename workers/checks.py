@@ -42,11 +42,11 @@ def _result(name: str, found: str | SkillbusError) -> dict[str, str]:
 
 
 def machine_checks(settings: Settings) -> dict[str, Check]:
-    """Disk and models, whatever the deployment."""
-    checks: dict[str, Check] = {
-        "disk": lambda: _check_disk(settings),
-        "encoder": lambda: _check_encoder(settings),
-    }
+    """Models, and the disk where the library lies on it."""
+    checks: dict[str, Check] = {}
+    if not settings.distributed:  # else the home holds a socket, and may be small
+        checks["disk"] = lambda: _check_disk(settings)
+    checks["encoder"] = lambda: _check_encoder(settings)
     if settings.reranker.model:
         checks["reranker"] = lambda: _check_reranker(settings)
     return checks
