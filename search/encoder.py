@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,8 @@ class SentenceTransformerEncoder:
         self._dimension = int(self._network.get_embedding_dimension())
         self._model = _identity(model, low_precision)
         self._languages = frozenset({"en"} if knows_english_only(model) else {"en", "zh"})
+        self.told: Callable[[int, int, float], None] | None = None
+        """Is told how many texts and tokens were encoded in how many seconds, where set."""
 
     @property
     def model(self) -> str:
@@ -97,12 +100,18 @@ class SentenceTransformerEncoder:
         `between` is called before each batch, for a caller that lets others pass.
         """
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
+        tokens, seconds = 0, 0.0
         for places, features in self._batches(list(texts)):
             if between is not None:
                 between()
+            started = time.perf_counter()
             with self._torch.inference_mode():
                 out = self._network(features)["sentence_embedding"]
             vectors[places] = out.float().cpu().numpy()
+            seconds += time.perf_counter() - started
+            tokens += int(features["attention_mask"].sum())
+        if self.told is not None and len(texts):
+            self.told(len(texts), tokens, seconds)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
 

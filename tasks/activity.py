@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple, Protocol
 
 _LONGEST_WAIT_SECONDS = 0.25
+_MOST_TRACES = 1_000
 
 
 class Abandoned(NamedTuple):
@@ -71,6 +72,14 @@ class Activity(Protocol):
         """What a process had begun when it died; each task is told once."""
         ...
 
+    def note_trace(self, seq: int, trace_id: str) -> None:
+        """Remember for a while what led to requests of this number."""
+        ...
+
+    def traces(self, seqs: Sequence[int]) -> dict[int, str]:
+        """The trace ids of numbers that are remembered."""
+        ...
+
 
 class LocalActivity:
     """The activity of one process, whose tasks run in its threads."""
@@ -85,6 +94,7 @@ class LocalActivity:
         self._querying = 0
         self._taken: set[str] = set()
         self._done: dict[str, float] = {}
+        self._traces: dict[int, str] = {}
 
     @property
     def ingesting(self) -> int:
@@ -159,3 +169,15 @@ class LocalActivity:
     def abandoned(self) -> list[Abandoned]:
         """None."""
         return []
+
+    def note_trace(self, seq: int, trace_id: str) -> None:
+        """Remember what led to requests of this number, of the latest ones."""
+        with self._lock:
+            self._traces[seq] = trace_id
+            while len(self._traces) > _MOST_TRACES:
+                del self._traces[next(iter(self._traces))]
+
+    def traces(self, seqs: Sequence[int]) -> dict[int, str]:
+        """The trace ids of numbers that are remembered."""
+        with self._lock:
+            return {seq: self._traces[seq] for seq in seqs if seq in self._traces}

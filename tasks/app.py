@@ -11,12 +11,14 @@ from celery import Celery, Task
 from kombu.entity import Queue
 from kombu.exceptions import KombuError
 from kombu.exceptions import OperationalError as BrokerAwayError
+from structlog.contextvars import bound_contextvars, get_contextvars
 
 from config.errors import PermanentError, SkillbusError, StaleError, TransientError
 from tasks.ingest import ingest, split_batch
 from tasks.journal import DeadLetter, new_letter_id
 from tasks.link import link
 from tasks.maintain import maintain
+from tasks.measures import Outcome
 from tasks.page import page, split_pages
 from tasks.plan import fail_events, plan
 from tasks.policies import (
@@ -131,28 +133,16 @@ def _register(app: Any, policy: Policy, read_services: ReadServices) -> None:
                 # The stores close under what still runs; the next start sends it again.
                 return
             ids = _ids_of(args)
-            if isinstance(exc, SkillbusError):
-                log.error("task gave up", task=policy.name, reason=str(exc))
-            else:
-                log.error("task failed", task=policy.name, ids=ids, error=str(einfo))
-            _give_up(services, policy, task_id, ids, exc)
+            with bound_contextvars(**_context(policy, self.request)):
+                if isinstance(exc, SkillbusError):
+                    log.error("task gave up", ids=ids[:10], reason=str(exc))
+                else:
+                    log.error("task failed", ids=ids, reason=repr(exc), error=str(einfo))
+                _give_up(services, policy, task_id, ids, exc)
 
     def run(self: Any, ids: Sequence[str]) -> dict[str, object]:
-        services, task_id = read_services(), self.request.id
-        trace_id = getattr(self.request, _TRACE, None) or task_id
-        with structlog.contextvars.bound_contextvars(
-            task=policy.name, task_id=task_id, trace_id=trace_id
-        ):
-            checked = _checked(ids)
-            attempts = services.activity.begun(policy.name, task_id, checked)
-            try:
-                if attempts > policy.attempts:
-                    raise PoisonError(
-                        f"begun {attempts - 1} times, and its worker died or hung each time"
-                    )
-                return _tried(services, policy, checked)
-            finally:
-                _note_end(services, policy, task_id, checked)
+        with bound_contextvars(**_context(policy, self.request)):
+            return _run(read_services(), policy, self.request.id, _checked(ids))
 
     app.task(
         run,
@@ -165,6 +155,45 @@ def _register(app: Any, policy: Policy, read_services: ReadServices) -> None:
         throws=(SkillbusError,),
         ignore_result=policy.name != QUERY.name,
     )
+
+
+def _context(policy: Policy, request: Any) -> dict[str, str]:
+    """What every log line of a task says: which it is, and which event or query led to it."""
+    trace_id = getattr(request, _TRACE, None) or request.id
+    return {"task": policy.name, "task_id": request.id, _TRACE: trace_id}
+
+
+def _run(services: Services, policy: Policy, task_id: str, ids: Sequence[str]) -> dict[str, object]:
+    """Run a task to its end: counted, measured and logged."""
+    started = time.perf_counter()
+    outcome: Outcome = "failed"
+    attempts = services.activity.begun(policy.name, task_id, ids)
+    try:
+        if attempts > policy.attempts:
+            raise PoisonError(f"begun {attempts - 1} times, and its worker died or hung each time")
+        result = _tried(services, policy, ids)
+        outcome = "stale" if "stale" in result else "done"
+        log.info("task done", seconds=_since(started), **_counts(result))
+        return result
+    except TransientError:
+        outcome = "passing"
+        raise
+    finally:
+        services.measures.task_ended(policy.name, outcome, time.perf_counter() - started)
+        _note_end(services, policy, task_id, ids)
+
+
+def _since(started: float) -> float:
+    return round(time.perf_counter() - started, 4)
+
+
+def _counts(result: dict[str, object]) -> dict[str, object]:
+    """A task's result as its log line tells it: of a bundle no texts, only how much it holds."""
+    bundle = result.get("bundle")
+    if not isinstance(bundle, dict):
+        return result
+    told = {name: bundle[name] for name in ("status", "tokens", "degraded")}
+    return {"state": result["state"], "skills": len(bundle["skills"]), **told}
 
 
 def _tried(services: Services, policy: Policy, ids: Sequence[str]) -> dict[str, object]:
@@ -183,6 +212,7 @@ def _tried(services: Services, policy: Policy, ids: Sequence[str]) -> dict[str, 
             if attempt == policy.retries or isinstance(error, DeadlineExceededError):
                 raise
             log.warning("task will be tried again", reason=str(error))
+            services.measures.task_retried(policy.name)
             if services.stopping.wait(policy.delay(attempt)):
                 raise
             if policy.name in _COUNTED:
@@ -209,7 +239,7 @@ def _give_up(
         failed(services, ids, exc)
     if policy.name != QUERY.name and not passing and len(ids) <= 1:
         now = time.time()
-        trace_id = structlog.contextvars.get_contextvars().get(_TRACE, task_id)
+        trace_id = get_contextvars().get(_TRACE, task_id)
         reason = str(exc) if isinstance(exc, SkillbusError) else f"{type(exc).__name__}: {exc}"
         attempts = policy.attempts if isinstance(exc, PoisonError) else 1
         services.journal.bury(
@@ -217,6 +247,7 @@ def _give_up(
                 new_letter_id(now), policy.name, tuple(ids), reason, attempts, trace_id, "", now
             )
         )
+        services.measures.letter_buried(policy.name)
 
 
 def _checked(ids: Any) -> list[str]:
@@ -240,7 +271,7 @@ def send(app: Any, name: str, ids: Sequence[object], answered: bool = False) -> 
     event or a query, is told in a header. Raises TransientError when the broker is away.
     """
     policy = POLICIES[name]
-    trace_id = structlog.contextvars.get_contextvars().get(_TRACE)
+    trace_id = get_contextvars().get(_TRACE)
     try:
         return app.send_task(
             name,

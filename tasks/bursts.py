@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from config.errors import NotFoundError, PermanentError
 from skills.events import Data, SkillRemoved, SourceChanged, SourceRemoved
-from tasks.journal import Job, Journal
+from tasks.journal import Job, Journal, trace_of
 from tasks.policies import Deadline
 from tasks.services import Services
 
@@ -19,10 +19,11 @@ _LONGEST_BURST_SECONDS = 4.0
 
 @dataclass(slots=True)
 class Order:
-    """What is to be carried out once, and the events that asked for it."""
+    """What is to be carried out once, and the events that asked for it, each with its trace."""
 
     content: Data
     event_ids: list[str] = field(default_factory=list)
+    trace_ids: list[str] = field(default_factory=list)
 
 
 def open_orders(
@@ -75,8 +76,9 @@ def merged(jobs: Sequence[Job]) -> tuple[list[Order], list[tuple[str, str]]]:
                 if both is not None:
                     order.content = both
                     order.event_ids.append(job.id)
+                    order.trace_ids.append(trace_of(job.event))
                     continue
-        orders.append(order := Order(content, [job.id]))
+        orders.append(order := Order(content, [job.id], [trace_of(job.event)]))
         for source_id in _sources_of(content):
             latest[source_id] = order
     return orders, refused

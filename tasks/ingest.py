@@ -25,6 +25,7 @@ from skills.parsing import parse_skill
 from skills.record import ParsedSkill, RevisionKey
 from tasks.embedding import encode_cached, is_known
 from tasks.folders import SkillGoneError, parse_limits, read_folder
+from tasks.measures import timed
 from tasks.page import send_pages, send_unpaged
 from tasks.policies import INGEST, LINK, Deadline, DeadlineExceededError
 from tasks.roles import role_classifier
@@ -52,7 +53,8 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
     published: list[RevisionKey] = []
     try:
         entries = [entry for entry in services.graph.entries(skill_ids) if is_waiting(entry)]
-        works = _read(services, entries, deadline) if entries else []
+        with timed(services.measures, INGEST.name, "read"):
+            works = _read(services, entries, deadline) if entries else []
         published = _publish(services, works, deadline) if works else []
     finally:
         _hand_on(services, published, services.activity.ingest(-1))
@@ -113,14 +115,18 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
 
 
 def _publish(services: Services, works: list[_Work], deadline: Deadline) -> list[RevisionKey]:
-    vectors = _embed(services, [work.parsed for work in works])
+    measures = services.measures
+    with timed(measures, INGEST.name, "embed"):
+        vectors = _embed(services, [work.parsed for work in works])
     deadline.check("embed")
     model = services.encoder.get().model
-    services.index.add(
-        [_document(work, pair, model) for work, pair in zip(works, vectors, strict=True)]
-    )
+    with timed(measures, INGEST.name, "index"):
+        services.index.add(
+            [_document(work, pair, model) for work, pair in zip(works, vectors, strict=True)]
+        )
     deadline.check("index")
-    return services.graph.publish([_publication(work) for work in works])
+    with timed(measures, INGEST.name, "publish"):
+        return services.graph.publish([_publication(work) for work in works])
 
 
 def _embed(services: Services, parsed: Sequence[ParsedSkill]) -> Vector:

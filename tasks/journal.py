@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from skills.events import Event
+from skills.events import Event, trace_id_of
 
 Kind = Literal["event", "query"]
 
@@ -141,6 +141,11 @@ def job_id(event: Event) -> str:
     if event.source.startswith("skillbus/"):
         return event.id
     return hashlib.sha256(f"{event.source}\0{event.id}".encode()).hexdigest()[:32]
+
+
+def trace_of(event: Event) -> str:
+    """The trace id of all that an event leads to: its producer's, else the id of its job."""
+    return trace_id_of(event) or job_id(event)
 
 
 def new_letter_id(now: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from graph.protocol import Entry
 from skills.record import RevisionKey
 from tasks.ingest import is_waiting
 from tasks.page import send_unpaged
@@ -78,14 +79,14 @@ def resend(services: Services) -> dict[str, object]:
     services.activity.trouble = ""
     events = services.journal.open_jobs("event")
     for event_id in events:
-        services.send(PLAN.name, [event_id])
+        with bound_contextvars(trace_id=event_id):
+            services.send(PLAN.name, [event_id])
     queries = services.journal.open_jobs("query")
     for query_id in queries:
-        services.send(QUERY.name, [query_id])
-    waiting = [entry.skill_id for entry in services.graph.waiting(_LIMIT)]
-    for batch in _batches(waiting):
-        services.activity.ingest(1)
-        services.send(INGEST.name, batch)
+        with bound_contextvars(trace_id=query_id):
+            services.send(QUERY.name, [query_id])
+    waiting = services.graph.waiting(_LIMIT)
+    _ingest_again(services, waiting)
     under_way = bool(waiting) or bool(services.activity.paging)
     unpaged = 0 if under_way else send_unpaged(services)
     if services.graph.unlinked(1):
@@ -96,6 +97,20 @@ def resend(services: Services) -> dict[str, object]:
         "ingest": len(waiting),
         "page": unpaged,
     }
+
+
+def _ingest_again(services: Services, waiting: Sequence[Entry]) -> None:
+    """Send skills to be ingested, under the trace of what asked for the first of a batch."""
+    traces = services.activity.traces(sorted({entry.wanted_seq for entry in waiting}))
+    for start in range(0, len(waiting), _BATCH):
+        batch = waiting[start : start + _BATCH]
+        ids = [entry.skill_id for entry in batch]
+        led = list(dict.fromkeys(traces.get(entry.wanted_seq, "") for entry in batch))
+        known = [trace for trace in led if trace]
+        with bound_contextvars(**({"trace_id": known[0]} if known else {})):
+            services.activity.ingest(1)
+            services.send(INGEST.name, ids)
+            log.info("sent again", sent=INGEST.name, ids=ids, also_traces=known[1:])
 
 
 def sweep(services: Services) -> int:
@@ -128,7 +143,3 @@ def sweep(services: Services) -> int:
         services.index.delete(due)
         log.info("swept", revisions=len(due))
     return len(due)
-
-
-def _batches(ids: Sequence[str]) -> list[list[str]]:
-    return [list(ids[start : start + _BATCH]) for start in range(0, len(ids), _BATCH)]

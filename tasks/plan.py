@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import structlog
+from structlog.contextvars import bound_contextvars, get_contextvars
 
 from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings
@@ -48,13 +49,19 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
             orders, refused = open_orders(services, deadline, waiting)
             for event_id, reason in refused:
                 fail_all(services, [event_id], reason)
-            passing = [_carry_out(services, deadline, order) for order in orders]
+            passing = [_traced(services, deadline, order) for order in orders]
             done += sum(len(order.event_ids) for order in orders)
         for error in passing:
             if error is not None:
                 raise error
         waiting = services.journal.open_jobs("event", 1) if orders else []
     return {"events": done}
+
+
+def _traced(services: Services, deadline: Deadline, order: Order) -> TransientError | None:
+    """Carry out an order under the trace of its first event."""
+    with bound_contextvars(trace_id=order.trace_ids[0]):
+        return _carry_out(services, deadline, order)
 
 
 def _carry_out(services: Services, deadline: Deadline, order: Order) -> TransientError | None:
@@ -80,7 +87,13 @@ def _carry_out(services: Services, deadline: Deadline, order: Order) -> Transien
     else:
         for event_id in order.event_ids:
             services.journal.finish(event_id, outcome)
+        log.info("event carried out", events=len(order.event_ids), **outcome, **_others(order))
     return None
+
+
+def _others(order: Order) -> dict[str, object]:
+    """The traces of events that were carried out together with the first."""
+    return {"also_traces": order.trace_ids[1:]} if order.trace_ids[1:] else {}
 
 
 def fail_events(services: Services, event_ids: Sequence[str], error: BaseException) -> None:
@@ -158,6 +171,7 @@ def _source_changed(
         ]
     deadline.check("plan")
     seq = graph.take_seqs(1)[0]
+    services.activity.note_trace(seq, str(get_contextvars().get("trace_id", "")))
     _refuse(services, content.source_id, found, seq)
     removed = _withdraw(services, content.source_id, gone, seq)
     wanted = _really_changed(services, content.source_id, root, changed, deadline)

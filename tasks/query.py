@@ -26,9 +26,10 @@ from tasks.described import described
 from tasks.diffuse import diffuse
 from tasks.embedding import encode_cached, is_known
 from tasks.explain import explanation
+from tasks.measures import Measures
 from tasks.outage import Losses, TolerantGraph, TolerantIndex
 from tasks.page import page_revisions
-from tasks.policies import Deadline
+from tasks.policies import QUERY, Deadline
 from tasks.rerank import rerank
 from tasks.retrieval import REASONED, Ranking, rank
 from tasks.services import Services
@@ -70,17 +71,27 @@ def query(services: Services, deadline: Deadline, query_ids: Sequence[str]) -> d
         return _fail(services, job.id, str(error), usage=isinstance(error, UsageError))
     data = bundle.model_dump(mode="json")
     services.journal.finish(job.id, data)
+    _tell(services.measures, bundle)
     return {"state": "done", "bundle": data}
+
+
+def _tell(measures: Measures, bundle: Bundle) -> None:
+    measures.query_answered(
+        "hit" if bundle.status == "SKILL_HIT" else "no_hit", bool(bundle.degraded)
+    )
+    for stage, milliseconds in bundle.timings_ms.items():
+        measures.stage_ended(QUERY.name, stage, milliseconds / 1000)
 
 
 def fail_query(services: Services, query_ids: Sequence[str], error: BaseException) -> None:
     """Record that a query failed for good."""
     for query_id in query_ids:
-        services.journal.fail(query_id, f"{type(error).__name__}: {error}")
+        _fail(services, query_id, f"{type(error).__name__}: {error}", usage=False)
 
 
 def _fail(services: Services, query_id: str, reason: str, usage: bool) -> dict[str, object]:
     services.journal.fail(query_id, reason)
+    services.measures.query_answered("failed", degraded=False)
     return {"state": "failed", "reason": reason, "usage": usage}
 
 

@@ -14,6 +14,7 @@ from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.activity import Activity, LocalActivity
 from tasks.journal import Journal
 from tasks.library import Library
+from tasks.measures import Measures, NoMeasures
 from tasks.outage import Outages
 from tasks.pace import Pace
 from tasks.usage import Usage
@@ -72,6 +73,7 @@ class Services:
     usage: Usage
     writable: bool = True
     activity: Activity = field(default_factory=LocalActivity)
+    measures: Measures = field(default_factory=NoMeasures)
     paces: Paces = field(default_factory=Paces)
     outages: Outages | None = None
     stopping: threading.Event = field(default_factory=threading.Event)

@@ -32,6 +32,8 @@ _LOCK = PREFIX + "lock:"
 _DUE = PREFIX + "due:"
 _TROUBLE = PREFIX + "trouble"
 _TROUBLE_SECONDS = 120
+_TRACE = PREFIX + "trace:"
+_TRACE_SECONDS = 86_400
 _ATTEMPTS_SECONDS = 3600
 _GRACE_SECONDS = 60.0
 _LONGEST_LOCK_SECONDS = 3600
@@ -129,6 +131,18 @@ class SharedActivity:
                     trace_id = note.get("trace_id", "")
                     found.append(Abandoned(note["task"], tuple(note["ids"]), trace_id))
         return found
+
+    # -- what led to what
+    def note_trace(self, seq: int, trace_id: str) -> None:
+        """Remember for a day what led to requests of this number."""
+        with translated(self._settings):
+            self._client.set(f"{_TRACE}{seq}", trace_id, ex=_TRACE_SECONDS)
+
+    def traces(self, seqs: Sequence[int]) -> dict[int, str]:
+        """The trace ids of numbers that are remembered."""
+        with translated(self._settings):
+            found = self._client.mget([f"{_TRACE}{seq}" for seq in seqs]) if seqs else []
+        return {seq: trace for seq, trace in zip(seqs, found, strict=True) if trace}
 
     def _under_way(self, task: str) -> int:
         running = sum(1 for note in self.running().values() if note["task"] == task)

@@ -17,7 +17,7 @@ from graph.protocol import SkillGraph
 from skills.events import Data, Event, QueryAsked, new_event
 from tasks.activity import Activity
 from tasks.app import send
-from tasks.journal import Journal, Kind, job_id
+from tasks.journal import Journal, Kind, job_id, trace_of
 from tasks.policies import MAINTAIN, PLAN, QUERY
 
 log = structlog.get_logger()
@@ -73,13 +73,13 @@ class Channel(ABC):
         event.content()
         self._check_room("event", self.settings.workers.open_events)
         if self.journal.accept(event, "event"):
-            self._send(PLAN.name, job_id(event))
+            self._send(PLAN.name, job_id(event), trace_of(event))
         return job_id(event)
 
     def ask(self, asked: QueryAsked, origin: str) -> str:
         """Accept a query: recorded when this returns its id. TransientError: too many wait."""
         query_id = self._recorded(asked, origin)
-        self._send(QUERY.name, query_id)
+        self._send(QUERY.name, query_id, query_id)
         return query_id
 
     def answer(self, asked: QueryAsked, origin: str) -> dict[str, Any]:
@@ -124,9 +124,9 @@ class Channel(ABC):
                 f"{most} {what} wait already (workers.open_{what}); try again in a while"
             )
 
-    def _send(self, name: str, one: str) -> None:
+    def _send(self, name: str, one: str, trace_id: str) -> None:
         """Send a task for what the journal holds; the reconciler sends what did not get through."""
-        with structlog.contextvars.bound_contextvars(trace_id=one):
+        with structlog.contextvars.bound_contextvars(trace_id=trace_id):
             try:
                 send(self.app, name, [one])
             except TransientError as error:
