@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple, Protocol
 
 _LONGEST_WAIT_SECONDS = 0.25
-_MOST_TRACES = 1_000
+_MOST_REQUESTS = 1_000
 
 
 class Abandoned(NamedTuple):
@@ -18,6 +18,13 @@ class Abandoned(NamedTuple):
     task: str
     ids: tuple[str, ...]
     trace_id: str
+
+
+class Request(NamedTuple):
+    """Why ingest was asked for, and since when: seconds since the epoch."""
+
+    trace_id: str
+    since: float
 
 
 class Activity(Protocol):
@@ -72,12 +79,12 @@ class Activity(Protocol):
         """What a process had begun when it died; each task is told once."""
         ...
 
-    def note_trace(self, seq: int, trace_id: str) -> None:
-        """Remember for a while what led to requests of this number."""
+    def note_request(self, seq: int, trace_id: str) -> None:
+        """Remember for a while that ingest is asked for of what was seen at `seq`."""
         ...
 
-    def traces(self, seqs: Sequence[int]) -> dict[int, str]:
-        """The trace ids of numbers that are remembered."""
+    def requests(self, seqs: Sequence[int]) -> dict[int, Request]:
+        """What is remembered of requests, by their number."""
         ...
 
 
@@ -94,7 +101,7 @@ class LocalActivity:
         self._querying = 0
         self._taken: set[str] = set()
         self._done: dict[str, float] = {}
-        self._traces: dict[int, str] = {}
+        self._requests: dict[int, Request] = {}
 
     @property
     def ingesting(self) -> int:
@@ -170,14 +177,14 @@ class LocalActivity:
         """None."""
         return []
 
-    def note_trace(self, seq: int, trace_id: str) -> None:
-        """Remember what led to requests of this number, of the latest ones."""
+    def note_request(self, seq: int, trace_id: str) -> None:
+        """Remember a request, of the latest ones."""
         with self._lock:
-            self._traces[seq] = trace_id
-            while len(self._traces) > _MOST_TRACES:
-                del self._traces[next(iter(self._traces))]
+            self._requests[seq] = Request(trace_id, time.time())
+            while len(self._requests) > _MOST_REQUESTS:
+                del self._requests[next(iter(self._requests))]
 
-    def traces(self, seqs: Sequence[int]) -> dict[int, str]:
-        """The trace ids of numbers that are remembered."""
+    def requests(self, seqs: Sequence[int]) -> dict[int, Request]:
+        """What is remembered of requests, by their number."""
         with self._lock:
-            return {seq: self._traces[seq] for seq in seqs if seq in self._traces}
+            return {seq: self._requests[seq] for seq in seqs if seq in self._requests}

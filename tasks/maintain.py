@@ -101,12 +101,12 @@ def resend(services: Services) -> dict[str, object]:
 
 def _ingest_again(services: Services, waiting: Sequence[Entry]) -> None:
     """Send skills to be ingested, under the trace of what asked for the first of a batch."""
-    traces = services.activity.traces(sorted({entry.wanted_seq for entry in waiting}))
+    requests = services.activity.requests(sorted({entry.wanted_seq for entry in waiting}))
     for start in range(0, len(waiting), _BATCH):
         batch = waiting[start : start + _BATCH]
         ids = [entry.skill_id for entry in batch]
-        led = list(dict.fromkeys(traces.get(entry.wanted_seq, "") for entry in batch))
-        known = [trace for trace in led if trace]
+        found = (requests.get(entry.wanted_seq) for entry in batch)
+        known = list(dict.fromkeys(one.trace_id for one in found if one is not None))
         with bound_contextvars(**({"trace_id": known[0]} if known else {})):
             services.activity.ingest(1)
             services.send(INGEST.name, ids)

@@ -171,7 +171,7 @@ def _source_changed(
         ]
     deadline.check("plan")
     seq = graph.take_seqs(1)[0]
-    services.activity.note_trace(seq, str(get_contextvars().get("trace_id", "")))
+    services.activity.note_request(seq, str(get_contextvars().get("trace_id", "")))
     _refuse(services, content.source_id, found, seq)
     removed = _withdraw(services, content.source_id, gone, seq)
     wanted = _really_changed(services, content.source_id, root, changed, deadline)

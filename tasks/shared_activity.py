@@ -18,7 +18,7 @@ import structlog
 from redis import Redis
 
 from config.settings import ServerSettings
-from tasks.activity import Abandoned
+from tasks.activity import Abandoned, Request
 from tasks.policies import INGEST, PAGE, POLICIES
 from tasks.redis import PREFIX, translated
 
@@ -32,8 +32,8 @@ _LOCK = PREFIX + "lock:"
 _DUE = PREFIX + "due:"
 _TROUBLE = PREFIX + "trouble"
 _TROUBLE_SECONDS = 120
-_TRACE = PREFIX + "trace:"
-_TRACE_SECONDS = 86_400
+_REQUEST = PREFIX + "request:"
+_REQUEST_SECONDS = 86_400
 _ATTEMPTS_SECONDS = 3600
 _GRACE_SECONDS = 60.0
 _LONGEST_LOCK_SECONDS = 3600
@@ -133,16 +133,18 @@ class SharedActivity:
         return found
 
     # -- what led to what
-    def note_trace(self, seq: int, trace_id: str) -> None:
-        """Remember for a day what led to requests of this number."""
+    def note_request(self, seq: int, trace_id: str) -> None:
+        """Remember a request for a day."""
+        note = json.dumps(Request(trace_id, time.time()))
         with translated(self._settings):
-            self._client.set(f"{_TRACE}{seq}", trace_id, ex=_TRACE_SECONDS)
+            self._client.set(f"{_REQUEST}{seq}", note, ex=_REQUEST_SECONDS)
 
-    def traces(self, seqs: Sequence[int]) -> dict[int, str]:
-        """The trace ids of numbers that are remembered."""
+    def requests(self, seqs: Sequence[int]) -> dict[int, Request]:
+        """What is remembered of requests, by their number."""
         with translated(self._settings):
-            found = self._client.mget([f"{_TRACE}{seq}" for seq in seqs]) if seqs else []
-        return {seq: trace for seq, trace in zip(seqs, found, strict=True) if trace}
+            found = self._client.mget([f"{_REQUEST}{seq}" for seq in seqs]) if seqs else []
+        noted = zip(seqs, found, strict=True)
+        return {seq: Request(*json.loads(note)) for seq, note in noted if note}
 
     def _under_way(self, task: str) -> int:
         running = sum(1 for note in self.running().values() if note["task"] == task)
