@@ -31,8 +31,8 @@ for server in elasticsearch neo4j redis rabbitmq; do
 done
 printf 'neo4j/%s\n' "$(cat secrets/neo4j_password)" | keep neo4j_auth
 printf 'requirepass %s\n' "$(cat secrets/redis_password)" | keep redis.conf
-printf 'default_user = skillbus\ndefault_pass = %s\n' "$(cat secrets/rabbitmq_password)" \
-    | keep rabbitmq.conf
+printf 'default_vhost = skillbus\ndefault_user = skillbus\ndefault_pass = %s\n' \
+    "$(cat secrets/rabbitmq_password)" | keep rabbitmq.conf
 
 chmod 444 secrets/*
 chmod 400 secrets/elasticsearch_password

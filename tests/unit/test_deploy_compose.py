@@ -237,6 +237,7 @@ def test_passwords_are_made_for_every_secret(made: Path, deployment: dict[str, A
     assert (folder / "redis.conf").read_text(encoding="utf-8") == f"requirepass {redis}\n"
     assert (folder / "neo4j_auth").read_text(encoding="utf-8") == f"neo4j/{neo4j}\n"
     assert (folder / "rabbitmq.conf").read_text(encoding="utf-8").splitlines() == [
+        "default_vhost = skillbus",
         "default_user = skillbus",
         f"default_pass = {(folder / 'rabbitmq_password').read_text(encoding='utf-8')}",
     ]
