@@ -85,6 +85,8 @@ class Neo4j(JavaServer):
             "dbms.usage_report.enabled": "false",
             # Recovery after a kill replays what came since the last checkpoint.
             "db.checkpoint.interval.time": "30s",
+            # It waits so long, twice, when it stops.
+            "internal.server.bolt.thread_pool_shutdown_wait_time": "0s",
         }
         lines = [f"{key}={value}" for key, value in settings.items()]
         write_private(self.place.data / "neo4j.conf", "\n".join(lines) + "\n")
@@ -146,7 +148,6 @@ class RabbitMQ(Server):
         self._program()
         programs.find("epmd")
         lines = [
-            f"listeners.tcp.local = {HOST}:{self.port}",
             f"default_vhost = {USER}",
             f"default_user = {USER}",
             f"default_pass = {self.password}",
@@ -172,6 +173,8 @@ class RabbitMQ(Server):
             "ERL_EPMD_ADDRESS": HOST,
             "ERL_EPMD_PORT": str(self.place.ports["epmd"]),
             "RABBITMQ_NODENAME": f"skillbus{self.port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": HOST,
+            "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(self.place.ports["distribution"]),
             "RABBITMQ_CONF_ENV_FILE": str(data / "rabbitmq-env.conf"),
             "RABBITMQ_CONFIG_FILE": str(data / "rabbitmq.conf"),

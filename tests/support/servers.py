@@ -183,7 +183,7 @@ def servers(run_servers: RunServers) -> Iterator[ServerControls]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line for each reason why tests were left out."""
     reasons = Counter(
-        report.longrepr[2].removeprefix("Skipped: ")
+        report.longrepr[2].removeprefix("Skipped: ").partition("\n")[0]
         for report in terminalreporter.getreports("skipped")
         if isinstance(report.longrepr, tuple)
     )
