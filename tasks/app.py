@@ -13,7 +13,7 @@ from kombu.exceptions import KombuError
 from kombu.exceptions import OperationalError as BrokerAwayError
 from structlog.contextvars import bound_contextvars, get_contextvars
 
-from config.errors import PermanentError, SkillbusError, StaleError, TransientError
+from config.errors import PermanentError, SkillbusError, StaleError, TransientError, UsageError
 from tasks.ingest import ingest, split_batch
 from tasks.journal import DeadLetter, new_letter_id
 from tasks.link import link
@@ -85,6 +85,8 @@ def create_app(services: ReadServices, queues: Sequence[str], transport: Transpo
     app = Celery(
         "skillbus", broker=transport.broker, backend=transport.results, set_as_current=False
     )
+    if transport.carrier:
+        app.conf.broker_transport = transport.carrier
     arguments = dict(transport.queue_arguments)
     seconds = transport.options.get("socket_timeout", transport.options.get("read_timeout"))
     app.conf.update(
@@ -132,7 +134,7 @@ def _register(app: Any, policy: Policy, read_services: ReadServices) -> None:
             if services.stopping.is_set():
                 # The stores close under what still runs; the next start sends it again.
                 return
-            ids = _ids_of(args)
+            ids = args[0]
             with bound_contextvars(**_context(policy, self.request)):
                 if isinstance(exc, SkillbusError):
                     log.error("task gave up", ids=ids[:10], reason=str(exc))
@@ -142,7 +144,7 @@ def _register(app: Any, policy: Policy, read_services: ReadServices) -> None:
 
     def run(self: Any, ids: Sequence[str]) -> dict[str, object]:
         with bound_contextvars(**_context(policy, self.request)):
-            return _run(read_services(), policy, self.request.id, _checked(ids))
+            return _run(read_services(), policy, self.request.id, ids)
 
     app.task(
         run,
@@ -250,20 +252,6 @@ def _give_up(
         services.measures.letter_buried(policy.name)
 
 
-def _checked(ids: Any) -> list[str]:
-    """The ids of a message; raises PermanentError when it holds anything else."""
-    if isinstance(ids, list) and all(isinstance(one, str) for one in ids):
-        return ids
-    raise PermanentError(f"a message takes a list of ids, not {str(ids)[:200]!r}")
-
-
-def _ids_of(args: Any) -> list[str]:
-    try:
-        return _checked(args[0])
-    except (PermanentError, IndexError):
-        return []
-
-
 def send(app: Any, name: str, ids: Sequence[object], answered: bool = False) -> Any:
     """Put a task on its queue; returns Celery's result handle.
 
@@ -292,10 +280,18 @@ def queue_depth(app: Any, queue: str) -> int:
     Raises TransientError when the broker is away.
     """
     try:
-        with app.connection_or_acquire() as connection, connection.channel() as channel:
+        with app.connection_or_acquire() as connection:
             try:
-                return int(channel.queue_declare(queue, passive=True).message_count)
-            except connection.channel_errors:
-                return 0
+                channel = connection.channel()
+            except connection.channel_errors as error:
+                raise UsageError(
+                    f"the broker refuses the login ({error}): check servers.broker and the file "
+                    "of servers.broker_password_file"
+                ) from None
+            with channel:
+                try:
+                    return int(channel.queue_declare(queue, passive=True).message_count)
+                except connection.channel_errors:
+                    return 0
     except (BrokerAwayError, KombuError, OSError) as error:
         raise TransientError(f"the broker does not answer: {error}") from error

@@ -20,13 +20,15 @@ _REDIS, _RABBITMQ = ("redis", "rediss"), ("amqp", "amqps")
 class Transport:
     """Where Celery sends and reads, with passwords: never shown.
 
-    options: of the broker's connection. queue_arguments: with which queues are declared.
+    options: of the broker's connection. queue_arguments: with which queues are declared. carrier:
+    kombu's transport as `module:Class`; empty: the one of the address.
     """
 
     broker: str = field(repr=False)
     results: str = field(repr=False)
     options: Mapping[str, object]
     queue_arguments: Mapping[str, object] = field(default_factory=dict)
+    carrier: str = ""
 
 
 def memory_transport() -> Transport:
@@ -61,6 +63,6 @@ def server_transport(settings: ServerSettings) -> Transport:
             "socket_keepalive": True,
             "health_check_interval": 10,
         }
-        return Transport(broker, results, options)
+        return Transport(broker, results, options, carrier="tasks.redis_broker:Transport")
     options = {"confirm_publish": True, "connect_timeout": seconds, "read_timeout": seconds}
     return Transport(broker, results, options, {"x-queue-type": "quorum"})

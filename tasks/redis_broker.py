@@ -1,0 +1,100 @@
+"""Redis as a broker whose lists may hold anything: what is no message is delivered as one.
+
+Kombu takes an item from a list and only then looks whether it is a message. Where it is none, an
+error ends the worker and the item is gone. Here such an item is put into an envelope, so that a
+worker's consumer can look at it and bury it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from typing import Any
+
+from kombu.transport import redis as kombu_redis
+from kombu.utils.json import loads
+from redis import Redis
+
+UNREADABLE = "unreadable"
+"""Header of what was no message: why."""
+
+_CONTENT = ("content-type", "content-encoding")
+_NOT_LOADED = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
+"""What kombu raises for no JSON, and for the typed values that it looks for in JSON."""
+
+
+class _Client(Redis):
+    """A Redis client from which every taken item is a message."""
+
+    def parse_response(self, connection: Any, command_name: str, **options: Any) -> Any:
+        """The response; a taken item that is no message comes in an envelope."""
+        answer: Any = super().parse_response(connection, command_name, **options)  # type: ignore[no-untyped-call]  # of redis
+        if command_name != "BRPOP" or not answer:
+            return answer
+        key, item = answer
+        try:
+            reason = _what_is_wrong(loads(item))  # type: ignore[no-untyped-call]  # of kombu
+        except _NOT_LOADED as error:
+            reason = f"no JSON: {error}"
+        return key, _envelope(key, item, reason) if reason else item
+
+
+class Channel(kombu_redis.Channel):
+    """Kombu's channel with our client."""
+
+    def _get_client(self) -> type[Redis]:
+        return _Client
+
+
+class Transport(kombu_redis.Transport):
+    """Kombu's transport with our channel."""
+
+    Channel = Channel
+
+
+def _what_is_wrong(message: Any) -> str:
+    """Why something cannot be delivered as it is; "" when it can."""
+    if not isinstance(message, dict):
+        return "no JSON object"
+    body, headers = message.get("body"), message.get("headers")
+    properties = message.get("properties")
+    given = properties if isinstance(properties, dict) else {}
+    place = given.get("delivery_info")
+    route = place if isinstance(place, dict) else {}
+    named = (given.get("delivery_tag"), route.get("exchange"), route.get("routing_key"))
+    if not isinstance(body, str) or not isinstance(headers, dict | None):
+        return "no body or headers as kombu writes them"
+    if not all(isinstance(message.get(name), str | None) for name in _CONTENT):
+        return "no kind of content as kombu writes it"
+    if not all(isinstance(value, str) for value in named):
+        return "no properties as kombu writes them"
+    if headers and "compression" in headers:
+        return "compressed"
+    if given.get("body_encoding") is None:
+        return ""
+    return "" if _is_base64(given["body_encoding"], body) else "a body that is not in base64"
+
+
+def _is_base64(encoding: Any, body: str) -> bool:
+    try:
+        base64.b64decode(body)
+    except ValueError:
+        return False
+    return bool(encoding == "base64")
+
+
+def _envelope(key: bytes, item: bytes, reason: str) -> bytes:
+    queue = key.decode().partition(kombu_redis.Channel.sep)[0]
+    message = {
+        "body": base64.b64encode(item).decode(),
+        "content-type": "application/octet-stream",
+        "content-encoding": "binary",
+        "headers": {UNREADABLE: reason},
+        "properties": {
+            "body_encoding": "base64",
+            "delivery_tag": str(uuid.uuid4()),
+            "delivery_info": {"exchange": "", "routing_key": queue},
+        },
+    }
+    return json.dumps(message).encode()
