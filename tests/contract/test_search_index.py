@@ -21,9 +21,7 @@ from search.protocol import Filters, SearchIndex, SkillDocument, VectorSearch, W
 from search.tokens import tokenize
 from skills.parsing import parse_skill
 from skills.record import RevisionKey
-from tests.support.elastic import ElasticIndices, elastic, elastic_indices
-
-__all__ = ["elastic", "elastic_indices"]
+from tests.support.elastic import ElasticIndices
 
 MODEL, DIMENSION = "hashing:1", 16
 ANY = Filters()

@@ -26,11 +26,9 @@ from skills.paging import section_texts
 from skills.parsing import parse_skill
 from skills.record import RevisionKey
 from tasks import reindex as task
-from tests.support.elastic import ElasticIndices, elastic, elastic_indices
+from tests.support.elastic import ElasticIndices
 from tests.support.servers import ServerControls
 from tests.support.tiny import DIMENSION, TinyEncoder
-
-__all__ = ["elastic", "elastic_indices"]
 
 MODEL, ANY = TinyEncoder.model, Filters()
 ENCODER = TinyEncoder()
