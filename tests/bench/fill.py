@@ -1,13 +1,12 @@
-"""Copy a library from one deployment's stores into another's, to compare and measure them.
+"""Copy an embedded library into the servers that the settings name, to compare and measure.
 
-    python -m tests.bench.fill HOME ELASTICSEARCH [--prefix NAME] [--processes N] [--neo4j URL]
+    python -m tests.bench.fill HOME [--processes N] [--index-only]
 
-HOME           an embedded library, searchable; nothing of it is encoded again
-ELASTICSEARCH  its URL; what is there already is left alone, so that a second run goes on where a
-               first one ended
---prefix       how its indices begin there, `skillbus` unless given
+HOME           an embedded library, searchable; nothing of it is encoded again. What is in
+               Elasticsearch already is left alone, so that a second run goes on where one ended;
+               Neo4j has to be empty
 --processes    that analyse and write side by side, 2 unless given
---neo4j        copies the catalog and the links too, into an empty database without a password
+--index-only   leaves the catalog and the links out
 
 Prints what was done as JSON.
 """
@@ -15,15 +14,15 @@ Prints what was done as JSON.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from config.settings import EncoderSettings, ServerSettings
+from config.settings import EncoderSettings, ServerSettings, load_settings
 from graph.local import SqliteSkillGraph
-from graph.neo4j import Neo4jSkillGraph
 from graph.protocol import Entry, LinkFacts, Publication, SkillGraph, State
 from search.elastic.index import ElasticSearchIndex
 from search.local import LocalSearchIndex
@@ -31,6 +30,7 @@ from search.models import encoder_identity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
 from tasks.reindex import Copier, Progress
+from workers.stores import open_graph
 
 _AT_ONCE = 200
 
@@ -96,28 +96,18 @@ def copy_index(
     return Copier(source, target, model).copy(keys or source.keys(), progress)
 
 
-def open_pair(home: Path, url: str, prefix: str) -> tuple[LocalSearchIndex, ElasticSearchIndex]:
+def open_pair(home: Path, servers: ServerSettings) -> tuple[LocalSearchIndex, ElasticSearchIndex]:
     """The embedded index and the one in Elasticsearch, of the encoder that ships."""
     identity = encoder_identity(EncoderSettings().model)
     source = LocalSearchIndex(home / "index", *identity, writable=False)
-    target = ElasticSearchIndex(_servers(url, prefix), *identity, writable=True, caching=False)
+    target = ElasticSearchIndex(servers, *identity, writable=True, caching=False)
     target.ensure()
     return source, target
 
 
-def _servers(url: str, prefix: str, neo4j: str = "bolt://unused:1") -> ServerSettings:
-    return ServerSettings(
-        broker="redis://unused:1/0",
-        elasticsearch=url,
-        elasticsearch_prefix=prefix,
-        neo4j=neo4j,
-        timeout_seconds=60,
-    )
-
-
-def _copy_part(work: tuple[Path, str, str, int, int]) -> int:
-    home, url, prefix, part, parts = work
-    source, target = open_pair(home, url, prefix)
+def _copy_part(work: tuple[Path, ServerSettings, int, int]) -> int:
+    home, servers, part, parts = work
+    source, target = open_pair(home, servers)
     model = encoder_identity(EncoderSettings().model).model
     copied = copy_index(source, target, model, sorted(source.keys())[part::parts])
     source.close()
@@ -129,32 +119,27 @@ def main() -> None:
     """Copy, and print how long it took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("home", type=Path)
-    parser.add_argument("url")
-    parser.add_argument("--prefix", default="skillbus")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--neo4j", default="")
+    parser.add_argument("--index-only", action="store_true")
     given = parser.parse_args()
+    servers = load_settings().servers
     started = time.monotonic()
-    source, target = open_pair(given.home, given.url, given.prefix)
-    revisions = len(source.keys())
-    parts = [
-        (given.home, given.url, given.prefix, part, given.processes)
-        for part in range(given.processes)
-    ]
+    source, target = open_pair(given.home, servers)
+    parts = [(given.home, servers, part, given.processes) for part in range(given.processes)]
     with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
         copied = sum(pool.map(_copy_part, parts))
     report: dict[str, object] = {
-        "revisions": revisions,
+        "revisions": len(source.keys()),
         "copied": copied,
         "there": len(target.keys()),
         "index_seconds": round(time.monotonic() - started, 1),
     }
-    if given.neo4j:
+    if not given.index_only:
         started = time.monotonic()
-        copy_graph(
-            SqliteSkillGraph(given.home / "graph.db", writable=False),
-            Neo4jSkillGraph(_servers(given.url, given.prefix, given.neo4j)),
-        )
+        with contextlib.ExitStack() as stack:
+            catalog = SqliteSkillGraph(given.home / "graph.db", writable=False)
+            stack.callback(catalog.close)
+            copy_graph(catalog, open_graph(load_settings(), stack, writable=True))
         report["graph_seconds"] = round(time.monotonic() - started, 1)
     print(json.dumps(report))
 
