@@ -90,16 +90,16 @@ class Neo4jCatalog(Neo4jStore):
         return [
             _entry(row)
             for ids in batches(sorted(set(skill_ids)), READ_AT_ONCE)
-            for row in self._read("entries", ids=list(ids))
+            for row in self._read("entries", ids=list(ids))[0][0]
         ]
 
     def entries_under(self, source_id: str, path: str) -> list[Entry]:
         """Entries of a source whose path is `path` or lies below it; "" is the whole source."""
         if path:
-            rows = self._read("entry_at", source_id=source_id, path=path)
+            rows = self._read("entry_at", source_id=source_id, path=path)[0][0]
             name, more = "entries_below", {"below": f"{path}/"}
         else:
-            rows = self._read("entry_at", source_id=source_id, path="")
+            rows = self._read("entry_at", source_id=source_id, path="")[0][0]
             name, more = "entries_of_source", {}
         for page in self._pages(name, source_id=source_id, **more):
             rows += page
@@ -152,7 +152,7 @@ class Neo4jCatalog(Neo4jStore):
 
     def waiting(self, limit: int) -> list[Entry]:
         """Entries whose wanted_seq has not been served, oldest first."""
-        return [_entry(row) for row in self._read("waiting", limit=limit)]
+        return [_entry(row) for row in self._read("waiting", limit=limit)[0][0]]
 
     def unpaged(self, limit: int) -> list[RevisionKey]:
         """Published revisions without section vectors, most used first."""

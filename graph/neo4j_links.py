@@ -47,8 +47,8 @@ class Neo4jLinks(Neo4jStore):
         """By skill, every link that starts or ends at it, or that it owns."""
         found: dict[str, list[Link]] = {skill_id: [] for skill_id in skill_ids}
         for ids in batches(list(found), _FACTS_AT_ONCE):
-            for skill_id, *values in self._read("links", ids=list(ids)):
-                found[skill_id].append(_link(*values))
+            for skill_id, links in self._read("links", ids=list(ids)):
+                found[skill_id] = [_link(*values) for values in links]
         for links in found.values():
             links.sort(key=_by_owner)
         return found
@@ -68,7 +68,7 @@ class Neo4jLinks(Neo4jStore):
         """What linking needs of these published skills; others are left out."""
         found = {}
         for ids in batches(list(dict.fromkeys(skill_ids)), _FACTS_AT_ONCE):
-            for row in self._read("link_facts", ids=list(ids)):
+            for row in self._read("link_facts", ids=list(ids))[0][0]:
                 skill_id, source_id, path, name, signature, described, mentions = row
                 vectors = (unpack_vector(signature), unpack_vector(described))
                 mentioned = unpack_mentions(mentions)
@@ -96,8 +96,8 @@ class Neo4jLinks(Neo4jStore):
         for ids in batches(list(dict.fromkeys(skill_ids)), _FACTS_AT_ONCE):
             published = self._read("published", ids=list(ids))[0][0]
             found |= {skill_id: [] for skill_id in published}
-            for owner, *values, _ in self._read("owned", ids=published):
-                found[owner].append(_link(owner, *values))
+            for owner, links in self._read("owned", ids=published):
+                found[owner] = [_link(owner, *values) for *values, _ in links]
         return found
 
     def weakest(self, kind: LinkType, count: int, skill_ids: Sequence[str]) -> dict[str, float]:

@@ -70,13 +70,13 @@ class Neo4jStore:
         )
 
     def _pages(self, name: str, **parameters: object) -> Iterator[Rows]:
-        """Pages of a statement that takes `limit` and `after`, its records' first values sorted."""
-        after = ""
-        while page := self._read(name, after=after, limit=READ_AT_ONCE, **parameters):
+        """Pages of entries by a statement that takes `limit` and `after`."""
+        key, after = _PAGED_BY[name], ""
+        while page := self._read(name, after=after, limit=READ_AT_ONCE, **parameters)[0][0]:
             yield page
             if len(page) < READ_AT_ONCE:
                 break
-            after = page[-1][0]
+            after = page[-1][key]
 
     def _check_writable(self) -> None:
         if not self._writable:
@@ -107,6 +107,9 @@ def _statements(file: str) -> dict[str, str]:
             found[name] = text
     return found
 
+
+_PAGED_BY = {"all_entries": 0, "entries_of_source": 2, "entries_below": 2}
+"""Which value of an entry a statement's pages are sorted by."""
 
 _ENTRY = """s.skill_id, s.source_id, s.path, s.state, s.name, s.description, s.seq,
     s.content_hash, s.wanted_seq, s.reason, s.warnings, s.safety_level, s.tokens, s.language,

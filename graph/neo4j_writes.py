@@ -134,8 +134,8 @@ def replace_links(
     published = {skill_id for skill_id, seq in standing.items() if seq}
     owners = sorted(published & links.keys())
     known: dict[str, dict[_Edge, str]] = {owner: {} for owner in owners}
-    for owner, *edge, place in run("owned", ids=owners):
-        known[owner][_edge(edge)] = place
+    for owner, owned in run("owned", ids=owners):
+        known[owner] = {_edge(edge): place for *edge, place in owned}
     gone: list[tuple[_Edge, str]] = []
     new: list[tuple[str, _Edge]] = []
     short = []

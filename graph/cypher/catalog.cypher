@@ -114,26 +114,26 @@ SET s.served_seq = row[1],
 SET s.waiting = CASE WHEN s.wanted_seq > row[1] THEN s.wanted_seq END
 
 // name: entries
-UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) RETURN $$entry
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) RETURN collect([$$entry])
 
 // name: all_entries
 MATCH (s:Skill) WHERE s.skill_id > $after
-WITH s ORDER BY s.skill_id LIMIT $limit RETURN $$entry
+WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: entries_of_source
 MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path > $after
-WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN $$entry
+WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN collect([$$entry])
 
 // name: entry_at
-MATCH (s:Skill {source_id: $source_id, path: $path}) RETURN $$entry
+MATCH (s:Skill {source_id: $source_id, path: $path}) RETURN collect([$$entry])
 
 // name: entries_below
 MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path STARTS WITH $below AND s.path > $after
-WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN $$entry
+WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN collect([$$entry])
 
 // name: waiting
 MATCH (s:Skill) WHERE s.waiting IS NOT NULL AND s.skill_id IS NOT NULL
-WITH s ORDER BY s.waiting, s.skill_id LIMIT $limit RETURN $$entry
+WITH s ORDER BY s.waiting, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: unpaged
 MATCH (s:Skill) WHERE s.unpaged IS NOT NULL AND s.skill_id IS NOT NULL

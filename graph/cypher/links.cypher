@@ -1,6 +1,7 @@
 // Statements about links by name. `$$links` stands for all types of links between skills,
 // `$$owned` for the links that the skill `id` owns, whatever they join. A link that is deleted
-// while a statement runs may still be found, without its properties: it is left out.
+// while a statement runs may still be found, without its properties: it is left out. Lists are
+// cheaper to receive than records: many rows come as one list.
 
 // name: unlinked
 MATCH (s:Skill) WHERE s.mark_epoch IS NOT NULL AND s.skill_id IS NOT NULL
@@ -9,7 +10,8 @@ RETURN collect(s.skill_id), collect(s.mark_epoch)
 
 // name: link_facts
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) MATCH (f:Facts {skill_id: id})
-RETURN s.skill_id, s.source_id, s.path, s.name, f.signature, f.description_terms, f.mentions
+RETURN collect(
+    [s.skill_id, s.source_id, s.path, s.name, f.signature, f.description_terms, f.mentions])
 
 // name: named
 UNWIND $keys AS key MATCH (s:Skill {source_id: $source_id, name_key: key})
@@ -62,7 +64,8 @@ CALL (s) {
 }
 WITH id, r, r.owner AS owner, r.weight AS weight, r.evidence AS evidence
 WHERE evidence IS NOT NULL
-RETURN id, owner, startNode(r).skill_id, endNode(r).skill_id, type(r), weight, evidence
+RETURN id,
+    collect([owner, startNode(r).skill_id, endNode(r).skill_id, type(r), weight, evidence])
 
 // name: links_among
 UNWIND $ids AS id MATCH (a:Skill {skill_id: id})-[r:$$links]->(b:Skill) WHERE b.skill_id IN $ids
@@ -76,7 +79,8 @@ UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.seq > 0 RETURN collect(
 // name: owned
 UNWIND $ids AS id $$owned
 WITH id, r, r.weight AS weight, r.evidence AS evidence WHERE evidence IS NOT NULL
-RETURN id, startNode(r).skill_id, endNode(r).skill_id, type(r), weight, evidence, elementId(r)
+RETURN id, collect(
+    [startNode(r).skill_id, endNode(r).skill_id, type(r), weight, evidence, elementId(r)])
 
 // name: weakest
 UNWIND $ids AS id MATCH ()-[r:$$type {owner: id}]->()

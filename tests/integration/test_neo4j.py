@@ -16,7 +16,7 @@ from neo4j.exceptions import ServiceUnavailable
 
 from config.errors import SkillbusError, TransientError, UsageError
 from config.settings import ServerSettings
-from graph import neo4j_server
+from graph import neo4j_catalog, neo4j_server, neo4j_store
 from graph.diffusion import DiffusionSettings, exact, personalised_pagerank
 from graph.local import SqliteSkillGraph
 from graph.neo4j import Neo4jSkillGraph
@@ -362,6 +362,24 @@ def test_diffusion_over_cypher_is_the_embedded_one(graph: Neo4jSkillGraph, tmp_p
         off = sum(abs(true.get(one, 0.0) - there.scores.get(one, 0.0)) for one in true)
         assert off <= there.residual_bound + 1e-9
     embedded.close()
+
+
+def test_long_answers_come_in_pages(
+    graph: Neo4jSkillGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (neo4j_catalog, neo4j_store):
+        monkeypatch.setattr(module, "READ_AT_ONCE", 3)
+    names = ["a", "a/b", "a/b/c", "a/d", "a-b", "b", "c", "d"]
+    graph.publish([publication(name, n) for n, name in enumerate(names, 1)])
+    graph.move_cursor("lib", dict.fromkeys(names, "seen"), [])
+    ids = sorted(f"lib:{name}" for name in names)
+    assert [entry.skill_id for entry in graph.entries()] == ids
+    assert [entry.skill_id for entry in graph.entries(ids[::-1])] == ids
+    assert [entry.skill_id for entry in graph.entries_under("lib", "")] == ids
+    assert [entry.path for entry in graph.entries_under("lib", "a")] == ["a", "a/b", "a/b/c", "a/d"]
+    assert graph.cursor("lib") == dict.fromkeys(names, "seen")
+    assert sorted(graph.changes(0).pointers) == ids
+    graph.drop_source("other")
 
 
 # -- passages
