@@ -164,7 +164,14 @@ class WorkerSettings(Group):
         10, ge=0, le=19, description="how far processes that ingest and page stand back"
     )
     metrics_port: int = Field(
-        0, ge=0, le=65_535, description="where a worker tells how it is doing; 0: nowhere"
+        0,
+        ge=0,
+        le=65_535,
+        description="where a worker tells how it is doing; 0: nowhere; several workers that "
+        "`skillbus worker` starts take this port and the next ones",
+    )
+    metrics_host: str = Field(
+        "127.0.0.1", min_length=1, description="address of that port; it asks for no password"
     )
 
 

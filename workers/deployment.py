@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 from config.settings import Settings
 
 if TYPE_CHECKING:
+    from tasks.measures import Measures
     from workers.channel import Channel
     from workers.client import ServeClient
 
 
-def open_channel(settings: Settings, *, writable: bool, paging: bool = True) -> Channel:
-    """The way to the library: a distributed deployment's queues, or all the work in this process.
+def open_channel(
+    settings: Settings, *, writable: bool, paging: bool = True, measures: Measures | None = None
+) -> Channel:
+    """The way to the library: a distributed deployment's queues, or all the work in this process,
+    of which `measures` is told.
 
     What opens slowly is opened when the channel is entered or used. `paging` is left to the
     workers where there are any.
@@ -23,7 +27,7 @@ def open_channel(settings: Settings, *, writable: bool, paging: bool = True) -> 
         return Remote(settings, writable=writable)
     from workers.runtime import Runtime
 
-    return Runtime(settings, writable=writable, paging=paging)
+    return Runtime(settings, writable=writable, paging=paging, measures=measures)
 
 
 def find_serve(settings: Settings) -> ServeClient | None:

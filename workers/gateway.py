@@ -16,6 +16,7 @@ from skills.events import Event, QueryAsked
 from tasks.query import check
 from workers.channel import Channel
 from workers.letters import retry
+from workers.metrics import CONTENT_TYPE, OneProcess
 from workers.status import status_of
 
 
@@ -38,8 +39,10 @@ class QueryState(BaseModel):
     reason: str | None = None
 
 
-def create_gateway(channel: Channel, on_a_port: bool = False) -> FastAPI:
-    """The gateway over an open channel.
+def create_gateway(
+    channel: Channel, on_a_port: bool = False, figures: OneProcess | None = None
+) -> FastAPI:
+    """The gateway over an open channel, with `figures` for Prometheus.
 
     What changes the library is there only on the socket, which is the user's alone: anybody on
     the machine, and any page in a browser, can reach a port.
@@ -72,6 +75,13 @@ def create_gateway(channel: Channel, on_a_port: bool = False) -> FastAPI:
         return status_of(
             channel.settings, channel.graph, channel.journal, True, channel.activity.trouble
         )
+
+    if figures is not None:
+
+        @gateway.get("/metrics")
+        def metrics() -> Response:
+            """Figures of this process and of the library, in Prometheus' text format."""
+            return Response(figures.text(), media_type=CONTENT_TYPE)
 
     if on_a_port:
         # A page whose name resolves to this machine must not pass for it.

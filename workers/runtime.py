@@ -17,6 +17,7 @@ from config.settings import Settings
 from search.protocol import Encoder
 from tasks.app import create_app, send
 from tasks.maintain import maintain, repair, resend
+from tasks.measures import Measures
 from tasks.policies import MAINTAIN, Deadline
 from tasks.roles import role_classifier
 from tasks.services import Services
@@ -57,8 +58,10 @@ class Runtime(Channel):
         writable: bool,
         encoder: Encoder | None = None,
         paging: bool = True,
+        measures: Measures | None = None,
     ) -> None:
         self.settings = settings
+        self._measures = measures
         self._paging = paging
         self._encoder = encoder
         self.writable = writable
@@ -91,6 +94,7 @@ class Runtime(Channel):
             lambda name, ids: send(self.app, name, ids),
             writable=self.writable,
             encoder=self._encoder,
+            measures=self._measures,
         )
 
     # -- workers

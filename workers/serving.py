@@ -18,14 +18,20 @@ from fastapi import FastAPI
 from config.errors import UsageError
 from config.settings import Settings
 from skills.events import SourceChanged
+from tasks.app import queue_depth
+from workers.channel import Channel
 from workers.client import SOCKET
 from workers.deployment import open_channel
 from workers.gateway import create_gateway
 from workers.home import make_home
+from workers.metrics import OneProcess, Report
+from workers.status import age_of_oldest_change, status_of
 from workers.watcher import Watcher
+from workers.workloads import ALL_QUEUES
 
 ORIGIN = "skillbus/serve"
 _SOCKET_PATH_LIMIT = 104
+_PATIENCE_SECONDS = 2.0
 
 
 def parse_listen(text: str, unprotected: bool = False) -> tuple[str, int]:
@@ -61,7 +67,10 @@ def run_serve(
     with ExitStack() as stack:
         port = stack.enter_context(_bound(address)) if address else None
         told = stack.enter_context(_told_to_stop())
-        channel = stack.enter_context(open_channel(settings, writable=True))
+        figures = OneProcess()
+        opened = open_channel(settings, writable=True, measures=figures.measures)
+        channel = stack.enter_context(opened)
+        figures.add_gauges(_reporter(channel, stack))
         stack.enter_context(Watcher(channel))
         # Queries should not pay for loading the model and the library.
         threading.Thread(target=channel.warm_up, name="skillbus-warm-up", daemon=True).start()
@@ -73,10 +82,33 @@ def run_serve(
         note(f"serving {settings.home} on {path}")
         if port is not None and address is not None:
             note(f"listening on http://{address[0]}:{address[1]}")
-            stack.enter_context(_serving_beside(create_gateway(channel, on_a_port=True), port))
-        server = uvicorn.Server(_config(create_gateway(channel), uds=str(path)))
+            stack.enter_context(_serving_beside(create_gateway(channel, True, figures), port))
+        server = uvicorn.Server(_config(create_gateway(channel, figures=figures), uds=str(path)))
         if not told.is_set():
             server.run()
+
+
+def _reporter(channel: Channel, stack: ExitStack) -> Callable[[], Report]:
+    """Asks how the library stands, for whoever scrapes figures."""
+    settings = channel.settings
+    if settings.distributed:
+        from workers.overview import Overview
+
+        overview = Overview(settings, channel.app)
+        stack.callback(overview.close)
+        return lambda: overview.report(min(_PATIENCE_SECONDS, settings.servers.timeout_seconds))
+
+    def report() -> Report:
+        trouble = channel.activity.trouble
+        told = status_of(settings, channel.graph, channel.journal, True, trouble)
+        depths = {name: queue_depth(channel.app, name) for name in ALL_QUEUES}
+        return {
+            **told,
+            "queues": [{"queue": name, "waiting": count} for name, count in depths.items()],
+            "oldest_waiting_seconds": age_of_oldest_change(channel.graph, channel.activity),
+        }
+
+    return report
 
 
 @contextmanager

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from config.settings import Settings
-from graph.protocol import SkillGraph
+from graph.protocol import SkillGraph, Source
+from tasks.activity import Activity
 from tasks.journal import Journal
 
 
@@ -13,13 +16,21 @@ def status_of(
     settings: Settings, graph: SkillGraph, journal: Journal, serving: bool, trouble: str = ""
 ) -> dict[str, Any]:
     """Counts of the catalog, open events and queries, the sources, and why work does not go on."""
-    counts = graph.counts()
-    published = counts.get("published", 0)
     return {
         "home": str(settings.home),
         "serving": serving,
         "trouble": trouble,
         "encoder": settings.encoder.model,
+        **told_of_catalog(graph.counts()),
+        **told_of_journal(journal),
+        "sources": told_of_sources(graph.sources()),
+    }
+
+
+def told_of_catalog(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Skills by state, and how far paging and linking are."""
+    published = counts.get("published", 0)
+    return {
         "skills": {
             "published": published,
             "failed": counts.get("failed", 0),
@@ -30,15 +41,39 @@ def status_of(
         "paging_done": round(counts.get("paged", 0) / published, 4) if published else 1.0,
         "unlinked": counts.get("unlinked", 0),
         "links": counts.get("links", 0),
-        "open_events": len(journal.open_jobs("event")),
-        "open_queries": len(journal.open_jobs("query")),
-        "sources": [
-            {
-                "source_id": source.source_id,
-                "kind": source.kind,
-                "root": source.root,
-                "last_success": source.last_success,
-            }
-            for source in graph.sources()
-        ],
     }
+
+
+def told_of_journal(journal: Journal) -> dict[str, Any]:
+    """What was accepted and has not ended, since how many seconds, and what failed for good."""
+    return {
+        "open_events": journal.count_open("event"),
+        "open_queries": journal.count_open("query"),
+        "oldest_event_seconds": round(journal.age_of_oldest("event"), 1),
+        "oldest_query_seconds": round(journal.age_of_oldest("query"), 1),
+        "dead_letters": journal.count_letters(),
+    }
+
+
+def told_of_sources(sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """Each source, and when it was last read whole."""
+    return [
+        {
+            "source_id": source.source_id,
+            "kind": source.kind,
+            "root": source.root,
+            "last_success": source.last_success,
+        }
+        for source in sources
+    ]
+
+
+def age_of_oldest_change(graph: SkillGraph, activity: Activity) -> float | None:
+    """Seconds since the oldest change that waits for ingest was asked for; 0 when none waits,
+    None when that was before this process began."""
+    oldest = graph.waiting(1)
+    if not oldest:
+        return 0.0
+    seq = oldest[0].wanted_seq
+    request = activity.requests([seq]).get(seq)
+    return None if request is None else round(max(0.0, time.time() - request.since), 1)

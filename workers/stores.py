@@ -10,11 +10,13 @@ from config.errors import UsageError
 from config.settings import Settings
 from graph.linking import Linker
 from graph.protocol import SkillGraph
+from search.encoder import SentenceTransformerEncoder
 from search.models import EncoderIdentity, encoder_identity, load_reranker, make_encoder
 from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.activity import Activity, LocalActivity
 from tasks.journal import Journal
 from tasks.library import Library
+from tasks.measures import Measures, NoMeasures
 from tasks.outage import Outages
 from tasks.services import Lazy, Send, Services
 from tasks.usage import Usage
@@ -115,11 +117,13 @@ def open_services(
     writable: bool,
     activity: Activity | None = None,
     encoder: Encoder | None = None,
+    measures: Measures | None = None,
 ) -> Services:
     """What tasks work with, in a process that runs them; closed with the stack.
 
-    `encoder` takes the place of the one that the settings name.
+    `encoder` takes the place of the one that the settings name. `measures` is told how tasks go.
     """
+    measures = measures or NoMeasures()
     journal = open_journal(settings, stack, writable=writable)
     graph = open_graph(settings, stack, writable=writable)
     index = open_index(settings, stack, writable=writable, identity=encoder)
@@ -131,14 +135,21 @@ def open_services(
         graph=graph,
         library=Library(graph, index, outages),
         outages=outages,
-        encoder=Lazy(lambda: encoder or make_encoder(settings.encoder)),
+        encoder=Lazy(lambda: encoder or _measured(make_encoder(settings.encoder), measures)),
         reranker=_lazy_reranker(settings),
         linker=Linker(graph),
         usage=Usage(graph, _USAGE_SECONDS if settings.distributed else 0.0),
         writable=writable,
         send=send,
         activity=activity or LocalActivity(),
+        measures=measures,
     )
+
+
+def _measured(encoder: Encoder, measures: Measures) -> Encoder:
+    if isinstance(encoder, SentenceTransformerEncoder):
+        encoder.told = measures.encoded
+    return encoder
 
 
 def _lazy_reranker(settings: Settings) -> Lazy[Reranker] | None:

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from config.errors import UsageError
 from workers.workloads import WORKLOADS, Workload
 
 log = structlog.get_logger()
 
 _PREFIX = "skillbus."
+_LAST_PORT = 65_535
 _TICK_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 30.0
 _STEADY_SECONDS = 60.0
@@ -29,21 +31,32 @@ class _Process:
     """One workload's worker; pause: seconds before it is started again."""
 
     workload: Workload
+    metrics_port: int
     running: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     pause: float = 0.5
     due: float = field(default_factory=time.monotonic)
 
 
-def supervise(arguments: Sequence[str], processes: int) -> int:
+def supervise(arguments: Sequence[str], processes: int, metrics_port: int = 0) -> int:
     """Run every workload until SIGINT or SIGTERM; returns the exit code.
 
-    arguments: of `skillbus`, before `worker`. Each process takes `processes` children.
+    arguments: of `skillbus`, before `worker`. Each process takes `processes` children, and a port
+    for metrics, counted from `metrics_port`, unless that is 0. Raises UsageError when there are
+    not so many ports.
     """
+    if metrics_port > _LAST_PORT - len(WORKLOADS) + 1:
+        raise UsageError(
+            f"workers.metrics_port: {metrics_port} leaves no port for each of {len(WORKLOADS)} "
+            "workers; choose a lower one"
+        )
     told = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: told.set())
-    workers = [_Process(workload) for workload in WORKLOADS]
+    workers = [
+        _Process(workload, metrics_port + number if metrics_port else 0)
+        for number, workload in enumerate(WORKLOADS)
+    ]
     try:
         while not told.is_set():
             for worker in workers:
@@ -70,7 +83,8 @@ def _look_after(worker: _Process, arguments: Sequence[str], processes: int) -> N
         command = [sys.executable, "-m", "workers.cli", *arguments, "worker", "--queues", queues]
         command += ["--processes", str(processes)]
         # A group of its own: Ctrl-C reaches the supervisor alone, which stops them in order.
-        worker.running = subprocess.Popen(command, process_group=0, env=dict(os.environ))  # noqa: S603 - our own program
+        env = {**os.environ, "SKILLBUS_WORKERS__METRICS_PORT": str(worker.metrics_port)}
+        worker.running = subprocess.Popen(command, process_group=0, env=env)  # noqa: S603 - our own program
         worker.started = now
 
 

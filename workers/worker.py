@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import structlog
 
@@ -24,10 +25,13 @@ from tasks.services import Lazy, Services
 from tasks.transport import Transport, server_transport
 from workers.heart import Heart
 from workers.names import process_name
+from workers.scrape import Teller
 from workers.stores import open_activity, open_journal, open_services
 from workers.workloads import ALL_QUEUES, Workload
 
 log = structlog.get_logger()
+
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
 
 
 def run_worker(
@@ -48,8 +52,11 @@ def run_worker(
     role_classifier(settings.roles.weights)
     name = process_name()
     transport = server_transport(settings.servers)
-    children = _Children(settings, workload, transport, name)
+    teller = Teller(settings)
+    children = _Children(settings, workload, transport, name, teller)
     app = create_app(children.services.get, workload.queues, transport)
+    teller.bind(app)
+    app.steps["worker"].add(_after_the_pool(teller.start))
     heart = Heart(settings, app, name, workload.queues)
     DeadLetterConsumer.journal = _lazy_journal(settings)
     DeadLetterConsumer.largest = settings.workers.message_bytes
@@ -84,7 +91,23 @@ def run_worker(
         worker.start()
     finally:
         heart.stop()
+        teller.close()
     return int(worker.exitcode or 0)
+
+
+def _after_the_pool(begin: Callable[[], None]) -> Any:
+    """A step of Celery's worker that comes once its children run, whether or not the broker does:
+    no thread of ours is there yet when they are forked."""
+    from celery import bootsteps
+
+    class AfterThePool(bootsteps.StartStopStep):  # type: ignore[misc]  # no annotations
+        requires: ClassVar = {"celery.worker.components:Pool"}
+
+        def start(self, parent: Any) -> None:
+            del parent
+            begin()
+
+    return AfterThePool
 
 
 def _lazy_journal(settings: Settings) -> Callable[[], Journal]:
@@ -96,28 +119,42 @@ class _Children:
     """What a child of the worker does first, and the services that its tasks work with."""
 
     def __init__(
-        self, settings: Settings, workload: Workload, transport: Transport, name: str
+        self,
+        settings: Settings,
+        workload: Workload,
+        transport: Transport,
+        name: str,
+        teller: Teller,
     ) -> None:
         self._settings = settings
         self._workload = workload
         self._transport = transport
         self._name = name
+        self._teller = teller
         self.services = Lazy(self._open)
 
     def begin(self, **_: object) -> None:
         """Stand back if this is bulk work; load in the background, Celery waits only seconds."""
+        self._teller.in_child()
         if self._workload.bulk:
             os.nice(self._settings.workers.niceness)
         threading.Thread(target=self._warm_up, name="skillbus-warm-up", daemon=True).start()
 
     def _warm_up(self) -> None:
+        """Load what tasks ask for; while that cannot be had, tasks fail and try again as well."""
         from config.errors import SkillbusError
         from workers.warmth import warm_up
 
-        try:
-            warm_up(self.services.get(), self._workload.queues)
-        except SkillbusError as error:  # the first task tries again, and says so too
-            log.warning("not warm yet", reason=str(error))
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                warm_up(self.services.get(), self._workload.queues)
+                break
+            except SkillbusError as error:
+                log.warning("not warm yet", reason=str(error), again_in=pause)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        self._teller.tell_ready()
 
     def _open(self) -> Services:
         settings = self._settings
@@ -136,6 +173,7 @@ class _Children:
             lambda task, ids: _send_if_room(app, task, ids),
             writable=True,
             activity=activity,
+            measures=self._teller.measures,
         )
 
 

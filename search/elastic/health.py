@@ -38,6 +38,26 @@ class IndexHealth:
     problems: tuple[str, ...] = field(default=())
 
 
+class Pulse:
+    """Whether the server lives, asked again and again over one connection."""
+
+    def __init__(self, servers: ServerSettings) -> None:
+        self._connection = Connection(servers)
+
+    def prepare(self) -> None:
+        """Load the client's library; raises UsageError for settings that cannot be used."""
+        _ = self._connection.client
+
+    def version(self) -> str:
+        """The version that answers; raises TransientError when none does, UsageError when it
+        refuses the login."""
+        return ", ".join(_versions(self._connection))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
 def index_health(servers: ServerSettings, model: str, dimension: int) -> IndexHealth:
     """Ask the server; what goes wrong is among the problems, nothing is raised for it."""
     connection = Connection(servers)
@@ -58,10 +78,7 @@ def _ask(connection: Connection, servers: ServerSettings, identity: Identity) ->
         nodes = client.nodes.stats(
             metric="fs", filter_path=["nodes.*.fs.total", "nodes.*.name"]
         ).get("nodes", {})
-        info = client.nodes.info(
-            node_id="_all", metric="_none", filter_path="nodes.*.version"
-        ).get("nodes", {})
-    versions = sorted({str(node["version"]) for node in info.values()})
+    versions = _versions(connection)
     if any(not version.startswith("9.") for version in versions):
         problems.append(f"{connection.address} is version {versions[0]}; skillbus needs 9")
     free, total = _fullest(nodes)
@@ -107,6 +124,14 @@ def _ask(connection: Connection, servers: ServerSettings, identity: Identity) ->
         superseded=tuple(one.name for one in sets.superseded()),
         problems=tuple(problems),
     )
+
+
+def _versions(connection: Connection) -> list[str]:
+    with connection.translated() as client:
+        info = client.nodes.info(node_id="_all", metric="_none", filter_path="nodes.*.version").get(
+            "nodes", {}
+        )
+    return sorted({str(node["version"]) for node in info.values()})
 
 
 def _fullest(nodes: Mapping[str, Any]) -> tuple[int, int]:

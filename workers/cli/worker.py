@@ -45,7 +45,8 @@ def worker(ctx: click.Context, queues: str | None, processes: int) -> None:
         from workers.supervisor import supervise
 
         home = ctx.find_root().obj
-        sys.exit(supervise(["--home", str(home)] if home else [], processes))
+        arguments = ["--home", str(home)] if home else []
+        sys.exit(supervise(arguments, processes, settings.workers.metrics_port))
     from workers.worker import run_worker
     from workers.workloads import workload_of
 

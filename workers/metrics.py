@@ -1,0 +1,314 @@
+"""Figures for Prometheus: what tasks tell, counted here, and how the deployment stands.
+
+Counters and histograms are kept by each process, in files where several make up a worker. Gauges
+are asked for when somebody scrapes, since all but a few are of the deployment and not of a process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tasks.measures import Answered, Outcome
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import CollectorRegistry
+
+Report = Mapping[str, Any]
+"""What `status` shows, as data."""
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FRESH_SECONDS = 5.0
+"""For so long a report serves another scrape."""
+
+_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+_TASK_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_STAGE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class Series(NamedTuple):
+    """A metric as the reference describes it. kind: counter, histogram or gauge."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+COUNTED = (
+    Series(
+        "skillbus_task_seconds",
+        "histogram",
+        ("task", "outcome"),
+        "seconds a task took, its own retries included; outcome: done, stale (overtaken), passing "
+        "(failed, and is tried again later), failed",
+    ),
+    Series(
+        "skillbus_stage_seconds",
+        "histogram",
+        ("task", "stage"),
+        "seconds of a stage of skillbus.query or skillbus.ingest",
+    ),
+    Series("skillbus_task_retries_total", "counter", ("task",), "tasks tried again at once"),
+    Series(
+        "skillbus_queries_total",
+        "counter",
+        ("answer", "degraded"),
+        "queries answered: hit, no_hit or failed; degraded yes: without what was away or too slow",
+    ),
+    Series(
+        "skillbus_letters_buried_total",
+        "counter",
+        ("task",),
+        "dead letters written; task none: a message that could not be read",
+    ),
+    Series("skillbus_encoded_texts_total", "counter", (), "texts that the encoder read"),
+    Series("skillbus_encoded_tokens_total", "counter", (), "tokens that the encoder read"),
+    Series("skillbus_encoding_seconds_total", "counter", (), "seconds that the encoder took"),
+)
+
+ASKED = (
+    Series("skillbus_server_up", "gauge", ("server",), "1: the server answers as it should"),
+    Series("skillbus_server_seconds", "gauge", ("server",), "seconds the server took to tell"),
+    Series("skillbus_queue_messages", "gauge", ("queue",), "tasks that wait in a queue"),
+    Series("skillbus_open_jobs", "gauge", ("kind",), "events and queries that have not ended"),
+    Series(
+        "skillbus_oldest_job_seconds", "gauge", ("kind",), "age of the oldest open event or query"
+    ),
+    Series("skillbus_dead_letters", "gauge", (), "dead letters that wait for an operator"),
+    Series("skillbus_trouble", "gauge", (), "1: work does not go on; `skillbus status` says why"),
+    Series("skillbus_workers", "gauge", ("queue",), "workers alive that take from a queue"),
+    Series("skillbus_running_tasks", "gauge", ("task",), "tasks that run now"),
+    Series(
+        "skillbus_skills",
+        "gauge",
+        ("state",),
+        "skills by state: published, failed, removed; waiting ones count in another state too",
+    ),
+    Series(
+        "skillbus_index_lag_seconds",
+        "gauge",
+        (),
+        "age of the oldest change that waits for ingest; 0: none waits",
+    ),
+    Series("skillbus_unpaged_skills", "gauge", (), "published skills without section vectors"),
+    Series("skillbus_unlinked_skills", "gauge", (), "skills that wait for linking"),
+    Series("skillbus_links", "gauge", (), "links between skills"),
+    Series("skillbus_sources", "gauge", (), "sources"),
+)
+
+
+class Instruments:
+    """`tasks.measures.Measures` over Prometheus; cheap enough for every task (some µs a call)."""
+
+    def __init__(self, registry: CollectorRegistry | None) -> None:
+        """registry: None where files carry the figures to another process."""
+        from prometheus_client import Counter, Histogram
+
+        meaning = {series.name: series for series in COUNTED}
+
+        def counter(name: str) -> Counter:
+            series = meaning[name]
+            return Counter(name, series.meaning, series.labels, registry=registry)
+
+        def histogram(name: str, buckets: Sequence[float]) -> Histogram:
+            series = meaning[name]
+            return Histogram(
+                name, series.meaning, series.labels, registry=registry, buckets=buckets
+            )
+
+        self._tasks = histogram("skillbus_task_seconds", _TASK_SECONDS)
+        self._stages = histogram("skillbus_stage_seconds", _STAGE_SECONDS)
+        self._retries = counter("skillbus_task_retries_total")
+        self._queries = counter("skillbus_queries_total")
+        self._letters = counter("skillbus_letters_buried_total")
+        self._texts = counter("skillbus_encoded_texts_total")
+        self._tokens = counter("skillbus_encoded_tokens_total")
+        self._encoding = counter("skillbus_encoding_seconds_total")
+
+    def task_ended(self, task: str, outcome: Outcome, seconds: float) -> None:
+        """A task came to an end."""
+        self._tasks.labels(task, outcome).observe(seconds)
+
+    def task_retried(self, task: str) -> None:
+        """A task is tried again."""
+        self._retries.labels(task).inc()
+
+    def stage_ended(self, task: str, stage: str, seconds: float) -> None:
+        """A stage of a task came to an end."""
+        self._stages.labels(task, stage).observe(seconds)
+
+    def query_answered(self, answered: Answered, degraded: bool) -> None:
+        """A query was answered."""
+        self._queries.labels(answered, "yes" if degraded else "no").inc()
+
+    def letter_buried(self, task: str) -> None:
+        """A task failed for good, or a message could not be read."""
+        self._letters.labels(task or "none").inc()
+
+    def encoded(self, texts: int, tokens: int, seconds: float) -> None:
+        """The encoder turned texts into vectors."""
+        self._texts.inc(texts)
+        self._tokens.inc(tokens)
+        self._encoding.inc(seconds)
+
+
+class Gauges:
+    """Collects what a report says; one report serves all scrapes of some seconds."""
+
+    def __init__(self, report: Callable[[], Report], fresh: float = FRESH_SECONDS) -> None:
+        self._ask = report
+        self._fresh = fresh
+        self._lock = threading.Lock()
+        self._asked = -fresh
+        self._report: Report = {}
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges, for a registry; of what nobody could tell there is none."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        values = gauge_values(self.report())
+        for series in ASKED:
+            family = GaugeMetricFamily(series.name, series.meaning, labels=series.labels)
+            for labels, value in values.get(series.name, {}).items():
+                family.add_metric(labels, value)
+            yield family
+
+    def report(self) -> Report:
+        """The report of now, or of a moment ago."""
+        with self._lock:
+            if time.monotonic() - self._asked > self._fresh:
+                self._report = self._ask()
+                self._asked = time.monotonic()
+            return self._report
+
+
+Values = dict[str, dict[tuple[str, ...], float]]
+
+
+def gauge_values(report: Report) -> Values:
+    """The value of each gauge by its labels; what the report leaves out or does not know is left
+    out."""
+    found: Values = {}
+
+    def put(name: str, value: float | None, *labels: str) -> None:
+        if value is not None:
+            found.setdefault(f"skillbus_{name}", {})[labels] = float(value)
+
+    for server in report.get("servers") or ():
+        put("server_up", server["up"], server["server"])
+        put("server_seconds", server["seconds"], server["server"])
+    for queue in report.get("queues") or ():
+        put("queue_messages", queue["waiting"], queue["queue"])
+    for kind, many in (("event", "events"), ("query", "queries")):
+        put("open_jobs", report.get(f"open_{many}"), kind)
+        put("oldest_job_seconds", report.get(f"oldest_{kind}_seconds"), kind)
+    put("dead_letters", report.get("dead_letters"))
+    put("trouble", bool(report.get("trouble")))
+    for state, count in (report.get("skills") or {}).items():
+        put("skills", count, state)
+    if report.get("skills"):
+        put("unpaged_skills", report["skills"]["published"] - report["paged"])
+    put("index_lag_seconds", report.get("oldest_waiting_seconds"))
+    put("unlinked_skills", report.get("unlinked"))
+    put("links", report.get("links"))
+    if report.get("sources") is not None:
+        put("sources", len(report["sources"]))
+    _put_workers(report.get("workers"), put)
+    return found
+
+
+def _put_workers(workers: Sequence[Mapping[str, Any]] | None, put: Callable[..., None]) -> None:
+    from tasks.policies import POLICIES
+
+    if workers is None:
+        return
+    running = [task["task"] for worker in workers for task in worker["running"]]
+    for policy in POLICIES.values():
+        taking = sum(policy.queue in worker["queues"] for worker in workers)
+        put("workers", taking, policy.queue)
+        put("running_tasks", running.count(policy.name), policy.name)
+
+
+class OneProcess:
+    """Figures of one process that runs tasks in threads."""
+
+    def __init__(self, report: Callable[[], Report] | None = None) -> None:
+        from prometheus_client.registry import CollectorRegistry
+
+        self._registry = CollectorRegistry()
+        self.measures = Instruments(self._registry)
+        if report is not None:
+            self.add_gauges(report)
+
+    def add_gauges(self, report: Callable[[], Report]) -> None:
+        """Ask for gauges, too, when somebody scrapes."""
+        self._registry.register(Gauges(report))
+
+    def text(self) -> bytes:
+        """What a scrape returns."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self._registry)
+
+
+class ManyProcesses:
+    """Figures of a worker's parent and children, in files of a folder that they share.
+
+    Made in the parent before it forks. Children tell there, too, that they are ready for tasks.
+    """
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="skillbus-metrics-"))
+        os.environ[_FOLDER_VARIABLE] = str(self._folder)
+        # It counts in files only if it finds the variable when it is imported.
+        from prometheus_client import values
+
+        make_value: Any = values.MultiProcessValue  # it carries no annotations
+        values.ValueClass = make_value()
+        self.measures = Instruments(None)
+
+    def tell_ready(self) -> None:
+        """This child has its services."""
+        (self._folder / f"ready-{os.getpid()}").touch()
+
+    def ready(self) -> int:
+        """How many children that live have told so."""
+        pids = (int(path.name.removeprefix("ready-")) for path in self._folder.glob("ready-*"))
+        return sum(_is_child(pid) for pid in pids)
+
+    def text(self, gauges: Gauges) -> bytes:
+        """What a scrape returns."""
+        from prometheus_client import generate_latest
+        from prometheus_client.multiprocess import MultiProcessCollector
+        from prometheus_client.registry import CollectorRegistry
+
+        registry = CollectorRegistry()
+        collector: Any = MultiProcessCollector  # it carries no annotations
+        collector(registry, str(self._folder))
+        registry.register(gauges)
+        return generate_latest(registry)
+
+    def close(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.environ.pop(_FOLDER_VARIABLE, None)
+
+
+def _is_child(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return state != "Z"
