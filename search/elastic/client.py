@@ -129,6 +129,8 @@ class Connection:
                 f"{self.address} refused the credentials ({reason}); see "
                 "servers.elasticsearch_user and servers.elasticsearch_password_file"
             )
+        if "media_type_header_exception" in kinds:
+            return UsageError(f"{self.address} is no Elasticsearch 9 ({reason})")
         if "index_not_found_exception" in kinds:
             return MissingIndexError(f"{self.address}: {reason}; it was there and is gone")
         if status == 408 or status >= 500 or "search_context_missing_exception" in kinds:

@@ -14,7 +14,7 @@ from search.documents import skill_hashes
 from search.elastic.caches import RecentCache, VectorCache
 from search.elastic.client import Connection, MissingIndexError, Operation
 from search.elastic.queries import VECTOR_BLOB, hash_body, id_body, read_hits, search_body
-from search.elastic.reader import READ_PAGE, Reader, hit_fields, hit_sources
+from search.elastic.reader import READ_PAGE, Reader, batches, hit_fields, hit_sources
 from search.elastic.records import (
     REVISION_FIELDS,
     decode_blob,
@@ -46,6 +46,7 @@ VECTOR_CACHE_BYTES = 128 * 1024 * 1024
 REVISION_CACHE_BYTES = 64 * 1024 * 1024
 SECTION_CACHE_BYTES = 64 * 1024 * 1024
 
+_PAGES_AT_ONCE = 4
 _PARSED_SWELL = 12
 _HASH_ROUNDS = 4
 _OPENED_FOR_READING = "this search index was opened for reading only"
@@ -227,12 +228,18 @@ class ElasticSearchIndex:
     def _exact_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         found = {}
         with self._using() as chosen:
-            for start in range(0, len(keys), READ_PAGE):
-                ids = [document_id(key) for key in keys[start : start + READ_PAGE]]
-                search = (chosen.reading("skills"), id_body(ids) | VECTOR_BLOB)
-                (answer,) = self._reader.search([search], ["hits.hits.fields"])
-                for fields in hit_fields(answer):
-                    found[key_of(fields)] = skill_vectors_of(decode_blob(fields["vectors"][0]))[1]
+            for some in batches(keys, _PAGES_AT_ONCE * READ_PAGE):
+                searches = [
+                    (
+                        chosen.reading("skills"),
+                        id_body([document_id(key) for key in page]) | VECTOR_BLOB,
+                    )
+                    for page in batches(some, READ_PAGE)
+                ]
+                for answer in self._reader.search(searches, ["hits.hits.fields"]):
+                    for fields in hit_fields(answer):
+                        blob = decode_blob(fields["vectors"][0])
+                        found[key_of(fields)] = skill_vectors_of(blob)[1]
         return found
 
     def section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
@@ -251,8 +258,8 @@ class ElasticSearchIndex:
         distinct = list(dict.fromkeys(hashes))
         found: dict[bytes, Vector] = {}
         with self._using() as chosen:
-            for start in range(0, len(distinct), READ_PAGE):
-                found |= self._known(chosen, distinct[start : start + READ_PAGE])
+            for page in batches(distinct, READ_PAGE):
+                found |= self._known(chosen, page)
         return found
 
     def _known(self, chosen: IndexSet, hashes: Sequence[bytes]) -> dict[bytes, Vector]:

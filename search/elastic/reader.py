@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from config.errors import SkillbusError
 from search.elastic.client import Connection
@@ -13,11 +13,18 @@ from search.elastic.queries import MOST_HITS
 from search.elastic.records import document_id, key_of
 from skills.record import RevisionKey
 
+T = TypeVar("T")
+
 READ_PAGE = 250
 """Documents read by key in one request."""
 
 _READERS = 2
 _KEEP_ALIVE = "1m"
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Items in parts of at most `size`."""
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 class Reader:
@@ -49,7 +56,7 @@ class Reader:
         self, index: str, keys: Sequence[RevisionKey], fields: Sequence[str]
     ) -> Iterator[tuple[RevisionKey, Mapping[str, Any]]]:
         """(key, stored fields) of the documents that are there, in pages, two at a time."""
-        pages = [keys[start : start + READ_PAGE] for start in range(0, len(keys), READ_PAGE)]
+        pages = list(batches(keys, READ_PAGE))
         if len(pages) == 1:
             yield from self._page(index, pages[0], fields)
         elif pages:

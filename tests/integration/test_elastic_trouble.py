@@ -46,6 +46,7 @@ REFUSALS = [
     ),
     (Answer(403, error("security_exception", "no right")), UsageError, "elasticsearch_user"),
     (Answer(400, error("illegal_argument_exception")), PermanentError, "refused .400"),
+    (Answer(400, error("media_type_header_exception")), UsageError, "no Elasticsearch 9"),
     (Answer(200, {}, product=""), UsageError, "does not answer like Elasticsearch"),
     (
         Answer(200, text="<h1>It works!</h1>", product=""),
