@@ -185,6 +185,7 @@ def test_skills_are_mounted_where_they_are_read(deployment: dict[str, Any]) -> N
 def test_the_health_of_a_worker_is_asked_where_it_tells(deployment: dict[str, Any]) -> None:
     for name in OURS - {"gateway"}:
         service = services(deployment)[name]
+        assert service["environment"]["SKILLBUS_WORKERS__METRICS_HOST"] == "0.0.0.0"
         port = service["environment"]["SKILLBUS_WORKERS__METRICS_PORT"]
         assert f"127.0.0.1:{port}/readyz" in service["healthcheck"]["test"][-1]
 

@@ -134,6 +134,7 @@ def test_settings_exist_and_passwords_come_from_the_secret(
         assert mount["mountPath"] + "/" == PASSWORDS
         assert passwords["secret"]["secretName"] == "skillbus-passwords"
     port = settings.workers.metrics_port
+    assert settings.workers.metrics_host == "0.0.0.0"
     worker = container("skillbus-worker-query")
     assert worker["ports"] == [{"name": "metrics", "containerPort": port}]
     assert worker["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
