@@ -21,6 +21,9 @@ from deploy.stack.processes import Process
 START_SECONDS = 180.0
 """Patience with a server that starts; Neo4j after a crash takes the longest."""
 
+HELPER_SECONDS = 30.0
+"""Patience with a program beside a server until it listens."""
+
 ASK_SECONDS = 2.0
 """Patience with one question whether it is ready."""
 
@@ -87,7 +90,7 @@ class Server(ABC):
         return {}
 
     def helper_commands(self) -> Mapping[str, Sequence[str]]:
-        """Programs that must run beside the server, by name."""
+        """Programs that must listen before the server starts, each by the name of its port."""
         return {}
 
     @property
@@ -132,6 +135,7 @@ class Server(ABC):
         for name, command in self.helper_commands().items():
             if name not in self.running_helpers():
                 self.helpers[name] = self._run(command)
+                self._wait_listening(self.place.ports[name])
         self.process = self._run(self.command())
 
     def check_ports(self) -> None:
@@ -226,6 +230,15 @@ class Server(ABC):
         if self.process is None:
             raise StackError(f"{self.name} was never started")
         return self.process
+
+    def _wait_listening(self, port: int) -> None:
+        deadline = time.monotonic() + HELPER_SECONDS
+        while problem_with(port) is None:
+            if time.monotonic() >= deadline:
+                raise StackError(
+                    f"nothing listens on port {port} beside {self.name}{self._log_end()}"
+                )
+            time.sleep(0.01)
 
     def _log_end(self) -> str:
         try:

@@ -185,10 +185,9 @@ class RabbitMQ(Server):
             "RABBITMQ_PID_FILE": str(data / "pid"),
             # The script becomes the server, instead of a shell that waits for it ...
             "RABBITMQ_ALLOW_INPUT": "1",
-            # ... and neither reads input, nor listens beyond loopback, nor waits in a busy loop.
+            # ... and neither reads input nor listens beyond loopback.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput"
-            " -kernel inet_dist_use_interface {127,0,0,1}"
-            " +sbwt none +sbwtdcpu none +sbwtdio none",
+            " -kernel inet_dist_use_interface {127,0,0,1}",
         }
 
     def helper_commands(self) -> Mapping[str, Sequence[str]]:
