@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -260,6 +261,8 @@ def send(app: Any, name: str, ids: Sequence[object], answered: bool = False) -> 
     """
     policy = POLICIES[name]
     trace_id = get_contextvars().get(_TRACE)
+    # Waiting for a result begins before the task is sent.
+    away = getattr(app.backend, "connection_errors", ()) if answered else ()
     try:
         return app.send_task(
             name,
@@ -270,28 +273,50 @@ def send(app: Any, name: str, ids: Sequence[object], answered: bool = False) -> 
             retry=True,
             ignore_result=not answered,
         )
-    except (BrokerAwayError, KombuError, OSError) as error:
+    except (BrokerAwayError, KombuError, OSError, *away) as error:
         raise TransientError(f"the broker does not answer: {error}") from error
+
+
+def send_if_room(app: Any, name: str, ids: Sequence[object]) -> None:
+    """Put a task on its queue, unless that is deep already.
+
+    The catalog or the journal holds the work as well: what runs takes it along, or the reconciler
+    sends it once there is room. Raises TransientError when the broker is away.
+    """
+    policy = POLICIES[name]
+    if policy.deepest is not None and queue_depth(app, policy.queue) >= policy.deepest:
+        log.debug("put off", sent=name, ids=len(ids))
+        return
+    send(app, name, ids)
 
 
 def queue_depth(app: Any, queue: str) -> int:
     """Messages that wait in a queue, 0 for one that nobody has declared yet.
 
-    Raises TransientError when the broker is away.
+    Raises TransientError when the broker is away, UsageError when it refuses the login.
     """
-    try:
-        with app.connection_or_acquire() as connection:
-            try:
-                channel = connection.channel()
-            except connection.channel_errors as error:
-                raise UsageError(
-                    f"the broker refuses the login ({error}): check servers.broker and the file "
-                    "of servers.broker_password_file"
-                ) from None
-            with channel:
+    with app.connection_or_acquire() as connection:
+        try:
+            with _channel(connection) as channel:
                 try:
                     return int(channel.queue_declare(queue, passive=True).message_count)
                 except connection.channel_errors:
                     return 0
-    except (BrokerAwayError, KombuError, OSError) as error:
-        raise TransientError(f"the broker does not answer: {error}") from error
+        except connection.channel_errors as error:
+            raise UsageError(
+                f"the broker refuses the login ({error}): check servers.broker and the file "
+                "of servers.broker_password_file"
+            ) from None
+        except (BrokerAwayError, KombuError, OSError, *connection.connection_errors) as error:
+            raise TransientError(f"the broker does not answer: {error}") from error
+
+
+@contextmanager
+def _channel(connection: Any) -> Iterator[Any]:
+    """A channel to ask on: AMQP closes one that asks for what is not there, and a new one of Redis
+    would make a connection of its own."""
+    if connection.transport.driver_type != "amqp":
+        yield connection.default_channel
+        return
+    with connection.channel() as channel:
+        yield channel

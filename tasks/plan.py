@@ -33,6 +33,7 @@ log = structlog.get_logger()
 
 _CHUNK_BYTES = 192_000
 _CHUNK_SKILLS = 32
+_LOOK_AGAIN = 100
 
 
 def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> dict[str, object]:
@@ -42,6 +43,7 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
     order that fails touches no other. Raises TransientError when one is to be tried again.
     """
     done, waiting = 0, list(event_ids)
+    seen: set[str] = set()
     while waiting:
         with services.activity.exclusive("plan") as first:
             if not first:
@@ -54,7 +56,10 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
         for error in passing:
             if error is not None:
                 raise error
-        waiting = services.journal.open_jobs("event", 1) if orders else []
+        # What others brought meanwhile was turned away.
+        seen.update(waiting, *(order.event_ids for order in orders))
+        still_open = services.journal.open_jobs("event", _LOOK_AGAIN)
+        waiting = [event_id for event_id in still_open if event_id not in seen][:1]
     return {"events": done}
 
 

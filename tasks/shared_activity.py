@@ -6,8 +6,11 @@ a worker whose key is gone was abandoned, and one process takes it over.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +20,7 @@ from typing import Any
 import structlog
 from redis import Redis
 
+from config.errors import TransientError
 from config.settings import ServerSettings
 from tasks.activity import Abandoned, Request
 from tasks.policies import INGEST, PAGE, POLICIES
@@ -27,26 +31,41 @@ ALIVE_SECONDS = 6.0
 
 _ALIVE = PREFIX + "alive:"
 _RUNNING = PREFIX + "running"
-_ATTEMPTS = PREFIX + "attempts:"
+_DEATHS = PREFIX + "deaths:"
 _LOCK = PREFIX + "lock:"
 _DUE = PREFIX + "due:"
 _TROUBLE = PREFIX + "trouble"
 _TROUBLE_SECONDS = 120
 _REQUEST = PREFIX + "request:"
 _REQUEST_SECONDS = 86_400
-_ATTEMPTS_SECONDS = 3600
+_DEATHS_SECONDS = 3600
 _GRACE_SECONDS = 60.0
-_LONGEST_LOCK_SECONDS = 3600
+_LEASE_MILLISECONDS = int(ALIVE_SECONDS * 1000)
+
+_BEGIN = """
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+    redis.call('INCR', KEYS[2])
+    redis.call('EXPIRE', KEYS[2], ARGV[3])
+end
+redis.call('HSET', KEYS[1], ARGV[1], redis.call('TIME')[1] .. ' ' .. ARGV[2])
+return 1 + (redis.call('GET', KEYS[2]) or 0)
+"""
+
+_ABANDON = """
+if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('INCR', KEYS[2])
+redis.call('EXPIRE', KEYS[2], ARGV[2])
+return 1
+"""
 
 _TAKE = """
 local holder = redis.call('GET', KEYS[1])
-if holder then
-    local worker = string.match(holder, '^(.*)|')
-    if redis.call('EXISTS', ARGV[2] .. worker) == 1 then return 0 end
-end
-redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[3])
-return 1
+if holder and holder ~= ARGV[2] then return holder end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
+return ''
 """
+
+_RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end"
 
 _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
@@ -57,8 +76,8 @@ Depth = Callable[[str], int]
 class SharedActivity:
     """What the workers of a deployment know of one another.
 
-    worker: the id under which this process (and its children) shows that it lives. Every call
-    raises TransientError while Redis is away.
+    worker: the id under which this process (and its children) shows that it lives. A process runs
+    one task at a time. Every call raises TransientError while Redis is away.
     """
 
     def __init__(self, client: Redis, settings: ServerSettings, depth: Depth, worker: str) -> None:
@@ -66,8 +85,12 @@ class SharedActivity:
         self._settings = settings
         self._depth = depth
         self._worker = worker
+        self._begin = client.register_script(_BEGIN)
+        self._abandon = client.register_script(_ABANDON)
         self._take = client.register_script(_TAKE)
+        self._renew = client.register_script(_RENEW)
         self._release = client.register_script(_RELEASE)
+        self._current: tuple[str, str, str] | None = None
 
     # -- who lives
     def show_life(self, queues: Sequence[str] = ()) -> None:
@@ -96,40 +119,55 @@ class SharedActivity:
 
     # -- what runs
     def begun(self, task: str, task_id: str, ids: Sequence[str]) -> int:
-        """Note what runs; returns how often it was begun without coming to an end."""
+        """Note what runs; returns how often this work was begun without coming to an end.
+
+        Work that was begun and is gone has died: a message of its id came again, or it was
+        abandoned. The same work in several processes at once is no death.
+        """
         trace_id = structlog.contextvars.get_contextvars().get("trace_id", "")
         note = json.dumps(
-            {"task": task, "ids": list(ids), "since": time.time(), "trace_id": trace_id}
+            {"worker": self._worker, "task": task, "ids": list(ids), "trace_id": trace_id}
         )
-        with translated(self._settings), self._client.pipeline(transaction=False) as pipeline:
-            pipeline.hset(_RUNNING, f"{self._worker}|{task_id}", note)
-            pipeline.incr(_ATTEMPTS + _name_of(task, ids))
-            pipeline.expire(_ATTEMPTS + _name_of(task, ids), _ATTEMPTS_SECONDS)
-            return int(pipeline.execute()[1])
+        self._current = (task, task_id, note)
+        with translated(self._settings):
+            deaths = _DEATHS + _name_of(task, ids)
+            return int(self._begin(keys=[_RUNNING, deaths], args=[task_id, note, _DEATHS_SECONDS]))
 
     def ended(self, task: str, task_id: str, ids: Sequence[str]) -> None:
         """Take the note away."""
+        self._current = None
         with translated(self._settings), self._client.pipeline(transaction=False) as pipeline:
-            pipeline.hdel(_RUNNING, f"{self._worker}|{task_id}")
-            pipeline.delete(_ATTEMPTS + _name_of(task, ids))
+            pipeline.hdel(_RUNNING, task_id)
+            pipeline.delete(_DEATHS + _name_of(task, ids))
             pipeline.execute()
 
     def running(self) -> dict[str, dict[str, Any]]:
-        """What runs: worker|task id -> task, ids, since when, and the trace id."""
+        """What runs: task id -> worker, task, ids, trace id, and since when by Redis' clock."""
         with translated(self._settings):
-            return {name: json.loads(note) for name, note in self._client.hgetall(_RUNNING).items()}
+            notes = self._client.hgetall(_RUNNING)
+        found = {}
+        for task_id, text in notes.items():
+            since, _, note = text.partition(" ")
+            found[task_id] = json.loads(note) | {"since": float(since)}
+        return found
 
     def abandoned(self) -> list[Abandoned]:
         """Tasks of workers that died, and those far beyond their time; each is told once."""
-        alive, now, found = set(self.workers()), time.time(), []
-        for name, note in self.running().items():
+        running = self.running()
+        if not running:
+            return []
+        # Whoever notes something lives before: who is not among the living now has died.
+        alive, found = set(self.workers()), []
+        with translated(self._settings):
+            now = self._client.time()[0]
+        for task_id, note in running.items():
             late = now - note["since"] > POLICIES[note["task"]].seconds + _GRACE_SECONDS
-            if name.partition("|")[0] in alive and not late:
+            if note["worker"] in alive and not late:
                 continue
+            deaths = _DEATHS + _name_of(note["task"], note["ids"])
             with translated(self._settings):
-                if self._client.hdel(_RUNNING, name):
-                    trace_id = note.get("trace_id", "")
-                    found.append(Abandoned(note["task"], tuple(note["ids"]), trace_id))
+                if self._abandon(keys=[_RUNNING, deaths], args=[task_id, _DEATHS_SECONDS]):
+                    found.append(Abandoned(note["task"], tuple(note["ids"]), note["trace_id"]))
         return found
 
     # -- what led to what
@@ -161,12 +199,29 @@ class SharedActivity:
         return self._under_way(PAGE.name)
 
     def ingest(self, count: int) -> int:
-        """How many other ingest tasks are under way: the broker and the notes count them."""
-        return max(0, self.ingesting + min(count, 0))
+        """How many ingest tasks are under way: the broker and the notes count them.
+
+        A task that counts itself out is noted no longer: of several that end at once, the last
+        one sees no other. One that is tried again counts itself in.
+        """
+        self._count(INGEST.name, count)
+        return self.ingesting
 
     def page(self, count: int) -> int:
-        """How many other page tasks are under way."""
-        return max(0, self.paging + min(count, 0))
+        """How many page tasks are under way."""
+        self._count(PAGE.name, count)
+        return self.paging
+
+    def _count(self, task: str, count: int) -> None:
+        if self._current is None or self._current[0] != task:
+            return
+        _, task_id, note = self._current
+        with translated(self._settings):
+            if count < 0:
+                self._client.hdel(_RUNNING, task_id)
+            else:
+                now = self._client.time()[0]
+                self._client.hsetnx(_RUNNING, task_id, f"{now} {note}")
 
     @contextmanager
     def query(self) -> Iterator[None]:
@@ -179,16 +234,46 @@ class SharedActivity:
     # -- who does what
     @contextmanager
     def exclusive(self, name: str) -> Iterator[bool]:
-        """Whether this process alone does the named work; of one that died it is taken over."""
-        mark = f"{self._worker}|{uuid.uuid4().hex}"
+        """Whether this process alone does the named work; of one that died it is taken over.
+
+        It is leased for `ALIVE_SECONDS` and renewed meanwhile. What another process of the same
+        worker left behind is taken at once.
+        """
+        key, mark = _LOCK + name, f"{self._worker}|{os.getpid()}|{uuid.uuid4().hex}"
         with translated(self._settings):
-            first = self._take(keys=[_LOCK + name], args=[mark, _ALIVE, _LONGEST_LOCK_SECONDS])
+            holder = self._take(keys=[key], args=[mark, "", _LEASE_MILLISECONDS])
+            if holder and self._is_gone(holder):
+                holder = self._take(keys=[key], args=[mark, holder, _LEASE_MILLISECONDS])
+        if holder:
+            yield False
+            return
+        done = threading.Event()
+        renewal = threading.Thread(target=self._keep, args=(key, mark, done), daemon=True)
+        renewal.start()
         try:
-            yield bool(first)
+            yield True
         finally:
-            if first:
-                with translated(self._settings):
-                    self._release(keys=[_LOCK + name], args=[mark])
+            done.set()
+            renewal.join()
+            # Where Redis is away the lease runs out.
+            with contextlib.suppress(TransientError), translated(self._settings):
+                self._release(keys=[key], args=[mark])
+
+    def _keep(self, key: str, mark: str, done: threading.Event) -> None:
+        while not done.wait(ALIVE_SECONDS / 4):
+            # While Redis is away nobody else can take it either.
+            with contextlib.suppress(TransientError), translated(self._settings):
+                self._renew(keys=[key], args=[mark, _LEASE_MILLISECONDS])
+
+    def _is_gone(self, holder: str) -> bool:
+        worker, pid, _ = holder.rsplit("|", 2)
+        if worker != self._worker:
+            return False
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return True
+        return False
 
     def is_due(self, name: str, seconds: float) -> bool:
         """Whether nobody has done the named work for so long."""

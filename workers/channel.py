@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -11,12 +12,12 @@ from typing import Any, Self
 
 import structlog
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import PermanentError, SkillbusError, TransientError, UsageError
 from config.settings import Settings
 from graph.protocol import SkillGraph
 from skills.events import Data, Event, QueryAsked, new_event
 from tasks.activity import Activity
-from tasks.app import send
+from tasks.app import send, send_if_room
 from tasks.journal import Journal, Kind, job_id, trace_of
 from tasks.policies import MAINTAIN, PLAN, QUERY
 
@@ -88,28 +89,48 @@ class Channel(ABC):
         Raises UsageError or PermanentError with the reason when the query was wrong or failed,
         TransientError when it was not answered in time.
         """
-        from celery.exceptions import TimeoutError as NotAnsweredError
-
         query_id = self._recorded(asked, origin)
-        seconds = self.settings.workers.query_seconds
         with structlog.contextvars.bound_contextvars(trace_id=query_id):
             result = send(self.app, QUERY.name, [query_id], answered=True)
-        try:
-            outcome: dict[str, Any] = result.get(
-                timeout=seconds, interval=_POLL_SECONDS, disable_sync_subtasks=False
-            )
-        except NotAnsweredError:
-            raise TransientError(
-                f"no answer within {seconds:g} s (workers.query_seconds); the query may still run"
-            ) from None
-        finally:
-            # The journal has the answer; the result queue would hold a copy of each.
-            result.forget()
+        outcome = self._outcome(result)
         if outcome["state"] != "done":
             kind = UsageError if outcome["usage"] else PermanentError
             raise kind(str(outcome["reason"]))
         bundle: dict[str, Any] = outcome["bundle"]
         return bundle
+
+    def _outcome(self, result: Any) -> dict[str, Any]:
+        """What comes on the result queue; raises what the task raised."""
+        from celery.exceptions import TimeoutError as NotAnsweredError
+
+        away = getattr(self.app.backend, "connection_errors", ())
+        seconds = self.settings.workers.query_seconds
+        try:
+            outcome: Any = result.get(
+                timeout=seconds,
+                interval=_POLL_SECONDS,
+                propagate=False,
+                disable_sync_subtasks=False,
+            )
+        except NotAnsweredError:
+            raise TransientError(
+                f"no answer within {seconds:g} s (workers.query_seconds); the query may still run"
+            ) from None
+        # Celery raises RuntimeError where it cannot connect again.
+        except (*away, RuntimeError) as error:
+            raise TransientError(
+                f"the result queue does not answer ({error}); the query may still run"
+            ) from error
+        finally:
+            # The journal has the answer; the result queue would hold a copy of each.
+            with contextlib.suppress(*away):
+                result.forget()
+        if isinstance(outcome, SkillbusError):
+            raise outcome
+        if isinstance(outcome, BaseException):
+            raise PermanentError(f"the query failed: {type(outcome).__name__}: {outcome}")
+        answered: dict[str, Any] = outcome
+        return answered
 
     def _recorded(self, asked: QueryAsked, origin: str) -> str:
         self._check_room("query", self.settings.workers.open_queries)
@@ -128,7 +149,7 @@ class Channel(ABC):
         """Send a task for what the journal holds; the reconciler sends what did not get through."""
         with structlog.contextvars.bound_contextvars(trace_id=trace_id):
             try:
-                send(self.app, name, [one])
+                send_if_room(self.app, name, [one])
             except TransientError as error:
                 log.warning("accepted, and will be sent later", reason=str(error))
 
