@@ -6,6 +6,7 @@ import argparse
 import fcntl
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = {"up": up, "down": down, "status": status, "fetch": fetch}
     try:
         return commands[options.command](options)
-    except StackError as error:
+    except (StackError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -53,7 +54,7 @@ def up(options: argparse.Namespace) -> int:
         settings = state.write_settings(stack.folder, stack.servers, options.broker)
     for name in names:
         print(f"{name:<14} {stack.servers[name].url}")
-    print(f"To use them:   . {os.path.relpath(settings)}")
+    print(f"To use them:   . {shlex.quote(os.path.relpath(settings))}")
     print("To end them:   make stack-down")
     return 0
 
@@ -135,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     starting = commands.add_parser("up", help=up.__doc__)
     starting.add_argument("--broker", choices=("redis", "rabbitmq"), default="redis")
     for name in KINDS:
-        starting.add_argument(f"--{name}-port", type=int, metavar="PORT", help="(a free one)")
+        starting.add_argument(f"--{name}-port", type=_port, metavar="PORT", help="(a free one)")
     defaults = Memory()
     for option in ("elasticsearch_heap", "neo4j_heap", "neo4j_page_cache"):
         starting.add_argument(
@@ -148,6 +149,12 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("status", help=status.__doc__)
     commands.add_parser("fetch", help=fetch.__doc__)
     return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65_536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: 1 to 65535")
+    return int(text)
 
 
 if __name__ == "__main__":

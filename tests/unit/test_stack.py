@@ -13,6 +13,7 @@ import pytest
 
 from config.settings import load_settings
 from deploy.stack import Stack, StackError, UnavailableError, asking, packages, programs, state
+from deploy.stack.__main__ import main
 from deploy.stack.asking import NotReadyError
 from deploy.stack.ports import PORTS, free_port, problem_with
 from deploy.stack.processes import Process
@@ -94,6 +95,13 @@ def test_elsewhere_than_on_linux_it_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(programs.sys, "platform", "darwin")
     with pytest.raises(UnavailableError, match="Linux only"):
         programs.find_jdk(21)
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "http"])
+def test_what_is_no_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["up", "--redis-port", port])
+    assert f"'{port}' is no port" in capsys.readouterr().err
 
 
 def test_versions_are_pinned() -> None:
