@@ -84,6 +84,18 @@ redis.call('ZADD', KEYS[2] .. kind, redis.call('HGET', KEYS[1], 'accepted'), ARG
 return 1
 """
 
+_DROP = """
+local dropped = 0
+for place, job in ipairs(ARGV) do
+    if redis.call('ZREM', KEYS[1], job) == 1 then
+        redis.call('ZREM', KEYS[2], job)
+        redis.call('DEL', KEYS[2 + place])
+        dropped = dropped + 1
+    end
+end
+return dropped
+"""
+
 _ENDINGS = (_OPEN, _ENDED, _FAILED)
 
 T = TypeVar("T")
@@ -103,6 +115,7 @@ class RedisJournal:
         self._end = client.register_script(_END)
         self._age = client.register_script(_AGE)
         self._reopen = client.register_script(_REOPEN)
+        self._drop = client.register_script(_DROP)
 
     def _call(self, work: Callable[[Any], T]) -> T:
         with translated(self._settings):
@@ -181,19 +194,10 @@ class RedisJournal:
         before = f"({seconds + micros / 1e6 - age:.6f}"
         dropped = 0
         while ids := self._call(lambda client: _ended_before(client, kind, before)):
-            dropped += len(ids)
-            self._drop(kind, ids)
+            with translated(self._settings):
+                keys = [_ENDED + kind, _FAILED, *(_JOB + one for one in ids)]
+                dropped += int(self._drop(keys=keys, args=ids))
         return dropped
-
-    def _drop(self, kind: Kind, ids: Sequence[str]) -> None:
-        def drop(client: Any) -> None:
-            with client.pipeline(transaction=True) as pipeline:
-                pipeline.delete(*(_JOB + one for one in ids))
-                pipeline.zrem(_ENDED + kind, *ids)
-                pipeline.zrem(_FAILED, *ids)
-                pipeline.execute()
-
-        self._call(drop)
 
     def _hashes(self, keys: Sequence[str]) -> list[dict[str, str]]:
         def read(client: Any) -> list[dict[str, str]]:

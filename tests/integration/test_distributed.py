@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.support.distributed import Deployments, Distributed, deployments, distributed
-from tests.support.library import Folder, write_topics
-from tests.support.program import ForkServer, Skillbus
-from tests.support.snapshot import leftovers, snapshot
+from tests.support.distributed import Distributed, deployments, distributed
+from tests.support.library import Folder
+from tests.support.program import Skillbus
+from tests.support.snapshot import snapshot
 
 __all__ = ["deployments", "distributed"]
 
