@@ -37,7 +37,8 @@ class Questions(Generic[T]):
         return {name: self._answer(name, future, seconds) for name, future in asked.items()}
 
     def _begin(self, name: str) -> Future[T]:
-        if name in self._out:
+        # What came too late for who asked then is too old for who asks now.
+        if name in self._out and not self._out[name].done():
             return self._out[name]
         future: Future[T] = Future()
         self._out[name] = future

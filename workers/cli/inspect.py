@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -10,32 +11,24 @@ from config.settings import Settings, config_path
 from workers.cli.common import json_option, open_catalog, print_json, read_settings
 from workers.client import ServeClient
 
-_LOW_DISK_BYTES = 500_000_000
-
 
 @click.command()
 @json_option
 @click.pass_context
 def status(ctx: click.Context, as_json: bool) -> None:
-    """Show what the library holds and how far indexing and paging are."""
+    """Show what the library holds and how far indexing and paging are.
+
+    Of a distributed deployment also its servers, workers, what runs and what waits.
+    """
     settings = read_settings(ctx)
-    report = read_status(settings)
+    report = read_deployment(settings) if settings.distributed else read_status(settings)
     if as_json:
         print_json(report)
         return
-    if report["trouble"]:
-        click.echo(f"trouble   {report['trouble']}")
-    counts = report["skills"]
-    click.echo(f"home      {report['home']} ({'served' if report['serving'] else 'not served'})")
-    click.echo(
-        f"skills    {counts['published']} published, {counts['waiting']} waiting, "
-        f"{counts['failed']} failed"
-    )
-    click.echo(f"paged     {report['paged']} ({report['paging_done']:.1%})")
-    click.echo(f"links     {report['links']} ({report['unlinked']} skills waiting)")
-    click.echo(f"open      {report['open_events']} events, {report['open_queries']} queries")
-    for source in report["sources"]:
-        click.echo(f"source    {source['source_id']}: {source['root']}")
+    for line in _servers(report) if settings.distributed else _home(report):
+        click.echo(line)
+    for line in _library(report):
+        click.echo(line)
 
 
 def read_status(settings: Settings) -> dict[str, Any]:
@@ -56,6 +49,84 @@ def read_status(settings: Settings) -> dict[str, Any]:
             return status_of(settings, graph, journal, serving=False)
         finally:
             journal.close()
+
+
+def read_deployment(settings: Settings) -> dict[str, Any]:
+    """The status of a distributed deployment, as far as its servers answer."""
+    from tasks.app import create_app
+    from tasks.transport import server_transport
+    from workers.overview import Overview
+    from workers.workloads import ALL_QUEUES
+
+    app = create_app(_no_services, ALL_QUEUES, server_transport(settings.servers))
+    overview = Overview(settings, app)
+    try:
+        return overview.report(settings.servers.timeout_seconds)
+    finally:
+        overview.close()
+        app.close()
+
+
+def _no_services() -> Any:
+    raise RuntimeError("who looks runs no tasks")
+
+
+def _home(report: Mapping[str, Any]) -> list[str]:
+    lines = [f"trouble   {report['trouble']}"] if report["trouble"] else []
+    served = "served" if report["serving"] else "not served"
+    return [*lines, f"home      {report['home']} ({served})"]
+
+
+def _servers(report: Mapping[str, Any]) -> list[str]:
+    lines = [f"trouble   {report['trouble']}"] if report["trouble"] else []
+    for server in report["servers"]:
+        state = f"up, {1000 * server['seconds']:.0f} ms" if server["up"] else server["problem"]
+        lines.append(f"server    {server['server']} {server['address']}: {state}")
+    for worker in report["workers"] or ():
+        queues = ", ".join(queue.removeprefix("skillbus.") for queue in worker["queues"])
+        lines.append(f"worker    {worker['worker']}: {queues}")
+        lines += [
+            f"  runs    {task['task'].removeprefix('skillbus.')} for {task['seconds']:.0f} s: "
+            f"{_some(task['ids'])}"
+            for task in worker["running"]
+        ]
+    if report["workers"] == []:
+        lines.append("worker    none is alive; start `skillbus worker`")
+    if report["queues"] is not None:
+        waiting = [
+            f"{queue['waiting']} {queue['queue'].removeprefix('skillbus.')}"
+            for queue in report["queues"]
+        ]
+        lines.append(f"queues    {', '.join(waiting)}")
+    return lines
+
+
+def _some(ids: list[str]) -> str:
+    more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+    return ", ".join(ids[:3]) + more if ids else "all that waits"
+
+
+def _library(report: Mapping[str, Any]) -> list[str]:
+    """Lines about catalog and journal; none about one that could not be asked."""
+    lines = []
+    if (counts := report["skills"]) is not None:
+        lag = report.get("oldest_waiting_seconds")
+        waiting = f"{counts['waiting']} waiting" + (f" (for {lag:.0f} s)" if lag else "")
+        lines += [
+            f"skills    {counts['published']} published, {waiting}, {counts['failed']} failed",
+            f"paged     {report['paged']} ({report['paging_done']:.1%})",
+            f"links     {report['links']} ({report['unlinked']} skills waiting)",
+        ]
+    if report["open_events"] is not None:
+        oldest = max(report["oldest_event_seconds"], report["oldest_query_seconds"])
+        since = f", the oldest for {oldest:.0f} s" if oldest else ""
+        lines += [
+            f"open      {report['open_events']} events, {report['open_queries']} queries{since}",
+            f"dead      {report['dead_letters']} letters",
+        ]
+    return lines + [
+        f"source    {one['source_id']}: {one['root']}" for one in report["sources"] or ()
+    ]
 
 
 @click.group()
