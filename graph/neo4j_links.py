@@ -97,7 +97,7 @@ class Neo4jLinks(Neo4jStore):
             published = self._read("published", ids=list(ids))[0][0]
             found |= {skill_id: [] for skill_id in published}
             for owner, links in self._read("owned", ids=published):
-                found[owner] = [_link(owner, *values) for *values, _ in links]
+                found[owner] = [_link(owner, *values) for values in links]
         return found
 
     def weakest(self, kind: LinkType, count: int, skill_ids: Sequence[str]) -> dict[str, float]:

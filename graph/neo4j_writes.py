@@ -133,10 +133,9 @@ def replace_links(
     standing = dict(run("lock", ids=sorted(named | links.keys() | also)))
     published = {skill_id for skill_id, seq in standing.items() if seq}
     owners = sorted(published & links.keys())
-    known: dict[str, dict[_Edge, str]] = {owner: {} for owner in owners}
-    for owner, owned in run("owned", ids=owners):
-        known[owner] = {_edge(edge): place for *edge, place in owned}
-    gone: list[tuple[_Edge, str]] = []
+    known = {owner: set[_Edge]() for owner in owners}
+    known |= {owner: set(map(_edge, owned)) for owner, owned in run("owned", ids=owners)}
+    gone: list[tuple[str, _Edge]] = []
     new: list[tuple[str, _Edge]] = []
     short = []
     for owner in owners:
@@ -144,26 +143,19 @@ def replace_links(
         if len(kept) < len(links[owner]):
             short.append(owner)
         wanted = _one_each(kept)
-        gone += [(edge, place) for edge, place in known[owner].items() if edge not in wanted]
-        new += [(owner, edge) for edge in wanted if edge not in known[owner]]
-    touched = {end for edge, _ in gone for end in edge[:2]}
-    _foreseen(touched, standing)
-    touched |= {end for _, edge in new for end in edge[:2]}
-    _write_links(run, gone, new)
+        gone += [(owner, edge) for edge in known[owner] - wanted]
+        new += [(owner, edge) for edge in wanted - known[owner]]
+    _foreseen({end for _, edge in gone for end in edge[:2]}, standing)
+    if gone:
+        run("drop_some_links", rows=[_written(owner, edge) for owner, edge in sorted(gone)])
+    if new:
+        run("add_links", rows=[_written(owner, edge) for owner, edge in sorted(new)])
+    touched = {end for _, edge in (*gone, *new) for end in edge[:2]}
     if touched or short:
         epoch = run("next_epoch")[0][0]
         run("mark", ids=short, epoch=epoch)
         run("touch_rows", ids=sorted(touched), epoch=epoch)
     return touched.union(standing) if again else touched
-
-
-def _write_links(
-    run: Named, gone: Sequence[tuple[_Edge, str]], new: Sequence[tuple[str, _Edge]]
-) -> None:
-    if gone:
-        run("drop_links_by_id", ids=[place for _, place in sorted(gone)])
-    if new:
-        run("add_links", rows=[_added(owner, edge) for owner, edge in sorted(new)])
 
 
 def index_key(name: str) -> str:
@@ -316,7 +308,7 @@ def _edge(values: Sequence[Any]) -> _Edge:
     return (source, target, LinkType[kind].name, weight, evidence)
 
 
-def _added(owner: str, edge: _Edge) -> dict[str, Any]:
+def _written(owner: str, edge: _Edge) -> dict[str, Any]:
     source, target, kind, weight, evidence = edge
     return {
         "owner": owner,

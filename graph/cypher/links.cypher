@@ -79,8 +79,7 @@ UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.seq > 0 RETURN collect(
 // name: owned
 UNWIND $ids AS id $$owned
 WITH id, r, r.weight AS weight, r.evidence AS evidence WHERE evidence IS NOT NULL
-RETURN id, collect(
-    [startNode(r).skill_id, endNode(r).skill_id, type(r), weight, evidence, elementId(r)])
+RETURN id, collect([startNode(r).skill_id, endNode(r).skill_id, type(r), weight, evidence])
 
 // name: weakest
 UNWIND $ids AS id MATCH ()-[r:$$type {owner: id}]->()
@@ -113,8 +112,11 @@ WITH DISTINCT r, startNode(r).skill_id AS source, endNode(r).skill_id AS target
 DELETE r
 RETURN source, target
 
-// name: drop_links_by_id
-UNWIND $ids AS id MATCH ()-[r]->() WHERE elementId(r) = id DELETE r
+// name: drop_some_links
+UNWIND $rows AS row
+MATCH (a:Skill {skill_id: row.source})-[r:$$links]->(b:Skill {skill_id: row.target})
+WHERE type(r) = row.type AND r.owner = row.owner
+DELETE r
 
 // name: add_links
 UNWIND $rows AS row

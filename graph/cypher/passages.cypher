@@ -13,18 +13,22 @@ RETURN count(*)
 UNWIND $rows AS row
 MATCH (a:Passage {skill_id: $skill_id, seq: $seq, place: row.source})
 MATCH (b:Passage {skill_id: $skill_id, seq: $seq, place: row.target})
-MERGE (a)-[r:$(row.type)]->(b)
+WHERE NOT EXISTS {
+    MATCH (a)-[r:PASSAGE_SEQUENCE|PASSAGE_SEMANTIC|PASSAGE_REFERENCE|PASSAGE_CONDITION]->(b)
+    WHERE type(r) = row.type
+}
+CREATE (a)-[r:$(row.type)]->(b)
 SET r.weight = row.weight, r.evidence = row.evidence
 
 // name: drop_passages
-UNWIND $ids AS id MATCH (p:Passage {skill_id: id})
+UNWIND $ids AS id
+MATCH (p:Passage) WHERE p.skill_id = id AND p.seq IS NOT NULL AND p.place IS NOT NULL
 WITH p LIMIT $limit DETACH DELETE p RETURN count(*)
 
 // name: drop_other_passages
-MATCH (p:Passage {skill_id: $skill_id}) WHERE p.seq <> $seq
+MATCH (p:Passage) WHERE p.skill_id = $skill_id AND p.seq <> $seq AND p.place IS NOT NULL
 WITH p LIMIT $limit DETACH DELETE p RETURN count(*)
 
 // name: passages_left
-MATCH (s:Skill) WHERE s.state IN ['removed', 'failed']
-AND EXISTS { MATCH (p:Passage) WHERE p.skill_id = s.skill_id }
-RETURN s.skill_id ORDER BY s.skill_id LIMIT $limit
+UNWIND ['failed', 'removed'] AS state MATCH (s:Skill {state: state})-[:HAS_PASSAGE]->()
+RETURN DISTINCT s.skill_id AS skill_id ORDER BY skill_id LIMIT $limit

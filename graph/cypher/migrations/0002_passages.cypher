@@ -6,4 +6,3 @@
 //             {weight, evidence}]->(:Passage)
 CREATE CONSTRAINT passage_place IF NOT EXISTS
 FOR (p:Passage) REQUIRE (p.skill_id, p.seq, p.place) IS UNIQUE;
-CREATE INDEX passage_skill IF NOT EXISTS FOR (p:Passage) ON (p.skill_id);
