@@ -11,9 +11,9 @@ from typing import Any
 
 import structlog
 
-from config.errors import SkillbusError, TransientError
+from config.errors import SkillbusError
 from config.settings import Settings
-from tasks.app import queue_depth, send
+from tasks.app import queue_depth, send_if_room
 from tasks.policies import MAINTAIN, MAINTAIN_QUEUE
 from tasks.shared_activity import ALIVE_SECONDS
 from workers.stores import open_activity
@@ -26,15 +26,24 @@ _BEAT_SECONDS = ALIVE_SECONDS / 4
 class Heart:
     """A thread of the parent process; started once the worker takes tasks."""
 
-    def __init__(self, settings: Settings, app: Any, worker: str, queues: Sequence[str]) -> None:
-        """queues: that the worker takes tasks from; who takes maintenance has it sent, too."""
+    def __init__(
+        self,
+        settings: Settings,
+        app: Any,
+        worker: str,
+        queues: Sequence[str],
+        *,
+        tethered: bool = False,
+    ) -> None:
+        """queues: that the worker takes tasks from; who takes maintenance has it sent, too.
+        tethered: the worker is told to stop once the process that started it is gone."""
         self._settings = settings
         self._app = app
         self._worker = worker
         self._queues = tuple(queues)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._parent = os.getppid()
+        self._parent = os.getppid() if tethered else None
 
     def start(self) -> None:
         """Begin to beat."""
@@ -65,18 +74,19 @@ class Heart:
                     if away:
                         log.info("servers are back")
                     away = False
-                except TransientError as error:
+                except SkillbusError as error:
                     if not away:
-                        log.warning("a server is away", reason=str(error))
+                        log.warning("a server cannot be used", reason=str(error))
                     away = True
                 if self._stopping.wait(_BEAT_SECONDS):
                     break
-                if os.getppid() != self._parent:
-                    # whoever started us is gone, and nobody would stop us any more
+                if self._parent not in (None, os.getppid()):
+                    # nobody would stop us any more; told twice, it would not stop softly
+                    self._parent = None
                     os.kill(os.getpid(), signal.SIGTERM)
             with contextlib.suppress(SkillbusError):
                 activity.end_life()
 
     def _send_maintenance(self, activity: Any) -> None:
         if activity.is_due("maintain", self._settings.workers.reconcile_seconds):
-            send(self._app, MAINTAIN.name, [])
+            send_if_room(self._app, MAINTAIN.name, [])

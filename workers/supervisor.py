@@ -81,7 +81,7 @@ def _look_after(worker: _Process, arguments: Sequence[str], processes: int) -> N
     if now >= worker.due:
         queues = ",".join(queue.removeprefix(_PREFIX) for queue in worker.workload.queues)
         command = [sys.executable, "-m", "workers.cli", *arguments, "worker", "--queues", queues]
-        command += ["--processes", str(processes)]
+        command += ["--processes", str(processes), "--supervised"]
         # A group of its own: Ctrl-C reaches the supervisor alone, which stops them in order.
         env = {**os.environ, "SKILLBUS_WORKERS__METRICS_PORT": str(worker.metrics_port)}
         worker.running = subprocess.Popen(command, process_group=0, env=env)  # noqa: S603 - our own program

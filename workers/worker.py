@@ -11,15 +11,14 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import structlog
 
 from config.settings import Settings
-from tasks.app import create_app, queue_depth, send
+from tasks.app import create_app, queue_depth, send_if_room
 from tasks.journal import Journal
-from tasks.policies import POLICIES
 from tasks.roles import role_classifier
 from tasks.services import Lazy, Services
 from tasks.transport import Transport, server_transport
@@ -35,11 +34,17 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
 
 
 def run_worker(
-    settings: Settings, workload: Workload, processes: int, note: Callable[[str], None]
+    settings: Settings,
+    workload: Workload,
+    processes: int,
+    note: Callable[[str], None],
+    *,
+    supervised: bool = False,
 ) -> int:
     """Work until told to stop; returns the exit code. `note` is told when tasks are taken.
 
-    SIGTERM lets what runs come to an end, for some seconds; what does not is delivered again.
+    A supervised worker ends with the process that started it. SIGTERM lets what runs come to an
+    end, for some seconds; what does not is delivered again.
     """
     # Celery reads it at import: on SIGTERM it stops softly, within `worker_soft_shutdown_timeout`.
     os.environ["REMAP_SIGTERM"] = "SIGQUIT"
@@ -57,7 +62,7 @@ def run_worker(
     app = create_app(children.services.get, workload.queues, transport)
     teller.bind(app)
     app.steps["worker"].add(_after_the_pool(teller.start))
-    heart = Heart(settings, app, name, workload.queues)
+    heart = Heart(settings, app, name, workload.queues, tethered=supervised)
     DeadLetterConsumer.journal = _lazy_journal(settings)
     DeadLetterConsumer.largest = settings.workers.message_bytes
 
@@ -170,18 +175,8 @@ class _Children:
         return open_services(
             settings,
             stack,
-            lambda task, ids: _send_if_room(app, task, ids),
+            lambda task, ids: send_if_room(app, task, ids),
             writable=True,
             activity=activity,
             measures=self._teller.measures,
         )
-
-
-def _send_if_room(app: Any, task: str, ids: Sequence[object]) -> None:
-    """Send, unless the queue is deep: the catalog and the journal hold the work as well, and the
-    reconciler sends it once there is room."""
-    deepest = POLICIES[task].deepest
-    if deepest is not None and queue_depth(app, POLICIES[task].queue) >= deepest:
-        log.debug("put off", task=task, ids=len(ids))
-        return
-    send(app, task, ids)

@@ -148,7 +148,8 @@ class Distributed:
         queues = next(each.queues for each in WORKLOADS if each.name == workload)
         short = ",".join(queue.removeprefix("skillbus.") for queue in queues)
         program = Skillbus(self._server, self.folder / "home", **(self.env | env))
-        process = program.start("worker", "--queues", short, "--processes", str(processes))
+        count = ("--processes", str(processes), "--supervised")
+        process = program.start("worker", "--queues", short, *count)
         self.workers[workload] = Worker(process)
         return self.workers[workload]
 

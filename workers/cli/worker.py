@@ -23,8 +23,9 @@ from workers.cli.common import note, read_settings
     show_default=True,
     help="Children of each worker; each holds a model of its own.",
 )
+@click.option("--supervised", is_flag=True, hidden=True, help="End with who started it.")
 @click.pass_context
-def worker(ctx: click.Context, queues: str | None, processes: int) -> None:
+def worker(ctx: click.Context, queues: str | None, processes: int, supervised: bool) -> None:
     """Work on tasks until interrupted, with the servers that the settings name.
 
     Without --queues every kind of work has a worker here: query; plan and ingest; link and
@@ -50,4 +51,5 @@ def worker(ctx: click.Context, queues: str | None, processes: int) -> None:
     from workers.worker import run_worker
     from workers.workloads import workload_of
 
-    sys.exit(run_worker(settings, workload_of(queues.split(",")), processes, note))
+    workload = workload_of(queues.split(","))
+    sys.exit(run_worker(settings, workload, processes, note, supervised=supervised))
