@@ -13,6 +13,7 @@ from kombu.exceptions import KombuError
 
 from config.errors import PermanentError, TransientError
 from tasks.journal import LARGEST_BODY, DeadLetter, Journal, new_letter_id
+from tasks.measures import Measures, NoMeasures
 from tasks.message import checked_ids, checked_text
 from tasks.policies import POLICIES
 from tasks.redis_broker import UNREADABLE
@@ -32,6 +33,7 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
 
     journal: ClassVar[Callable[[], Journal]]
     largest: ClassVar[int]
+    measures: ClassVar[Measures] = NoMeasures()
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]  # celery carries no annotations
         """Without the queues for messages with a time of their own: we send none."""
@@ -82,6 +84,7 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
                 return
             time.sleep(_PAUSE_SECONDS)
         log.warning("message buried", letter_id=letter.id, reason=reason)
+        type(self).measures.letter_buried("")
         message.ack()
 
 
