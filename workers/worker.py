@@ -65,6 +65,7 @@ def run_worker(
     heart = Heart(settings, app, name, workload.queues, tethered=supervised)
     DeadLetterConsumer.journal = _lazy_journal(settings)
     DeadLetterConsumer.largest = settings.workers.message_bytes
+    DeadLetterConsumer.measures = teller.measures
 
     def keep_logging(**_: object) -> None:
         """Celery leaves logging as it is where this signal has a receiver."""
