@@ -15,7 +15,7 @@ import pytest
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import ServerSettings
-from search.documents import analyse, section_texts_hashes, skill_hashes, skill_texts
+from search.documents import skill_hashes, skill_texts
 from search.elastic import index as elastic_index
 from search.elastic.health import index_health
 from search.elastic.index import ElasticSearchIndex
@@ -23,32 +23,15 @@ from search.elastic.records import document_id
 from search.elastic.replacing import Replacement, drop_superseded
 from search.protocol import Filters, SkillDocument
 from skills.paging import section_texts
-from skills.parsing import parse_skill
 from skills.record import RevisionKey
 from tasks import reindex as task
+from tests.support.documents import ENCODER
+from tests.support.documents import tiny_document as document
 from tests.support.elastic import ElasticIndices
 from tests.support.servers import ServerControls
 from tests.support.tiny import DIMENSION, TinyEncoder
 
 MODEL, ANY = TinyEncoder.model, Filters()
-ENCODER = TinyEncoder()
-
-
-def document(name: str, body: str = "Do it.", seq: int = 1) -> SkillDocument:
-    text = f"---\nname: {name}\ndescription: Helps with {name}\n---\n# {name}\n\n{body}\n\n"
-    parsed = parse_skill(name, (text + "## Care\n\nOil it.\n").encode())
-    analysis = analyse(parsed)
-    return SkillDocument(
-        key=RevisionKey(f"home:{name}", seq),
-        content_hash=f"{name} {seq}",
-        parsed=parsed,
-        fields=analysis.fields,
-        forward=analysis.forward,
-        passage_terms=analysis.passage_terms,
-        vectors=ENCODER.encode(skill_texts(parsed)),
-        section_hashes=section_texts_hashes(MODEL, parsed),
-        filters=Filters(source=("home",), language=("en",)),
-    )
 
 
 def put_sections(index: ElasticSearchIndex, one: SkillDocument) -> None:
