@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from neo4j import Transaction
@@ -380,6 +382,33 @@ def test_long_answers_come_in_pages(
     assert graph.cursor("lib") == dict.fromkeys(names, "seen")
     assert sorted(graph.changes(0).pointers) == ids
     graph.drop_source("other")
+
+
+def test_no_statement_walks_the_whole_database(graph: Neo4jSkillGraph) -> None:
+    """Not even one that was planned when there was nothing: most plans are never made again."""
+    driver, plans = graph._server._connected(), {}
+    with driver.session() as session:
+        for name, statement in graph._statements.items():
+            values = {one: _VALUES.get(one, 1) for one in re.findall(r"\$(\w+)", statement)}
+            explained = f"EXPLAIN {statement.removeprefix('CYPHER replan=skip')}"
+            plans[name] = operators(session.run(explained, values).consume().plan)
+    walks = ("AllNodesScan", "NodeByLabelScan", "AllRelationshipsScan", "RelationshipTypeScan")
+    found = {name for name, plan in plans.items() if any(walk in plan for walk in walks)}
+    assert found == {"sources"}
+
+
+_LISTS = ("ids", "rows", "keys", "names", "paths", "states")
+_TEXTS = ("after", "below", "kind", "path", "root", "skill_id", "source_id")
+_VALUES: dict[str, object] = {key: [] for key in _LISTS} | dict.fromkeys(_TEXTS, "")
+_VALUES["blank"] = {}
+
+
+def operators(plan: dict[str, Any] | None) -> str:
+    """The names of a plan's operators."""
+    if plan is None:
+        return ""
+    below = [operators(one) for one in plan.get("children", ())]
+    return " ".join([plan["operatorType"], *below])
 
 
 # -- passages
