@@ -90,7 +90,7 @@ ASKED = (
         "skillbus_skills",
         "gauge",
         ("state",),
-        "skills by state: published, failed, removed; waiting ones count in another state too",
+        "skills by state: published, failed, removed; waiting ones may count in another state too",
     ),
     Series(
         "skillbus_index_lag_seconds",
