@@ -3,22 +3,28 @@
 Kombu takes an item from a list and only then looks whether it is a message. Where it is none, an
 error ends the worker and the item is gone. Here such an item is put into an envelope, so that a
 worker's consumer can look at it and bury it.
+
+Kombu also keeps the place of a message whose acknowledgement failed: a worker that takes one at a
+time would take nothing any more. And it delivers again by the clock of whoever looks. Here the
+place is free, and the clock is that of Redis.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import time
 import uuid
 from typing import Any
 
 from kombu.transport import redis as kombu_redis
-from kombu.utils.json import loads
+from kombu.utils.json import dumps, loads
 from redis import Redis
 
 UNREADABLE = "unreadable"
 """Header of what was no message: why."""
 
+_ROUTE = ("exchange", "routing_key")
 _CONTENT = ("content-type", "content-encoding")
 _NOT_LOADED = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
 """What kombu raises for no JSON, and for the typed values that it looks for in JSON."""
@@ -40,8 +46,46 @@ class _Client(Redis):
         return key, _envelope(key, item, reason) if reason else item
 
 
+class QoS(kombu_redis.QoS):
+    """Kombu's record of what was taken and not acknowledged yet."""
+
+    def append(self, message: Any, delivery_tag: str) -> None:
+        """Note a message that was taken."""
+        route = (message.delivery_info[name] for name in _ROUTE)
+        kept = dumps([message._raw, *route])  # type: ignore[no-untyped-call]  # of kombu
+        with self.channel.conn_or_acquire() as client, client.pipeline() as pipeline:
+            pipeline.zadd(self.unacked_index_key, {delivery_tag: client.time()[0]})
+            pipeline.hset(self.unacked_key, delivery_tag, kept)
+            pipeline.execute()
+        super(kombu_redis.QoS, self).append(message, delivery_tag)  # type: ignore[no-untyped-call]
+
+    def ack(self, delivery_tag: str) -> None:
+        """Forget it. Where Redis is away it comes again one day, and its work is found done."""
+        try:
+            super().ack(delivery_tag)  # type: ignore[no-untyped-call]  # of kombu
+        finally:
+            self._quick_ack(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Forget it, or have it delivered again at once."""
+        try:
+            super().reject(delivery_tag, requeue)  # type: ignore[no-untyped-call]  # of kombu
+        finally:
+            self._quick_ack(delivery_tag)
+
+    @property
+    def visibility_timeout(self) -> float:
+        """Seconds before now, by the clock of this machine, when what comes again was noted."""
+        with self.channel.conn_or_acquire() as client:
+            seconds, micros = client.time()
+        ahead = time.time() - (seconds + micros / 1e6)
+        return float(self.channel.visibility_timeout + ahead)
+
+
 class Channel(kombu_redis.Channel):
-    """Kombu's channel with our client."""
+    """Kombu's channel with our client and our record."""
+
+    QoS = QoS
 
     def _get_client(self) -> type[Redis]:
         return _Client
