@@ -104,7 +104,8 @@ def create_app(services: ReadServices, queues: Sequence[str], transport: Transpo
         worker_hijack_root_logger=False,
         worker_enable_remote_control=False,
         worker_send_task_events=False,
-        worker_cancel_long_running_tasks_on_connection_loss=True,
+        # RabbitMQ delivers at once what was not acknowledged, Redis after a long while.
+        worker_cancel_long_running_tasks_on_connection_loss=not transport.carrier,
         worker_soft_shutdown_timeout=_SOFT_SHUTDOWN_SECONDS,
         broker_transport_options=dict(transport.options),
         broker_connection_retry_on_startup=True,
@@ -170,7 +171,7 @@ def _run(services: Services, policy: Policy, task_id: str, ids: Sequence[str]) -
     """Run a task to its end: counted, measured and logged."""
     started = time.perf_counter()
     outcome: Outcome = "failed"
-    attempts = services.activity.begun(policy.name, task_id, ids)
+    attempts = _note_begin(services, policy, task_id, ids)
     try:
         if attempts > policy.attempts:
             raise PoisonError(f"begun {attempts - 1} times, and its worker died or hung each time")
@@ -223,12 +224,32 @@ def _tried(services: Services, policy: Policy, ids: Sequence[str]) -> dict[str, 
     raise AssertionError("the last attempt returns or raises")
 
 
+def _note_begin(services: Services, policy: Policy, task_id: str, ids: Sequence[str]) -> int:
+    for attempt in range(policy.retries + 1):
+        try:
+            return services.activity.begun(policy.name, task_id, ids)
+        except TransientError:
+            if attempt == policy.retries or services.stopping.wait(policy.delay(attempt)):
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+_NOTING_SECONDS = 120.0
+_NOTING_PAUSE_SECONDS = 0.5
+
+
 def _note_end(services: Services, policy: Policy, task_id: str, ids: Sequence[str]) -> None:
-    try:
-        services.activity.ended(policy.name, task_id, ids)
-    except TransientError as error:
-        # The work is done; the note is taken away once it is far beyond its time.
-        log.warning("the end of a task could not be noted", reason=str(error))
+    """Note it, however long that takes: what seems to run holds up what comes after it."""
+    end = time.monotonic() + _NOTING_SECONDS
+    while True:
+        try:
+            services.activity.ended(policy.name, task_id, ids)
+            return
+        except TransientError as error:
+            if time.monotonic() > end or services.stopping.wait(_NOTING_PAUSE_SECONDS):
+                # The work is done; the note is taken away once it is far beyond its time.
+                log.warning("the end of a task could not be noted", reason=str(error))
+                return
 
 
 def _give_up(
@@ -268,7 +289,6 @@ def send(app: Any, name: str, ids: Sequence[object], answered: bool = False) -> 
             name,
             (list(ids),),
             queue=policy.queue,
-            expires=policy.expires,
             headers={_TRACE: trace_id} if trace_id else None,
             retry=True,
             ignore_result=not answered,

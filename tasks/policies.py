@@ -23,10 +23,10 @@ class Policy:
     """How a kind of task is run.
 
     seconds: its time limit; stages check it as a deadline, since Celery enforces no limit on
-    threads. expires: seconds after which nobody wants the result any more. retries: how often a
-    TransientError is tried again, with exponential backoff from `backoff` seconds and full jitter.
-    attempts: how often it is begun when its worker dies each time. deepest: messages in its queue
-    from which on no more are sent, where the catalog or the journal holds the work as well.
+    threads. retries: how often a TransientError is tried again, with exponential backoff from
+    `backoff` seconds and full jitter. attempts: how often it is begun when its worker dies each
+    time. deepest: messages in its queue from which on no more are sent, where the catalog or the
+    journal holds the work as well.
     """
 
     name: str
@@ -34,7 +34,6 @@ class Policy:
     seconds: float
     retries: int = 0
     backoff: float = 0.5
-    expires: float | None = None
     attempts: int = 3
     deepest: int | None = None
 
@@ -47,8 +46,6 @@ class Policy:
         """Refuse policies that contradict themselves."""
         if self.seconds <= 0 or self.retries < 0 or self.backoff < 0:
             raise ValueError(f"{self.name}: limits must be positive")
-        if self.expires is not None and self.retries and self.backoff > self.expires:
-            raise ValueError(f"{self.name}: would expire before its first retry")
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait before retry number `attempt` (from 0)."""
@@ -62,7 +59,7 @@ INGEST = Policy("skillbus.ingest", INGEST_QUEUE, seconds=300, retries=5, deepest
 PAGE = Policy("skillbus.page", PAGE_QUEUE, seconds=300, retries=5, deepest=5_000)
 LINK = Policy("skillbus.link", LINK_QUEUE, seconds=120, retries=5, deepest=1)
 MAINTAIN = Policy("skillbus.maintain", MAINTAIN_QUEUE, seconds=120, deepest=1)
-QUERY = Policy("skillbus.query", QUERY_QUEUE, seconds=30, retries=2, backoff=0.05, expires=300)
+QUERY = Policy("skillbus.query", QUERY_QUEUE, seconds=30, retries=2, backoff=0.05)
 
 POLICIES = {policy.name: policy for policy in (PLAN, INGEST, PAGE, LINK, MAINTAIN, QUERY)}
 

@@ -23,7 +23,6 @@ def test_every_task_has_its_own_name_and_queue() -> None:
         {"seconds": -1},
         {"seconds": 1, "retries": -1},
         {"seconds": 1, "backoff": -1},
-        {"seconds": 1, "retries": 1, "backoff": 5, "expires": 2},
     ],
 )
 def test_contradictions_are_refused(wrong: dict[str, float]) -> None:
