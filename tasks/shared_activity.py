@@ -1,7 +1,8 @@
 """The activity of a deployment of many processes, in Redis.
 
-What runs is a hash of one field a task. A worker keeps a key of its own alive; what is noted under
-a worker whose key is gone was abandoned, and one process takes it over.
+What runs is a hash of one field a task. A worker keeps a key of its own alive, and so does each of
+its children; what is noted under a process whose key is gone was abandoned, and another takes it
+over. Times are of the clock of Redis, whatever those of the workers say.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tasks.redis import PREFIX, translated
 ALIVE_SECONDS = 6.0
 """How long a worker counts as alive after its last sign."""
 
+_BELOW = "/"
 _ALIVE = PREFIX + "alive:"
 _RUNNING = PREFIX + "running"
 _DEATHS = PREFIX + "deaths:"
@@ -73,11 +75,17 @@ Depth = Callable[[str], int]
 """How many messages wait in a queue."""
 
 
+def child_of(worker: str, pid: int) -> str:
+    """The id of a worker's child."""
+    return f"{worker}{_BELOW}{pid}"
+
+
 class SharedActivity:
     """What the workers of a deployment know of one another.
 
-    worker: the id under which this process (and its children) shows that it lives. A process runs
-    one task at a time. Every call raises TransientError while Redis is away.
+    worker: the id under which this process shows that it lives; a worker's children have ids
+    below its own. A process runs one task at a time. Every call raises TransientError while Redis
+    is away.
     """
 
     def __init__(self, client: Redis, settings: ServerSettings, depth: Depth, worker: str) -> None:
@@ -100,12 +108,17 @@ class SharedActivity:
             self._client.set(_ALIVE + self._worker, note, px=int(ALIVE_SECONDS * 1000))
 
     def end_life(self) -> None:
-        """Count as gone at once; what still runs is taken over by others."""
-        with translated(self._settings):
-            self._client.delete(_ALIVE + self._worker)
+        """Count as gone at once, with all children; what still runs is taken over by others."""
+        own = [name for name in self._alive() if name.partition(_BELOW)[0] == self._worker]
+        if own:
+            with translated(self._settings):
+                self._client.delete(*(_ALIVE + name for name in own))
 
     def workers(self) -> list[str]:
-        """Ids of the workers that live."""
+        """Ids of the workers that live, without their children."""
+        return [name for name in self._alive() if _BELOW not in name]
+
+    def _alive(self) -> list[str]:
         with translated(self._settings):
             keys = self._client.scan_iter(match=_ALIVE + "*", count=1000)
             return sorted(key.removeprefix(_ALIVE) for key in keys)
@@ -152,23 +165,34 @@ class SharedActivity:
         return found
 
     def abandoned(self) -> list[Abandoned]:
-        """Tasks of workers that died, and those far beyond their time; each is told once."""
-        running = self.running()
-        if not running:
-            return []
-        # Whoever notes something lives before: who is not among the living now has died.
-        alive, found = set(self.workers()), []
-        with translated(self._settings):
-            now = self._client.time()[0]
-        for task_id, note in running.items():
-            late = now - note["since"] > POLICIES[note["task"]].seconds + _GRACE_SECONDS
-            if note["worker"] in alive and not late:
-                continue
+        """Tasks of processes that died, and those far beyond their time; each is told once."""
+        found = []
+        for task_id, note in self._left_behind().items():
             deaths = _DEATHS + _name_of(note["task"], note["ids"])
             with translated(self._settings):
                 if self._abandon(keys=[_RUNNING, deaths], args=[task_id, _DEATHS_SECONDS]):
                     found.append(Abandoned(note["task"], tuple(note["ids"]), note["trace_id"]))
         return found
+
+    def _left_behind(self) -> dict[str, dict[str, Any]]:
+        running = self.running()
+        if not running:
+            return {}
+        # Whoever notes something lives before: who is not among the living now has died.
+        alive = set(self._alive())
+        with translated(self._settings):
+            now = self._client.time()[0]
+        return {
+            task_id: note
+            for task_id, note in running.items()
+            if note["worker"] not in alive
+            or now - note["since"] > POLICIES[note["task"]].seconds + _GRACE_SECONDS
+        }
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the reconciler has something to do at once: a task gave up or was abandoned."""
+        return bool(self.trouble) or bool(self._left_behind())
 
     # -- what led to what
     def note_request(self, seq: int, trace_id: str) -> None:

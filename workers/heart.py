@@ -6,21 +6,23 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import structlog
 
-from config.errors import SkillbusError
+from config.errors import SkillbusError, TransientError
 from config.settings import Settings
 from tasks.app import queue_depth, send_if_room
 from tasks.policies import MAINTAIN, MAINTAIN_QUEUE
-from tasks.shared_activity import ALIVE_SECONDS
+from tasks.shared_activity import ALIVE_SECONDS, SharedActivity
 from workers.stores import open_activity
 
 log = structlog.get_logger()
 
 _BEAT_SECONDS = ALIVE_SECONDS / 4
+_MEND_SECONDS = 3.0
 
 
 class Heart:
@@ -70,7 +72,7 @@ class Heart:
                 try:
                     activity.show_life(self._queues)
                     if MAINTAIN_QUEUE in self._queues:
-                        self._send_maintenance(activity)
+                        self._send_maintenance(activity, at_once=away)
                     if away:
                         log.info("servers are back")
                     away = False
@@ -87,6 +89,24 @@ class Heart:
             with contextlib.suppress(SkillbusError):
                 activity.end_life()
 
-    def _send_maintenance(self, activity: Any) -> None:
-        if activity.is_due("maintain", self._settings.workers.reconcile_seconds):
+    def _send_maintenance(self, activity: SharedActivity, at_once: bool) -> None:
+        """Now and then, and soon where a task gave up or its process died."""
+        due = activity.is_due("maintain", self._settings.workers.reconcile_seconds)
+        if due or at_once or (activity.unsettled and activity.is_due("mend", _MEND_SECONDS)):
             send_if_room(self._app, MAINTAIN.name, [])
+
+
+def keep_alive(activity: SharedActivity) -> None:
+    """Show life for this process as long as it lives, from a thread of its own.
+
+    Raises TransientError where the first sign cannot be given.
+    """
+    activity.show_life()
+
+    def beat() -> None:
+        while True:
+            time.sleep(_BEAT_SECONDS)
+            with contextlib.suppress(TransientError):  # the parent tells that a server is away
+                activity.show_life()
+
+    threading.Thread(target=beat, name="skillbus-heart", daemon=True).start()

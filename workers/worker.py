@@ -21,8 +21,9 @@ from tasks.app import create_app, queue_depth, send_if_room
 from tasks.journal import Journal
 from tasks.roles import role_classifier
 from tasks.services import Lazy, Services
+from tasks.shared_activity import child_of
 from tasks.transport import Transport, server_transport
-from workers.heart import Heart
+from workers.heart import Heart, keep_alive
 from workers.names import process_name
 from workers.scrape import Teller
 from workers.stores import open_activity, open_journal, open_services
@@ -172,8 +173,9 @@ class _Children:
         return services
 
     def _services(self, settings: Settings, stack: contextlib.ExitStack, app: Any) -> Services:
-        activity = open_activity(settings, stack, lambda queue: queue_depth(app, queue), self._name)
-        return open_services(
+        own = child_of(self._name, os.getpid())
+        activity = open_activity(settings, stack, lambda queue: queue_depth(app, queue), own)
+        services = open_services(
             settings,
             stack,
             lambda task, ids: send_if_room(app, task, ids),
@@ -181,3 +183,5 @@ class _Children:
             activity=activity,
             measures=self._teller.measures,
         )
+        keep_alive(activity)
+        return services
