@@ -32,8 +32,7 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
         if not first:
             return {"skipped": "another process is at it"}
         report: dict[str, object] = {"taken_over": take_over(services)}
-        if not activity.ingesting:
-            report.update(resend(services))
+        report.update(resend(services))
         deadline.check("maintain")
         if activity.is_due("sweep", workers.sweep_seconds):
             report["swept"] = sweep(services)
@@ -75,7 +74,10 @@ def repair(services: Services) -> int:
 
 
 def resend(services: Services) -> dict[str, object]:
-    """Send tasks for everything that the journal and the catalog say is unfinished."""
+    """Send tasks for everything that the journal and the catalog say is unfinished.
+
+    While skills are on their way they are left alone: what is sent twice is done twice.
+    """
     services.activity.trouble = ""
     events = services.journal.open_jobs("event")
     for event_id in events:
@@ -85,18 +87,16 @@ def resend(services: Services) -> dict[str, object]:
     for query_id in queries:
         with bound_contextvars(trace_id=query_id):
             services.send(QUERY.name, [query_id])
+    report: dict[str, object] = {"events": len(events), "queries": len(queries)}
+    if services.activity.ingesting:
+        return report
     waiting = services.graph.waiting(_LIMIT)
     _ingest_again(services, waiting)
     under_way = bool(waiting) or bool(services.activity.paging)
     unpaged = 0 if under_way else send_unpaged(services)
     if services.graph.unlinked(1):
         services.send(LINK.name, [])
-    return {
-        "events": len(events),
-        "queries": len(queries),
-        "ingest": len(waiting),
-        "page": unpaged,
-    }
+    return report | {"ingest": len(waiting), "page": unpaged}
 
 
 def _ingest_again(services: Services, waiting: Sequence[Entry]) -> None:

@@ -26,7 +26,7 @@ from tasks.folders import (
     read_folder,
     scan,
 )
-from tasks.policies import INGEST, LINK, Deadline
+from tasks.policies import INGEST, LINK, PLAN, Deadline
 from tasks.services import Services
 
 log = structlog.get_logger()
@@ -34,6 +34,7 @@ log = structlog.get_logger()
 _CHUNK_BYTES = 192_000
 _CHUNK_SKILLS = 32
 _LOOK_AGAIN = 100
+_AT_A_TIME_SECONDS = 3.0
 
 
 def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> dict[str, object]:
@@ -60,6 +61,9 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
         seen.update(waiting, *(order.event_ids for order in orders))
         still_open = services.journal.open_jobs("event", _LOOK_AGAIN)
         waiting = [event_id for event_id in still_open if event_id not in seen][:1]
+        if waiting and deadline.remaining() < PLAN.seconds - _AT_A_TIME_SECONDS:
+            services.send(PLAN.name, waiting)  # what was planned has its turn
+            break
     return {"events": done}
 
 
@@ -155,6 +159,8 @@ def _source_changed(
 ) -> dict[str, object]:
     root = check_root(Path(content.root))
     graph = services.graph
+    # What appears while we look has a higher number, and is not withdrawn by what we saw before.
+    looked = graph.take_seqs(1)[0]
     source = Source(content.source_id, "directory", str(root))
     if content.paths:
         graph.put_source(source)
@@ -177,8 +183,8 @@ def _source_changed(
     deadline.check("plan")
     seq = graph.take_seqs(1)[0]
     services.activity.note_request(seq, str(get_contextvars().get("trace_id", "")))
-    _refuse(services, content.source_id, found, seq)
-    removed = _withdraw(services, content.source_id, gone, seq)
+    _refuse(services, content.source_id, found, looked)
+    removed = _withdraw(services, content.source_id, gone, looked)
     wanted = _really_changed(services, content.source_id, root, changed, deadline)
     # Requested before the cursor moves: a kill in between only repeats the work.
     for chunk in _chunks(wanted, found):

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from config.errors import SkillbusError, TransientError
+from config.errors import SkillbusError
 from config.settings import Settings
 from tasks.app import queue_depth, send_if_room
 from tasks.policies import MAINTAIN, MAINTAIN_QUEUE
@@ -106,7 +106,7 @@ def keep_alive(activity: SharedActivity) -> None:
     def beat() -> None:
         while True:
             time.sleep(_BEAT_SECONDS)
-            with contextlib.suppress(TransientError):  # the parent tells that a server is away
+            with contextlib.suppress(SkillbusError):  # the parent tells that a server is away
                 activity.show_life()
 
     threading.Thread(target=beat, name="skillbus-heart", daemon=True).start()
