@@ -16,7 +16,7 @@ from tasks.activity import Activity, LocalActivity
 from tasks.policies import INGEST, INGEST_QUEUE, LINK, PAGE
 from tasks.redis import PREFIX, connect
 from tasks.shared_activity import ALIVE_SECONDS, SharedActivity
-from tests.support.redis import redis_settings
+from tests.support.redis_database import redis_settings
 
 __all__ = ["redis_settings"]
 

@@ -20,7 +20,7 @@ from tasks.journal import LARGEST_BODY, DeadLetter, Journal, job_id, new_letter_
 from tasks.redis import connect
 from tasks.redis_journal import RedisJournal
 from tasks.sqlite_journal import SqliteJournal
-from tests.support.redis import redis_settings
+from tests.support.redis_database import redis_settings
 
 __all__ = ["redis_settings"]
 
