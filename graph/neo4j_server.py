@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from neo4j import READ_ACCESS, WRITE_ACCESS, Driver, GraphDatabase, Query, Session
@@ -148,9 +149,10 @@ class Neo4jServer:
         started = time.monotonic()
         delay, again = _FIRST_DELAY, False
         while True:
-            call = self._watch.begin(limit + _GRACE_SECONDS)
+            driver, watch = self._connected()
+            call = watch.begin(limit + _GRACE_SECONDS)
             try:
-                return attempt(self._connected(), again)
+                return attempt(driver, again)
             except (Neo4jError, DriverError, OSError) as error:
                 patience = _patience(error, call, limit)
                 spent = time.monotonic() - started
@@ -158,12 +160,12 @@ class Neo4jServer:
                     raise self._translated(error, call, limit) from error
                 again = again or not isinstance(error, Neo4jError)
             finally:
-                self._watch.end(call)
+                watch.end(call)
             time.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - only to part two writers
             delay = min(2 * delay, _LONGEST_DELAY)
 
-    def _connected(self) -> Driver:
-        """The driver of this process, made when there is none."""
+    def _connected(self) -> tuple[Driver, Watch]:
+        """The driver of this process, made when there is none, and who watches its calls."""
         with self._lock:
             if self._closed:
                 raise UsageError(f"the catalog at {self._address} has been closed")
@@ -173,7 +175,7 @@ class Neo4jServer:
                 self._driver, self._watch = None, Watch(self._abandon)
             if self._driver is None:
                 self._driver, self._pid = self._open(), os.getpid()
-            return self._driver
+            return self._driver, self._watch
 
     def _open(self) -> Driver:
         settings = self._settings
@@ -198,7 +200,8 @@ class Neo4jServer:
         with self._lock:
             driver, self._driver = self._driver, None
         if driver is not None:
-            driver.close()
+            with suppress(Neo4jError, DriverError, OSError):  # its server does not answer
+                driver.close()
 
     def _translated(self, error: Exception, call: Call, limit: float) -> SkillbusError:
         """One of our errors that names the server; anything else is a bug and stays what it is."""

@@ -179,7 +179,7 @@ RETURN unpaged, unlinked, waiting,
     dependencies + workflows + semantics + alternatives + conflicts
 
 // name: epoch
-MATCH (m:Meta {key: 'epoch'}) RETURN m.value
+OPTIONAL MATCH (m:Meta {key: 'epoch'}) RETURN coalesce(m.value, 0)
 
 // name: epoch_after_commits
 MATCH (m:Meta {key: 'epoch'}) SET m.locked = true REMOVE m.locked RETURN m.value

@@ -386,7 +386,7 @@ def test_long_answers_come_in_pages(
 
 def test_no_statement_walks_the_whole_database(graph: Neo4jSkillGraph) -> None:
     """Not even one that was planned when there was nothing: most plans are never made again."""
-    driver, plans = graph._server._connected(), {}
+    (driver, _), plans = graph._server._connected(), {}
     with driver.session() as session:
         for name, statement in graph._statements.items():
             values = {one: _VALUES.get(one, 1) for one in re.findall(r"\$(\w+)", statement)}
