@@ -80,6 +80,11 @@ def child_of(worker: str, pid: int) -> str:
     return f"{worker}{_BELOW}{pid}"
 
 
+def worker_of(process: str) -> str:
+    """The worker that a process, a child or the worker itself, belongs to."""
+    return process.partition(_BELOW)[0]
+
+
 class SharedActivity:
     """What the workers of a deployment know of one another.
 
@@ -109,7 +114,7 @@ class SharedActivity:
 
     def end_life(self) -> None:
         """Count as gone at once, with all children; what still runs is taken over by others."""
-        own = [name for name in self._alive() if name.partition(_BELOW)[0] == self._worker]
+        own = [name for name in self._alive() if worker_of(name) == self._worker]
         if own:
             with translated(self._settings):
                 self._client.delete(*(_ALIVE + name for name in own))
