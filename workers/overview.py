@@ -17,7 +17,7 @@ from graph.neo4j import Neo4jSkillGraph
 from search.elastic.health import Pulse
 from tasks.app import queue_depth
 from tasks.services import Lazy
-from tasks.shared_activity import SharedActivity
+from tasks.shared_activity import SharedActivity, worker_of
 from workers.names import process_name
 from workers.questions import Questions
 from workers.status import told_of_catalog, told_of_journal, told_of_sources
@@ -144,10 +144,10 @@ class Overview:
                         "task": note["task"],
                         "ids": note["ids"],
                         "seconds": round(max(0.0, now - note["since"]), 1),
-                        "trace_id": note.get("trace_id", ""),
+                        "trace_id": note["trace_id"],
                     }
                     for note in running.values()
-                    if note["worker"] == worker
+                    if worker_of(note["worker"]) == worker
                 ],
             }
             for worker, queues in activity.queues_of_workers().items()
