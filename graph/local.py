@@ -244,13 +244,17 @@ class SqliteSkillGraph:
 
     def links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
         """By skill, every link that starts or ends at it, or that it owns."""
-        found: dict[str, list[Link]] = {skill_id: [] for skill_id in skill_ids}
+        found: dict[str, list[tuple[Any, ...]]] = {skill_id: [] for skill_id in skill_ids}
         with self._database.read() as db:
             for asked, *values in db.execute(self._sql["links"], (json.dumps(list(found)),)):
-                owner, source, target, kind, weight, evidence = values
-                link = Link(owner, source, target, _TYPES[kind], weight, evidence)
-                found[asked].append(link)
-        return found
+                found[asked].append(tuple(values))
+        return {
+            skill_id: [
+                Link(owner, source, target, _TYPES[kind], weight, evidence)
+                for owner, source, target, kind, weight, evidence in sorted(rows)
+            ]
+            for skill_id, rows in found.items()
+        }
 
     def links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         """Every link that starts and ends at one of these skills. One round trip."""

@@ -106,13 +106,14 @@ FROM asked a JOIN links l ON l.target = a.id JOIN skills s ON s.id = l.source;
 -- name: links
 WITH asked AS (SELECT s.id, s.skill_id FROM json_each(?) w JOIN skills s ON s.skill_id = w.value),
 found AS (
-    SELECT a.skill_id AS asked, l.* FROM asked a JOIN links l ON l.owner = a.id
-    UNION SELECT a.skill_id, l.* FROM asked a JOIN links l ON l.source = a.id
-    UNION SELECT a.skill_id, l.* FROM asked a JOIN links l ON l.target = a.id)
+    SELECT a.skill_id AS asked, l.* FROM asked a CROSS JOIN links l ON l.source = a.id
+    UNION ALL SELECT a.skill_id, l.* FROM asked a CROSS JOIN links l ON l.target = a.id
+    WHERE l.source <> a.id
+    UNION ALL SELECT a.skill_id, l.* FROM asked a CROSS JOIN links l ON l.owner = a.id
+    WHERE l.source <> a.id AND l.target <> a.id)
 SELECT f.asked, o.skill_id, s.skill_id, t.skill_id, f.type, f.weight, f.evidence
 FROM found f CROSS JOIN skills o ON o.id = f.owner CROSS JOIN skills s ON s.id = f.source
-    CROSS JOIN skills t ON t.id = f.target
-ORDER BY o.skill_id, s.skill_id, t.skill_id, f.type;
+    CROSS JOIN skills t ON t.id = f.target;
 
 -- name: unlinked
 SELECT skill_id, mark_epoch FROM skills WHERE mark_epoch IS NOT NULL
