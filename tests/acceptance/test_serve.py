@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import time
@@ -11,11 +12,13 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from skills.events import SourceChanged, new_event
 from tasks.journal import job_id
 from tests.support.library import Folder, write_skill, write_topics
 from tests.support.program import ForkServer, Skillbus, answers, wait_for
+from workers.metrics import ASKED, COUNTED
 
 TASK = "fire stoneware in an electric kiln"
 
@@ -82,6 +85,28 @@ def test_queries_that_are_wrong(served: Skillbus) -> None:
             assert answer.headers["content-type"] == "application/problem+json"
         wrong = client.post("/v1/events", json={"specversion": "1.0", "id": "1", "type": "x"})
         assert wrong.status_code in (400, 422)
+
+
+def test_figures_for_prometheus(served: Skillbus, port: int) -> None:
+    known = {series.name for series in (*COUNTED, *ASKED)}
+    with served.client() as over_socket, httpx.Client(base_url=f"http://127.0.0.1:{port}") as loop:
+        for client in (over_socket, loop):
+            assert _ask(client, task=TASK)["state"] == "done"
+            counted = 'skillbus_task_seconds_count{outcome="done",task="skillbus.query"}'
+            wait_for(lambda ask=client: counted in ask.get("/metrics").text)
+            answer = client.get("/metrics")
+            assert answer.headers["content-type"].startswith("text/plain; version=")
+            families = list(text_string_to_metric_families(answer.text))
+            values = {
+                (sample.name, *sample.labels.values()): sample.value
+                for family in families
+                for sample in family.samples
+            }
+            assert values["skillbus_skills", "published"] > 0
+            assert values["skillbus_index_lag_seconds",] == 0
+            assert values["skillbus_dead_letters",] == 0
+            names = {name for name, *_ in values if not name.endswith("_created")}
+            assert {re.sub("_(bucket|sum|count)$", "", name) for name in names} <= known
 
 
 def test_commands_use_it(served: Skillbus, crafts: Path) -> None:
