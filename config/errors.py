@@ -21,5 +21,10 @@ class UsageError(PermanentError):
     """The caller asked for something that cannot be (exit code 2, HTTP 400)."""
 
 
+class SetupError(TransientError, UsageError):
+    """A server and the settings do not fit (a login, a model, a version): somebody has to put it
+    right. Who asks is told at once (exit code 2); what is recorded waits until then."""
+
+
 class NotFoundError(UsageError):
     """The caller named something that is not there (exit code 2, HTTP 404)."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from config.errors import UsageError
+from config.errors import SetupError
 
 
 def read_secret(path: Path | None, setting: str) -> str | None:
     """The only line of a secret's file, None without a file.
 
-    Raises UsageError that names the setting when the file is missing, unreadable or empty.
+    Raises SetupError that names the setting when the file is missing, unreadable or empty.
     """
     if path is None:
         return None
@@ -19,9 +19,9 @@ def read_secret(path: Path | None, setting: str) -> str | None:
         secret = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UsageError(f"{setting}: {path}: {reason}") from None
+        raise SetupError(f"{setting}: {path}: {reason}") from None
     if not secret:
-        raise UsageError(f"{setting}: {path} is empty; it holds the password, in one line")
+        raise SetupError(f"{setting}: {path} is empty; it holds the password, in one line")
     return secret
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from config.errors import TransientError, UsageError
+from config.errors import SetupError, TransientError
 from graph.neo4j_server import Neo4jServer, Run
 from graph.statements import named_statements, read_text
 
@@ -32,7 +32,7 @@ def migrate(server: Neo4jServer) -> int:
     """Lay the database out as this version of skillbus needs it; returns the schema's number.
 
     Of several processes at once one does it, the others wait; one that dies half-way is followed
-    by the next, since every statement may be run again. Raises UsageError when a newer skillbus
+    by the next, since every statement may be run again. Raises SetupError when a newer skillbus
     has been here, or the server is too old.
     """
     sql = named_statements("cypher", "schema.cypher")
@@ -62,18 +62,18 @@ def migrate(server: Neo4jServer) -> int:
 
 
 def check(server: Neo4jServer) -> None:
-    """Raise UsageError unless the database is laid out for this version of skillbus."""
+    """Raise SetupError unless the database is laid out for this version of skillbus."""
     sql = named_statements("cypher", "schema.cypher")
     version = schema_version(server)
     wanted = max(migrations())
     if version == 0:
         _check_server(server, sql["components"])
-        raise UsageError(
+        raise SetupError(
             f"Neo4j at {server.address} holds no library yet: start a worker, which lays it out, "
             "and ingest a source"
         )
     if version < wanted:
-        raise UsageError(
+        raise SetupError(
             f"Neo4j at {server.address} has schema {version}, this version of skillbus reads "
             f"{wanted}: start a worker of this version, which brings it up to that"
         )
@@ -92,9 +92,9 @@ def server_version(server: Neo4jServer) -> tuple[str, str]:
     return str(version), str(edition)
 
 
-def newer(server: Neo4jServer, version: int, known: int) -> UsageError:
+def newer(server: Neo4jServer, version: int, known: int) -> SetupError:
     """What to say when a newer skillbus has laid out the database."""
-    return UsageError(
+    return SetupError(
         f"Neo4j at {server.address} has schema {version}, this version of skillbus knows {known}: "
         "update skillbus, or name a database of its own with servers.neo4j_database"
     )
@@ -108,4 +108,4 @@ def _check_server(server: Neo4jServer, components: str) -> None:
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
     if numbers < _LEAST_SERVER:
         least = ".".join(map(str, _LEAST_SERVER))
-        raise UsageError(f"Neo4j at {server.address} is {version}: {least} or later is needed")
+        raise SetupError(f"Neo4j at {server.address} is {version}: {least} or later is needed")

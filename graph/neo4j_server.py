@@ -30,7 +30,7 @@ from neo4j.exceptions import (
 )
 from neo4j.exceptions import TransientError as PassingError
 
-from config.errors import SkillbusError, TransientError, UsageError
+from config.errors import SetupError, SkillbusError, TransientError, UsageError
 from config.secrets import read_secret, without_password
 from config.settings import ServerSettings
 from graph.neo4j_watch import Call, Watch
@@ -193,7 +193,7 @@ class Neo4jServer:
                 liveness_check_timeout=30.0,
             )
         except (ConfigurationError, ValueError) as error:
-            raise UsageError(f"servers.neo4j: {self._address} cannot be used: {error}") from None
+            raise SetupError(f"servers.neo4j: {self._address} cannot be used: {error}") from None
 
     def _abandon(self) -> None:
         """Close the connections under everyone; the next call opens others."""
@@ -209,17 +209,17 @@ class Neo4jServer:
         if call.expired:
             return TransientError(f"{name} did not answer within {limit:g} s")
         if isinstance(error, (AuthError, AuthConfigurationError)):
-            return UsageError(
+            return SetupError(
                 f"{name} refuses the login as {self._settings.neo4j_user}: check "
                 "servers.neo4j_user and the file of servers.neo4j_password_file"
             )
         if isinstance(error, Forbidden):
-            return UsageError(
+            return SetupError(
                 f"{name} forbids what skillbus has to do ({error.code}): give "
                 f"{self._settings.neo4j_user} the rights to write and to change the schema"
             )
         if isinstance(error, (ConfigurationError, UnsupportedServerProduct)):
-            return UsageError(f"servers.neo4j: {self._address} cannot be used: {error}")
+            return SetupError(f"servers.neo4j: {self._address} cannot be used: {error}")
         if isinstance(error, Neo4jError):
             return self._told(error, name)
         return TransientError(f"{name} cannot be reached: {error}")
@@ -227,7 +227,7 @@ class Neo4jServer:
     def _told(self, error: Neo4jError, name: str) -> SkillbusError:
         code = error.code or ""
         if code == _DATABASE_MISSING:
-            return UsageError(
+            return SetupError(
                 f"{name} has no database {self._settings.neo4j_database}: check "
                 "servers.neo4j_database"
             )

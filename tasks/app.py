@@ -14,7 +14,7 @@ from kombu.exceptions import KombuError
 from kombu.exceptions import OperationalError as BrokerAwayError
 from structlog.contextvars import bound_contextvars, get_contextvars
 
-from config.errors import PermanentError, SkillbusError, StaleError, TransientError, UsageError
+from config.errors import PermanentError, SetupError, SkillbusError, StaleError, TransientError
 from tasks.ingest import ingest, split_batch
 from tasks.journal import DeadLetter, new_letter_id
 from tasks.link import link
@@ -69,6 +69,8 @@ _COUNTED: dict[str, Callable[[Services], int]] = {
 _PUBLISHING = {"max_retries": 2, "interval_start": 0.05, "interval_step": 0.2, "interval_max": 0.5}
 _RESULT_SECONDS = 3600
 _SOFT_SHUTDOWN_SECONDS = 20.0
+_LOST_SECONDS = 1.0
+"""For a result that a child sent just before it died."""
 _TRACE = "trace_id"
 
 
@@ -101,6 +103,7 @@ def create_app(services: ReadServices, queues: Sequence[str], transport: Transpo
         task_ignore_result=True,
         task_publish_retry_policy=_PUBLISHING,
         worker_prefetch_multiplier=1,
+        worker_lost_wait=_LOST_SECONDS,
         worker_hijack_root_logger=False,
         worker_enable_remote_control=False,
         worker_send_task_events=False,
@@ -313,7 +316,7 @@ def send_if_room(app: Any, name: str, ids: Sequence[object]) -> None:
 def queue_depth(app: Any, queue: str) -> int:
     """Messages that wait in a queue, 0 for one that nobody has declared yet.
 
-    Raises TransientError when the broker is away, UsageError when it refuses the login.
+    Raises TransientError when the broker is away, SetupError when it refuses the login.
     """
     with app.connection_or_acquire() as connection:
         try:
@@ -323,7 +326,7 @@ def queue_depth(app: Any, queue: str) -> int:
                 except connection.channel_errors:
                     return 0
         except connection.channel_errors as error:
-            raise UsageError(
+            raise SetupError(
                 f"the broker refuses the login ({error}): check servers.broker and the file "
                 "of servers.broker_password_file"
             ) from None

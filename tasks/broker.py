@@ -9,7 +9,7 @@ from typing import Any
 from kombu.exceptions import KombuError
 from kombu.exceptions import OperationalError as BrokerAwayError
 
-from config.errors import TransientError, UsageError
+from config.errors import SetupError, TransientError
 
 _ACCESS_REFUSED = 403
 
@@ -28,12 +28,12 @@ def rabbitmq_facts(app: Any, queues: Sequence[str], arguments: Mapping[str, obje
     """Ask RabbitMQ; declares nothing that is not there.
 
     arguments: those with which workers declare queues. Raises TransientError while it is away,
-    UsageError when it refuses the login.
+    SetupError when it refuses the login.
     """
     try:
         connection = app.connection_for_read()
     except KombuError as error:
-        raise UsageError(f"servers.broker cannot be used: {error}") from error
+        raise SetupError(f"servers.broker cannot be used: {error}") from error
     with connection:
         try:
             server = connection.connection.server_properties
@@ -42,7 +42,7 @@ def rabbitmq_facts(app: Any, queues: Sequence[str], arguments: Mapping[str, obje
             other = [name for name in there if not _is_of_kind(connection, name, arguments)]
         except connection.channel_errors as error:
             if getattr(error, "code", None) == _ACCESS_REFUSED:
-                raise UsageError(
+                raise SetupError(
                     "RabbitMQ refuses the login: check the user and the virtual host in "
                     "servers.broker, and the file of servers.broker_password_file"
                 ) from None

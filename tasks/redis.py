@@ -20,7 +20,7 @@ from redis.exceptions import ConnectionError as NotConnectedError
 from redis.exceptions import TimeoutError as TooSlowError
 from redis.retry import Retry
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import PermanentError, SetupError, TransientError
 from config.secrets import read_secret, without_password
 from config.settings import ServerSettings
 
@@ -33,7 +33,7 @@ _QUICK_RETRIES = 2
 def connect(settings: ServerSettings) -> Redis:
     """A client that connects on first use; a process makes its own after a fork.
 
-    Raises UsageError for an address or a password file that cannot be used.
+    Raises SetupError for an address or a password file that cannot be used.
     """
     password = read_secret(settings.redis_password_file, "servers.redis_password_file")
     # redis:// brings a default user; a password without a user is that of requirepass
@@ -50,7 +50,7 @@ def connect(settings: ServerSettings) -> Redis:
             client_name="skillbus",
         )
     except ValueError as error:
-        raise UsageError(f"servers.redis: {without_password(settings.redis)}: {error}") from None
+        raise SetupError(f"servers.redis: {without_password(settings.redis)}: {error}") from None
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def translated(settings: ServerSettings) -> Iterator[None]:
     try:
         yield
     except AuthenticationError as error:
-        raise UsageError(f"{where}: {error}; see servers.redis_password_file") from None
+        raise SetupError(f"{where}: {error}; see servers.redis_password_file") from None
     except (BusyLoadingError, ReadOnlyError) as error:
         raise TransientError(f"{where} does not take writes now: {error}") from error
     except (NotConnectedError, TooSlowError) as error:
@@ -74,14 +74,14 @@ def translated(settings: ServerSettings) -> Iterator[None]:
 def _refused(where: str, error: ResponseError) -> Exception:
     text = str(error)
     if text.startswith("NOAUTH") or text.startswith("WRONGPASS"):
-        return UsageError(f"{where}: {text}; see servers.redis_password_file")
+        return SetupError(f"{where}: {text}; see servers.redis_password_file")
     if text.startswith(("OOM", "MISCONF", "LOADING", "READONLY")):
         return TransientError(f"{where} does not take writes now: {text}")
     return PermanentError(f"{where}: {text}")
 
 
 def health(settings: ServerSettings) -> dict[str, Any]:
-    """Version, and what would lose accepted work; raises TransientError or UsageError."""
+    """Version, and what would lose accepted work; raises TransientError or SetupError."""
     with translated(settings), connect(settings) as client:
         info: Any = client.info()
         return {
