@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -55,8 +55,10 @@ def answering(answer: Callable[[Request], Answer]) -> Iterator[str]:
             if found.product:
                 self.send_header("x-elastic-product", found.product)
             self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data)
+            with suppress(ConnectionError):  # a client that lost patience
+                if self.command != "HEAD":
+                    self.wfile.write(data)
+                self.wfile.flush()
 
         do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = _answer  # noqa: N815
 
