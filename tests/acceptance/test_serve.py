@@ -21,6 +21,7 @@ from tests.support.program import ForkServer, Skillbus, answers, wait_for
 from workers.metrics import ASKED, COUNTED
 
 TASK = "fire stoneware in an electric kiln"
+COUNT_OF_QUERIES = 'skillbus_task_seconds_count{outcome="done",task="skillbus.query"}'
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +93,7 @@ def test_figures_for_prometheus(served: Skillbus, port: int) -> None:
     with served.client() as over_socket, httpx.Client(base_url=f"http://127.0.0.1:{port}") as loop:
         for client in (over_socket, loop):
             assert _ask(client, task=TASK)["state"] == "done"
-            counted = 'skillbus_task_seconds_count{outcome="done",task="skillbus.query"}'
-            wait_for(lambda ask=client: counted in ask.get("/metrics").text)
+            wait_for(lambda ask=client: COUNT_OF_QUERIES in ask.get("/metrics").text)
             answer = client.get("/metrics")
             assert answer.headers["content-type"].startswith("text/plain; version=")
             families = list(text_string_to_metric_families(answer.text))
