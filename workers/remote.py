@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from typing import Any
 
 from config.settings import Settings
 from tasks.app import create_app, queue_depth
@@ -31,7 +32,7 @@ class Remote(Channel):
         self.settings = settings
         self.stopping = threading.Event()
         self._met = time.monotonic()
-        self.app = create_app(_no_services, ALL_QUEUES, server_transport(settings.servers))
+        self.app = sending_app(settings)
         with contextlib.ExitStack() as opening:
             self.journal = open_journal(settings, opening, writable=True)
             self.graph = open_graph(settings, opening, writable=writable)
@@ -59,5 +60,10 @@ class Remote(Channel):
         self._stack.close()
 
 
+def sending_app(settings: Settings) -> Any:
+    """An application that sends tasks and asks the broker, and runs no task."""
+    return create_app(_no_services, ALL_QUEUES, server_transport(settings.servers))
+
+
 def _no_services() -> Services:
-    raise RuntimeError("a remote channel runs no tasks")
+    raise RuntimeError("who sends runs no tasks")

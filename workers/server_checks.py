@@ -14,12 +14,11 @@ from config.settings import ServerSettings, Settings
 from search.models import EncoderIdentity, encoder_identity
 from skills.record import RevisionKey
 from tasks import redis
-from tasks.app import create_app
 from tasks.broker import rabbitmq_facts
-from tasks.services import Services
 from tasks.transport import server_transport
 from workers.checks import Check, check_letters
 from workers.names import process_name
+from workers.remote import sending_app
 from workers.stores import open_activity, open_graph, open_index, open_journal
 from workers.workloads import ALL_QUEUES
 
@@ -63,10 +62,10 @@ def _check_broker(settings: Settings) -> str:
     if urlsplit(servers.broker).scheme.startswith("redis"):
         own = {"redis": servers.broker, "redis_password_file": servers.broker_password_file}
         return _check_redis(servers.model_copy(update=own), "servers.broker")
-    transport = server_transport(servers)
-    app = create_app(_no_services, ALL_QUEUES, transport)
+    app = sending_app(settings)
     try:
-        facts = rabbitmq_facts(app, ALL_QUEUES, transport.queue_arguments)
+        arguments = server_transport(servers).queue_arguments
+        facts = rabbitmq_facts(app, ALL_QUEUES, arguments)
     finally:
         app.close()
     where = f"RabbitMQ at {without_password(servers.broker)}"
@@ -230,7 +229,3 @@ def _check_sources(settings: Settings) -> str:
         )
     there = f", {', '.join(away)} not on this machine" if away else ""
     return f"{len(found)} known{there}"
-
-
-def _no_services() -> Services:
-    raise RuntimeError("a check runs no tasks")

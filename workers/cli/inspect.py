@@ -53,22 +53,16 @@ def read_status(settings: Settings) -> dict[str, Any]:
 
 def read_deployment(settings: Settings) -> dict[str, Any]:
     """The status of a distributed deployment, as far as its servers answer."""
-    from tasks.app import create_app
-    from tasks.transport import server_transport
     from workers.overview import Overview
-    from workers.workloads import ALL_QUEUES
+    from workers.remote import sending_app
 
-    app = create_app(_no_services, ALL_QUEUES, server_transport(settings.servers))
+    app = sending_app(settings)
     overview = Overview(settings, app)
     try:
         return overview.report(settings.servers.timeout_seconds)
     finally:
         overview.close()
         app.close()
-
-
-def _no_services() -> Any:
-    raise RuntimeError("who looks runs no tasks")
 
 
 def _home(report: Mapping[str, Any]) -> list[str]:
