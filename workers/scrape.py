@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from config.errors import UsageError
+from config.errors import SkillbusError, UsageError
 from config.settings import Settings
 from tasks.measures import Measures, NoMeasures
 from workers.metrics import CONTENT_TYPE, FRESH_SECONDS, Gauges, ManyProcesses, Report
@@ -88,8 +88,13 @@ class Teller:
 
     def bind(self, app: Any) -> None:
         """Take the port; app: whose broker is asked for its queues. Raises UsageError."""
-        if self._figures is not None:
+        if self._figures is None:
+            return
+        try:
             self._scrape = Scrape(self._settings, app, self._figures)
+        except SkillbusError:
+            self.close()
+            raise
 
     def start(self) -> None:
         """Answer on the port."""
