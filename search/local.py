@@ -195,6 +195,10 @@ class LocalSearchIndex:
         """Vectors known under these text hashes, of skills and sections alike."""
         return self._store.vectors(hashes)
 
+    def newest(self) -> int:
+        """The highest seq of any revision in the index."""
+        return self._store.newest()
+
     def keys(self) -> list[RevisionKey]:
         """Every revision in the index, published or not; for the reconciler."""
         return list(self._store.keys().values())

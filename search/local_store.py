@@ -287,6 +287,11 @@ class RevisionStore:
                     found[bytes(text)] = read_vector(scale, data)
         return found
 
+    def newest(self) -> int:
+        """The highest seq of any revision."""
+        with self.reading() as connection:
+            return int(connection.execute("SELECT max(seq) FROM revisions").fetchone()[0] or 0)
+
     def keys(self) -> dict[int, RevisionKey]:
         """Every revision by its number."""
         with self.reading() as connection:

@@ -182,6 +182,10 @@ class SearchIndex(Protocol):
         """
         ...
 
+    def newest(self) -> int:
+        """The highest seq of any revision in the index, published or not; 0 without any."""
+        ...
+
     def keys(self) -> list[RevisionKey]:
         """Every revision in the index, published or not; for the reconciler."""
         ...

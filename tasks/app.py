@@ -68,7 +68,6 @@ _COUNTED: dict[str, Callable[[Services], int]] = {
 
 _PUBLISHING = {"max_retries": 2, "interval_start": 0.05, "interval_step": 0.2, "interval_max": 0.5}
 _RESULT_SECONDS = 3600
-_SOFT_SHUTDOWN_SECONDS = 20.0
 _LOST_SECONDS = 1.0
 """For a result that a child sent just before it died."""
 _TRACE = "trace_id"
@@ -109,7 +108,6 @@ def create_app(services: ReadServices, queues: Sequence[str], transport: Transpo
         worker_send_task_events=False,
         # RabbitMQ delivers at once what was not acknowledged, Redis after a long while.
         worker_cancel_long_running_tasks_on_connection_loss=not transport.carrier,
-        worker_soft_shutdown_timeout=_SOFT_SHUTDOWN_SECONDS,
         broker_transport_options=dict(transport.options),
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,

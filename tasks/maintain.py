@@ -57,13 +57,11 @@ def take_over(services: Services) -> int:
 def repair(services: Services) -> int:
     """Bring catalog and index in line after one was moved away or brought back from a copy.
 
-    New seqs start above all that the index holds, so that no revision meets an old document under
-    its key. Published revisions without a document are asked for again; returns how many.
+    Published revisions without a document are asked for again; returns how many.
     """
+    raise_counter(services)
     graph = services.graph
     stored = set(services.index.keys())
-    behind = max((key.seq for key in stored), default=0) - graph.take_seqs(0).stop + 1
-    graph.take_seqs(max(behind, 0))
     pointers = graph.changes(0).pointers
     lost = [name for name, seq in pointers.items() if seq and RevisionKey(name, seq) not in stored]
     if lost:
@@ -71,6 +69,18 @@ def repair(services: Services) -> int:
         wanted = [(entry.skill_id, entry.source_id, entry.path) for entry in graph.entries(lost)]
         graph.request(wanted, graph.take_seqs(1)[0])
     return len(lost)
+
+
+def raise_counter(services: Services) -> None:
+    """Have new seqs start above all that the index holds.
+
+    After the catalog was brought back from a copy its counter is behind, and a revision would
+    meet an old document under its key; so whoever opens the stores for writing does this first.
+    """
+    behind = services.index.newest() - services.graph.take_seqs(0).stop + 1
+    if behind > 0:
+        log.warning("the counter of the catalog was behind the index", by=behind)
+        services.graph.take_seqs(behind)
 
 
 def resend(services: Services) -> dict[str, object]:

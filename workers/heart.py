@@ -45,6 +45,7 @@ class Heart:
         self._queues = tuple(queues)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._patience: threading.Timer | None = None
         self._parent = os.getppid() if tethered else None
 
     def start(self) -> None:
@@ -52,13 +53,21 @@ class Heart:
         self._thread = threading.Thread(target=self._run, name="skillbus-heart", daemon=True)
         self._thread.start()
 
-    def tell_ending(self, **_: object) -> None:
-        """Told to stop: log it once; what runs comes to an end first."""
-        log.info("worker ends", worker=self._worker)
+    def tell_ending(self, how: str = "", **_: object) -> None:
+        """Told to stop: what runs comes to an end first, but not for ever."""
+        if how != "Warm" or self._patience is not None:
+            return
+        seconds = self._settings.workers.stop_seconds
+        log.info("worker ends", worker=self._worker, within=seconds)
+        self._patience = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGQUIT))
+        self._patience.daemon = True
+        self._patience.start()
 
     def stop(self) -> None:
         """End the thread; others take over at once what this worker leaves."""
         self._stopping.set()
+        if self._patience is not None:
+            self._patience.cancel()
         if self._thread is not None:
             self._thread.join()
 

@@ -19,6 +19,7 @@ import structlog
 from config.settings import Settings
 from tasks.app import create_app, queue_depth, send_if_room
 from tasks.journal import Journal
+from tasks.maintain import raise_counter
 from tasks.roles import role_classifier
 from tasks.services import Lazy, Services
 from tasks.shared_activity import child_of
@@ -45,10 +46,8 @@ def run_worker(
     """Work until told to stop; returns the exit code. `note` is told when tasks are taken.
 
     A supervised worker ends with the process that started it. SIGTERM lets what runs come to an
-    end, for some seconds; what does not is delivered again.
+    end, for `workers.stop_seconds`; what does not is delivered again.
     """
-    # Celery reads it at import: on SIGTERM it stops softly, within `worker_soft_shutdown_timeout`.
-    os.environ["REMAP_SIGTERM"] = "SIGQUIT"
     from celery import signals
     from celery.exceptions import SecurityWarning
 
@@ -183,5 +182,6 @@ class _Children:
             activity=activity,
             measures=self._teller.measures,
         )
+        raise_counter(services)
         keep_alive(activity)
         return services

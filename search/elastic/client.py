@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from config.errors import PermanentError, SkillbusError, TransientError, UsageError
+from config.errors import PermanentError, SetupError, SkillbusError, TransientError
 from config.secrets import read_secret, without_password
 from config.settings import ServerSettings
 
@@ -59,7 +59,7 @@ class Connection:
 
     @property
     def client(self) -> Elasticsearch:
-        """The client of this process; raises UsageError for settings that cannot be used."""
+        """The client of this process; raises SetupError for settings that cannot be used."""
         with self._lock:
             if self._client is None or self._process != os.getpid():
                 self._client = _make_client(self._servers)
@@ -78,7 +78,7 @@ class Connection:
         """The client; what it raises comes out as one of our errors, naming the server.
 
         Raises TransientError when the server is away, busy, full or read-only; MissingIndexError
-        when an index is gone; UsageError for refused credentials, certificates and addresses;
+        when an index is gone; SetupError for refused credentials, certificates and addresses;
         PermanentError for what it will never accept.
         """
         client = self.client
@@ -92,7 +92,7 @@ class Connection:
         except ApiError as error:
             raise self._refused(error) from error
         except elastic_transport.TlsError as error:
-            raise UsageError(
+            raise SetupError(
                 f"{self.address}: {error.message}; see servers.elasticsearch_ca_file"
             ) from error
         except elastic_transport.ConnectionTimeout as error:
@@ -106,7 +106,7 @@ class Connection:
             raise self._stranger(error) from error
 
     def _stranger(self, error: Exception) -> SkillbusError:
-        return UsageError(
+        return SetupError(
             f"{self.address} does not answer like Elasticsearch 9 ({error}); see "
             "servers.elasticsearch"
         )
@@ -125,12 +125,12 @@ class Connection:
                 "or set read-only; free disk or lift the block, and restart workers after a reindex"
             )
         if status in (401, 403):
-            return UsageError(
+            return SetupError(
                 f"{self.address} refused the credentials ({reason}); see "
                 "servers.elasticsearch_user and servers.elasticsearch_password_file"
             )
         if "media_type_header_exception" in kinds:
-            return UsageError(f"{self.address} is no Elasticsearch 9 ({reason})")
+            return SetupError(f"{self.address} is no Elasticsearch 9 ({reason})")
         if "index_not_found_exception" in kinds:
             return MissingIndexError(f"{self.address}: {reason}; it was there and is gone")
         if status == 408 or status >= 500 or "search_context_missing_exception" in kinds:
@@ -211,9 +211,9 @@ def _make_client(servers: ServerSettings) -> Elasticsearch:
 
     urls = [url.strip().rstrip("/") for url in servers.elasticsearch.split(",") if url.strip()]
     if not urls:
-        raise UsageError("servers.elasticsearch is empty; name its address")
+        raise SetupError("servers.elasticsearch is empty; name its address")
     if any("@" in url for url in urls):
-        raise UsageError(
+        raise SetupError(
             "servers.elasticsearch: no user or password in the address; see "
             "servers.elasticsearch_user and servers.elasticsearch_password_file"
         )
@@ -225,7 +225,7 @@ def _make_client(servers: ServerSettings) -> Elasticsearch:
         options["basic_auth"] = (servers.elasticsearch_user, password)
     if servers.elasticsearch_ca_file is not None:
         if not servers.elasticsearch_ca_file.is_file():
-            raise UsageError(
+            raise SetupError(
                 f"servers.elasticsearch_ca_file: {servers.elasticsearch_ca_file}: no such file"
             )
         options["ca_certs"] = str(servers.elasticsearch_ca_file)
@@ -241,7 +241,7 @@ def _make_client(servers: ServerSettings) -> Elasticsearch:
             **options,
         )
     except (ValueError, OSError) as error:
-        raise UsageError(f"servers.elasticsearch: {error}") from error
+        raise SetupError(f"servers.elasticsearch: {error}") from error
 
 
 def _reason(cause: Any) -> tuple[str, str]:

@@ -292,6 +292,11 @@ class ElasticSearchIndex:
 
     # -- for the reconciler
 
+    def newest(self) -> int:
+        """The highest seq of any revision in the index."""
+        with self._using() as chosen:
+            return self._reader.newest(chosen.reading("skills"))
+
     def keys(self) -> list[RevisionKey]:
         """Every revision that searches can find."""
         with self._using() as chosen:

@@ -99,6 +99,18 @@ class Reader:
         with self._connection.translated() as client:
             return int(client.count(index=index)["count"])
 
+    def newest(self, index: str) -> int:
+        """The highest seq in an index as it is now; 0 where it is empty."""
+        with self._connection.translated() as client:
+            client.indices.refresh(index=index)
+            answer = client.search(
+                index=index,
+                size=0,
+                aggs={"newest": {"max": {"field": "seq"}}},
+                filter_path=["aggregations.newest.value"],
+            )
+        return int(answer["aggregations"]["newest"]["value"] or 0)
+
     def keys(self, index: str) -> Iterator[RevisionKey]:
         """The keys in an index as it is now, in pages."""
         with self._connection.translated() as client:

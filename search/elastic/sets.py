@@ -14,7 +14,7 @@ from hashlib import blake2b
 from importlib.resources import files
 from typing import Any
 
-from config.errors import PermanentError, UsageError
+from config.errors import PermanentError, SetupError, UsageError
 from config.settings import ServerSettings
 from search.elastic.client import Connection
 from search.tokens import TOKENS_VERSION
@@ -111,18 +111,18 @@ class IndexSets:
             mapping = client.indices.get_mapping(index=skills_index)[skills_index]["mappings"]
         identity = _identity(mapping)
         if identity is None:
-            raise UsageError(
+            raise SetupError(
                 f"{self._connection.address}: {skills_index} was not made by skillbus; choose "
                 "another servers.elasticsearch_prefix"
             )
         return IndexSet(skills_index.removesuffix("-skills"), identity)
 
     def open(self, identity: Identity) -> IndexSet:
-        """The live set, for reading. Raises UsageError when there is none, or one of another
+        """The live set, for reading. Raises SetupError when there is none, or one of another
         identity."""
         live = self.live()
         if live is None:
-            raise UsageError(
+            raise SetupError(
                 f"{self._connection.address} holds no search index with prefix "
                 f"{self._prefix!r} yet; start a worker that ingests, or sync"
             )
@@ -132,13 +132,13 @@ class IndexSets:
     def ensure(self, identity: Identity) -> IndexSet:
         """The live set, made when there is none; several processes may do so at once.
 
-        Raises UsageError when the live set has another identity or lost an index.
+        Raises SetupError when the live set has another identity or lost an index.
         """
         live = self.live()
         if live is not None:
             self._check(live, identity)
             if missing := [kind for kind in KINDS if kind not in self._kinds(live)]:
-                raise UsageError(
+                raise SetupError(
                     f"{self._connection.address}: {live.reading(missing[0])} is gone; restore it "
                     f"from a snapshot, or delete the others of {live.name} and ingest again"
                 )
@@ -148,7 +148,7 @@ class IndexSets:
 
     def _check(self, live: IndexSet, identity: Identity) -> None:
         if live.identity != identity:
-            raise UsageError(
+            raise SetupError(
                 f"the search index {live.name} was made with {live.identity}, not {identity}: "
                 "set it back, or run `skillbus reindex`"
             )
@@ -171,7 +171,7 @@ class IndexSets:
                 self._create(made, kind)
         for kind, mapping in self._kinds(made).items():
             if _identity(mapping) != identity:
-                raise UsageError(
+                raise SetupError(
                     f"{self._connection.address}: {made.reading(kind)} was not made by skillbus "
                     f"for {identity}; delete it, or choose another servers.elasticsearch_prefix"
                 )
@@ -213,7 +213,7 @@ class IndexSets:
             with self._connection.translated() as client:
                 client.indices.update_aliases(actions=actions)
         except PermanentError as error:
-            raise UsageError(
+            raise SetupError(
                 f"the aliases {self._prefix}-… cannot be set: {error}; choose another "
                 "servers.elasticsearch_prefix"
             ) from error

@@ -101,6 +101,13 @@ def search(index: SearchIndex, text: str, filters: Filters = ANY) -> list[str]:
 
 
 class TestWriting:
+    def test_the_newest_seq_is_known(self, index: SearchIndex) -> None:
+        assert index.newest() == 0
+        index.add([document("first", seq=7), document("second", seq=41)])
+        assert index.newest() == 41
+        index.delete([RevisionKey("home:second", 41)])
+        assert index.newest() == 7
+
     def test_a_document_is_found_by_any_of_its_words(self, index: SearchIndex) -> None:
         index.add([document("tide-tables"), document("kiln-firing", "Fire slowly overnight.")])
         assert search(index, "when do tides turn at noon, and a word nobody has") == [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import PermanentError, SetupError, TransientError, UsageError
 from config.settings import ServerSettings
 from search.elastic import client
 from search.elastic.client import Connection, Operation
@@ -41,16 +41,16 @@ REFUSALS = [
     (Answer(502, text="<h1>Bad gateway</h1>"), TransientError, "failed .502"),
     (
         Answer(401, error("security_exception", "no user")),
-        UsageError,
+        SetupError,
         "elasticsearch_password_file",
     ),
-    (Answer(403, error("security_exception", "no right")), UsageError, "elasticsearch_user"),
+    (Answer(403, error("security_exception", "no right")), SetupError, "elasticsearch_user"),
     (Answer(400, error("illegal_argument_exception")), PermanentError, "refused .400"),
-    (Answer(400, error("media_type_header_exception")), UsageError, "no Elasticsearch 9"),
-    (Answer(200, {}, product=""), UsageError, "does not answer like Elasticsearch"),
+    (Answer(400, error("media_type_header_exception")), SetupError, "no Elasticsearch 9"),
+    (Answer(200, {}, product=""), SetupError, "does not answer like Elasticsearch"),
     (
         Answer(200, text="<h1>It works!</h1>", product=""),
-        UsageError,
+        SetupError,
         "does not answer like Elasticsearch",
     ),
 ]
