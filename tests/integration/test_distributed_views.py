@@ -128,6 +128,14 @@ def test_work_taken_over_or_sent_again_keeps_its_trace(running: Distributed, roo
     assert other in {line["trace_id"] for line in done if line["task"] == "skillbus.ingest"}
 
 
+def check_logs(running: Distributed) -> None:
+    """Every line that a worker logs is a JSON object, whoever logs it."""
+    for worker in running.workers.values():
+        for line in worker.process.text("err").splitlines():
+            if not line.startswith("worker takes "):
+                assert isinstance(json.loads(line), dict), line
+
+
 def test_no_password_is_in_any_log(running: Distributed, run_servers: RunServers) -> None:
     files = [run_servers.password_file(name) for name in ("redis", "neo4j")]
     secrets = [file.read_text(encoding="utf-8").strip() for file in files if file is not None]
@@ -139,10 +147,7 @@ def test_no_password_is_in_any_log(running: Distributed, run_servers: RunServers
     for text in (*shown, status, running.skillbus.start("doctor").wait().out):
         assert text is not None
         assert not [secret for secret in secrets if secret in text]
-    for worker in running.workers.values():
-        lines = worker.process.text("err").splitlines()
-        strange = [line for line in lines if not line.startswith(("{", "worker takes "))]
-        assert strange == [], "every line is JSON"
+    check_logs(running)
 
 
 def test_figures_of_every_worker(running: Distributed, ports: dict[str, int]) -> None:
@@ -330,3 +335,7 @@ def test_a_frozen_server_hides_nothing_and_hangs_nobody(
     with contextlib.suppress(httpx.TransportError):
         wait_for(lambda: scraped(port)["skillbus_server_up"][(name,)] == 1, 40)
     wait_for(lambda: ask(port, "/readyz").status_code == 200, 40)
+
+
+def test_logs_of_bad_times_are_json_too(running: Distributed) -> None:
+    check_logs(running)
