@@ -160,6 +160,9 @@ class WorkerSettings(Group):
     message_bytes: int = Field(
         1_000_000, ge=1_000, description="largest message that a worker takes from a queue"
     )
+    stop_seconds: float = Field(
+        20.0, gt=0, description="how long a worker that is told to stop lets its tasks run on"
+    )
     niceness: int = Field(
         10, ge=0, le=19, description="how far processes that ingest and page stand back"
     )

@@ -23,6 +23,7 @@ log = structlog.get_logger()
 
 _BEAT_SECONDS = ALIVE_SECONDS / 4
 _MEND_SECONDS = 3.0
+_LAST_SECONDS = 5.0
 
 
 class Heart:
@@ -59,9 +60,20 @@ class Heart:
             return
         seconds = self._settings.workers.stop_seconds
         log.info("worker ends", worker=self._worker, within=seconds)
-        self._patience = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGQUIT))
+        self._patience = threading.Timer(seconds, self._lose_patience)
         self._patience.daemon = True
         self._patience.start()
+
+    def _lose_patience(self) -> None:
+        """End the children, whose messages go back to the broker, and then this process."""
+        from billiard.process import active_children  # type: ignore[import-untyped]  # none
+
+        log.warning("what has not ended is delivered again", worker=self._worker)
+        for child in active_children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+        time.sleep(_LAST_SECONDS)
+        os._exit(1)
 
     def stop(self) -> None:
         """End the thread; others take over at once what this worker leaves."""

@@ -143,15 +143,20 @@ class Distributed:
             self.launch(name, processes, **env)
         self.wait_ready(*names)
 
-    def launch(self, workload: str, processes: int = 1, **env: str) -> Worker:
-        """Start one worker and return while it starts; it takes the place of one that ended."""
-        queues = next(each.queues for each in WORKLOADS if each.name == workload)
-        short = ",".join(queue.removeprefix("skillbus.") for queue in queues)
+    def launch(
+        self, workload: str, processes: int = 1, *, name: str = "", queues: str = "", **env: str
+    ) -> Worker:
+        """Start one worker and return while it starts; it takes the place of one that ended.
+
+        name: under which it is known, for a second one of a workload. queues: only these.
+        """
+        own = next(each.queues for each in WORKLOADS if each.name == workload)
+        short = queues or ",".join(queue.removeprefix("skillbus.") for queue in own)
         program = Skillbus(self._server, self.folder / "home", **(self.env | env))
         count = ("--processes", str(processes), "--supervised")
         process = program.start("worker", "--queues", short, *count)
-        self.workers[workload] = Worker(process)
-        return self.workers[workload]
+        self.workers[name or workload] = Worker(process)
+        return self.workers[name or workload]
 
     def wait_ready(self, *workloads: str, seconds: float = 60.0) -> None:
         """Wait until workers take tasks; one that ends instead fails the test with its log."""

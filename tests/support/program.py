@@ -87,8 +87,7 @@ class ForkServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
-            # the second as workers set it, before Celery is imported
-            env={**clean_environment(), "PYTHONPATH": str(ROOT), "REMAP_SIGTERM": "SIGQUIT"},
+            env={**clean_environment(), "PYTHONPATH": str(ROOT)},
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
