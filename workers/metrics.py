@@ -29,6 +29,7 @@ FRESH_SECONDS = 5.0
 """For so long a report serves another scrape."""
 
 _FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+_PREFIX = "skillbus-metrics-"
 _TASK_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _STAGE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -266,7 +267,8 @@ class ManyProcesses:
     """
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="skillbus-metrics-"))
+        _clear_away()
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         os.environ[_FOLDER_VARIABLE] = str(self._folder)
         # It counts in files only if it finds the variable when it is imported.
         from prometheus_client import values
@@ -282,7 +284,7 @@ class ManyProcesses:
     def ready(self) -> int:
         """How many children that live have told so."""
         pids = (int(path.name.removeprefix("ready-")) for path in self._folder.glob("ready-*"))
-        return sum(_is_child(pid) for pid in pids)
+        return sum(_lives(pid) for pid in pids)
 
     def text(self, gauges: Gauges) -> bytes:
         """What a scrape returns."""
@@ -302,7 +304,15 @@ class ManyProcesses:
         os.environ.pop(_FOLDER_VARIABLE, None)
 
 
-def _is_child(pid: int) -> bool:
+def _clear_away() -> None:
+    """Remove what workers that were killed have left."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdigit() and not _lives(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lives(pid: int) -> bool:
     """Whether a process is there and no zombie."""
     try:
         os.kill(pid, 0)

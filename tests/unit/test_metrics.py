@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from workers.metrics import ASKED, COUNTED, Gauges, OneProcess, gauge_values
+from workers.metrics import ASKED, COUNTED, Gauges, OneProcess, _clear_away, gauge_values
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARDS = ROOT / "deploy" / "dashboards"
@@ -128,6 +130,20 @@ def test_a_report_serves_scrapes_for_a_while() -> None:
     list(eager.collect())
     list(eager.collect())
     assert len(asked) == 3
+
+
+def test_what_a_killed_worker_left_is_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left, used = (tmp_path / f"skillbus-metrics-{pid}-x" for pid in (ended.pid, os.getpid()))
+    for folder in (left, used):
+        folder.mkdir()
+        (folder / "counter_1.db").touch()
+    _clear_away()
+    assert [path.name for path in tmp_path.iterdir()] == [used.name]
 
 
 # -- the dashboard
