@@ -195,6 +195,10 @@ class LocalSearchIndex:
         """Vectors known under these text hashes, of skills and sections alike."""
         return self._store.vectors(hashes)
 
+    def whole(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
+        """Those of these revisions that are there: one is written whole or not at all."""
+        return set(self._store.columns(keys, ("forward",)))
+
     def newest(self) -> int:
         """The highest seq of any revision in the index."""
         return self._store.newest()

@@ -182,6 +182,10 @@ class SearchIndex(Protocol):
         """
         ...
 
+    def whole(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
+        """Those of these revisions that searches find and of which nothing is missing."""
+        ...
+
     def newest(self) -> int:
         """The highest seq of any revision in the index, published or not; 0 without any."""
         ...

@@ -83,7 +83,7 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
     classifier = role_classifier(services.settings.roles.weights)
     works, failures, gone = [], [], []
     published = [RevisionKey(entry.skill_id, entry.seq) for entry in entries if entry.seq]
-    stored = services.index.forward(published)
+    stored = services.index.whole(published)
     same: dict[RevisionKey, str] = {}
     for entry, seq in zip(entries, graph.take_seqs(len(entries)), strict=True):
         deadline.check("read")

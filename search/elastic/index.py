@@ -302,6 +302,14 @@ class ElasticSearchIndex:
         with self._using() as chosen:
             return list(self._reader.keys(chosen.reading("skills")))
 
+    def whole(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
+        """Those of these revisions of which every document is there."""
+        found = set(keys)
+        with self._using() as chosen:
+            for kind in ("skills", "revisions", "forward"):
+                found &= self._reader.having(chosen.reading(kind), sorted(found))
+        return found
+
     def remnants(self) -> list[RevisionKey]:
         """Revisions that a kill left half written, or half deleted."""
         with self._using() as chosen:

@@ -87,12 +87,21 @@ class Reader:
 
     def has(self, index: str, key: RevisionKey) -> bool:
         """Whether a document is there, as last written."""
-        with self._connection.translated() as client:
-            answer = client.mget(index=index, ids=[document_id(key)], source=False)
-        (one,) = answer["docs"]
-        if "error" in one:
-            raise self._connection.refusal(404, one["error"])
-        return bool(one["found"])
+        return key in self.having(index, [key])
+
+    def having(self, index: str, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
+        """Those of which a document is there, as last written."""
+        found = set()
+        for page in batches(keys, READ_PAGE):
+            with self._connection.translated() as client:
+                ids = [document_id(key) for key in page]
+                answer = client.mget(index=index, ids=ids, source=False)
+            for key, one in zip(page, answer["docs"], strict=True):
+                if "error" in one:
+                    raise self._connection.refusal(404, one["error"])
+                if one["found"]:
+                    found.add(key)
+        return found
 
     def count(self, index: str) -> int:
         """Documents in an index."""

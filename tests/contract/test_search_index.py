@@ -447,3 +447,13 @@ class TestLocalFiles:
         hits = index.candidates({"common": 1.0}, len(keys) + 5, ANY)
         assert {hit.key for hit in hits} == set(keys)
         index.close()
+
+
+def test_what_is_whole_is_told(index: SearchIndex) -> None:
+    one, other = document("kiln"), document("loom")
+    index.add([one, other])
+    absent = RevisionKey("home:absent", 1)
+    assert index.whole([one.key, other.key, absent]) == {one.key, other.key}
+    assert index.whole([]) == set()
+    index.delete([one.key])
+    assert index.whole([one.key, other.key]) == {other.key}
