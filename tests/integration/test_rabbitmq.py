@@ -1,0 +1,70 @@
+"""Workers on RabbitMQ: quorum queues, confirms, and nothing lost when a worker is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from skills.events import QueryAsked, SourceChanged
+from tasks.app import queue_depth
+from tasks.broker import rabbitmq_facts
+from tasks.policies import PLAN
+from tests.support.distributed import Deployments, Distributed, deployments
+from tests.support.library import write_topics
+from tests.support.program import wait_for
+from tests.support.snapshot import snapshot
+from workers.workloads import ALL_QUEUES
+
+__all__ = ["deployments"]
+
+ORIGIN = "skillbus/test"
+
+
+@pytest.fixture(scope="module")
+def on_rabbitmq(deployments: Deployments, rabbitmq_url: str) -> Iterator[Distributed]:
+    """A deployment on RabbitMQ with all workers."""
+    made = deployments("rabbitmq")
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_library_is_synced_and_asked(on_rabbitmq: Distributed, tmp_path: Path) -> None:
+    root = write_topics(tmp_path / "crafts")
+    report = on_rabbitmq.skillbus("sync", str(root), "--json").data
+    assert report["published"] == report["paged"] == 10
+    on_rabbitmq.wait_done()
+    assert len(snapshot(on_rabbitmq.settings)) == 10
+    with on_rabbitmq.remote() as remote:
+        bundle = remote.answer(QueryAsked(task="true a bicycle wheel"), ORIGIN)
+    assert bundle["skills"][0]["skill_id"] == "crafts:bicycle-repair"
+
+
+def test_queues_are_quorum_queues_and_what_is_sent_is_confirmed(on_rabbitmq: Distributed) -> None:
+    with on_rabbitmq.remote() as remote:
+        facts = rabbitmq_facts(remote.app, ALL_QUEUES, {"x-queue-type": "quorum"})
+        assert (facts.missing, facts.other) == ((), ())
+        with remote.app.connection_for_write() as connection:
+            assert connection.connection.confirm_publish
+            # none of the queues for messages with a time of their own
+            with connection.channel() as channel, pytest.raises(connection.channel_errors):
+                channel.queue_declare("celery_delayed_0", passive=True)
+
+
+def test_what_a_killed_worker_held_is_delivered_again(
+    on_rabbitmq: Distributed, tmp_path: Path
+) -> None:
+    root = write_topics(tmp_path / "more")
+    on_rabbitmq.stop("ingest")
+    with on_rabbitmq.remote() as remote:
+        event = remote.submit(SourceChanged(source_id="more", root=str(root)), ORIGIN)
+        assert wait_for(lambda: queue_depth(remote.app, PLAN.queue)) == 1
+        on_rabbitmq.launch("ingest")
+        wait_for(remote.activity.running, 60)
+        on_rabbitmq.kill("ingest")
+        on_rabbitmq.start("ingest")
+        wait_for(lambda: remote.journal.job(event).state == "done", 60)
+        on_rabbitmq.wait_done()
+        assert len(remote.graph.entries_under("more", "")) == 10
