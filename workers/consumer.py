@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import structlog
@@ -21,6 +22,7 @@ from tasks.redis_broker import UNREADABLE
 log = structlog.get_logger()
 
 _PAUSE_SECONDS = 0.5
+_ASKING = {"interval_start": 1, "interval_step": 1, "interval_max": 3}
 _DELAYED_DELIVERY = "DelayedDelivery"
 
 
@@ -43,6 +45,12 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
             for step in Consumer.Blueprint.default_steps
             if not str(step).endswith(_DELAYED_DELIVERY)
         ]
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """The connection, once the broker is there; asked for every few seconds however long that
+        takes, for Celery would ask less and less."""
+        conn.ensure_connection = partial(conn.ensure_connection, **_ASKING)
+        return super().ensure_connected(conn)
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
         """Celery's handler behind our checks."""

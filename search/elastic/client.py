@@ -24,6 +24,8 @@ _PATIENCE_SECONDS = (0.1, 0.4, 1.0)
 """Waits before documents that a busy server turned away are offered again."""
 
 _BUSY = frozenset({429, 503})
+_PASSING = frozenset({"search_context_missing_exception", "no_shard_available_action_exception"})
+"""While shards start, as after a restart; some calls answer 404 with it."""
 
 
 class Operation(NamedTuple):
@@ -133,7 +135,7 @@ class Connection:
             return SetupError(f"{self.address} is no Elasticsearch 9 ({reason})")
         if "index_not_found_exception" in kinds:
             return MissingIndexError(f"{self.address}: {reason}; it was there and is gone")
-        if status == 408 or status >= 500 or "search_context_missing_exception" in kinds:
+        if status == 408 or status >= 500 or kinds & _PASSING:
             return TransientError(f"{self.address} failed ({status}): {reason}")
         return PermanentError(f"{self.address} refused ({status}, {kind}): {reason}")
 
