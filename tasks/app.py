@@ -318,6 +318,7 @@ def queue_depth(app: Any, queue: str) -> int:
     """
     with app.connection_or_acquire() as connection:
         try:
+            connection.connect()  # one that the broker ended is taken from the pool as it is
             with _channel(connection) as channel:
                 try:
                     return int(channel.queue_declare(queue, passive=True).message_count)
