@@ -43,6 +43,9 @@ Run = Callable[..., Rows]
 
 _GRACE_SECONDS = 0.5
 _RECONNECT_SECONDS = 2.0
+_REFUSED_SECONDS = 10.0
+"""The server locks a login that fails several times in a row, for whoever has the right password
+too: who was refused does not ask again at once."""
 _FIRST_DELAY = 0.02
 _LONGEST_DELAY = 0.5
 _DATABASE_MISSING = "Neo.ClientError.Database.DatabaseNotFound"
@@ -71,6 +74,7 @@ class Neo4jServer:
         self._inherited: list[Driver] = []
         self._pid = 0
         self._closed = False
+        self._refused: tuple[float, SetupError] | None = None
         self._bookmarks = GraphDatabase.bookmark_manager()
         self._watch = Watch(self._abandon)
 
@@ -169,6 +173,8 @@ class Neo4jServer:
         with self._lock:
             if self._closed:
                 raise UsageError(f"the catalog at {self._address} has been closed")
+            if self._refused is not None and time.monotonic() < self._refused[0]:
+                raise self._refused[1]
             if self._driver is not None and self._pid != os.getpid():
                 # The parent's sockets: they must be neither used nor closed here.
                 self._inherited.append(self._driver)
@@ -209,10 +215,12 @@ class Neo4jServer:
         if call.expired:
             return TransientError(f"{name} did not answer within {limit:g} s")
         if isinstance(error, (AuthError, AuthConfigurationError)):
-            return SetupError(
+            refused = SetupError(
                 f"{name} refuses the login as {self._settings.neo4j_user}: check "
                 "servers.neo4j_user and the file of servers.neo4j_password_file"
             )
+            self._refused = (time.monotonic() + _REFUSED_SECONDS, refused)
+            return refused
         if isinstance(error, Forbidden):
             return SetupError(
                 f"{name} forbids what skillbus has to do ({error.code}): give "

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import structlog
 
+from config.errors import SetupError
 from config.settings import Settings
 from tasks.app import create_app, queue_depth, send_if_room
 from tasks.journal import Journal
@@ -33,6 +34,7 @@ from workers.workloads import ALL_QUEUES, Workload
 log = structlog.get_logger()
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
+_REFUSED_SECONDS = 10.0
 
 
 def run_worker(
@@ -49,7 +51,7 @@ def run_worker(
     end, for `workers.stop_seconds`; what does not is delivered again.
     """
     from celery import signals
-    from celery.exceptions import SecurityWarning
+    from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
     from workers.consumer import DeadLetterConsumer
 
@@ -79,8 +81,9 @@ def run_worker(
 
     signals.worker_ready.connect(begin, weak=False)
     signals.worker_shutting_down.connect(heart.tell_ending, weak=False)
-    # It is about pickle, which is not accepted.
-    warnings.simplefilter("ignore", SecurityWarning)
+    # They are about pickle, which is not accepted, and about tasks that go on without a broker.
+    for category in (SecurityWarning, CPendingDeprecationWarning):
+        warnings.simplefilter("ignore", category)
     worker = app.Worker(
         hostname=f"{workload.name}@{name}",
         pool="prefork",
@@ -137,6 +140,7 @@ class _Children:
         self._transport = transport
         self._name = name
         self._teller = teller
+        self._refused: tuple[float, SetupError | None] = (0.0, None)
         self.services = Lazy(self._open)
 
     def begin(self, **_: object) -> None:
@@ -164,10 +168,18 @@ class _Children:
 
     def _open(self) -> Services:
         settings = self._settings
+        until, refused = self._refused
+        if refused is not None and time.monotonic() < until:
+            raise refused
         # An application of the child's own: the parent's connections are not to be shared.
         app = create_app(self.services.get, ALL_QUEUES, self._transport)
         with contextlib.ExitStack() as stack:
-            services = self._services(settings, stack, app)
+            try:
+                services = self._services(settings, stack, app)
+            except SetupError as error:
+                # Servers lock out, for everybody, who knocks too often with a wrong password.
+                self._refused = (time.monotonic() + _REFUSED_SECONDS, error)
+                raise
             stack.pop_all()  # open for as long as the child lives
         return services
 
