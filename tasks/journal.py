@@ -20,6 +20,9 @@ Kind = Literal["event", "query"]
 LARGEST_BODY = 16_384
 """Characters that are kept of a message nobody could read."""
 
+MOST_LETTERS = 10_000
+"""Dead letters that are kept: who floods a queue with garbage must not fill the journal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -108,7 +111,8 @@ class Journal(Protocol):
         ...
 
     def bury(self, letter: DeadLetter) -> None:
-        """Keep a dead letter until somebody retries or discards it."""
+        """Keep a dead letter until somebody retries or discards it; the oldest of more than
+        `MOST_LETTERS` make room."""
         ...
 
     def letters(self, limit: int = 100) -> list[DeadLetter]:

@@ -17,6 +17,7 @@ from redis import Redis
 from config.errors import NotFoundError
 from config.settings import ServerSettings
 from skills.events import Event, parse_event
+from tasks import journal
 from tasks.journal import DeadLetter, Job, Kind, job_id
 from tasks.redis import PREFIX, translated
 
@@ -210,14 +211,18 @@ class RedisJournal:
 
     # -- dead letters
     def bury(self, letter: DeadLetter) -> None:
-        """Keep a dead letter."""
+        """Keep a dead letter; the oldest of too many make room."""
         values = asdict(letter) | {"ids": json.dumps(letter.ids, ensure_ascii=False)}
 
         def write(client: Any) -> None:
             with client.pipeline(transaction=True) as pipeline:
                 pipeline.hset(_LETTER + letter.id, mapping=values)
                 pipeline.zadd(_LETTERS, {letter.id: letter.buried})
-                pipeline.execute()
+                pipeline.zrange(_LETTERS, 0, -1 - journal.MOST_LETTERS)
+                oldest = pipeline.execute()[-1]
+            if oldest:
+                client.zrem(_LETTERS, *oldest)
+                client.delete(*(_LETTER + one for one in oldest))
 
         self._call(write)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from config.errors import NotFoundError, PermanentError, TransientError
 from skills.events import Event, parse_event
+from tasks import journal
 from tasks.journal import DeadLetter, Job, Kind, job_id
 
 SCHEMA_VERSION = 1
@@ -226,7 +227,7 @@ class SqliteJournal:
             ).rowcount
 
     def bury(self, letter: DeadLetter) -> None:
-        """Keep a dead letter."""
+        """Keep a dead letter; the oldest of too many make room."""
         with self._transaction(durable=True) as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -240,6 +241,11 @@ class SqliteJournal:
                     letter.body,
                     letter.buried,
                 ),
+            )
+            connection.execute(
+                "DELETE FROM letters WHERE id IN "
+                "(SELECT id FROM letters ORDER BY id DESC LIMIT -1 OFFSET ?)",
+                (journal.MOST_LETTERS,),
             )
 
     def letters(self, limit: int = 100) -> list[DeadLetter]:

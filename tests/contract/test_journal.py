@@ -252,6 +252,19 @@ def test_dead_letters_are_kept_until_they_are_discarded(journal: Journal) -> Non
         journal.letter(letters[1].id)
 
 
+def test_of_too_many_dead_letters_the_oldest_make_room(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.journal.MOST_LETTERS", 3)
+    letters = [letter(number) for number in range(5)]
+    for one in letters:
+        journal.bury(one)
+    assert journal.letters() == letters[:1:-1]
+    assert journal.count_letters() == 3
+    with pytest.raises(NotFoundError):
+        journal.letter(letters[0].id)
+
+
 def test_a_dead_letter_without_a_task_keeps_what_it_was(journal: Journal) -> None:
     body = "\x00\ufffd{" * (LARGEST_BODY // 3)
     unreadable = letter(task="", ids=(), body=body, attempts=0, trace_id="")
