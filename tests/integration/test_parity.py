@@ -1,0 +1,115 @@
+"""One library in both deployments answers alike: the same skills, in nearly the same order."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.settings import ServerSettings, Settings
+from search.models import encoder_identity
+from tasks.services import Services
+from tests.bench.fill import copy_graph, copy_index
+from tests.support.catalog import empty_catalog
+from tests.support.elastic import ElasticIndices
+from tests.support.program import ForkServer, Skillbus
+from workers.evaluation.metrics import routing_metrics
+from workers.evaluation.predictions import rankings
+from workers.stores import open_graph, open_index, open_services
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "skills"
+SHARED = ROOT.parent / "shared" / "data"
+LIBRARIES = ("examples", "gt")
+LEAST_OVERLAP = 0.9
+
+
+@dataclass(frozen=True)
+class Deployments:
+    """The same library twice, with labelled tasks."""
+
+    embedded: Services
+    distributed: Services
+    tasks: list[dict[str, Any]]
+
+
+def tasks_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def source_of(name: str, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """A library's folder and its tasks."""
+    if name == "examples":
+        return EXAMPLES, tasks_of(ROOT / "examples" / "tasks.jsonl")
+    archive = SHARED / "skillsbench-skills.tar.xz"
+    if os.environ.get("CI") != "true" and not archive.exists():
+        pytest.skip("the shared skill collections are not here")
+    with tarfile.open(archive) as members:
+        members.extractall(folder / "gt", filter="data")
+    return folder / "gt", tasks_of(SHARED / "tasks-dev.jsonl")
+
+
+def send_nothing(name: str, ids: Sequence[object]) -> None:
+    raise AssertionError(f"comparing sends no tasks ({name}, {len(ids)} ids)")
+
+
+@pytest.fixture(params=LIBRARIES)
+def deployments(
+    request: pytest.FixtureRequest,
+    fork_server: ForkServer,
+    elastic: ElasticIndices,
+    neo4j_url: str,
+    neo4j_password_file: Path | None,
+    tmp_path: Path,
+) -> Iterator[Deployments]:
+    folder = tmp_path
+    root, tasks = source_of(request.param, folder)
+    Skillbus(fork_server, folder / "home").start(
+        "sync", str(root), "--source", request.param, "--until", "searchable"
+    ).wait()
+    base = elastic.settings()
+    servers = ServerSettings(
+        **base.model_dump() | {"neo4j": neo4j_url, "neo4j_password_file": neo4j_password_file}
+    )
+    local = Settings(home=folder / "home")
+    remote = Settings(home=folder / "none", servers=servers)
+    model = encoder_identity(local.encoder.model).model
+    with contextlib.ExitStack() as stack:
+        empty_catalog(servers)
+        copy_index(
+            open_index(local, stack, writable=False),
+            open_index(remote, stack, writable=True),
+            model,
+        )
+        copy_graph(
+            open_graph(local, stack, writable=False), open_graph(remote, stack, writable=True)
+        )
+        yield Deployments(
+            open_services(local, stack, send_nothing, writable=False),
+            open_services(remote, stack, send_nothing, writable=False),
+            tasks,
+        )
+        empty_catalog(servers)
+
+
+def ranked(services: Services, tasks: list[dict[str, Any]]) -> dict[str, list[str]]:
+    return {task_id: ids for task_id, ids, _ in rankings(services, tasks, ())}
+
+
+def test_both_deployments_answer_alike(deployments: Deployments) -> None:
+    tasks = deployments.tasks
+    here = ranked(deployments.embedded, tasks)
+    there = ranked(deployments.distributed, tasks)
+    shares = [len(set(ids[:10]) & set(there[task][:10])) / 10 for task, ids in here.items()]
+    assert sum(shares) / len(shares) >= LEAST_OVERLAP
+    needed = {task["task_id"]: task["gt_skill_ids"] for task in tasks}
+    embedded, distributed = routing_metrics(needed, here), routing_metrics(needed, there)
+    for name in ("Hit@1", "MRR@10", "FC@10", "R@10"):
+        assert distributed[name] >= embedded[name] - 1 / len(tasks), name
