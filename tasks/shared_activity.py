@@ -296,7 +296,7 @@ class SharedActivity:
 
     def _is_gone(self, holder: str) -> bool:
         worker, pid, _ = holder.rsplit("|", 2)
-        if worker != self._worker:
+        if worker_of(worker) != worker_of(self._worker):
             return False
         try:
             os.kill(int(pid), 0)
