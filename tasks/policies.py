@@ -16,6 +16,8 @@ PLAN_QUEUE = "skillbus.plan"
 MAINTAIN_QUEUE = "skillbus.maintain"
 
 _GRACE_SECONDS = 30.0
+_LONGEST_DELAY_SECONDS = 4.0
+"""A server that is back should not find everyone asleep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Policy:
     def delay(self, attempt: int) -> float:
         """Seconds to wait before retry number `attempt` (from 0)."""
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, hides nothing
-        return jitter * self.backoff * float(2**attempt)
+        return jitter * min(self.backoff * 2.0**attempt, _LONGEST_DELAY_SECONDS)
 
 
 # One plan takes all open events along, and one link all that is marked: few need to wait.
