@@ -90,6 +90,8 @@ def test_clocks_that_are_hours_apart(
             wait_for(lambda: remote.journal.job(query_id).state == "done", LIMIT)
             distributed.wait_done(LIMIT)
             assert remote.journal.count_letters() == 0
+            latest = max(entry.updated for entry in remote.graph.entries())
+            assert latest > time.time() + HOURS * 1800, "that worker had the clock of this machine"
             arena.sync_embedded()
             assert snapshot(distributed.settings) == snapshot(arena.embedded.home)
         logged = (
