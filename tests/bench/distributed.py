@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from config.logs import configure_logging
 from config.settings import load_settings
 from skills.events import QueryAsked, SourceChanged
 from tests.bench.library import make_library
@@ -94,6 +95,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=Path)
     parser.add_argument("--until", choices=["searchable", "paged"], default="searchable")
     given = parser.parse_args()
+    configure_logging("warning")
     tasks = read_tasks(given.tasks)
     with tempfile.TemporaryDirectory() as scratch, Remote(load_settings()) as channel:
         root = (

@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from config.logs import configure_logging
 from config.settings import Settings, load_settings
 from search.documents import skill_texts
 from skills.events import QueryAsked, SourceChanged
@@ -234,6 +235,7 @@ def main() -> None:
     parser.add_argument("--idle", action="store_true", help="query, edit: page nothing meanwhile")
     parser.add_argument("--until", choices=["searchable", "paged"], default="paged")
     given = parser.parse_args()
+    configure_logging("warning")
     with tempfile.TemporaryDirectory() as scratch:
         roots = [root.resolve() for root in given.library]
         if not roots:
