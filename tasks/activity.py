@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple, Protocol
 
-_LONGEST_WAIT_SECONDS = 0.25
+LONGEST_WAIT_SECONDS = 0.25
+"""How long bulk work lets queries pass before it goes on all the same."""
 _MOST_REQUESTS = 1_000
 
 
@@ -141,7 +142,7 @@ class LocalActivity:
 
     def let_queries_pass(self) -> None:
         """Wait while queries are being answered, but not for ever."""
-        self.idle.wait(_LONGEST_WAIT_SECONDS)
+        self.idle.wait(LONGEST_WAIT_SECONDS)
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[bool]:

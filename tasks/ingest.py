@@ -87,6 +87,7 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
     same: dict[RevisionKey, str] = {}
     for entry, seq in zip(entries, graph.take_seqs(len(entries)), strict=True):
         deadline.check("read")
+        services.activity.let_queries_pass()
         key = RevisionKey(entry.skill_id, seq)
         try:
             if entry.source_id not in roots:

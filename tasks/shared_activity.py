@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import socket
 import threading
 import time
 import uuid
@@ -23,7 +24,7 @@ from redis import Redis
 
 from config.errors import TransientError
 from config.settings import ServerSettings
-from tasks.activity import Abandoned, Request
+from tasks.activity import LONGEST_WAIT_SECONDS, Abandoned, Request
 from tasks.policies import INGEST, PAGE, POLICIES
 from tasks.redis import PREFIX, translated
 
@@ -36,6 +37,9 @@ _RUNNING = PREFIX + "running"
 _DEATHS = PREFIX + "deaths:"
 _LOCK = PREFIX + "lock:"
 _DUE = PREFIX + "due:"
+_QUERYING = PREFIX + "querying:"
+_QUERYING_MILLISECONDS = 1000
+_LOOK_SECONDS = 0.005
 _TROUBLE = PREFIX + "trouble"
 _TROUBLE_SECONDS = 120
 _REQUEST = PREFIX + "request:"
@@ -104,6 +108,7 @@ class SharedActivity:
         self._renew = client.register_script(_RENEW)
         self._release = client.register_script(_RELEASE)
         self._current: tuple[str, str, str] | None = None
+        self._querying = f"{_QUERYING}{socket.gethostname()}"
 
     # -- who lives
     def show_life(self, queues: Sequence[str] = ()) -> None:
@@ -254,11 +259,25 @@ class SharedActivity:
 
     @contextmanager
     def query(self) -> Iterator[None]:
-        """Nothing to note: bulk work has processes of its own, with a lower priority."""
-        yield
+        """Note that a query is being answered on this machine: bulk work there lets it pass.
+
+        A lower priority alone does not do: processors that share a core slow one another down.
+        """
+        with translated(self._settings):
+            self._client.set(self._querying, 1, px=_QUERYING_MILLISECONDS)
+        try:
+            yield
+        finally:
+            # Of several queries the first to end takes the mark of all: they lose a little time.
+            with contextlib.suppress(TransientError), translated(self._settings):
+                self._client.delete(self._querying)
 
     def let_queries_pass(self) -> None:
-        """Nothing to wait for."""
+        """Wait while queries are being answered on this machine, but not for ever."""
+        end = time.monotonic() + LONGEST_WAIT_SECONDS
+        with contextlib.suppress(TransientError), translated(self._settings):
+            while self._client.exists(self._querying) and time.monotonic() < end:
+                time.sleep(_LOOK_SECONDS)
 
     # -- who does what
     @contextmanager
