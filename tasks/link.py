@@ -11,17 +11,32 @@ _MARKS_AT_ONCE = 200
 
 
 def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
-    """Link whatever is marked in the catalog; run by one consumer, so it never races itself.
+    """Link whatever is marked in the catalog; one task links at a time, of all processes.
 
     Takes no ids: marks are set in the transaction that moves a pointer, and cleared in the one
     that writes the links.
     """
     del ids
-    linked = 0
-    while marks := services.graph.unlinked(_MARKS_AT_ONCE):
-        services.linker.relink(marks)
-        linked += len(marks)
-        if deadline.remaining() < LINK.seconds / 2:
+    linked, more = 0, True
+    while more:
+        with services.activity.exclusive("link") as first:
+            if not first:
+                break  # the other one looks again once it is done
+            linked += _link_marked(services, deadline)
+        more = bool(services.graph.unlinked(1))
+        if more and _is_late(deadline):
             services.send(LINK.name, [])
             break
     return {"linked": linked}
+
+
+def _link_marked(services: Services, deadline: Deadline) -> int:
+    linked = 0
+    while not _is_late(deadline) and (marks := services.graph.unlinked(_MARKS_AT_ONCE)):
+        services.linker.relink(marks)
+        linked += len(marks)
+    return linked
+
+
+def _is_late(deadline: Deadline) -> bool:
+    return deadline.remaining() < LINK.seconds / 2
