@@ -17,7 +17,7 @@ from tests.support.library import Folder
 from tests.support.program import ForkServer, Skillbus, wait_for
 from tests.support.snapshot import leftovers, snapshot
 
-ROUNDS = int(os.environ.get("SKILLBUS_CRASH_ROUNDS", "20"))
+ROUNDS = int(os.environ.get("SKILLBUS_CRASH_ROUNDS", "10"))
 SEED = int(os.environ.get("SKILLBUS_CRASH_SEED", "0")) or random.randrange(1 << 30)
 STATES = max(5, ROUNDS // 10)
 SKILLS = 40

@@ -108,6 +108,8 @@ def become(job: dict[str, Any]) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # A shell that starts the tests in the background has it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     source = os.open(job["stdin"], os.O_RDONLY)
     output, errors = (
         os.open(f"{job['output']}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
