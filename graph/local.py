@@ -27,7 +27,7 @@ from graph.protocol import (
 )
 from graph.sqlite import Database
 from graph.statements import named_statements
-from skills.record import RevisionKey
+from skills.record import RevisionKey, newest_of_each
 
 
 class SqliteSkillGraph:
@@ -132,14 +132,10 @@ class SqliteSkillGraph:
         """
         if not publications:
             return []
-        highest: dict[str, Publication] = {}
-        for one in publications:
-            kept = highest.setdefault(one.key.skill_id, one)
-            if one.key.seq > kept.key.seq:
-                highest[one.key.skill_id] = one
+        newest = newest_of_each(publications)
         with self._database.write() as db:
             transaction = Transaction(db, self._sql)
-            moved = [one.key for one in highest.values() if publish(transaction, one)]
+            moved = [one.key for one in newest.values() if publish(transaction, one)]
             transaction.write_marks()
         return moved
 

@@ -13,7 +13,7 @@ from graph import neo4j_writes as writes
 from graph.neo4j_store import READ_AT_ONCE, WRITTEN_AT_ONCE, Neo4jStore, batches
 from graph.neo4j_writes import Withdrawal
 from graph.protocol import Changes, Entry, Publication, Source, State
-from skills.record import RevisionKey
+from skills.record import RevisionKey, newest_of_each
 
 _SEEN_AT_ONCE = 1_000
 
@@ -112,13 +112,9 @@ class Neo4jCatalog(Neo4jStore):
         last confirmation, removal or failure is stale and changes nothing. Where a skill is given
         more than once, only its highest seq counts.
         """
-        highest: dict[str, Publication] = {}
-        for one in publications:
-            kept = highest.setdefault(one.key.skill_id, one)
-            if one.key.seq > kept.key.seq:
-                highest[one.key.skill_id] = one
+        newest = newest_of_each(publications)
         moved: list[RevisionKey] = []
-        for given in batches([highest[skill_id] for skill_id in sorted(highest)]):
+        for given in batches([newest[skill_id] for skill_id in sorted(newest)]):
             moved += self._transact_in_order(partial(writes.publish, given=given))
         return moved
 
@@ -239,13 +235,9 @@ class Neo4jCatalog(Neo4jStore):
             after = page[-1][0]
 
     def _withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
-        highest: dict[str, Withdrawal] = {}
-        for one in withdrawals:
-            kept = highest.setdefault(one.key.skill_id, one)
-            if one.key.seq > kept.key.seq:
-                highest[one.key.skill_id] = one
+        newest = newest_of_each(withdrawals)
         withdrawn: list[str] = []
-        for given in batches([highest[skill_id] for skill_id in sorted(highest)]):
+        for given in batches([newest[skill_id] for skill_id in sorted(newest)]):
             gone, touched = self._transact_in_order(partial(writes.withdraw, given=given))
             self._rows_kept.drop(touched)
             withdrawn += gone

@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from config.errors import PermanentError
-from search.encoder import has_bfloat16, knows_english_only, loading_errors, silence_libraries
+from search.encoder import (
+    DEFAULT_MODEL,
+    has_bfloat16,
+    knows_english_only,
+    loading_errors,
+    silence_libraries,
+)
 from search.protocol import Vector
 
 TRAINING_FILE = "skillbus.json"
@@ -85,6 +91,11 @@ def _load(model: str, max_length: int, device: str) -> Any:
     from sentence_transformers import CrossEncoder
     from transformers import AutoConfig
 
+    if model == DEFAULT_MODEL:
+        raise PermanentError(
+            f"{model!r} is the encoder and no cross-encoder; name a model that scores pairs, or "
+            "make one with `skillbus train reranker`"
+        )
     try:
         heads = AutoConfig.from_pretrained(model).architectures or []
         if heads and not any(head.endswith(_HEADS) for head in heads):

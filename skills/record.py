@@ -5,9 +5,10 @@ Lines are 1-based and inclusive, counted over the whole SKILL.md (frontmatter in
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 
 class Role(StrEnum):
@@ -38,6 +39,23 @@ class RevisionKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.skill_id}@{self.seq}"
+
+
+class _Revised(Protocol):
+    @property
+    def key(self) -> RevisionKey: ...
+
+
+_OfRevision = TypeVar("_OfRevision", bound=_Revised)
+
+
+def newest_of_each(revised: Iterable[_OfRevision]) -> dict[str, _OfRevision]:
+    """What is about the highest seq of each skill, by skill_id in the order of first mention."""
+    newest: dict[str, _OfRevision] = {}
+    for one in revised:
+        if one.key.seq > newest.setdefault(one.key.skill_id, one).key.seq:
+            newest[one.key.skill_id] = one
+    return newest
 
 
 @dataclass(frozen=True, slots=True)

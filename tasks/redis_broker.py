@@ -35,12 +35,12 @@ class _Client(Redis):
 
     def parse_response(self, connection: Any, command_name: str, **options: Any) -> Any:
         """The response; a taken item that is no message comes in an envelope."""
-        answer: Any = super().parse_response(connection, command_name, **options)  # type: ignore[no-untyped-call]  # of redis
+        answer: Any = super().parse_response(connection, command_name, **options)
         if command_name != "BRPOP" or not answer:
             return answer
         key, item = answer
         try:
-            reason = _what_is_wrong(loads(item))  # type: ignore[no-untyped-call]  # of kombu
+            reason = _what_is_wrong(loads(item))
         except _NOT_LOADED as error:
             reason = f"no JSON: {error}"
         return key, _envelope(key, item, reason) if reason else item
@@ -52,24 +52,24 @@ class QoS(kombu_redis.QoS):
     def append(self, message: Any, delivery_tag: str) -> None:
         """Note a message that was taken."""
         route = (message.delivery_info[name] for name in _ROUTE)
-        kept = dumps([message._raw, *route])  # type: ignore[no-untyped-call]  # of kombu
+        kept = dumps([message._raw, *route])
         with self.channel.conn_or_acquire() as client, client.pipeline() as pipeline:
             pipeline.zadd(self.unacked_index_key, {delivery_tag: client.time()[0]})
             pipeline.hset(self.unacked_key, delivery_tag, kept)
             pipeline.execute()
-        super(kombu_redis.QoS, self).append(message, delivery_tag)  # type: ignore[no-untyped-call]
+        super(kombu_redis.QoS, self).append(message, delivery_tag)
 
     def ack(self, delivery_tag: str) -> None:
         """Forget it. Where Redis is away it comes again one day, and its work is found done."""
         try:
-            super().ack(delivery_tag)  # type: ignore[no-untyped-call]  # of kombu
+            super().ack(delivery_tag)
         finally:
             self._quick_ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Forget it, or have it delivered again at once."""
         try:
-            super().reject(delivery_tag, requeue)  # type: ignore[no-untyped-call]  # of kombu
+            super().reject(delivery_tag, requeue)
         finally:
             self._quick_ack(delivery_tag)
 

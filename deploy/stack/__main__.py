@@ -84,8 +84,9 @@ def status(options: argparse.Namespace) -> int:
     return int(any(problems.values()))
 
 
-def fetch(options: argparse.Namespace) -> int:  # noqa: ARG001 - one signature for all commands
+def fetch(options: argparse.Namespace) -> int:
     """Fetch and compile what the Java servers need, so that nothing is fetched later."""
+    del options
     with TemporaryDirectory() as folder:
         for name in ("elasticsearch", "neo4j"):
             Stack(Path(folder)).server(name).prepare()

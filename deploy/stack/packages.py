@@ -133,9 +133,7 @@ def _compile(home: Path, release: str, sources: Sequence[Path], jars: Path, fold
 def _run(command: Sequence[str | Path], seconds: float, problem: StackError) -> None:
     """Run a program to its end; where it fails, raise `problem` with the last lines it wrote."""
     try:
-        ran = subprocess.run(  # noqa: S603 - programs found on this machine
-            command, capture_output=True, text=True, timeout=seconds, check=False
-        )
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         raise type(problem)(f"{problem} within {seconds:.0f} s") from None
     if ran.returncode:

@@ -84,7 +84,7 @@ def start(
 
 def _fork(command: list[str], log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     with log.open("ab") as output:
-        return subprocess.Popen(  # noqa: S603 - commands come from this package
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,

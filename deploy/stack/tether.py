@@ -18,7 +18,7 @@ def main() -> None:
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() == parent:  # else it ended before the kernel knew
-        os.execvp(command[0], command)  # noqa: S606 - a program and its arguments, no shell
+        os.execvp(command[0], command)
 
 
 if __name__ == "__main__":

@@ -15,21 +15,12 @@ from skills.events import SourceChanged, new_event
 from tasks.journal import job_id
 from tests.support.library import Folder
 from tests.support.program import ForkServer, Skillbus, wait_for
-from tests.support.snapshot import leftovers, snapshot
+from tests.support.snapshot import NOTHING_LEFT, leftovers, snapshot
 
 ROUNDS = int(os.environ.get("SKILLBUS_CRASH_ROUNDS", "10"))
 SEED = int(os.environ.get("SKILLBUS_CRASH_SEED", "0")) or random.randrange(1 << 30)
 STATES = max(5, ROUNDS // 10)
 SKILLS = 40
-EMPTY = {
-    "orphans": [],
-    "missing": [],
-    "twice": 0,
-    "events": [],
-    "waiting": 0,
-    "unlinked": 0,
-    "unpaged": 0,
-}
 
 
 class States:
@@ -101,7 +92,7 @@ def test_a_killed_sync_goes_on_as_if_nothing_had_been(
         result = skillbus.start("sync", str(states.root)).wait()
         assert result.code in (0, 4), f"round {number}, seed {SEED}: {result.err}"
         assert snapshot(home) == states.libraries[state], f"round {number}, seed {SEED}"
-        assert leftovers(home) == EMPTY, f"round {number}, seed {SEED}"
+        assert leftovers(home) == NOTHING_LEFT, f"round {number}, seed {SEED}"
 
 
 def test_what_serve_acknowledged_is_carried_out_after_a_kill(

@@ -23,22 +23,13 @@ from tasks.redis import PREFIX
 from tests.support.distributed import Distributed, deployments, distributed
 from tests.support.library import TOPICS, Folder, write_skill, write_topics
 from tests.support.program import Skillbus, wait_for
-from tests.support.snapshot import leftovers, snapshot
+from tests.support.snapshot import NOTHING_LEFT, leftovers, snapshot
 from workers.remote import Remote
 from workers.workloads import WORKLOADS
 
 __all__ = ["deployments", "distributed"]
 
 ORIGIN = "skillbus/test"
-DONE = {
-    "orphans": [],
-    "missing": [],
-    "twice": 0,
-    "events": [],
-    "waiting": 0,
-    "unlinked": 0,
-    "unpaged": 0,
-}
 
 
 @pytest.fixture
@@ -439,7 +430,7 @@ def test_what_no_reader_can_see_is_swept(all_running: Distributed, crafts: Path)
     all_running.start("link", SKILLBUS_WORKERS__KEEP_SECONDS="0")
     with all_running.remote() as remote:
         wait_for(lambda: maintained(all_running, remote)["swept"], 30)
-        assert leftovers(all_running.settings) == DONE
+        assert leftovers(all_running.settings) == NOTHING_LEFT
         assert old["crafts:map-projection"]
     all_running.stop("link")
     all_running.start("link")

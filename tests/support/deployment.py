@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from workers.cli import cli
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 
+Join = Callable[[list[Any], list[Any]], list[Any]]
 _VARIABLE = re.compile(r"\$\{([A-Z_]+)(?::-([^}]*))?\}")
 
 
@@ -26,19 +28,33 @@ def read_compose(*names: str) -> dict[str, Any]:
     for name in names:
         text = (DEPLOY / name).read_text(encoding="utf-8")
         text = _VARIABLE.sub(lambda found: found[2] or "", text)
-        merged = _merge(merged, yaml.safe_load(text))
+        merged = _merge(merged, yaml.safe_load(text), _appended)
     return merged
 
 
-def _merge(below: Any, above: Any) -> Any:
+def _merge(below: Any, above: Any, joined: Join) -> Any:
+    """Mappings key by key, lists as `joined` says, and of anything else what stands above."""
     if isinstance(below, dict) and isinstance(above, dict):
         merged = copy.copy(below)
         for key, value in above.items():
-            merged[key] = _merge(below[key], value) if key in below else value
+            merged[key] = _merge(below[key], value, joined) if key in below else value
         return merged
     if isinstance(below, list) and isinstance(above, list):
-        return [*below, *(value for value in above if value not in below)]
+        return joined(below, above)
     return above
+
+
+def _appended(below: list[Any], above: list[Any]) -> list[Any]:
+    return [*below, *(value for value in above if value not in below)]
+
+
+def _patched(below: list[Any], above: list[Any]) -> list[Any]:
+    """As in a strategic merge: things are one by name, or by where they are mounted."""
+    by_name = {_name_of(value): value for value in below}
+    for value in above:
+        key = _name_of(value)
+        by_name[key] = _merge(by_name[key], value, _patched) if key in by_name else value
+    return list(by_name.values())
 
 
 def read_manifests(name: str) -> list[dict[str, Any]]:
@@ -61,24 +77,8 @@ def read_deployments() -> dict[str, dict[str, Any]]:
         [change] = read_manifests(patch["path"])
         for name, document in found.items():
             if not key or document["metadata"]["labels"].get(key) == value:
-                found[name] = _patch(document, {"spec": change["spec"]})
+                found[name] = _merge(document, {"spec": change["spec"]}, _patched)
     return found
-
-
-def _patch(below: Any, above: Any) -> Any:
-    """A strategic merge: lists of named things are joined by name, or by where they are mounted."""
-    if isinstance(below, dict) and isinstance(above, dict):
-        merged = copy.copy(below)
-        for key, value in above.items():
-            merged[key] = _patch(below[key], value) if key in below else value
-        return merged
-    if isinstance(below, list) and isinstance(above, list):
-        by_name = {_name_of(value): value for value in below}
-        for value in above:
-            key = _name_of(value)
-            by_name[key] = _patch(by_name[key], value) if key in by_name else value
-        return list(by_name.values())
-    return above
 
 
 def _name_of(value: Any) -> str:

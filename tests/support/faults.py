@@ -18,7 +18,7 @@ from skills.events import QueryAsked, SourceChanged
 from tests.support.distributed import Distributed
 from tests.support.library import TOPICS, Folder, write_skill
 from tests.support.program import ForkServer, Skillbus, wait_for
-from tests.support.snapshot import leftovers, snapshot
+from tests.support.snapshot import NOTHING_LEFT, leftovers, snapshot
 from workers.remote import Remote
 from workers.workloads import WORKLOADS
 
@@ -31,16 +31,6 @@ PATIENT, HASTY = 10.0, 2.0
 QUERY_SECONDS = 10.0
 
 SERVERS = ("Elasticsearch at", "Neo4j at", "Redis at")
-
-CLEAN = {
-    "orphans": [],
-    "missing": [],
-    "twice": 0,
-    "events": [],
-    "waiting": 0,
-    "unlinked": 0,
-    "unpaged": 0,
-}
 
 
 @dataclass
@@ -246,7 +236,7 @@ class Arena:
 
     def _settled(self, remote: Remote) -> bool:
         left = leftovers(self.distributed.settings)
-        if left != CLEAN or remote.journal.count_open("query"):
+        if left != NOTHING_LEFT or remote.journal.count_open("query"):
             remote.send_maintenance()
             time.sleep(0.3)
             return False

@@ -86,6 +86,18 @@ def _skill(graph: SkillGraph, index: SearchIndex, entry: Any) -> dict[str, Any]:
     }
 
 
+NOTHING_LEFT: dict[str, Any] = {
+    "orphans": [],
+    "missing": [],
+    "twice": 0,
+    "events": [],
+    "waiting": 0,
+    "unlinked": 0,
+    "unpaged": 0,
+}
+"""What `leftovers` finds in a library where all work has come to its end."""
+
+
 def leftovers(library: Library) -> dict[str, Any]:
     """What a library holds twice, holds without a reader, or has not finished."""
     with _opened(library) as (graph, index, journal):
