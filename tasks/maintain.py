@@ -35,9 +35,11 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
         report.update(resend(services))
         deadline.check("maintain")
         if activity.is_due("sweep", workers.sweep_seconds):
-            report["swept"] = sweep(services)
+            raise_counter(services)
+            orphans, lost = compare(services)
+            report["swept"] = sweep(services, orphans)
             deadline.check("sweep")
-            report["asked_again"] = 0 if activity.ingesting else repair(services)
+            report["asked_again"] = ask_again(services, lost)
             report["pruned"] = services.graph.prune(workers.journal_days * 86_400)
         report["forgotten"] = services.journal.forget("event", workers.journal_days * 86_400)
         report["expired"] = services.journal.forget("query", workers.answer_minutes * 60)
@@ -54,18 +56,41 @@ def take_over(services: Services) -> int:
     return len(abandoned)
 
 
-def repair(services: Services) -> int:
-    """Bring catalog and index in line after one was moved away or brought back from a copy.
-
-    Published revisions without a document are asked for again; returns how many.
-    """
+def repair(services: Services) -> None:
+    """Bring catalog and index in line after one was moved away or brought back from a copy."""
     raise_counter(services)
-    graph = services.graph
-    stored = set(services.index.keys())
-    pointers = graph.changes(0).pointers
-    lost = [name for name, seq in pointers.items() if seq and RevisionKey(name, seq) not in stored]
+    _, lost = compare(services)
+    ask_again(services, lost)
+
+
+def compare(services: Services) -> tuple[list[RevisionKey], list[str]]:
+    """Revisions in the index that no pointer leads to; skills whose revision is not in it.
+
+    While skills are on their way only superseded revisions are told: all else may be half done.
+    """
+    activity, index = services.activity, services.index
+    quiet = not activity.ingesting
+    stored, remnants = index.keys(), index.remnants()
+    # What is written by now may be published a moment later.
+    quiet = quiet and not activity.ingesting
+    pointers = services.graph.changes(0).pointers
+    orphans = [
+        key
+        for key in (*stored, *remnants)
+        if key.seq < (seq := pointers.get(key.skill_id, 0)) or (quiet and key.seq != seq)
+    ]
+    if not quiet:
+        return orphans, []
+    found = set(stored)
+    lost = [name for name, seq in pointers.items() if seq and RevisionKey(name, seq) not in found]
+    return orphans, lost
+
+
+def ask_again(services: Services, lost: Sequence[str]) -> int:
+    """Have published skills ingested again whose revisions are not in the index."""
     if lost:
         log.warning("revisions missing from the index are ingested again", skills=len(lost))
+        graph = services.graph
         wanted = [(entry.skill_id, entry.source_id, entry.path) for entry in graph.entries(lost)]
         graph.request(wanted, graph.take_seqs(1)[0])
     return len(lost)
@@ -123,24 +148,13 @@ def _ingest_again(services: Services, waiting: Sequence[Entry]) -> None:
             log.info("sent again", sent=INGEST.name, ids=ids, also_traces=known[1:])
 
 
-def sweep(services: Services) -> int:
+def sweep(services: Services, orphans: Sequence[RevisionKey]) -> int:
     """Delete revisions that no pointer leads to and no running ingest can still publish.
 
     A superseded revision stays for `workers.keep_seconds`, so that a query that chose it before
-    can still read it.
+    can still read it. What the catalog has never heard of stays too: the catalog may be a wrong or
+    an old one.
     """
-    activity = services.activity
-    quiet = not activity.ingesting
-    stored = services.index.keys()
-    # What is written by now may be published a moment later.
-    quiet = quiet and not activity.ingesting
-    pointers = services.graph.changes(0).pointers
-    orphans = [
-        key
-        for key in stored
-        if key.seq < pointers.get(key.skill_id, 0)
-        or (quiet and pointers.get(key.skill_id, 0) != key.seq)
-    ]
     entries = services.graph.entries(sorted({key.skill_id for key in orphans}))
     before = time.time() - services.settings.workers.keep_seconds
     settled = {

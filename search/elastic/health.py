@@ -12,6 +12,7 @@ from search.elastic.client import Connection
 from search.elastic.sets import KINDS, SCHEMA, Identity, IndexSets
 
 _LOW_DISK = 0.1
+_WATCHES_DISK = "cluster.routing.allocation.disk.threshold_enabled"
 _BLOCKS = frozenset(
     f"index.blocks.{name}" for name in ("write", "read_only", "read_only_allow_delete", "read")
 )
@@ -78,11 +79,12 @@ def _ask(connection: Connection, servers: ServerSettings, identity: Identity) ->
         nodes = client.nodes.stats(
             metric="fs", filter_path=["nodes.*.fs.total", "nodes.*.name"]
         ).get("nodes", {})
+        disk = client.cluster.get_settings(include_defaults=True, filter_path=f"*.{_WATCHES_DISK}")
     versions = _versions(connection)
     if any(not version.startswith("9.") for version in versions):
         problems.append(f"{connection.address} is version {versions[0]}; skillbus needs 9")
     free, total = _fullest(nodes)
-    if total and free < _LOW_DISK * total:
+    if total and free < _LOW_DISK * total and _watches_disk(disk.body):
         problems.append(
             f"{connection.address}: {free / 1e9:.1f} of {total / 1e9:.1f} GB free; above 95% used "
             "it refuses writes"
@@ -142,6 +144,17 @@ def _fullest(nodes: Mapping[str, Any]) -> tuple[int, int]:
         if (disk := node.get("fs", {}).get("total", {})).get("total_in_bytes")
     ]
     return min(rooms, key=lambda room: room[0] / room[1], default=(0, 0))
+
+
+def _watches_disk(settings: Mapping[str, Any]) -> bool:
+    """Whether the server minds a full disk; what was set last comes first."""
+    for level in ("transient", "persistent", "defaults"):
+        value: Any = settings.get(level, {})
+        for name in _WATCHES_DISK.split("."):
+            value = value.get(name, {})
+        if value:
+            return str(value) == "true"
+    return True
 
 
 def _blocked(settings: Mapping[str, Any]) -> list[str]:
