@@ -184,21 +184,12 @@ class IndexSets:
             self._servers.elasticsearch_shards,
             self._servers.elasticsearch_replicas,
         )
+        wanted = {"index": made.reading(kind), "aliases": {made.writing(kind): {}}, **body}
         with self._connection.translated() as client:
-            client.options(ignore_status=400).indices.create(
-                index=made.reading(kind),
-                settings=body["settings"],
-                mappings=body["mappings"],
-                aliases={made.writing(kind): {}},
-            )
+            client.options(ignore_status=400).indices.create(**wanted)
         if kind not in self._kinds(made):
             with self._connection.translated() as client:  # say why it was refused
-                client.indices.create(
-                    index=made.reading(kind),
-                    settings=body["settings"],
-                    mappings=body["mappings"],
-                    aliases={made.writing(kind): {}},
-                )
+                client.indices.create(**wanted)
 
     def activate(self, chosen: IndexSet) -> None:
         """Point the aliases at a set, all in one step; whoever they pointed at stays as it is."""
