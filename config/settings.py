@@ -236,6 +236,9 @@ class WatchSettings(Group):
     settle_milliseconds: int = Field(150, ge=0, description="quiet time before a change counts")
     poll_seconds: float = Field(5.0, gt=0, description="interval where no notification works")
     force_polling: bool = False
+    look_seconds: float = Field(
+        600.0, gt=0, description="how often sources are looked at whole, for what was not notified"
+    )
 
 
 class Settings(BaseSettings):

@@ -8,7 +8,17 @@ import time
 from pathlib import Path, PurePosixPath
 
 import structlog
-from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.events import (
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 from watchdog.observers.polling import PollingObserver
@@ -25,7 +35,17 @@ ORIGIN = "skillbus/watcher"
 _TICK_SECONDS = 0.05
 _MANY_PATHS = 200
 _LONGEST_WAIT = 5.0
-_IGNORED = {"opened", "closed_no_write"}
+_CHANGES: list[type[FileSystemEvent]] = [
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+]
+"""What is asked for. Readers cause none of it: our own look at a large library would fill the
+kernel's queue, which then loses changes too."""
 
 
 class _Pending(FileSystemEventHandler):
@@ -40,10 +60,6 @@ class _Pending(FileSystemEventHandler):
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Note what an event touched; a move touches both ends."""
-        if event.event_type in _IGNORED:
-            return
-        if event.is_directory and event.event_type == "modified":
-            return
         for path in (event.src_path, event.dest_path):
             if path:
                 self.note(os.fsdecode(path))
@@ -79,7 +95,8 @@ class Watcher:
     """Watches every directory source of the catalog, new ones too; a context manager.
 
     Where notification does not work (a full inotify, a network folder) it polls. A root that is
-    gone is waited for, and synced whole when it comes back: absence removes nothing.
+    gone is waited for, and synced whole when it comes back: absence removes nothing. Now and then
+    every source is looked at whole, for what notification has lost.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -88,6 +105,7 @@ class Watcher:
         self._pending: dict[str, _Pending] = {}
         self._observers: dict[str, BaseObserver] = {}
         self._away: set[str] = set()
+        self._due: dict[str, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="skillbus-watcher", daemon=True)
 
@@ -152,7 +170,9 @@ class Watcher:
             elif there and source_id not in self._observers:
                 self._watch(source)
                 self._away.discard(source_id)
-                # What changed before anybody watched: one whole look finds it.
+                self._due[source_id] = 0.0  # what changed before anybody watched
+            if there and time.monotonic() >= self._due[source_id]:
+                self._due[source_id] = time.monotonic() + self._settings.look_seconds
                 self._pending[source_id].note(source.root)
 
     def _watch(self, source: Source) -> None:
@@ -161,14 +181,14 @@ class Watcher:
         if self._settings.force_polling:
             observer = PollingObserver(timeout=self._settings.poll_seconds)
         try:
-            observer.schedule(pending, source.root, recursive=True)
+            observer.schedule(pending, source.root, recursive=True, event_filter=_CHANGES)
             observer.start()
         except OSError as error:
             log.warning(
                 "no notification; polling instead", source=source.source_id, reason=str(error)
             )
             observer = PollingObserver(timeout=self._settings.poll_seconds)
-            observer.schedule(pending, source.root, recursive=True)
+            observer.schedule(pending, source.root, recursive=True, event_filter=_CHANGES)
             observer.start()
         self._pending[source.source_id] = pending
         self._observers[source.source_id] = observer

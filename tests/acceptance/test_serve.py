@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 import signal
 import socket
@@ -237,3 +238,18 @@ def test_polling_notices_too(fork_server: ForkServer, tmp_path: Path) -> None:
     with skillbus.serving():
         write_skill(folder, "zeppelin-flight", "Charter a zeppelin for an aerial survey")
         wait_for(lambda: "crafts:zeppelin-flight" in skillbus.skills())
+
+
+def test_what_was_not_notified_is_found_by_looking(fork_server: ForkServer, tmp_path: Path) -> None:
+    skillbus = Skillbus(fork_server, tmp_path / "home", SKILLBUS_WATCH__LOOK_SECONDS="1")
+    folder = write_topics(tmp_path / "crafts")
+    skillbus("sync", str(folder))
+    file = folder / "kiln-firing" / "SKILL.md"
+    with skillbus.serving(), file.open("r+b") as stream:
+        before = skillbus.skills()["crafts:kiln-firing"]["seq"]
+        # Writing through mapped memory is told to nobody who watches.
+        with mmap.mmap(stream.fileno(), 0) as mapped:
+            place = mapped.find(b"stoneware")
+            mapped[place : place + 9] = b"porcelain"
+        wait_for(lambda: skillbus.skills()["crafts:kiln-firing"]["seq"] > before)
+        assert "porcelain" in skillbus.skills()["crafts:kiln-firing"]["description"]

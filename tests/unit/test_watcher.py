@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 from watchdog.events import (
-    DirModifiedEvent,
     DirMovedEvent,
-    FileClosedNoWriteEvent,
     FileCreatedEvent,
     FileModifiedEvent,
     FileMovedEvent,
-    FileOpenedEvent,
 )
+from watchdog.observers import Observer
 
 from graph.protocol import Source
-from workers.watcher import _Pending
+from tests.support.program import wait_for
+from workers.watcher import _CHANGES, _Pending
 
 ROOT = "/lib/skills"
 SETTLE = 0.15
@@ -118,12 +117,24 @@ def test_a_save_by_rename_touches_both_names(pending: _Pending, clock: Clock) ->
     assert pending.take(SETTLE) == {"a/SKILL.md.tmp", "a/SKILL.md", "old", "new"}
 
 
-def test_reading_and_folder_times_are_no_changes(pending: _Pending, clock: Clock) -> None:
-    pending.on_any_event(FileOpenedEvent(f"{ROOT}/a/SKILL.md"))
-    pending.on_any_event(FileClosedNoWriteEvent(f"{ROOT}/a/SKILL.md"))
-    pending.on_any_event(DirModifiedEvent(f"{ROOT}/a"))
-    clock.now += 1
-    assert pending.take(SETTLE) == set()
+def test_readers_are_not_heard_of(tmp_path: Path) -> None:
+    (tmp_path / "read").mkdir()
+    (tmp_path / "read" / "SKILL.md").write_text("as it is")
+    pending = _Pending(Source("team", "directory", str(tmp_path)))
+    observer = Observer()
+    observer.schedule(pending, str(tmp_path), recursive=True, event_filter=_CHANGES)
+    observer.start()
+    try:
+        for file in tmp_path.rglob("*.md"):
+            file.read_text()
+        (tmp_path / "written").mkdir()
+        (tmp_path / "written" / "SKILL.md").write_text("new")
+        changed = set[str]()
+        wait_for(lambda: changed.update(pending.take(0)) or "written/SKILL.md" in changed)
+    finally:
+        observer.stop()
+        observer.join()
+    assert not [path for path in changed if path.startswith("read")]
 
 
 def test_names_in_bytes_are_understood(pending: _Pending, clock: Clock) -> None:
