@@ -30,7 +30,7 @@ demo: $(INSTALLED)  ## Show skillbus at work on the example skills
 
 test: check  ## Checks, then the whole test suite
 	@$(BIN)/python -m deploy.stack fetch || echo "Tests that need these servers are left out."
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 check: $(INSTALLED)  ## Style, types, import contracts and published schemas
 	$(BIN)/ruff check

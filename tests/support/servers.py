@@ -8,10 +8,10 @@ Servers that already run are named by `SKILLBUS_TEST_ELASTICSEARCH_URL`, `SKILLB
 `SKILLBUS_TEST_REDIS_URL` and `SKILLBUS_TEST_RABBITMQ_URL`, and the files of their passwords by
 `SKILLBUS_TEST_REDIS_PASSWORD_FILE` and so on. Tests of faults (`servers`) are left out on them.
 
-One server of each kind serves the whole run: a test uses an index prefix, a Redis database or
-queues of its own, or empties what it finds. A server that cannot be had here leaves its tests out
-with the reason, which the end of the run repeats; with `CI=true` they fail instead. A test that
-starts a `Stack` of its own does so inside `or_left_out()`, to the same end.
+One server of each kind serves all tests of a process: a test uses an index prefix, a Redis
+database or queues of its own, or empties what it finds. A server that cannot be had here leaves its
+tests out with the reason, which the end of the run repeats; with `CI=true` they fail instead. One
+that starts a `Stack` of its own does so inside `or_left_out()`, to the same end.
 """
 
 from __future__ import annotations
@@ -178,6 +178,12 @@ def servers(run_servers: RunServers) -> Iterator[ServerControls]:
     """The run's servers to be killed and frozen; all of them work again after the test."""
     yield ServerControls(run_servers)
     run_servers.mend()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two processes, each with servers of its own; one on servers that run already."""
+    return 1 if any(external(name) for name in NAMES) else 2
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
