@@ -8,17 +8,8 @@ import time
 from pathlib import Path, PurePosixPath
 
 import structlog
-from watchdog.events import (
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
+from watchdog import events
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 from watchdog.observers.polling import PollingObserver
@@ -36,13 +27,13 @@ _TICK_SECONDS = 0.05
 _MANY_PATHS = 200
 _LONGEST_WAIT = 5.0
 _CHANGES: list[type[FileSystemEvent]] = [
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
+    events.DirCreatedEvent,
+    events.DirDeletedEvent,
+    events.DirMovedEvent,
+    events.FileCreatedEvent,
+    events.FileDeletedEvent,
+    events.FileModifiedEvent,
+    events.FileMovedEvent,
 ]
 """What is asked for. Readers cause none of it: our own look at a large library would fill the
 kernel's queue, which then loses changes too."""

@@ -70,7 +70,7 @@ def letter(number: int = 0, **values: object) -> DeadLetter:
         "body": "",
         "buried": now,
     }
-    return DeadLetter(**(given | values))  # type: ignore[arg-type]  # keyword table
+    return DeadLetter(**(given | values))
 
 
 def test_an_accepted_event_is_open_until_it_ends(journal: Journal) -> None:

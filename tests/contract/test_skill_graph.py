@@ -39,7 +39,7 @@ def publication(
         "name": name or path,
         "description": f"What {path} does",
     }
-    return Publication(**(values | more))  # type: ignore[arg-type]  # keyword table
+    return Publication(**(values | more))
 
 
 def key(path: str, seq: int, source: str = "lib") -> RevisionKey:

@@ -78,7 +78,7 @@ def publish(deployment: Distributed, messages: list[dict[str, Any]]) -> None:
     """Put messages on the queue as another program would."""
     servers = deployment.settings.servers
     secret = read_secret(servers.broker_password_file, "servers.broker_password_file")
-    with Connection(with_password(servers.broker, secret)) as connection:  # type: ignore[no-untyped-call]
+    with Connection(with_password(servers.broker, secret)) as connection:
         producer = connection.Producer(auto_declare=False)
         for message in messages:
             producer.publish(

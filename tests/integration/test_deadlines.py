@@ -75,14 +75,14 @@ def test_a_skill_that_poisons_paging_leaves_the_others_paged(tmp_path: Path, roo
     with tiny_runtime(home, TinyEncoder(poison)) as runtime:
         graph = runtime.services.graph
         mark = graph.mark_paged
-        graph.mark_paged = lambda keys: None  # type: ignore[method-assign]
+        graph.mark_paged = lambda keys: None
         _sync(runtime, root)
         wait_for(lambda: graph.counts()["published"] == len(TOPICS))
-        runtime.services.index.cached_vectors = lambda hashes: {}  # type: ignore[method-assign]
+        runtime.services.index.cached_vectors = lambda hashes: {}
         armed = True
         wait_for(lambda: POISON in runtime.services.activity.trouble)
         assert "ZeroDivisionError" in runtime.services.activity.trouble
-        graph.mark_paged = mark  # type: ignore[method-assign]
+        graph.mark_paged = mark
         runtime.send_maintenance()
         wait_for(lambda: graph.counts()["paged"] == len(TOPICS) - 1)
     with tiny_runtime(home) as runtime:

@@ -347,7 +347,7 @@ class TestReindex:
         def stop() -> None:
             raise Interrupted
 
-        replacement.switch = stop  # type: ignore[method-assign]  # dies before the switch
+        replacement.switch = stop  # dies before the switch
         with pytest.raises(Interrupted):
             task.reindex(replacement, copier, lambda: dict(list(pointers.items())[:7]))
         assert len(replacement.target.keys()) == 7

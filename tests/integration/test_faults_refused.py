@@ -115,7 +115,7 @@ def test_work_waits_until_it_is_put_right(
     with distributed.remote() as remote:
         before = remote.graph.counts()
         distributed.stop("ingest")
-        with spoilt(arena, tmp_path) as arena.own:  # type: ignore[operator]  # one of the above
+        with spoilt(arena, tmp_path) as arena.own:
             arena.launch("ingest")
             distributed.wait_ready("ingest")
             arena.folder.change(3)

@@ -100,7 +100,7 @@ def test_writers_compete_and_the_feed_misses_nothing(
 
     def patience(error: Exception, *about: object) -> float:
         troubles.append(str(error))
-        return judge(error, *about)  # type: ignore[arg-type]  # handed through
+        return judge(error, *about)
 
     monkeypatch.setattr(neo4j_server, "_patience", patience)
     graphs = [open_catalog(settings) for _ in range(4)]

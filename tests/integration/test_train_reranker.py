@@ -39,7 +39,7 @@ def material(base: str, **choices: object) -> Material:
         HeldOut(OWN, "nothing found", ("x:a",), (), ()),
     ]
     settings = {"lists_a_step": 2, "max_length": 32, "learning_rate": 1e-2} | choices
-    return Material(Choices(base, ("en",), **settings), lists, held, texts)  # type: ignore[arg-type]  # mixed values
+    return Material(Choices(base, ("en",), **settings), lists, held, texts)
 
 
 def quiet(done: int, total: int) -> None:

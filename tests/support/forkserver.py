@@ -61,7 +61,7 @@ def preload() -> None:
         return loaded if settings == EncoderSettings() else make(settings)
 
     search.models.make_encoder = make_encoder
-    workers.stores.make_encoder = make_encoder  # type: ignore[attr-defined]  # imported there
+    workers.stores.make_encoder = make_encoder  # imported there
 
 
 def say(answer: dict[str, int]) -> None:
@@ -157,7 +157,7 @@ def finish(code: int) -> None:
 
     Taking apart all that was imported would copy every page that the fork shares.
     """
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as at any end
+    threading._shutdown()  # waits for threads, as at any end
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -21,7 +21,7 @@ class Links:
         self._rows: dict[str, list[Neighbour]] = {}
         self.reads = 0
         for source, kind, target, *rest in links:
-            weight = float(rest[0]) if rest else 1.0  # type: ignore[arg-type]  # a number
+            weight = float(rest[0]) if rest else 1.0
             assert isinstance(kind, LinkType)
             self._rows.setdefault(str(source), []).append(
                 Neighbour(str(target), kind, True, weight)

@@ -58,7 +58,7 @@ class UnixServer(HTTPServer):
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    server = UnixServer(str(tmp_path / SOCKET), Handler)  # type: ignore[arg-type]  # a path here
+    server = UnixServer(str(tmp_path / SOCKET), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield tmp_path

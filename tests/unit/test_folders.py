@@ -365,7 +365,7 @@ def test_the_hash_depends_on_content_only(files: dict[str, str], random: object)
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         for place in (one, other):
             items = list(files.items())
-            random.shuffle(items)  # type: ignore[attr-defined]  # hypothesis hands out a Random
+            random.shuffle(items)  # hypothesis hands out a Random
             put(Path(place, "a", "SKILL.md"), old=place == one)
             for name, text in items:
                 put(Path(place, "a", name), text, old=place == one)

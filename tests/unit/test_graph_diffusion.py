@@ -158,4 +158,4 @@ def test_no_seeds_no_scores() -> None:
 )
 def test_settings_are_checked(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError):
-        DiffusionSettings(**wrong)  # type: ignore[arg-type]  # keyword table
+        DiffusionSettings(**wrong)

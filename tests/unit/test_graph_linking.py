@@ -255,7 +255,7 @@ def publication(path: str, seq: int, skill: tuple[object, ...]) -> Publication:
         mentions=tuple(mentions),
         signature=unit(body),
         description_terms=unit(described),
-    )  # type: ignore[arg-type]  # drawn values
+    )
 
 
 def finish(graph: SqliteSkillGraph, linker: Linker) -> None:
@@ -283,8 +283,8 @@ class _Interrupted:
         return getattr(self._graph, name)
 
     def replace_links(self, links: object, linked: object) -> None:
-        self._step()  # type: ignore[operator]  # a callable
-        self._graph.replace_links(links, linked)  # type: ignore[arg-type]  # passed through
+        self._step()
+        self._graph.replace_links(links, linked)
 
 
 class History:
@@ -298,22 +298,22 @@ class History:
     def apply(self, steps: Sequence[tuple[str, object, object]]) -> None:
         for place, (what, argument, skill) in enumerate(steps):
             if what == "late":
-                marks = self.graph.unlinked(argument)  # type: ignore[arg-type]  # an int
+                marks = self.graph.unlinked(argument)
                 rest = steps[place + 1 : place + 2]
                 racing = _Interrupted(self.graph, lambda rest=rest: self.apply(rest))
-                Linker(racing, SMALL).relink(marks)  # type: ignore[arg-type]  # a proxy
+                Linker(racing, SMALL).relink(marks)
             else:
                 self._do(what, argument, skill)
 
     def _do(self, what: str, argument: object, skill: object) -> None:
         if what == "relink":
-            self.linker.relink(self.graph.unlinked(argument))  # type: ignore[arg-type]  # an int
+            self.linker.relink(self.graph.unlinked(argument))
             return
         (seq,) = self.graph.take_seqs(1)
         path = str(argument)
         if what == "publish":
-            self.graph.publish([publication(path, seq, skill)])  # type: ignore[arg-type]  # drawn
-            self.now[path] = skill  # type: ignore[assignment]  # drawn
+            self.graph.publish([publication(path, seq, skill)])
+            self.now[path] = skill
         elif what == "remove":
             self.graph.remove([RevisionKey(f"lib:{path}", seq)])
             self.now.pop(path, None)

@@ -67,7 +67,7 @@ class Services:
         event = new_event(data, "skillbus/test")
         self.journal.accept(event, "event")
         self.sent.clear()
-        plan(self, Deadline(60), [event.id])  # type: ignore[arg-type]  # the part it needs
+        plan(self, Deadline(60), [event.id])
         return self.journal.job(event.id)
 
     def publish_waiting(self) -> None:
@@ -276,7 +276,7 @@ def test_an_event_is_carried_out_once(root: Path, services: Services) -> None:
     put(root / "a" / "SKILL.md")
     job = services.run(everything(root))
     services.sent.clear()
-    plan(services, Deadline(60), [job.id])  # type: ignore[arg-type]  # the part it needs
+    plan(services, Deadline(60), [job.id])
     assert services.sent == []
 
 

@@ -42,7 +42,7 @@ LONG = "Fire the stoneware in a kiln on a schedule with cones. " + " ".join(
 
 
 def names(text: str, **options: object) -> list[str]:
-    scored = score(understand(text), LIBRARY, STATISTICS, **options)  # type: ignore[arg-type]
+    scored = score(understand(text), LIBRARY, STATISTICS, **options)
     return [key.skill_id.removeprefix("home:") for key in scored.keys]
 
 
