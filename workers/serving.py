@@ -22,7 +22,7 @@ from tasks.app import queue_depth
 from workers.channel import Channel
 from workers.client import SOCKET
 from workers.deployment import open_channel
-from workers.gateway import create_gateway
+from workers.gateway.app import create_gateway
 from workers.home import make_home
 from workers.metrics import OneProcess, Report
 from workers.status import age_of_oldest_change, status_of
