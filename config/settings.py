@@ -241,6 +241,33 @@ class WatchSettings(Group):
     )
 
 
+class WebhookSettings(Group):
+    """Deliveries of repository hosts about pushes. A host is heard once a secret file is named for
+    it, or for one of the sources; a file holds one secret in its only line and is read anew at each
+    delivery. While a secret is being changed, name the files of both.
+    """
+
+    github: tuple[Path, ...] = Field((), description="files with secrets of GitHub's webhooks")
+    gitlab: tuple[Path, ...] = Field(
+        (), description="files with secret tokens or signing tokens (`whsec_…`) of GitLab's"
+    )
+    gitea: tuple[Path, ...] = Field((), description="files with secrets of Gitea's and Forgejo's")
+    sources: dict[str, tuple[Path, ...]] = Field(
+        {}, description="by source: files with secrets that count for this source alone"
+    )
+    repositories: tuple[str, ...] = Field(
+        (), description="addresses of the only repositories that are heard; none: all git sources'"
+    )
+    body_bytes: int = Field(
+        5_000_000, ge=1_000, le=100_000_000, description="largest delivery (GitHub's end at 25 MB)"
+    )
+    body_seconds: float = Field(10.0, gt=0, description="time in which one has to arrive")
+    open_bodies: int = Field(32, ge=1, description="deliveries that are taken in at once")
+    age_seconds: float = Field(
+        300.0, gt=0, description="how far the time in a signature may be from this machine's clock"
+    )
+
+
 class Settings(BaseSettings):
     """Everything that can be set. `SKILLBUS_PAGING__GAP=5` sets `gap` of `[paging]`."""
 
@@ -261,6 +288,7 @@ class Settings(BaseSettings):
     workers: WorkerSettings = WorkerSettings()
     servers: ServerSettings = ServerSettings()
     watch: WatchSettings = WatchSettings()
+    webhooks: WebhookSettings = WebhookSettings()
 
     @property
     def distributed(self) -> bool:

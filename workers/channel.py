@@ -71,11 +71,20 @@ class Channel(ABC):
 
         One that was accepted before is left as it is. Raises TransientError when too many wait.
         """
+        self.accept_once(event)
+        return job_id(event)
+
+    def accept_once(self, event: Event) -> bool:
+        """Accept an event from elsewhere; False when it was accepted before, and is left as it is.
+
+        Raises TransientError when too many wait.
+        """
         event.content()
         self._check_room("event", self.settings.workers.open_events)
-        if self.journal.accept(event, "event"):
+        is_new = self.journal.accept(event, "event")
+        if is_new:
             self._send(PLAN.name, job_id(event), trace_of(event))
-        return job_id(event)
+        return is_new
 
     def ask(self, asked: QueryAsked, origin: str) -> str:
         """Accept a query: recorded when this returns its id. TransientError: too many wait."""

@@ -6,6 +6,7 @@ about as a group. A setting with neither is an error, so that none stays unexpla
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -75,6 +76,8 @@ def _default(field: FieldInfo) -> str:
     value = field.default
     if value is None:
         return "none"
+    if isinstance(value, (tuple, dict)):
+        return f"`{json.dumps(value)}`"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
@@ -85,6 +88,10 @@ def _values(field: FieldInfo) -> str:
         return ", ".join(f'`"{choice}"`' for choice in get_args(field.annotation))
     kind: Any = next(kind for kind in (*get_args(field.annotation), field.annotation) if kind)
     words = {int: "integer", float: "number", str: "text", bool: "`true` or `false`", Path: "path"}
+    if get_origin(field.annotation) is tuple:
+        return f"list of {words[kind]}s"
+    if get_origin(field.annotation) is dict:
+        return "table of lists"
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     bounds = [
         f"{sign} {getattr(mark, name)}"
