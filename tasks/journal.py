@@ -28,7 +28,8 @@ MOST_LETTERS = 10_000
 class Job:
     """An accepted event or query and what became of it.
 
-    accepted: seconds since the epoch by the journal's clock. seconds_left: until nobody wants the
+    state: `accepted`, `done`, `failed` or `cancelled`. accepted: seconds since the epoch by the
+    journal's clock. seconds_left: until nobody wants the
     outcome any more, by the same clock when the job was read; None when it is wanted for ever.
     """
 
@@ -78,6 +79,19 @@ class Journal(Protocol):
         """Record failure with its reason, once."""
         ...
 
+    def cancel(self, job_id: str) -> bool:
+        """Have an open job not worked on any further; False when it has ended or is unknown."""
+        ...
+
+    def pass_stage(self, job_id: str, stage: str) -> bool:
+        """Note that work on a job has come to a stage; False when the job has ended: nobody wants
+        the rest of it."""
+        ...
+
+    def stages(self, job_id: str) -> list[str]:
+        """The stages that work on an open job has come to, in order; none of one that ended."""
+        ...
+
     def reopen(self, job_ids: Sequence[str]) -> None:
         """Have failed jobs worked on again; others are left as they are."""
         ...
@@ -108,6 +122,19 @@ class Journal(Protocol):
 
     def forget(self, kind: Kind, age: float) -> int:
         """Drop jobs of a kind that ended more than `age` seconds ago; how many."""
+        ...
+
+    def unreplied(self, limit: int = 100) -> list[str]:
+        """The outbox: ids of jobs that have ended and whose sender waits for a reply, those that
+        ended first before others. A job enters it in the write that ends it."""
+        ...
+
+    def replied(self, job_id: str) -> None:
+        """The reply to a job was sent: it leaves the outbox for good."""
+        ...
+
+    def await_unreplied(self, seconds: float) -> None:
+        """Wait until a job comes into the outbox, at most `seconds`; perhaps less, never more."""
         ...
 
     def bury(self, letter: DeadLetter) -> None:
@@ -150,6 +177,11 @@ def job_id(event: Event) -> str:
 def trace_of(event: Event) -> str:
     """The trace id of all that an event leads to: its producer's, else the id of its job."""
     return trace_id_of(event) or job_id(event)
+
+
+def wants_reply(event: Event) -> bool:
+    """Whether the sender of an event named a queue for the reply."""
+    return bool((event.model_extra or {}).get("replyto"))
 
 
 def new_letter_id(now: float) -> str:

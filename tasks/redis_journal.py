@@ -18,13 +18,15 @@ from config.errors import NotFoundError
 from config.settings import ServerSettings
 from skills.events import Event, parse_event
 from tasks import journal
-from tasks.journal import DeadLetter, Job, Kind, job_id
+from tasks.journal import DeadLetter, Job, Kind, job_id, wants_reply
 from tasks.redis import PREFIX, translated
 
 _JOB = PREFIX + "job:"
 _OPEN = PREFIX + "open:"
 _ENDED = PREFIX + "ended:"
 _FAILED = PREFIX + "failed"
+_OUTBOX = PREFIX + "outbox"
+_BELL = PREFIX + "outbox:bell"
 _LETTERS = PREFIX + "letters"
 _LETTER = PREFIX + "letter:"
 _AT_ONCE = 500
@@ -40,7 +42,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 local expires = ''
 if ARGV[4] ~= '' then expires = string.format('%.6f', now + ARGV[4]) end
 redis.call('HSET', KEYS[1], 'kind', ARGV[2], 'payload', ARGV[3], 'state', 'accepted',
-    'reason', '', 'accepted', string.format('%.6f', now), 'expires', expires)
+    'reason', '', 'accepted', string.format('%.6f', now), 'expires', expires, 'owed', ARGV[5])
 redis.call('ZADD', KEYS[2], string.format('%.6f', now), ARGV[1])
 return 1
 """
@@ -60,11 +62,24 @@ if redis.call('HGET', KEYS[1], 'state') ~= 'accepted' then return 0 end
 local kind = redis.call('HGET', KEYS[1], 'kind')
 {_NOW}
 redis.call('HSET', KEYS[1], 'state', ARGV[2], 'outcome', ARGV[3], 'reason', ARGV[4])
+redis.call('HDEL', KEYS[1], 'stages')
 redis.call('ZREM', KEYS[2] .. kind, ARGV[1])
 redis.call('ZADD', KEYS[3] .. kind, string.format('%.6f', now), ARGV[1])
 if ARGV[2] == 'failed' then
     redis.call('ZADD', KEYS[4], string.format('%.6f', now), ARGV[1])
 end
+if redis.call('HGET', KEYS[1], 'owed') == '1' then
+    redis.call('ZADD', KEYS[5], string.format('%.6f', now), ARGV[1])
+    redis.call('LPUSH', KEYS[6], '')
+    redis.call('LTRIM', KEYS[6], 0, 0)
+end
+return 1
+"""
+
+_GO_ON = """
+if redis.call('HGET', KEYS[1], 'state') ~= 'accepted' then return 0 end
+local before = redis.call('HGET', KEYS[1], 'stages')
+redis.call('HSET', KEYS[1], 'stages', before and before .. ' ' .. ARGV[1] or ARGV[1])
 return 1
 """
 
@@ -81,6 +96,7 @@ local kind = redis.call('HGET', KEYS[1], 'kind')
 redis.call('HSET', KEYS[1], 'state', 'accepted', 'reason', '')
 redis.call('ZREM', KEYS[3] .. kind, ARGV[1])
 redis.call('ZREM', KEYS[4], ARGV[1])
+redis.call('ZREM', KEYS[5], ARGV[1])
 redis.call('ZADD', KEYS[2] .. kind, redis.call('HGET', KEYS[1], 'accepted'), ARGV[1])
 return 1
 """
@@ -90,14 +106,20 @@ local dropped = 0
 for place, job in ipairs(ARGV) do
     if redis.call('ZREM', KEYS[1], job) == 1 then
         redis.call('ZREM', KEYS[2], job)
-        redis.call('DEL', KEYS[2 + place])
+        redis.call('ZREM', KEYS[3], job)
+        redis.call('DEL', KEYS[3 + place])
         dropped = dropped + 1
     end
 end
 return dropped
 """
 
-_ENDINGS = (_OPEN, _ENDED, _FAILED)
+_REPLIED = """
+redis.call('ZREM', KEYS[2], ARGV[1])
+if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'owed', '0') end
+"""
+
+_ENDINGS = (_OPEN, _ENDED, _FAILED, _OUTBOX, _BELL)
 
 T = TypeVar("T")
 
@@ -114,9 +136,11 @@ class RedisJournal:
         self._accept = client.register_script(_ACCEPT)
         self._read = client.register_script(_READ)
         self._end = client.register_script(_END)
+        self._pass_stage = client.register_script(_GO_ON)
         self._age = client.register_script(_AGE)
         self._reopen = client.register_script(_REOPEN)
         self._drop = client.register_script(_DROP)
+        self._replied = client.register_script(_REPLIED)
 
     def _call(self, work: Callable[[Any], T]) -> T:
         with translated(self._settings):
@@ -126,7 +150,8 @@ class RedisJournal:
     def accept(self, event: Event, kind: Kind, seconds: float | None = None) -> bool:
         """Record a job; False when it was accepted before."""
         one = job_id(event)
-        values = [one, kind, event.model_dump_json(), "" if seconds is None else repr(seconds)]
+        wanted = "" if seconds is None else repr(seconds)
+        values = [one, kind, event.model_dump_json(), wanted, int(wants_reply(event))]
         with translated(self._settings):
             return bool(self._accept(keys=[_JOB + one, _OPEN + kind], args=values))
 
@@ -138,10 +163,25 @@ class RedisJournal:
         """Record failure with its reason, once."""
         self._ended(job_id, "failed", None, reason)
 
-    def _ended(self, job_id: str, state: str, outcome: dict[str, Any] | None, reason: str) -> None:
+    def cancel(self, job_id: str) -> bool:
+        """Have an open job not worked on any further; False when it has ended or is unknown."""
+        return self._ended(job_id, "cancelled", None, "")
+
+    def _ended(self, job_id: str, state: str, outcome: dict[str, Any] | None, reason: str) -> bool:
         text = "" if outcome is None else json.dumps(outcome, ensure_ascii=False)
         with translated(self._settings):
-            self._end(keys=[_JOB + job_id, *_ENDINGS], args=[job_id, state, text, reason])
+            return bool(
+                self._end(keys=[_JOB + job_id, *_ENDINGS], args=[job_id, state, text, reason])
+            )
+
+    def pass_stage(self, job_id: str, stage: str) -> bool:
+        """Note that work on a job has come to a stage; False when the job has ended."""
+        with translated(self._settings):
+            return bool(self._pass_stage(keys=[_JOB + job_id], args=[stage]))
+
+    def stages(self, job_id: str) -> list[str]:
+        """The stages that work on an open job has come to, in order."""
+        return (self._call(lambda client: client.hget(_JOB + job_id, "stages")) or "").split()
 
     def reopen(self, job_ids: Sequence[str]) -> None:
         """Have failed jobs worked on again."""
@@ -196,9 +236,23 @@ class RedisJournal:
         dropped = 0
         while ids := self._call(lambda client: _ended_before(client, kind, before)):
             with translated(self._settings):
-                keys = [_ENDED + kind, _FAILED, *(_JOB + one for one in ids)]
+                keys = [_ENDED + kind, _FAILED, _OUTBOX, *(_JOB + one for one in ids)]
                 dropped += int(self._drop(keys=keys, args=ids))
         return dropped
+
+    def unreplied(self, limit: int = 100) -> list[str]:
+        """The outbox: jobs that have ended and whose sender waits for a reply."""
+        return self._call(lambda client: list(client.zrange(_OUTBOX, 0, limit - 1)))
+
+    def replied(self, job_id: str) -> None:
+        """The reply to a job was sent."""
+        with translated(self._settings):
+            self._replied(keys=[_JOB + job_id, _OUTBOX], args=[job_id])
+
+    def await_unreplied(self, seconds: float) -> None:
+        """Wait until a job comes into the outbox; of several who wait one is woken."""
+        patience = min(seconds, self._settings.timeout_seconds / 2)
+        self._call(lambda client: client.blpop([_BELL], timeout=patience))
 
     def _hashes(self, keys: Sequence[str]) -> list[dict[str, str]]:
         def read(client: Any) -> list[dict[str, str]]:

@@ -14,9 +14,9 @@ from typing import Any
 from config.errors import NotFoundError, PermanentError, TransientError
 from skills.events import Event, parse_event
 from tasks import journal
-from tasks.journal import DeadLetter, Job, Kind, job_id
+from tasks.journal import DeadLetter, Job, Kind, job_id, wants_reply
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (schema_version INTEGER NOT NULL);
@@ -26,12 +26,14 @@ CREATE TABLE IF NOT EXISTS jobs (
     id TEXT NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('event', 'query')),
     payload TEXT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'accepted' CHECK (state IN ('accepted', 'done', 'failed')),
+    state TEXT NOT NULL DEFAULT 'accepted'
+        CHECK (state IN ('accepted', 'done', 'failed', 'cancelled')),
     outcome TEXT,
     reason TEXT NOT NULL DEFAULT '',
     accepted REAL NOT NULL,
     expires REAL,
     finished REAL,
+    owed INTEGER NOT NULL DEFAULT 0,
     UNIQUE (source, id)
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (kind, number) WHERE state = 'accepted';
@@ -48,20 +50,36 @@ CREATE TABLE IF NOT EXISTS letters (
 ) WITHOUT ROWID;
 """
 
+_OUTBOX = """
+CREATE INDEX IF NOT EXISTS jobs_owed ON jobs (finished) WHERE owed AND state != 'accepted'
+"""
+
+_FROM_1 = (
+    "DROP INDEX IF EXISTS jobs_open",
+    "DROP INDEX IF EXISTS jobs_id",
+    "ALTER TABLE jobs RENAME TO jobs_1",
+    *(statement for statement in _SCHEMA.split(";") if statement.strip()),
+    "INSERT INTO jobs SELECT *, 0 FROM jobs_1",
+    "DROP TABLE jobs_1",
+)
+"""Jobs of before named no queue for a reply, and none could be cancelled."""
+
 
 class SqliteJournal:
     """Jobs and dead letters on disk. Thread-safe; `:memory:` keeps them for this process only."""
 
     def __init__(self, path: Path | str) -> None:
         self._lock = threading.RLock()
+        self._owing = threading.Event()
         self._path = path
+        self._stages: dict[str, list[str]] = {}
         try:
             self._connection = sqlite3.connect(
                 str(path), timeout=10, check_same_thread=False, isolation_level=None
             )
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.executescript(_SCHEMA)
-            row = self._connection.execute("SELECT schema_version FROM meta").fetchone()
+            version = self._migrated()
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise TransientError(f"{path}: another process keeps the journal locked") from error
@@ -69,13 +87,30 @@ class SqliteJournal:
                 f"{path}: the journal cannot be opened ({error}); move it away to start anew, "
                 "the library itself is not in it"
             ) from error
-        if row is None:
-            self._connection.execute("INSERT INTO meta VALUES (?)", (SCHEMA_VERSION,))
-        elif row[0] != SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
+            self._connection.close()
             raise PermanentError(
-                f"{path}: journal of schema {row[0]}, this skillbus reads {SCHEMA_VERSION}; "
+                f"{path}: journal of schema {version}, this skillbus reads {SCHEMA_VERSION}; "
                 "use the version that wrote it, or another SKILLBUS_HOME"
             )
+
+    def _migrated(self) -> int:
+        """The schema of the file, after bringing an older one up to date; one process does it."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        row = connection.execute("SELECT schema_version FROM meta").fetchone()
+        version = int(row[0]) if row else SCHEMA_VERSION
+        if row is None:
+            connection.execute("INSERT INTO meta VALUES (?)", (SCHEMA_VERSION,))
+        elif version == 1:
+            for statement in _FROM_1:
+                connection.execute(statement)
+            connection.execute("UPDATE meta SET schema_version = ?", (SCHEMA_VERSION,))
+            version = SCHEMA_VERSION
+        if version == SCHEMA_VERSION:
+            connection.execute(_OUTBOX)
+        connection.execute("COMMIT")
+        return version
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -122,9 +157,17 @@ class SqliteJournal:
         expires = None if seconds is None else now + seconds
         with self._transaction(durable=True) as connection:
             cursor = connection.execute(
-                "INSERT OR IGNORE INTO jobs (source, id, kind, payload, accepted, expires) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (event.source, job_id(event), kind, event.model_dump_json(), now, expires),
+                "INSERT OR IGNORE INTO jobs (source, id, kind, payload, accepted, expires, owed) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    event.source,
+                    job_id(event),
+                    kind,
+                    event.model_dump_json(),
+                    now,
+                    expires,
+                    int(wants_reply(event)),
+                ),
             )
             return cursor.rowcount == 1
 
@@ -136,14 +179,36 @@ class SqliteJournal:
         """Record failure with its reason, once."""
         self._end(job_id, "failed", None, reason)
 
-    def _end(self, job_id: str, state: str, outcome: dict[str, Any] | None, reason: str) -> None:
+    def cancel(self, job_id: str) -> bool:
+        """Have an open job not worked on any further; False when it has ended or is unknown."""
+        return self._end(job_id, "cancelled", None, "")
+
+    def _end(self, job_id: str, state: str, outcome: dict[str, Any] | None, reason: str) -> bool:
         text = None if outcome is None else json.dumps(outcome, ensure_ascii=False)
         with self._transaction() as connection:
-            connection.execute(
+            ended = connection.execute(
                 "UPDATE jobs SET state = ?, outcome = ?, reason = ?, finished = ? "
-                "WHERE id = ? AND state = 'accepted'",
+                "WHERE id = ? AND state = 'accepted' RETURNING owed",
                 (state, text, reason, time.time(), job_id),
-            )
+            ).fetchall()
+            self._stages.pop(job_id, None)
+        if (1,) in ended:
+            self._owing.set()
+        return bool(ended)
+
+    def pass_stage(self, job_id: str, stage: str) -> bool:
+        """Note a stage, in this process: it alone works on jobs."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT state FROM jobs WHERE id = ?", (job_id,)).fetchone()
+            if row != ("accepted",):
+                return False
+            self._stages.setdefault(job_id, []).append(stage)
+            return True
+
+    def stages(self, job_id: str) -> list[str]:
+        """The stages that work on an open job has come to, in order."""
+        with self._lock:
+            return list(self._stages.get(job_id, ()))
 
     def reopen(self, job_ids: Sequence[str]) -> None:
         """Have failed jobs worked on again."""
@@ -225,6 +290,25 @@ class SqliteJournal:
                 "DELETE FROM jobs WHERE kind = ? AND state != 'accepted' AND finished < ?",
                 (kind, time.time() - age),
             ).rowcount
+
+    def unreplied(self, limit: int = 100) -> list[str]:
+        """The outbox: jobs that have ended and whose sender waits for a reply."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT id FROM jobs WHERE owed AND state != 'accepted' ORDER BY finished LIMIT ?",
+                (limit,),
+            ).fetchall()
+        return [row[0] for row in rows]
+
+    def replied(self, job_id: str) -> None:
+        """The reply to a job was sent."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE jobs SET owed = 0 WHERE id = ?", (job_id,))
+
+    def await_unreplied(self, seconds: float) -> None:
+        """Wait until a job of this process comes into the outbox, at most `seconds`."""
+        self._owing.wait(seconds)
+        self._owing.clear()
 
     def bury(self, letter: DeadLetter) -> None:
         """Keep a dead letter; the oldest of too many make room."""

@@ -116,6 +116,46 @@ def test_an_outcome_is_written_once(journal: Journal) -> None:
     assert (job.state, job.outcome, job.reason) == ("failed", None, "no such folder")
 
 
+def test_a_cancelled_job_is_open_no_more_and_stays_cancelled(journal: Journal) -> None:
+    question, other = asked(), asked()
+    for event in (question, other):
+        journal.accept(event, "query", seconds=5)
+    assert journal.cancel(question.id)
+    assert not journal.cancel(question.id)
+    journal.finish(question.id, {"late": True})
+    journal.fail(question.id, "late")
+    journal.reopen([question.id])
+    job = journal.job(question.id)
+    assert (job.state, job.outcome, job.reason) == ("cancelled", None, "")
+    assert journal.open_jobs("query") == [other.id]
+    assert journal.failures() == []
+    assert journal.states([question.id]) == {question.id: ("cancelled", "")}
+    journal.finish(other.id, {"found": 1})
+    assert not journal.cancel(other.id)
+    assert journal.job(other.id).state == "done"
+    assert not journal.cancel("absent")
+    assert journal.forget("query", -60) == 2
+
+
+def test_a_job_tells_its_stages_while_it_is_open(journal: Journal) -> None:
+    question, other = asked(), asked()
+    for event in (question, other):
+        journal.accept(event, "query", seconds=5)
+    assert journal.stages(question.id) == []
+    assert journal.pass_stage(question.id, "retrieve")
+    assert journal.pass_stage(question.id, "rerank")
+    assert journal.pass_stage(other.id, "retrieve")
+    assert journal.stages(question.id) == ["retrieve", "rerank"]
+    assert journal.job(question.id).state == "accepted"
+    journal.cancel(question.id)
+    journal.finish(other.id)
+    for event in (question, other):
+        assert not journal.pass_stage(event.id, "page")
+        assert journal.stages(event.id) == []
+    assert not journal.pass_stage("absent", "page")
+    assert journal.stages("absent") == []
+
+
 def test_ending_what_nobody_knows_is_nothing(journal: Journal) -> None:
     journal.finish("absent", {"found": 1})
     journal.fail("absent", "why")
@@ -227,6 +267,78 @@ def test_many_are_forgotten(journal: Journal) -> None:
         journal.finish(event.id)
     assert journal.forget("event", -60) == len(events)
     assert journal.states([event.id for event in events]) == {}
+
+
+def to_reply(number: int = 0) -> Event:
+    return asked().model_copy(update={"replyto": f"skillbus.replies.{number}"})
+
+
+def test_who_waits_for_a_reply_is_in_the_outbox_once_the_job_has_ended(journal: Journal) -> None:
+    events = [to_reply(number) for number in range(3)]
+    for event in events:
+        journal.accept(event, "query")
+    journal.accept(silent := asked(), "query")
+    assert journal.unreplied() == []
+    journal.finish(events[1].id, {"status": "SKILL_HIT"})
+    journal.fail(events[0].id, "why")
+    journal.finish(silent.id)
+    assert journal.unreplied() == [events[1].id, events[0].id]
+    assert journal.unreplied(1) == [events[1].id]
+    assert journal.job(events[1].id).event == events[1]
+    journal.replied(events[1].id)
+    journal.replied("absent")
+    assert journal.unreplied() == [events[0].id]
+
+
+def test_a_reply_is_sent_once(journal: Journal) -> None:
+    event = to_reply()
+    journal.accept(event, "query")
+    journal.fail(event.id, "why")
+    journal.replied(event.id)
+    journal.reopen([event.id])
+    journal.finish(event.id)
+    assert journal.unreplied() == []
+    assert not journal.accept(event, "query")
+    with pytest.raises(NotFoundError):
+        journal.job("absent")
+
+
+def test_what_is_opened_again_waits_for_its_new_end(journal: Journal) -> None:
+    event = to_reply()
+    journal.accept(event, "query")
+    journal.fail(event.id, "why")
+    journal.reopen([event.id])
+    assert journal.unreplied() == []
+    journal.finish(event.id)
+    assert journal.unreplied() == [event.id]
+    assert journal.forget("query", -60) == 1
+    assert journal.unreplied() == []
+
+
+def test_a_job_that_ends_wakes_who_waits_for_the_outbox(journal: Journal) -> None:
+    event = to_reply()
+    journal.accept(event, "query")
+    started = time.monotonic()
+    journal.await_unreplied(0.05)
+    assert time.monotonic() - started < 1
+    ended = threading.Timer(0.1, journal.finish, [event.id])
+    ended.start()
+    started = time.monotonic()
+    while not journal.unreplied() and time.monotonic() - started < 10:
+        journal.await_unreplied(5)
+    assert 0.05 < time.monotonic() - started < 1
+    ended.join()
+
+
+def test_the_outbox_is_there_after_reopening(place: Place) -> None:
+    first = open_at(place)
+    event = to_reply()
+    first.accept(event, "query")
+    first.finish(event.id)
+    first.close()
+    second = open_at(place)
+    assert second.unreplied() == [event.id]
+    second.close()
 
 
 def test_an_unknown_id_is_an_error_of_the_caller(journal: Journal) -> None:

@@ -112,6 +112,42 @@ def test_another_schema_is_refused(path: Path) -> None:
         SqliteJournal(path)
 
 
+FIRST_SCHEMA = """
+CREATE TABLE meta (schema_version INTEGER NOT NULL);
+INSERT INTO meta VALUES (1);
+CREATE TABLE jobs (
+    number INTEGER PRIMARY KEY, source TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
+    payload TEXT NOT NULL, state TEXT NOT NULL CHECK (state IN ('accepted', 'done', 'failed')),
+    outcome TEXT, reason TEXT NOT NULL DEFAULT '', accepted REAL NOT NULL, expires REAL,
+    finished REAL, UNIQUE (source, id)
+);
+CREATE INDEX jobs_open ON jobs (kind, number) WHERE state = 'accepted';
+CREATE INDEX jobs_id ON jobs (id);
+"""
+
+
+def test_a_journal_of_the_first_schema_is_read_on(path: Path) -> None:
+    event = changed()
+    connection = sqlite3.connect(path)
+    connection.executescript(FIRST_SCHEMA)
+    connection.execute(
+        "INSERT INTO jobs VALUES (7, ?, ?, 'event', ?, 'accepted', NULL, '', 1.5, NULL, NULL)",
+        (event.source, event.id, event.model_dump_json()),
+    )
+    connection.commit()
+    connection.close()
+    for _ in range(2):
+        journal = SqliteJournal(path)
+        assert journal.open_jobs("event") == [event.id]
+        assert journal.job(event.id).event == event
+        assert not journal.accept(event, "event")
+        journal.close()
+    journal = SqliteJournal(path)
+    assert journal.cancel(event.id)
+    assert journal.job(event.id).state == "cancelled"
+    journal.close()
+
+
 def test_in_memory_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     journal = SqliteJournal(":memory:")
