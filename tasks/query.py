@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import PermanentError, SkillbusError, TransientError, UsageError
 from config.settings import STAGES, ChoiceSettings
 from graph.protocol import Link, LinkType, SkillGraph
 from search import evidence
@@ -26,6 +27,7 @@ from tasks.described import described
 from tasks.diffuse import diffuse
 from tasks.embedding import encode_cached, is_known
 from tasks.explain import explanation
+from tasks.journal import Job, Journal
 from tasks.measures import Measures
 from tasks.outage import Losses, TolerantGraph, TolerantIndex
 from tasks.page import page_revisions
@@ -52,13 +54,12 @@ def query(services: Services, deadline: Deadline, query_ids: Sequence[str]) -> d
 
     The outcome is {"state": "done", "bundle": …} or {"state": "failed", "reason": …,
     "usage": whether the query itself was wrong}. A query that was answered before gives the
-    recorded outcome.
+    recorded outcome; one that was cancelled is not worked on, or stops at its next stage:
+    {"state": "cancelled", "reason": …, "usage": True}.
     """
     job = services.journal.job(query_ids[0])
-    if job.state == "done":
-        return {"state": "done", "bundle": job.outcome}
-    if job.state == "failed":
-        return {"state": "failed", "reason": job.reason, "usage": False}
+    if job.state != "accepted":
+        return _recorded(job)
     asked = job.event.content()
     if not isinstance(asked, QueryAsked):
         raise PermanentError(f"{job.id} is no query but {job.event.type}")
@@ -66,7 +67,10 @@ def query(services: Services, deadline: Deadline, query_ids: Sequence[str]) -> d
         return _fail(services, job.id, "expired before a worker took it", usage=False)
     try:
         with services.activity.query():
-            bundle = answer(services, deadline, job.id, asked)
+            timings = Timings(partial(_pass_stage, services.journal, job.id))
+            bundle = answer(services, deadline, job.id, asked, timings)
+    except EndedError:
+        return _recorded(services.journal.job(job.id))
     except PermanentError as error:
         return _fail(services, job.id, str(error), usage=isinstance(error, UsageError))
     data = bundle.model_dump(mode="json")
@@ -95,21 +99,55 @@ def _fail(services: Services, query_id: str, reason: str, usage: bool) -> dict[s
     return {"state": "failed", "reason": reason, "usage": usage}
 
 
+def _recorded(job: Job) -> dict[str, object]:
+    """The outcome of a query that has ended."""
+    if job.state == "done":
+        return {"state": "done", "bundle": job.outcome}
+    cancelled = job.state == "cancelled"
+    reason = "the query was cancelled" if cancelled else job.reason
+    return {"state": job.state, "reason": reason, "usage": cancelled}
+
+
+class EndedError(SkillbusError):
+    """A query was cancelled, or answered by somebody else, while it was worked on."""
+
+
+def _pass_stage(journal: Journal, query_id: str, stage: str) -> None:
+    if not journal.pass_stage(query_id, stage):
+        raise EndedError(f"query {query_id} ended before {stage}")
+
+
+def _go_on(stage: str) -> None:
+    """Begin a stage of a query that nobody watches."""
+    del stage
+
+
 @dataclass(slots=True)
 class Timings:
-    """Milliseconds of each stage, in the order they ran."""
+    """Milliseconds of each stage, in the order they ran.
 
+    begins: called with each stage before it; what it raises ends the query.
+    """
+
+    begins: Callable[[str], None] = _go_on
     stages: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def of(self, stage: str) -> Iterator[None]:
         """Time a stage."""
+        self.begins(stage)
         started = time.perf_counter()
         yield
         self.stages[stage] = round((time.perf_counter() - started) * 1000, 2)
 
 
-def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAsked) -> Bundle:
+def answer(
+    services: Services,
+    deadline: Deadline,
+    query_id: str,
+    asked: QueryAsked,
+    timings: Timings | None = None,
+) -> Bundle:
     """The bundle for a task. Raises UsageError for a query that cannot be answered.
 
     Where stores are servers, one that is away is done without, and the bundle says so.
@@ -118,7 +156,7 @@ def answer(services: Services, deadline: Deadline, query_id: str, asked: QueryAs
     check(asked, settings.limits.query_characters)
     losses = Losses()
     services = _tolerant(services, losses)
-    timings = Timings()
+    timings = timings or Timings()
     ranking = ranked(services, deadline, asked, timings)
     budget = asked.budget or settings.choice.budget
     bundle = Bundle(

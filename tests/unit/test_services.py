@@ -10,7 +10,7 @@ import pytest
 from config.errors import UsageError
 from skills.events import QueryAsked
 from tasks.activity import LocalActivity
-from tasks.query import Timings, check
+from tasks.query import EndedError, Timings, check
 from tasks.services import Lazy
 
 
@@ -110,3 +110,16 @@ def test_stages_are_timed_in_their_order() -> None:
         pass
     assert list(timings.stages) == ["one", "two"]
     assert timings.stages["one"] >= 10 > timings.stages["two"]
+
+
+def test_a_stage_may_be_refused_before_it_begins() -> None:
+    def begins(stage: str) -> None:
+        if stage == "two":
+            raise EndedError(stage)
+
+    timings = Timings(begins)
+    with timings.of("one"):
+        pass
+    with pytest.raises(EndedError), timings.of("two"):
+        raise AssertionError("the stage ran")
+    assert list(timings.stages) == ["one"]
