@@ -219,7 +219,7 @@ class _Filler:
         """What is sent of the skill at a place, its tokens not counted."""
         key = place, tuple(indexes)
         if key not in self._sent:
-            self._sent[key] = _skill(self.skills[place], indexes)
+            self._sent[key] = bundle_skill(self.skills[place], indexes)
         return self._sent[key]
 
     def _counted(self, place: int, indexes: Sequence[int], number: int) -> BundleSkill:
@@ -289,7 +289,8 @@ def _drop_least(offers: Sequence[Offer], bought: list[list[int] | None], excess:
     return dropped
 
 
-def _skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:
+def bundle_skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:
+    """A skill of the bundle with these passages, and what of it is left out."""
     parsed, record = paged.revision.parsed, paged.revision.parsed.record
     kept = set(indexes)
     rest = [passage for passage in parsed.passages if passage.index not in kept]
