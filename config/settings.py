@@ -268,6 +268,27 @@ class WebhookSettings(Group):
     )
 
 
+class UploadSettings(Group):
+    """Skills that come by value, over HTTP or by `skillbus upload`. Archives are refused as soon as
+    one of these bounds is passed."""
+
+    folder: Path | None = Field(
+        None,
+        description="where they are kept; unset: `uploads` in the home; gateways and workers of a "
+        "distributed deployment share it",
+    )
+    megabytes: float = Field(32.0, gt=0, le=4_000, description="of one upload, as sent")
+    unpacked_megabytes: float = Field(200.0, gt=0, le=40_000, description="of one upload, unpacked")
+    ratio: float = Field(
+        100.0, ge=2, description="unpacked bytes for one that is sent, from the first megabyte on"
+    )
+    files: int = Field(5_000, ge=1, le=200_000, description="members of one archive")
+    skills: int = Field(500, ge=1, le=20_000, description="skills of one upload")
+    depth: int = Field(16, ge=1, le=64, description="folders above a file of an archive")
+    seconds: float = Field(60.0, gt=0, description="to receive an upload, and to unpack it")
+    at_once: int = Field(4, ge=1, le=64, description="uploads that one process takes in at a time")
+
+
 class Settings(BaseSettings):
     """Everything that can be set. `SKILLBUS_PAGING__GAP=5` sets `gap` of `[paging]`."""
 
@@ -288,6 +309,7 @@ class Settings(BaseSettings):
     workers: WorkerSettings = WorkerSettings()
     servers: ServerSettings = ServerSettings()
     watch: WatchSettings = WatchSettings()
+    uploads: UploadSettings = UploadSettings()
     webhooks: WebhookSettings = WebhookSettings()
 
     @property
