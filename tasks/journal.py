@@ -181,7 +181,7 @@ def trace_of(event: Event) -> str:
 
 def wants_reply(event: Event) -> bool:
     """Whether the sender of an event named a queue for the reply."""
-    return bool((event.model_extra or {}).get("replyto"))
+    return bool(getattr(event, "replyto", ""))
 
 
 def new_letter_id(now: float) -> str:

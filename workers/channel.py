@@ -74,16 +74,20 @@ class Channel(ABC):
         self.accept_once(event)
         return job_id(event)
 
-    def accept_once(self, event: Event) -> bool:
-        """Accept an event from elsewhere; False when it was accepted before, and is left as it is.
+    def accept_once(self, event: Event, seconds: float | None = None) -> bool:
+        """Accept an event or a query from elsewhere; False when it was accepted before, and is left
+        as it is.
 
+        seconds: how long the answer to a query is wanted, at default `workers.query_seconds`.
         Raises TransientError when too many wait.
         """
-        event.content()
-        self._check_room("event", self.settings.workers.open_events)
-        is_new = self.journal.accept(event, "event")
+        workers, asked = self.settings.workers, isinstance(event.content(), QueryAsked)
+        kind: Kind = "query" if asked else "event"
+        self._check_room(kind, workers.open_queries if asked else workers.open_events)
+        wanted = (seconds or workers.query_seconds) if asked else None
+        is_new = self.journal.accept(event, kind, wanted)
         if is_new:
-            self._send(PLAN.name, job_id(event), trace_of(event))
+            self._send(QUERY.name if asked else PLAN.name, job_id(event), trace_of(event))
         return is_new
 
     def ask(self, asked: QueryAsked, origin: str) -> str:
