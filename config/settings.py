@@ -289,6 +289,33 @@ class UploadSettings(Group):
     at_once: int = Field(4, ge=1, le=64, description="uploads that one process takes in at a time")
 
 
+class SubmissionSettings(Group):
+    """Events and queries that come through a queue which any program can write to: the queue
+    `skillbus.events` of RabbitMQ, or the stream of that name of Redis.
+
+    The address is a URL without a password, `redis://host:port/db` or `amqp://user@host:port/vhost`;
+    the password stands alone in the file that a setting names.
+    """
+
+    broker: str = Field(
+        "", description="where they come from; empty: nowhere, or `servers.broker` on servers"
+    )
+    broker_password_file: Path | None = Field(None, description="its only line")
+    message_bytes: int = Field(10_000_000, ge=1_000, description="largest message")
+    prefetch: int = Field(16, ge=1, le=1_000, description="messages that a consumer holds at once")
+    claim_seconds: float = Field(
+        30.0, gt=0, description="until a message of a consumer that died is another's, on Redis"
+    )
+    reply_seconds: float = Field(3_600.0, gt=0, description="how long a reply can be fetched")
+    replies: int = Field(1_000, ge=1, description="replies that a stream of Redis keeps, about")
+    settle_seconds: float = Field(
+        600.0, gt=0, description="patience with skills, until a sender is told that they still wait"
+    )
+    roots: tuple[Path, ...] = Field(
+        (), description="directories below which messages may name sources that are not known yet"
+    )
+
+
 class Settings(BaseSettings):
     """Everything that can be set. `SKILLBUS_PAGING__GAP=5` sets `gap` of `[paging]`."""
 
@@ -309,6 +336,7 @@ class Settings(BaseSettings):
     workers: WorkerSettings = WorkerSettings()
     servers: ServerSettings = ServerSettings()
     watch: WatchSettings = WatchSettings()
+    submissions: SubmissionSettings = SubmissionSettings()
     uploads: UploadSettings = UploadSettings()
     webhooks: WebhookSettings = WebhookSettings()
 
