@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from config.errors import NotFoundError, PermanentError
-from skills.events import Data, SkillRemoved, SourceChanged, SourceRemoved
+from skills.events import Data, SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
 from tasks.journal import Job, Journal, trace_of
 from tasks.policies import Deadline
 from tasks.services import Services
@@ -19,11 +19,22 @@ _LONGEST_BURST_SECONDS = 4.0
 
 @dataclass(slots=True)
 class Order:
-    """What is to be carried out once, and the events that asked for it, each with its trace."""
+    """What is to be carried out once, and the events that asked for it, each with its trace.
+
+    upserted: event id -> id of the skill that it named, which must be there afterwards.
+    """
 
     content: Data
     event_ids: list[str] = field(default_factory=list)
     trace_ids: list[str] = field(default_factory=list)
+    upserted: dict[str, str] = field(default_factory=dict)
+
+    def add(self, job: Job, named: Data) -> None:
+        """Take an event in, with the data that it came with."""
+        self.event_ids.append(job.id)
+        self.trace_ids.append(trace_of(job.event))
+        if isinstance(named, SkillUpserted):
+            self.upserted[job.id] = named.skill_id
 
 
 def open_orders(
@@ -65,37 +76,46 @@ def merged(jobs: Sequence[Job]) -> tuple[list[Order], list[tuple[str, str]]]:
     refused: list[tuple[str, str]] = []
     for job in jobs:
         try:
-            content = job.event.content()
+            named = job.event.content()
         except PermanentError as error:
             refused.append((job.id, str(error)))
             continue
+        content = _as_change(named)
         if isinstance(content, SourceChanged):
             order = latest.get(content.source_id)
             if order is not None and isinstance(order.content, SourceChanged):
                 both = _both(order.content, content)
                 if both is not None:
                     order.content = both
-                    order.event_ids.append(job.id)
-                    order.trace_ids.append(trace_of(job.event))
+                    order.add(job, named)
                     continue
-        orders.append(order := Order(content, [job.id], [trace_of(job.event)]))
+        orders.append(order := Order(content))
+        order.add(job, named)
         for source_id in _sources_of(content):
             latest[source_id] = order
     return orders, refused
 
 
+def _as_change(content: Data) -> Data:
+    """A skill that is to be read anew as a change of its source."""
+    if not isinstance(content, SkillUpserted) or content.files is not None:
+        return content
+    source_id, _, path = content.skill_id.partition(":")
+    return SourceChanged(source_id=source_id, paths=() if path == "." else (path,))
+
+
 def _both(one: SourceChanged, other: SourceChanged) -> SourceChanged | None:
     """Both changes in one; None where they are of different directories."""
-    if one.root != other.root:
+    if one.root and other.root and one.root != other.root:
         return None
     whole = not one.paths or not other.paths
     paths = () if whole else tuple(dict.fromkeys((*one.paths, *other.paths)))
-    return one.model_copy(update={"paths": paths})
+    return one.model_copy(update={"root": one.root or other.root, "paths": paths})
 
 
 def _sources_of(content: Data) -> tuple[str, ...]:
     if isinstance(content, SourceChanged | SourceRemoved):
         return (content.source_id,)
-    if isinstance(content, SkillRemoved):
+    if isinstance(content, SkillRemoved | SkillUpserted):
         return (content.skill_id.partition(":")[0],)
     return ()

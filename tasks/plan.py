@@ -13,7 +13,7 @@ from structlog.contextvars import bound_contextvars, get_contextvars
 from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings
 from graph.protocol import Entry, SkillGraph, Source, State
-from skills.events import SkillRemoved, SourceChanged, SourceRemoved
+from skills.events import SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
 from skills.parsing import parse_skill
 from skills.record import RevisionKey
 from tasks.bursts import Order, open_orders
@@ -83,8 +83,10 @@ def _carry_out(services: Services, deadline: Deadline, order: Order) -> Transien
             outcome = _skills_removed(services, [content.skill_id])
         elif isinstance(content, SourceRemoved):
             outcome = _source_removed(services, content.source_id)
+        elif isinstance(content, SkillUpserted):
+            raise PermanentError("skills that come with their files are not taken here")
         else:
-            raise PermanentError("a question changes nothing in the library")
+            raise PermanentError("neither a question nor an answer changes the library")
     except TransientError as error:
         return error
     except PermanentError as error:
@@ -94,10 +96,21 @@ def _carry_out(services: Services, deadline: Deadline, order: Order) -> Transien
         log.exception("event failed unexpectedly", event_ids=order.event_ids[:10])
         fail_events(services, order.event_ids, error)
     else:
-        for event_id in order.event_ids:
-            services.journal.finish(event_id, outcome)
+        _record(services, order, outcome)
         log.info("event carried out", events=len(order.event_ids), **outcome, **_others(order))
     return None
+
+
+def _record(services: Services, order: Order, outcome: dict[str, object]) -> None:
+    """Record events as done, or as failed where the skill they named is not there."""
+    entries = services.graph.entries(list(order.upserted.values())) if order.upserted else ()
+    there = {entry.skill_id for entry in entries if entry.state is not State.REMOVED}
+    for event_id in order.event_ids:
+        skill_id = order.upserted.get(event_id)
+        if skill_id is None or skill_id in there:
+            services.journal.finish(event_id, outcome)
+        else:
+            services.journal.fail(event_id, f"no skill {skill_id} in its source")
 
 
 def _others(order: Order) -> dict[str, object]:
@@ -157,8 +170,8 @@ def skill_id_of(source_id: str, path: str) -> str:
 def _source_changed(
     services: Services, deadline: Deadline, content: SourceChanged
 ) -> dict[str, object]:
-    root = check_root(Path(content.root))
     graph = services.graph
+    root = check_root(Path(content.root or _known_root(graph, content.source_id)))
     # What appears while we look has a higher number, and is not withdrawn by what we saw before.
     looked = graph.take_seqs(1)[0]
     source = Source(content.source_id, "directory", str(root))
@@ -201,6 +214,16 @@ def _source_changed(
     if removed:
         services.send(LINK.name, [])
     return {"found": len(found.signatures), "changed": len(wanted), "removed": removed}
+
+
+def _known_root(graph: SkillGraph, source_id: str) -> str:
+    for source in graph.sources():
+        if source.source_id == source_id:
+            return source.root
+    raise PermanentError(
+        f"no source {source_id!r}; `skillbus sources list` names them, and an event that gives a "
+        "`root` begins one"
+    )
 
 
 def _source_ids(graph: SkillGraph) -> set[str]:

@@ -91,7 +91,7 @@ def test_data_about_sources_may_grow_and_queries_may_not() -> None:
         (envelope(data={"source_id": "/up", "root": "/x"}), "source_id"),
         (envelope(data={"source_id": "", "root": "/x"}), "source_id"),
         (envelope(data={"source_id": "a b", "root": "/x"}), "source_id"),
-        (envelope(data={"source_id": "a"}), "root"),
+        (envelope(data={"source_id": "a", "root": 5}), "root"),
         (envelope(type=QUERY_ASKED, data={"task": "x", "budget": 0}), "budget"),
         (envelope(type=QUERY_ASKED, data={"task": "x", "top": 101}), "top"),
     ],

@@ -1,0 +1,212 @@
+"""The CloudEvents 1.0 envelope: made, read and checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from config.errors import UsageError
+from skills.events.answers import ANSWERS, Answer
+from skills.events.requests import REQUESTS, Request
+
+Data = Request | Answer
+
+TYPES: dict[str, type[Data]] = {**REQUESTS, **ANSWERS}
+"""Type of an event -> model of its data."""
+
+OWN_SOURCES = "skillbus/"
+"""How the `source` of every event that skillbus makes begins; no other may."""
+
+_EXTENSION_NAME = re.compile(r"[a-z0-9]{1,64}")
+_EXTENSION_CHARACTERS = 2_000
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_VERSIONED = re.compile(r"(.+)\.v([0-9]+)", re.DOTALL)
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?=-|$)"
+)
+_PROBLEMS = 5
+_SHOWN = 80
+
+
+def _moment(value: object) -> object:
+    """A time in words: a number could be seconds or milliseconds."""
+    if not isinstance(value, str | datetime):
+        raise ValueError("must be a time as RFC 3339 writes it")
+    return value
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _is_empty(value: str) -> bool:
+    return not value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_moment)]
+
+
+class Event(BaseModel):
+    """A CloudEvents 1.0 envelope in structured mode.
+
+    Extension attributes that nothing here reads are carried along; members that are no CloudEvents
+    attributes are left out. owner: name of the token that sent it, "" for the user; set by the way
+    in, whatever the sender wrote. replyto, correlationid: where an answer goes and what it repeats.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    specversion: Literal["1.0"] = "1.0"
+    id: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
+    source: str = Field(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
+    type: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
+    time: Moment = Field(default_factory=_now)
+    datacontenttype: Literal["application/json"] = "application/json"
+    subject: str = Field(
+        default="", max_length=2000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$", exclude_if=_is_empty
+    )
+    owner: str = Field(
+        default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._@:/+-]{0,99})?$", exclude_if=_is_empty
+    )
+    replyto: str = Field(
+        default="",
+        pattern=r"^(skillbus\.replies\.[A-Za-z0-9][A-Za-z0-9._-]{0,99})?$",
+        description="`skillbus.replies.` and a name of letters, digits, `.`, `_` and `-`",
+        exclude_if=_is_empty,
+    )
+    correlationid: str = Field(default="", pattern=r"^[\x20-\x7e]{0,200}$", exclude_if=_is_empty)
+    data: dict[str, Any]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out(cls, members: Any) -> Any:
+        """Drop what is unset, and what cannot be an extension attribute."""
+        if not isinstance(members, Mapping):
+            return members
+        return {
+            name: value
+            for name, value in members.items()
+            if name == "data" or (value is not None and (name in _MEMBERS or _fits(name, value)))
+        }
+
+    @field_validator("data")
+    @classmethod
+    def _can_be_written(cls, data: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Refuse what JSON as UTF-8 cannot hold; what was read from JSON can be written again."""
+        if info.mode == "python":
+            try:
+                json.dumps(data, ensure_ascii=False).encode()
+            except (TypeError, ValueError, RecursionError) as error:
+                raise ValueError(f"cannot be written as JSON ({type(error).__name__})") from None
+        return data
+
+    def content(self) -> Data:
+        """The data as its model; raises UsageError for an unknown type or bad data."""
+        model = TYPES.get(self.type)
+        if model is None:
+            raise UsageError(_unknown(self.type))
+        try:
+            return model.model_validate(self.data)
+        except ValidationError as error:
+            raise UsageError(f"event {self.id}: {describe(error)}") from None
+
+
+_MEMBERS = frozenset(Event.model_fields)
+
+
+def _fits(name: object, value: object) -> bool:
+    """Whether a member is an extension attribute as CloudEvents defines them."""
+    if not isinstance(name, str) or not _EXTENSION_NAME.fullmatch(name):
+        return False
+    if isinstance(value, str):
+        return len(value) <= _EXTENSION_CHARACTERS and not _CONTROL.search(value)
+    return isinstance(value, bool) or (isinstance(value, int) and abs(value) < 1 << 31)
+
+
+def _unknown(name: str) -> str:
+    versioned = _VERSIONED.fullmatch(name)
+    others = [
+        found[2]
+        for known in TYPES
+        if versioned and (found := _VERSIONED.fullmatch(known)) and found[1] == versioned[1]
+    ]
+    if versioned and others:
+        return (
+            f"version {versioned[2][:_SHOWN]} of {versioned[1]} is not known; "
+            f"known: {', '.join(others)}"
+        )
+    return f"event type {name!r} is not known; known: {', '.join(sorted(TYPES))}"
+
+
+def new_event(data: Data, source: str, trace_id: str = "") -> Event:
+    """An event about `data`, with a fresh id and the time of now.
+
+    trace_id: of what led to it, where that has one; kept as `traceparent` when it is of that form.
+    """
+    name = next(name for name, model in TYPES.items() if isinstance(data, model))
+    event = Event(id=uuid.uuid4().hex, source=source, type=name, data=data.model_dump(mode="json"))
+    parent = f"00-{trace_id}-{uuid.uuid4().hex[:16]}-01"
+    return event.model_copy(update={"traceparent": parent} if _TRACEPARENT.match(parent) else {})
+
+
+def trace_id_of(event: Event) -> str:
+    """The trace id of an event's `traceparent` (CloudEvents' extension for distributed tracing,
+    in the form of W3C Trace Context), "" where it has none or one that is not of that form."""
+    parent = (event.model_extra or {}).get("traceparent")
+    found = _TRACEPARENT.match(parent) if isinstance(parent, str) else None
+    return found[1] if found else ""
+
+
+def parse_event(text: str | bytes) -> Event:
+    """An event from JSON; raises UsageError that says what is wrong with it."""
+    try:
+        event = Event.model_validate_json(text)
+    except ValidationError as error:
+        raise UsageError(f"not a CloudEvents 1.0 object: {describe(error)}") from None
+    event.content()
+    return event
+
+
+def parse_request(text: str | bytes) -> Event:
+    """An event from somebody else, who may send requests in a name of their own.
+
+    Raises UsageError for anything that `parse_event` refuses, for answers, and for a `source` that
+    only skillbus itself may give.
+    """
+    event = parse_event(text)
+    if event.type not in REQUESTS:
+        raise UsageError(f"{event.type} is what skillbus answers; send {', '.join(REQUESTS)}")
+    if event.source.startswith(OWN_SOURCES):
+        raise UsageError(f"source {event.source!r}: only skillbus itself is {OWN_SOURCES}…")
+    return event
+
+
+def describe(error: ValidationError) -> str:
+    """A validation error in one line of bounded length: where, and what is wrong."""
+    problems = error.errors(include_url=False, include_input=False)
+    said = [f"{_place(problem['loc'])}: {problem['msg']}" for problem in problems[:_PROBLEMS]]
+    if len(problems) > _PROBLEMS:
+        said.append(f"and {len(problems) - _PROBLEMS} more")
+    return "; ".join(said)
+
+
+def _place(parts: tuple[int | str, ...]) -> str:
+    """Where a problem is; keys that somebody made up are cut and shown on one line."""
+    named = ".".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(part)) for part in parts)
+    return (named[:_SHOWN] + "…" * (len(named) > _SHOWN)) or "value"

@@ -1,0 +1,209 @@
+"""What can be sent to skillbus: changes of sources and skills, and questions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+SOURCE_CHANGED = "skillbus.source.changed.v1"
+SOURCE_REMOVED = "skillbus.source.removed.v1"
+SKILL_UPSERTED = "skillbus.skill.upserted.v1"
+SKILL_REMOVED = "skillbus.skill.removed.v1"
+QUERY_ASKED = "skillbus.query.asked.v1"
+
+MOST_FILES = 1_000
+"""Files of a skill that comes by value."""
+
+MOST_FILE_BYTES = 8 << 20
+"""Bytes of all these files together, as UTF-8."""
+
+_PATH_CHARACTERS = 4_096
+_NAME_BYTES = 255
+_SKILL_FILE = "SKILL.md"
+
+
+def check_source_id(source_id: str) -> str:
+    """A source's id as it is; raises ValueError where it could be taken for a way up."""
+    if any(part in ("", ".", "..") for part in source_id.split("/")):
+        raise ValueError("parts between slashes must be names, and not '.' or '..'")
+    return source_id
+
+
+def check_skill_id(skill_id: str) -> str:
+    """A skill's id as it is; raises ValueError where its path leaves the source."""
+    source_id, _, path = skill_id.partition(":")
+    check_source_id(source_id)
+    if path != ".":
+        _check_path(path)
+    return skill_id
+
+
+def check_file_path(path: str) -> str:
+    """The path of a file inside a skill's folder; raises ValueError for any other."""
+    _check_path(path)
+    if "\\" in path or not path.isprintable():
+        raise ValueError("a file's path must be printable and have '/' between its parts")
+    if any(len(part.encode()) > _NAME_BYTES for part in path.split("/")):
+        raise ValueError(f"a part of a file's path has more than {_NAME_BYTES} bytes")
+    return path
+
+
+def _check_path(path: str) -> None:
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError("a path must be relative, with no part that is empty, '.' or '..'")
+
+
+def _whole_number(value: object) -> object:
+    """What JSON calls an integer, and neither a truth value nor digits in quotes."""
+    if isinstance(value, bool | str | bytes):
+        raise ValueError("must be a whole number")
+    return value
+
+
+SourceId = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=200, pattern=r"^[^:@\s/\\\x00-\x1f\x7f][^:@\s\\\x00-\x1f\x7f]*$"
+    ),
+    AfterValidator(check_source_id),
+]
+SkillId = Annotated[
+    str,
+    Field(
+        min_length=3,
+        max_length=_PATH_CHARACTERS,
+        pattern=r"^[^:@\s/\\\x00-\x1f\x7f][^:@\s\\\x00-\x1f\x7f]*:[^\x00]+$",
+        description="source id, colon, the folder's path in the source (`.` for the root itself)",
+    ),
+    AfterValidator(check_skill_id),
+]
+RelativePath = Annotated[str, Field(max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")]
+FilePath = Annotated[
+    str, Field(min_length=1, max_length=_PATH_CHARACTERS), AfterValidator(check_file_path)
+]
+Count = Annotated[int, BeforeValidator(_whole_number)]
+
+
+class SourceChanged(BaseModel):
+    """Something in a source may have changed; no paths means all of it.
+
+    `paths` are relative to the root, with `/`: files or folders that came, changed or went. A
+    source that is known needs no `root`.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    source_id: SourceId
+    root: str = Field(default="", max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
+    paths: tuple[RelativePath, ...] = ()
+
+
+class SourceRemoved(BaseModel):
+    """A source and all its skills are to be withdrawn."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    source_id: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$")
+
+
+class SkillUpserted(BaseModel):
+    """A skill came or changed: it is to be read anew from its source, or is here with its files.
+
+    `files` are path -> text, paths relative to the skill's folder, with its SKILL.md and at most
+    `MOST_FILES` of `MOST_FILE_BYTES` bytes of UTF-8 together. They replace all files of before.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    skill_id: SkillId
+    files: dict[FilePath, str] | None = Field(
+        default=None, min_length=1, max_length=MOST_FILES, exclude_if=lambda files: files is None
+    )
+
+    @model_validator(mode="after")
+    def _is_one_skill(self) -> SkillUpserted:
+        if self.files is not None:
+            _check_files(self.files)
+        return self
+
+
+def _check_files(files: dict[str, str]) -> None:
+    if _SKILL_FILE not in files:
+        raise ValueError(f"files must hold {_SKILL_FILE}")
+    size = sum(len(path.encode()) + len(text.encode()) for path, text in files.items())
+    if size > MOST_FILE_BYTES:
+        raise ValueError(f"files have {size} bytes; at most {MOST_FILE_BYTES} come in an event")
+    for path in files:
+        folder, _, name = path.rpartition("/")
+        if name == _SKILL_FILE and folder:
+            raise ValueError(f"{path} would be a skill of its own; send it as one")
+        while folder:
+            if folder in files:
+                raise ValueError(f"{folder} cannot be a file and hold {path}")
+            folder = folder.rpartition("/")[0]
+
+
+class SkillRemoved(BaseModel):
+    """A skill is to be withdrawn, whatever its folder holds, until the folder changes again."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    skill_id: str = Field(min_length=3, max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
+
+
+class QueryFilters(BaseModel):
+    """Values that every skill of the bundle must have one of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: tuple[str, ...] = ()
+    licence: tuple[str, ...] = ()
+    language: tuple[str, ...] = ()
+    tool: tuple[str, ...] = ()
+
+
+class QueryAsked(BaseModel):
+    """A task in words, with how much the answer may hold.
+
+    `without` switches stages off. `budget` is in tokens, `top` in skills; None takes the setting.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    budget: Count | None = Field(default=None, ge=1, le=10_000_000)
+    top: Count | None = Field(default=None, ge=1, le=100)
+    filters: QueryFilters = QueryFilters()
+    without: tuple[str, ...] = ()
+    explain: bool = Field(default=False, strict=True)
+
+
+Request = SourceChanged | SourceRemoved | SkillUpserted | SkillRemoved | QueryAsked
+
+REQUESTS: dict[str, type[Request]] = {
+    SOURCE_CHANGED: SourceChanged,
+    SOURCE_REMOVED: SourceRemoved,
+    SKILL_UPSERTED: SkillUpserted,
+    SKILL_REMOVED: SkillRemoved,
+    QUERY_ASKED: QueryAsked,
+}
+"""Type of an event that may be sent to skillbus -> model of its data."""
+
+
+def example_requests() -> dict[str, dict[str, Any]]:
+    """Type -> data of an event as the published documents show it."""
+    return {
+        SOURCE_CHANGED: {"source_id": "team", "root": "/srv/skills", "paths": ["trip-cleaning"]},
+        SOURCE_REMOVED: {"source_id": "team"},
+        SKILL_UPSERTED: {
+            "skill_id": "notes:minutes",
+            "files": {
+                "SKILL.md": "---\nname: minutes\ndescription: Minutes of a meeting.\n---\n"
+                "# Minutes\n\n1. List who was there.\n2. Write down each decision.\n",
+                "templates/short.md": "# Decisions\n",
+            },
+        },
+        SKILL_REMOVED: {"skill_id": "team:trip-cleaning"},
+        QUERY_ASKED: {"task": "Clean the GPS tracks of a bike trip", "budget": 2000, "top": 3},
+    }
