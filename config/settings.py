@@ -241,6 +241,30 @@ class WatchSettings(Group):
     )
 
 
+class GatewaySettings(Group):
+    """The HTTP gateway on a port: who is heard there, and how much of everybody."""
+
+    tokens_file: Path | None = Field(
+        None, description="where `skillbus tokens` keeps them; unset: `tokens.json` in the home"
+    )
+    hosts: tuple[str, ...] = Field(
+        (), description="names that requests may call this gateway by, beside loopback's"
+    )
+    origins: tuple[str, ...] = Field(
+        (), description="web pages that may call it, as `https://host`; none: none"
+    )
+    roots: tuple[Path, ...] = Field(
+        (), description="directories below which a token may name sources that are not known yet"
+    )
+    body_bytes: int = Field(2_000_000, ge=1_000, description="largest body, uploads aside")
+    body_seconds: float = Field(10.0, gt=0, description="time in which one has to arrive")
+    requests_a_minute: float = Field(1_200.0, gt=0, description="of one token, over time")
+    burst: int = Field(200, ge=1, description="requests of one token at once")
+    wait_seconds: float = Field(30.0, gt=0, le=600, description="longest `Prefer: wait`")
+    connections: int = Field(1_000, ge=1, description="at once; more are told to come back")
+    streams: int = Field(200, ge=1, description="event streams that are open at once")
+
+
 class WebhookSettings(Group):
     """Deliveries of repository hosts about pushes. A host is heard once a secret file is named for
     it, or for one of the sources; a file holds one secret in its only line and is read anew at each
@@ -339,6 +363,7 @@ class Settings(BaseSettings):
     submissions: SubmissionSettings = SubmissionSettings()
     uploads: UploadSettings = UploadSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    gateway: GatewaySettings = GatewaySettings()
 
     @property
     def distributed(self) -> bool:
