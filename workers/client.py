@@ -46,13 +46,17 @@ class ServeClient:
         """POST JSON data to a path; JSON data."""
         return self._call("POST", path, body)
 
+    def delete(self, path: str) -> Any:
+        """DELETE a path; JSON data, None where there is none."""
+        return self._call("DELETE", path, None)
+
     def _call(self, method: str, path: str, body: Any) -> Any:
         try:
             response = self._client.request(method, path, json=body)
         except self._httpx.TransportError as error:
             raise TransientError(f"skillbus serve does not answer: {error}") from error
         if response.is_success:
-            return response.json()
+            return response.json() if response.content else None
         detail = response.json().get("detail", response.text)
         if response.status_code == 503:
             raise TransientError(str(detail))
