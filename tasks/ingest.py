@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -24,10 +23,11 @@ from search.protocol import Filters, SkillDocument, Vector
 from skills.parsing import parse_skill
 from skills.record import ParsedSkill, RevisionKey
 from tasks.embedding import encode_cached, is_known
-from tasks.folders import SkillGoneError, parse_limits, read_folder
+from tasks.folders import SkillGoneError, parse_limits
 from tasks.measures import timed
 from tasks.page import send_pages, send_unpaged
 from tasks.policies import INGEST, LINK, Deadline, DeadlineExceededError
+from tasks.reading import Readers
 from tasks.roles import role_classifier
 from tasks.services import Services
 
@@ -78,34 +78,33 @@ def is_waiting(entry: Entry) -> bool:
 
 def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> list[_Work]:
     graph = services.graph
-    roots = {source.source_id: Path(source.root) for source in graph.sources()}
-    limits = services.settings.limits
+    limits = parse_limits(services.settings.limits)
     classifier = role_classifier(services.settings.roles.weights)
     works, failures, gone = [], [], []
     published = [RevisionKey(entry.skill_id, entry.seq) for entry in entries if entry.seq]
     stored = services.index.whole(published)
     same: dict[RevisionKey, str] = {}
-    for entry, seq in zip(entries, graph.take_seqs(len(entries)), strict=True):
-        deadline.check("read")
-        services.activity.let_queries_pass()
-        key = RevisionKey(entry.skill_id, seq)
-        try:
-            if entry.source_id not in roots:
-                raise SkillGoneError(f"source {entry.source_id} is gone")
-            folder = read_folder(roots[entry.source_id], entry.path, limits)
-            unchanged = folder.content_hash == entry.content_hash
-            if unchanged and RevisionKey(entry.skill_id, entry.seq) in stored:
-                same[key] = folder.content_hash
-                continue
-            parsed = parse_skill(
-                entry.path, folder.content, folder.files, parse_limits(limits), classifier
-            )
-        except SkillGoneError:
-            gone.append(key)
-        except PermanentError as error:
-            failures.append((key, entry.source_id, entry.path, str(error)))
-        else:
-            works.append(_Work(key, entry, folder.content_hash, parsed, analyse(parsed)))
+    seqs = graph.take_seqs(len(entries))
+    # Asked for after the numbers were taken: where a source stands is part of what is read.
+    sources = {source.source_id: source for source in graph.sources()}
+    with Readers(sources, services.settings) as readers:
+        for entry, seq in zip(entries, seqs, strict=True):
+            deadline.check("read")
+            services.activity.let_queries_pass()
+            key = RevisionKey(entry.skill_id, seq)
+            try:
+                folder = readers.of(entry.source_id).read(entry.path)
+                unchanged = folder.content_hash == entry.content_hash
+                if unchanged and RevisionKey(entry.skill_id, entry.seq) in stored:
+                    same[key] = folder.content_hash
+                    continue
+                parsed = parse_skill(entry.path, folder.content, folder.files, limits, classifier)
+            except SkillGoneError:
+                gone.append(key)
+            except PermanentError as error:
+                failures.append((key, entry.source_id, entry.path, str(error)))
+            else:
+                works.append(_Work(key, entry, folder.content_hash, parsed, analyse(parsed)))
     if gone:
         graph.remove(gone)
     if failures:

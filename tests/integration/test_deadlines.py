@@ -154,7 +154,7 @@ def test_plan_that_breaks_fails_its_event(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("no such day")
 
-    monkeypatch.setattr("tasks.plan.scan", broken)
+    monkeypatch.setattr("tasks.reading.scan", broken)
     with tiny_runtime(tmp_path / "home") as runtime:
         event_id = _sync(runtime, root)
         wait_for(lambda: runtime.services.journal.job(event_id).state == "failed")

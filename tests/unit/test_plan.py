@@ -22,7 +22,8 @@ from skills.events import SkillRemoved, SourceChanged, SourceRemoved, new_event
 from skills.record import RevisionKey
 from tasks.activity import LocalActivity
 from tasks.folders import Scan, read_folder, scan
-from tasks.plan import _chunks, plan, preview, skill_id_of
+from tasks.follow import _chunks, preview, skill_id_of
+from tasks.plan import plan
 from tasks.policies import INGEST, LINK, Deadline
 from tasks.sqlite_journal import SqliteJournal
 

@@ -201,7 +201,7 @@ def _print_report(report: dict[str, Any], as_json: bool) -> None:
 
 
 def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
-    from tasks.plan import preview
+    from tasks.follow import preview
 
     with ExitStack() as stack:
         there = settings.distributed or (settings.home / "graph.db").exists()
