@@ -26,6 +26,7 @@ _COMMANDS = {
     "dead": "workers.cli.dead:dead",
     "config": "workers.cli.inspect:config",
     "serve": "workers.cli.serve:serve",
+    "mcp": "workers.cli.mcp:mcp",
     "worker": "workers.cli.worker:worker",
     "reindex": "workers.cli.reindex:reindex",
     "eval": "workers.cli.evaluate:evaluate",

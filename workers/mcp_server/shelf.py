@@ -1,0 +1,101 @@
+"""Reading the skills of a library: what the catalog names, at its published revision."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from config.errors import NotFoundError, PermanentError, TransientError
+from config.settings import Settings
+from graph.protocol import Entry, SkillGraph, Source, State
+from search.protocol import SearchIndex, StoredRevision
+from skills.record import RevisionKey
+from workers.stores import open_graph, open_index
+
+_READ_AGAIN = 3
+_LONGEST_ID = 2000
+
+
+class Volume(NamedTuple):
+    """A skill at its published revision. path: where its SKILL.md lies, as bundles name it."""
+
+    revision: StoredRevision
+    path: str
+
+
+class Shelf:
+    """Opens the stores for reading when somebody reads; threads may share it.
+
+    A skill is looked up in the catalog by its whole id and read from the index: no part of an id
+    ever becomes a path.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._stores: tuple[SkillGraph, SearchIndex] | None = None
+
+    def _open(self) -> tuple[SkillGraph, SearchIndex]:
+        with self._lock:
+            if self._stores is None:
+                with ExitStack() as opening:
+                    graph = open_graph(self._settings, opening, writable=False)
+                    index = open_index(self._settings, opening, writable=False)
+                    self._stack = opening.pop_all()
+                self._stores = graph, index
+            return self._stores
+
+    def take(self, skill_id: str) -> Volume:
+        """A skill by its id.
+
+        Raises NotFoundError when the catalog has none, UsageError when there is no library,
+        PermanentError when the skill could not be read, TransientError when it is not there yet.
+        """
+        _check_id(skill_id)
+        graph, index = self._open()
+        for _ in range(_READ_AGAIN):
+            entry = _published(graph.entries([skill_id]), skill_id)
+            key = RevisionKey(skill_id, entry.seq)
+            # A revision that is superseded meanwhile is swept; then the next one is published.
+            if (revision := index.read([key]).get(key)) is not None:
+                root = _root(graph.sources(), entry.source_id)
+                return Volume(revision, str(Path(root, entry.path, "SKILL.md")))
+        raise TransientError(f"{skill_id} is being replaced; try again")
+
+    def sources(self) -> tuple[list[Source], int]:
+        """The sources, by id, and how many skills are published."""
+        graph, _ = self._open()
+        found = sorted(graph.sources(), key=lambda source: source.source_id)
+        return found, graph.counts()[State.PUBLISHED.value]
+
+    def close(self) -> None:
+        """Release the stores."""
+        with self._lock:
+            self._stores = None
+            self._stack.close()
+
+
+def _check_id(skill_id: str) -> None:
+    if not 0 < len(skill_id) <= _LONGEST_ID or "\0" in skill_id:
+        raise NotFoundError("that is no id of a skill; take one from a bundle of find_skills")
+
+
+def _published(entries: Sequence[Entry], skill_id: str) -> Entry:
+    entry = next(iter(entries), None)
+    if entry is None or entry.state is State.REMOVED:
+        raise NotFoundError(
+            f"no skill {skill_id!r}; take the id from a bundle of find_skills, as it stands there"
+        )
+    if entry.state is State.PENDING:
+        raise TransientError(f"{skill_id} is not indexed yet; try again in a moment")
+    if entry.state is State.FAILED:
+        raise PermanentError(f"{skill_id} could not be read: {entry.reason}")
+    return entry
+
+
+def _root(sources: Sequence[Source], source_id: str) -> str:
+    return next((one.root for one in sources if one.source_id == source_id), source_id)

@@ -1,0 +1,161 @@
+"""The ways to have a query answered: an open channel, or a running `serve`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from config.errors import NotFoundError, TransientError
+from config.settings import Settings
+from skills.events import QueryAsked, new_event, with_origin
+from tasks.journal import job_id
+from tasks.query import check
+from workers.channel import Channel
+from workers.client import ServeClient
+from workers.deployment import find_serve, open_channel
+
+ORIGIN = "skillbus/mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a query stands. stages: those it has come to, where it is told; bundle: once done."""
+
+    state: str
+    stages: tuple[str, ...] = ()
+    bundle: dict[str, Any] | None = None
+    reason: str = ""
+
+
+class Way(Protocol):
+    """Takes queries and tells how they stand."""
+
+    def ask(self, asked: QueryAsked, owner: str) -> str:
+        """Accept a query; its id. Raises UsageError for a wrong one, TransientError when busy."""
+        ...
+
+    def look(self, query_id: str) -> Standing:
+        """How a query stands now."""
+        ...
+
+    def cancel(self, query_id: str) -> None:
+        """Have nobody work on a query any further; one that has ended is left as it is."""
+        ...
+
+
+class ChannelWay:
+    """Queries over an open channel. forgets: its journal is this process's alone, in memory."""
+
+    def __init__(self, channel: Channel, *, forgets: bool = False) -> None:
+        self._channel = channel
+        self._forgets = forgets
+
+    def ask(self, asked: QueryAsked, owner: str) -> str:
+        """Accept a query for the owner of a token, "" for the user of this machine."""
+        settings, journal = self._channel.settings, self._channel.journal
+        check(asked, settings.limits.query_characters)
+        event = with_origin(new_event(asked, ORIGIN), owner)
+        if self._forgets:
+            journal.forget("query", settings.workers.query_seconds)
+        self._channel.accept_once(event)
+        return job_id(event)
+
+    def look(self, query_id: str) -> Standing:
+        """How a query stands by the journal."""
+        job = self._channel.journal.job(query_id)
+        stages = self._channel.journal.stages(query_id) if job.state == "accepted" else ()
+        return Standing(job.state, tuple(stages), job.outcome, job.reason)
+
+    def cancel(self, query_id: str) -> None:
+        """End the query in the journal."""
+        self._channel.journal.cancel(query_id)
+
+
+class ServedWay:
+    """Queries over the socket of a running `serve`."""
+
+    def __init__(self, client: ServeClient) -> None:
+        self._client = client
+
+    def ask(self, asked: QueryAsked, owner: str) -> str:
+        """Accept a query; on the socket it is the user's, whoever asked here."""
+        del owner
+        accepted = self._client.post("/v1/queries", asked.model_dump(mode="json"))
+        return str(accepted["id"])
+
+    def look(self, query_id: str) -> Standing:
+        """How a query stands."""
+        told = self._client.get(f"/v1/queries/{query_id}")
+        return Standing(
+            told["state"],
+            tuple(told.get("stages") or ()),
+            told.get("bundle"),
+            told.get("reason") or "",
+        )
+
+    def cancel(self, query_id: str) -> None:
+        """End the query; one that `serve` has forgotten is ended."""
+        try:
+            self._client.delete(f"/v1/queries/{query_id}")
+        except NotFoundError:
+            return
+
+
+class HomeWays:
+    """The way from a process of the user's: a running `serve`, else a channel of its own.
+
+    A `serve` that starts later is used from then on; one that ended is done without.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._client: ServeClient | None = None
+        self._channel: Channel | None = None
+
+    def find(self) -> Way:
+        """The way as of now. Raises UsageError when there is no library yet."""
+        with self._lock:
+            served = self._served()
+            return served if served is not None else ChannelWay(self._own(), forgets=self._alone)
+
+    def warm_up(self) -> None:
+        """Have the models loaded where this process answers; where `serve` does, they are."""
+        with self._lock:
+            if self._served() is None and self._alone:
+                self._own().warm_up()
+
+    @property
+    def _alone(self) -> bool:
+        return not self._settings.distributed
+
+    def _served(self) -> Way | None:
+        if self._client is not None:
+            try:
+                self._client.get("/v1/status")
+            except TransientError:
+                self._client.close()
+                self._client = None
+        if self._client is None:
+            self._client = find_serve(self._settings)
+        return None if self._client is None else ServedWay(self._client)
+
+    def _own(self) -> Channel:
+        if self._channel is None:
+            channel = open_channel(self._settings, writable=False)
+            channel.start()
+            self._channel = channel
+        return self._channel
+
+    def close(self) -> None:
+        """Release what is open."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+            if self._channel is not None:
+                self._channel.stop()
+
+
+FindWay = Callable[[], Way]
