@@ -1,4 +1,5 @@
-"""Write the published JSON Schemas beside this file, or with --check say which are not fresh."""
+"""Write the published schemas and the AsyncAPI document beside this file, or with --check say
+which are not fresh."""
 
 from __future__ import annotations
 
@@ -6,30 +7,48 @@ import sys
 from pathlib import Path
 
 from skills.bundle import bundle_schema
-from skills.events import events_schema
+from skills.events.asyncapi import asyncapi_document
+from skills.events.schema import event_schemas, events_schema
 
-FILES = {"bundle.schema.json": bundle_schema, "events.schema.json": events_schema}
+HERE = Path(__file__).parent
 
 
-def stale() -> list[str]:
-    """Names of published schemas that differ from what the code says."""
-    here = Path(__file__).parent
-    return [
+def published() -> dict[str, str]:
+    """Path of every generated file -> its text."""
+    files = {
+        "bundle.schema.json": bundle_schema(),
+        "events.schema.json": events_schema(),
+        "asyncapi.yaml": asyncapi_document(),
+    }
+    kinds = {f"events/{name}.schema.json": text for name, text in event_schemas().items()}
+    return files | kinds
+
+
+def stale(files: dict[str, str]) -> list[str]:
+    """Paths that differ from what the code says, and schemas of events that there are no more."""
+    differing = [
         name
-        for name, make in FILES.items()
-        if not (here / name).exists() or (here / name).read_text(encoding="utf-8") != make()
+        for name, text in files.items()
+        if not (HERE / name).exists() or (HERE / name).read_text(encoding="utf-8") != text
     ]
+    there = [path.relative_to(HERE).as_posix() for path in (HERE / "events").glob("*")]
+    return differing + sorted(set(there) - set(files))
 
 
 def main() -> None:
     """Write what is not fresh; with --check only name it and fail."""
-    names = stale()
+    files = published()
+    names = stale(files)
     if "--check" in sys.argv[1:]:
         if names:
             sys.exit(f"{', '.join(names)}: not what the code says; run `make schemas`")
         return
     for name in names:
-        (Path(__file__).parent / name).write_text(FILES[name](), encoding="utf-8")
+        if name not in files:
+            (HERE / name).unlink()
+            continue
+        (HERE / name).parent.mkdir(exist_ok=True)
+        (HERE / name).write_text(files[name], encoding="utf-8")
 
 
 if __name__ == "__main__":

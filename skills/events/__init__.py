@@ -26,7 +26,9 @@ from skills.events.envelope import (
     trace_id_of,
 )
 from skills.events.origin import (
+    EVENTS_CHANNEL,
     REPLY_PREFIX,
+    STREAM_FIELD,
     Sender,
     answer_to,
     check_reply_to,
@@ -57,10 +59,10 @@ from skills.events.requests import (
     check_skill_id,
     check_source_id,
 )
-from skills.events.schema import events_schema
 
 __all__ = [
     "ANSWERS",
+    "EVENTS_CHANNEL",
     "MESSAGE_REFUSED",
     "MOST_FILES",
     "MOST_FILE_BYTES",
@@ -76,6 +78,7 @@ __all__ = [
     "SKILL_UPSERTED",
     "SOURCE_CHANGED",
     "SOURCE_REMOVED",
+    "STREAM_FIELD",
     "TYPES",
     "Answer",
     "Data",
@@ -100,7 +103,6 @@ __all__ = [
     "check_source_id",
     "correlation_id",
     "describe",
-    "events_schema",
     "new_event",
     "owner",
     "parse_event",

@@ -13,6 +13,12 @@ from config.errors import UsageError
 from skills.events.answers import Answer, MessageRefused, SkillFailed, SkillPublished
 from skills.events.envelope import Event, describe, new_event, trace_id_of
 
+EVENTS_CHANNEL = "skillbus.events"
+"""The queue of RabbitMQ, and the stream of Redis, that skillbus takes events from."""
+
+STREAM_FIELD = "event"
+"""The field of a stream's entry that holds the JSON text."""
+
 REPLY_PREFIX = "skillbus.replies."
 """How the name of every queue or stream begins that answers may be written to."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -189,21 +189,3 @@ REQUESTS: dict[str, type[Request]] = {
     QUERY_ASKED: QueryAsked,
 }
 """Type of an event that may be sent to skillbus -> model of its data."""
-
-
-def example_requests() -> dict[str, dict[str, Any]]:
-    """Type -> data of an event as the published documents show it."""
-    return {
-        SOURCE_CHANGED: {"source_id": "team", "root": "/srv/skills", "paths": ["trip-cleaning"]},
-        SOURCE_REMOVED: {"source_id": "team"},
-        SKILL_UPSERTED: {
-            "skill_id": "notes:minutes",
-            "files": {
-                "SKILL.md": "---\nname: minutes\ndescription: Minutes of a meeting.\n---\n"
-                "# Minutes\n\n1. List who was there.\n2. Write down each decision.\n",
-                "templates/short.md": "# Decisions\n",
-            },
-        },
-        SKILL_REMOVED: {"skill_id": "team:trip-cleaning"},
-        QUERY_ASKED: {"task": "Clean the GPS tracks of a bike trip", "budget": 2000, "top": 3},
-    }

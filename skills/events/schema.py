@@ -6,6 +6,9 @@ import json
 from typing import Any
 
 from skills.events.envelope import TYPES, Event
+from skills.events.examples import example_of
+
+_DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 
 def events_schema() -> str:
@@ -18,6 +21,28 @@ def events_schema() -> str:
         definitions |= schema.pop("$defs", {}) | {model.__name__: schema}
         reference = {"$ref": f"#/$defs/{model.__name__}"}
         kinds.append({"properties": {"type": {"const": name}, "data": reference}})
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    schema |= envelope | {"oneOf": kinds, "$defs": definitions}
+    return _text(_DIALECT | envelope | {"oneOf": kinds, "$defs": definitions})
+
+
+def event_schemas() -> dict[str, str]:
+    """Type -> the JSON Schema of events of that type alone, with an example."""
+    return {name: _text(event_schema(name)) for name in TYPES}
+
+
+def event_schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of events of one type: the envelope with that type's data."""
+    model = TYPES[name]
+    envelope = Event.model_json_schema()
+    data = model.model_json_schema(ref_template="#/$defs/{model}")
+    definitions = {**envelope.pop("$defs", {}), **data.pop("$defs", {}), model.__name__: data}
+    properties = envelope["properties"] | {
+        "type": {"const": name},
+        "data": {"$ref": f"#/$defs/{model.__name__}"},
+    }
+    named = {"title": name, "description": data.get("description", "")}
+    shown = {"examples": [example_of(name)], "$defs": definitions}
+    return _DIALECT | envelope | named | {"properties": properties} | shown
+
+
+def _text(schema: dict[str, Any]) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -22,10 +22,10 @@ from skills.events import (
     SkillRemoved,
     SourceChanged,
     SourceRemoved,
-    events_schema,
     new_event,
     parse_event,
 )
+from skills.events.schema import events_schema
 
 EXAMPLES: list[Data] = [
     SourceChanged(source_id="team", root="/skills", paths=("a/SKILL.md", "b")),

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from skills.bundle import bundle_schema
-from skills.events import events_schema
+from skills.events.schema import events_schema
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 

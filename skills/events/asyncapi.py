@@ -1,0 +1,205 @@
+"""The AsyncAPI 3.0 document of the queues: what goes in, what comes back, and in which form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from skills.events.answers import (
+    ANSWERS,
+    MESSAGE_REFUSED,
+    QUERY_ANSWERED,
+    QUERY_FAILED,
+    SKILL_FAILED,
+    SKILL_PUBLISHED,
+)
+from skills.events.envelope import TYPES, Event
+from skills.events.examples import example_of
+from skills.events.origin import EVENTS_CHANNEL, REPLY_PREFIX, STREAM_FIELD
+from skills.events.requests import QUERY_ASKED, REQUESTS
+
+_CONTENT_TYPE = "application/cloudevents+json"
+_SCHEMAS = "#/components/schemas/"
+_AMQP = "0.3.0"
+"""Version of AsyncAPI's bindings for AMQP 0-9-1."""
+
+_ABOUT = """\
+skillbus keeps a library of agent skills and answers tasks with bundles of them. Any program that
+can write to a queue can send it events and questions, as CloudEvents 1.0 in structured JSON; where
+one names a queue for replies, the answers go there.
+
+An event is known by its `source` and `id` together and is carried out once, however often it
+comes. A reply may come twice: it then has the same `id`."""
+
+_QUEUE = """\
+On RabbitMQ a durable queue: publish to the default exchange with the queue's name as routing key,
+persistent. The properties `reply_to`, `correlation_id` and `message_id` may stand for the event's
+`replyto`, `correlationid` and `id`. On Redis a stream: `XADD {channel} * {field} JSON`."""
+
+
+def asyncapi_document() -> str:
+    """The document as YAML, as published under docs/reference."""
+    # Written and read, so that no object is there twice and YAML needs no anchors.
+    document = json.loads(json.dumps(_document()))
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _document() -> dict[str, Any]:
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "skillbus",
+            "version": "1.0.0",
+            "description": _ABOUT,
+            "license": {
+                "name": "Apache-2.0",
+                "url": "https://www.apache.org/licenses/LICENSE-2.0",
+            },
+        },
+        "defaultContentType": _CONTENT_TYPE,
+        "servers": _servers(),
+        "channels": {"events": _events(), "replies": _replies()},
+        "operations": {
+            "receiveQuestion": _receive(
+                "Answer a question", [QUERY_ASKED], [QUERY_ANSWERED, QUERY_FAILED, MESSAGE_REFUSED]
+            ),
+            "receiveChange": _receive(
+                "Take note of a change",
+                [name for name in REQUESTS if name != QUERY_ASKED],
+                [SKILL_PUBLISHED, SKILL_FAILED, MESSAGE_REFUSED],
+            ),
+        },
+        "components": {
+            "messages": {name: _message(name) for name in TYPES},
+            "schemas": _schemas(),
+            "securitySchemes": {
+                "password": {
+                    "type": "userPassword",
+                    "description": "A user of the broker's own, where it asks for one.",
+                }
+            },
+        },
+    }
+
+
+def _servers() -> dict[str, Any]:
+    def server(protocol: str, version: str, port: int, what: str) -> dict[str, Any]:
+        return {
+            "host": "{host}",
+            "protocol": protocol,
+            "protocolVersion": version,
+            "description": what,
+            "variables": {
+                "host": {"default": f"localhost:{port}", "description": "Where the broker runs."}
+            },
+            "security": [{"$ref": "#/components/securitySchemes/password"}],
+        }
+
+    return {
+        "rabbitmq": server("amqp", "0-9-1", 5672, "RabbitMQ, where `submissions.broker` names it."),
+        "redis": server("redis", "7", 6379, "Redis, where `submissions.broker` names it."),
+    }
+
+
+def _events() -> dict[str, Any]:
+    return {
+        "address": EVENTS_CHANNEL,
+        "title": "Events and questions",
+        "description": _QUEUE.format(channel=EVENTS_CHANNEL, field=STREAM_FIELD),
+        "servers": [{"$ref": "#/servers/rabbitmq"}, {"$ref": "#/servers/redis"}],
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in REQUESTS},
+        "bindings": {
+            "amqp": _queue(
+                {"name": EVENTS_CHANNEL, "durable": True, "exclusive": False, "autoDelete": False}
+            ),
+            "redis": {},
+        },
+        "x-redis-stream": {"stream": EVENTS_CHANNEL, "field": STREAM_FIELD},
+    }
+
+
+def _queue(queue: dict[str, Any]) -> dict[str, Any]:
+    return {"is": "queue", "queue": queue, "bindingVersion": _AMQP}
+
+
+def _replies() -> dict[str, Any]:
+    return {
+        "address": REPLY_PREFIX + "{name}",
+        "title": "Replies",
+        "description": "Declared and read by who asks. On Redis a stream, which is cut to the "
+        f"newest entries and expires; the JSON text is in the field `{STREAM_FIELD}`.",
+        "servers": [{"$ref": "#/servers/rabbitmq"}, {"$ref": "#/servers/redis"}],
+        "parameters": {
+            "name": {
+                "description": "The asker's choice: at most 100 letters, digits, `.`, `_` or `-`, "
+                "the first a letter or digit.",
+                "examples": ["my-ci"],
+            }
+        },
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in ANSWERS},
+        "bindings": {"amqp": _queue({"name": REPLY_PREFIX + "{name}"}), "redis": {}},
+        "x-redis-stream": {"stream": REPLY_PREFIX + "{name}", "field": STREAM_FIELD},
+    }
+
+
+def _receive(summary: str, names: list[str], answers: list[str]) -> dict[str, Any]:
+    return {
+        "action": "receive",
+        "summary": summary,
+        "channel": {"$ref": "#/channels/events"},
+        "messages": [{"$ref": f"#/channels/events/messages/{name}"} for name in names],
+        "bindings": {"amqp": {"ack": True, "bindingVersion": _AMQP}, "redis": {}},
+        "reply": {
+            "address": {
+                "location": "$message.payload#/replyto",
+                "description": "No reply is sent where it is missing.",
+            },
+            "channel": {"$ref": "#/channels/replies"},
+            "messages": [{"$ref": f"#/channels/replies/messages/{name}"} for name in answers],
+        },
+    }
+
+
+def _message(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "title": TYPES[name].__name__,
+        "summary": (TYPES[name].__doc__ or "").strip().partition("\n")[0],
+        "contentType": _CONTENT_TYPE,
+        "correlationId": {"location": "$message.payload#/correlationid"},
+        "payload": {"$ref": f"{_SCHEMAS}{name}"},
+        "bindings": {"amqp": {"messageType": name, "bindingVersion": _AMQP}, "redis": {}},
+        "examples": [{"name": "example", "payload": example_of(name)}],
+    }
+
+
+def _schemas() -> dict[str, Any]:
+    """The envelope, the data of each type, and each type's event as both together."""
+    found = _flat(Event.model_json_schema(ref_template=_SCHEMAS + "{model}"), "Event")
+    for name, model in TYPES.items():
+        schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")
+        found |= _flat(schema, model.__name__)
+        data = {"$ref": _SCHEMAS + model.__name__}
+        kind = {"type": "object", "properties": {"type": {"const": name}, "data": data}}
+        found[name] = {"allOf": [{"$ref": _SCHEMAS + "Event"}, kind]}
+    return found
+
+
+def _flat(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """A schema and those that it needs, side by side, in the dialect that AsyncAPI builds on."""
+    definitions = schema.pop("$defs", {})
+    return {key: _as_draft_07(value) for key, value in {**definitions, name: schema}.items()}
+
+
+def _as_draft_07(node: Any) -> Any:
+    """What pydantic writes for JSON Schema 2020-12, as draft 7 has it: a tuple's parts."""
+    if isinstance(node, list):
+        return [_as_draft_07(one) for one in node]
+    if isinstance(node, dict):
+        return {
+            "items" if key == "prefixItems" else key: _as_draft_07(value)
+            for key, value in node.items()
+        }
+    return node

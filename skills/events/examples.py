@@ -1,0 +1,141 @@
+"""One event of every type, as the published documents show it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from skills.bundle import BundlePassage, BundleSkill, Revision
+from skills.events.answers import (
+    ANSWERS,
+    Answer,
+    MessageRefused,
+    QueryAnswered,
+    QueryFailed,
+    SkillFailed,
+    SkillPublished,
+)
+from skills.events.envelope import Event, new_event
+from skills.events.origin import answer_to
+from skills.events.requests import (
+    QueryAsked,
+    Request,
+    SkillRemoved,
+    SkillUpserted,
+    SourceChanged,
+    SourceRemoved,
+)
+
+_TIME = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
+_QUERY_ID = "8d2f6f0d4a4e4c1c9b7a5e1d3c2b1a00"
+_SKILL_ID = "team:trip-cleaning"
+_HASH = "6f1d" * 16
+
+
+def _requests() -> tuple[tuple[str, Request], ...]:
+    return (
+        (
+            "deploy-4711",
+            SourceChanged(source_id="team", root="/srv/skills", paths=("trip-cleaning",)),
+        ),
+        ("deploy-4712", SourceRemoved(source_id="team")),
+        (
+            "notes-18",
+            SkillUpserted(
+                skill_id="notes:minutes",
+                files={
+                    "SKILL.md": "---\nname: minutes\ndescription: Minutes of a meeting.\n"
+                    "---\n# Minutes\n\n1. List who was there.\n2. Write down each decision.\n",
+                    "templates/short.md": "# Decisions\n",
+                },
+            ),
+        ),
+        ("notes-19", SkillRemoved(skill_id="notes:minutes")),
+        ("question-1", QueryAsked(task="Clean the GPS tracks of a bike trip", budget=2000, top=3)),
+    )
+
+
+def _bundle() -> QueryAnswered:
+    return QueryAnswered(
+        query_id=_QUERY_ID,
+        status="SKILL_HIT",
+        task="Clean the GPS tracks of a bike trip",
+        budget=2000,
+        tokens=412,
+        skills=(
+            BundleSkill(
+                skill_id=_SKILL_ID,
+                name="trip-cleaning",
+                description="Removes jumps and pauses from GPS tracks.",
+                source="team",
+                path="/srv/skills/trip-cleaning",
+                revision=Revision(seq=7, content_hash=_HASH),
+                licence="Apache-2.0",
+                language="en",
+                score=3.2,
+                why=("words: gps, tracks, trip",),
+                passages=(
+                    BundlePassage(
+                        first_line=9,
+                        last_line=9,
+                        heading_path=("Trip cleaning", "Steps"),
+                        roles=("step",),
+                        text="1. Drop points that are faster than 40 m/s.",
+                    ),
+                ),
+                tokens=158,
+            ),
+        ),
+        timings_ms={"understand": 0.4, "retrieve": 6.1, "page": 4.2},
+    )
+
+
+def _answers() -> tuple[tuple[str, Answer], ...]:
+    return (
+        ("question-1", _bundle()),
+        ("question-1", QueryFailed(query_id=_QUERY_ID, reason="expired before a worker took it")),
+        (
+            "notes-18",
+            SkillPublished(
+                skill_id="notes:minutes",
+                revision=Revision(seq=8, content_hash=_HASH),
+                name="minutes",
+            ),
+        ),
+        ("notes-18", SkillFailed(skill_id="notes:minutes", reason="SKILL.md: no frontmatter")),
+        (
+            "notes-18",
+            MessageRefused(
+                reason="event notes-18: skill_id: Field required",
+                letter_id="019aa0b2c400-5f0e9a1b",
+                message_id="notes-18",
+            ),
+        ),
+    )
+
+
+def example_events() -> dict[str, Event]:
+    """Type -> an event of it; each answer answers one of the requests."""
+    requests = {}
+    for event_id, data in _requests():
+        told = {"id": event_id, "source": "my-ci", "time": _TIME}
+        if isinstance(data, QueryAsked | SkillUpserted):
+            told |= {"replyto": "skillbus.replies.my-ci", "correlationid": f"{event_id}-try-1"}
+        requests[event_id] = new_event(data, "my-ci").model_copy(update=told)
+    found = {event.type: event for event in requests.values()}
+    for question_id, answer in _answers():
+        event = answer_to(requests[question_id], answer, "skillbus/consume")
+        found[event.type] = event.model_copy(update={"time": _TIME})
+    return found
+
+
+def example_of(name: str) -> dict[str, Any]:
+    """The example of a type as JSON data, without what only says that nothing was asked for."""
+    event = example_events()[name].model_dump(mode="json")
+    if name not in ANSWERS:
+        event["data"] = {
+            key: value
+            for key, value in event["data"].items()
+            if value not in (None, [], False) and key != "filters"
+        }
+    return event
