@@ -56,25 +56,33 @@ def connect(settings: ServerSettings) -> Redis:
 @contextmanager
 def translated(settings: ServerSettings) -> Iterator[None]:
     """Raise what a client raises as one of our errors, naming the server."""
-    where = f"Redis at {without_password(settings.redis)}"
+    with translated_at(without_password(settings.redis), "servers.redis_password_file"):
+        yield
+
+
+@contextmanager
+def translated_at(address: str, secret: str) -> Iterator[None]:
+    """The same for any server: its address without a password, the setting with the password's
+    file."""
+    where = f"Redis at {address}"
     try:
         yield
     except AuthenticationError as error:
-        raise SetupError(f"{where}: {error}; see servers.redis_password_file") from None
+        raise SetupError(f"{where}: {error}; see {secret}") from None
     except (BusyLoadingError, ReadOnlyError) as error:
         raise TransientError(f"{where} does not take writes now: {error}") from error
     except (NotConnectedError, TooSlowError) as error:
         raise TransientError(f"{where} does not answer: {error}") from error
     except ResponseError as error:
-        raise _refused(where, error) from error
+        raise _refused(where, error, secret) from error
     except RedisError as error:
         raise PermanentError(f"{where}: {error}") from error
 
 
-def _refused(where: str, error: ResponseError) -> Exception:
+def _refused(where: str, error: ResponseError, secret: str) -> Exception:
     text = str(error)
     if text.startswith("NOAUTH") or text.startswith("WRONGPASS"):
-        return SetupError(f"{where}: {text}; see servers.redis_password_file")
+        return SetupError(f"{where}: {text}; see {secret}")
     if text.startswith(("OOM", "MISCONF", "LOADING", "READONLY")):
         return TransientError(f"{where} does not take writes now: {text}")
     return PermanentError(f"{where}: {text}")

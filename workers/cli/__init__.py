@@ -27,6 +27,7 @@ _COMMANDS = {
     "config": "workers.cli.inspect:config",
     "serve": "workers.cli.serve:serve",
     "mcp": "workers.cli.mcp:mcp",
+    "consume": "workers.cli.consume:consume",
     "worker": "workers.cli.worker:worker",
     "reindex": "workers.cli.reindex:reindex",
     "eval": "workers.cli.evaluate:evaluate",
