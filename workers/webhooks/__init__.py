@@ -1,0 +1,1 @@
+"""Deliveries of repository hosts: who sent one, what was pushed, and which sources that changes."""

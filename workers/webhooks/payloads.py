@@ -1,0 +1,158 @@
+"""What a delivery says: the few fields that matter, out of what each host sends.
+
+GitHub, Gitea and Forgejo call an event by the same names and send nearly the same push; GitLab has
+its own. Content is told by the host, so none of it is believed but what a source is found by.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs
+
+from workers.webhooks.delivery import Delivery, DeliveryError
+from workers.webhooks.repositories import normalised
+
+PING = "ping"
+
+_EVENT_HEADERS = {
+    "github": ("x-github-event",),
+    "gitlab": ("x-gitlab-event",),
+    "gitea": ("x-forgejo-event", "x-gitea-event"),
+}
+_ADDRESSES = (
+    "clone_url",
+    "ssh_url",
+    "html_url",
+    "git_url",
+    "git_http_url",
+    "git_ssh_url",
+    "http_url",
+    "web_url",
+)
+_BRANCH = "refs/heads/"
+_FORM_FIELDS = 10
+_LATEST = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A push to one ref.
+
+    branch: "" when a tag or something else was pushed. before, after: commits; after is "" when
+    the ref was deleted. pushed: seconds since the epoch by the host's clock, None where the
+    content does not tell.
+    """
+
+    ref: str
+    branch: str
+    before: str
+    after: str
+    pushed: float | None = None
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the ref is gone."""
+        return not self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What happened. event: by the host's name for it. repositories: all addresses of the one it
+    happened to, as `normalised` writes them. push: None for other events."""
+
+    event: str
+    repositories: frozenset[str]
+    default_branch: str = ""
+    push: Push | None = None
+
+
+def read_notice(delivery: Delivery) -> Notice:
+    """What a delivery says.
+
+    Raises DeliveryError: 415 for a content type that no host sends, 400 without a kind of event,
+    422 for content that cannot be read or a push that lacks a field.
+    """
+    event = _event(delivery)
+    content = _content(delivery)
+    about = content.get("repository")
+    project = content.get("project")
+    if event == "push" and not isinstance(about, dict) and not isinstance(project, dict):
+        raise DeliveryError(422, "the push names no repository")
+    told = [one for one in (about, project) if isinstance(one, dict)]
+    addresses = (_text(one, name) for one in told for name in _ADDRESSES)
+    default = (_text(one, "default_branch") for one in told)
+    return Notice(
+        event=event,
+        repositories=frozenset(found for found in map(normalised, addresses) if found),
+        default_branch=next((name for name in default if name), ""),
+        push=_push(content, told) if event == "push" else None,
+    )
+
+
+def _event(delivery: Delivery) -> str:
+    """The kind of event: `push`, `ping`, or the host's word for another."""
+    names = _EVENT_HEADERS[delivery.host]
+    event = next((delivery.headers[name] for name in names if name in delivery.headers), "")
+    if not event:
+        raise DeliveryError(400, f"no header {' or '.join(names)}; {delivery.host} sends one")
+    if not (event.isascii() and event.isprintable() and len(event) <= 100):
+        raise DeliveryError(400, f"header {names[-1]}: not the name of an event")
+    return "push" if delivery.host == "gitlab" and event == "Push Hook" else event
+
+
+def _content(delivery: Delivery) -> Mapping[str, Any]:
+    kind = delivery.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        text: str | bytes = delivery.body
+    elif kind == "application/x-www-form-urlencoded" and delivery.host != "gitlab":
+        text = _form_payload(delivery.body)
+    else:
+        raise DeliveryError(415, "content type: choose application/json for the webhook")
+    try:
+        content = json.loads(text)
+    # Python's reader recurses with the nesting.
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise DeliveryError(422, f"the content is not JSON: {reason}") from None
+    if not isinstance(content, dict):
+        raise DeliveryError(422, "the content is not a JSON object")
+    return content
+
+
+def _form_payload(body: bytes) -> str:
+    """JSON in the field `payload` of a form."""
+    try:
+        fields = parse_qs(body.decode("ascii"), errors="strict", max_num_fields=_FORM_FIELDS)
+    except ValueError as error:
+        raise DeliveryError(422, f"the content is not a form: {error}") from None
+    if len(fields.get("payload", ())) != 1:
+        raise DeliveryError(422, "the form has no field payload, or more than one")
+    return fields["payload"][0]
+
+
+def _push(content: Mapping[str, Any], told: list[dict[str, Any]]) -> Push:
+    ref, before, after = (_text(content, name) for name in ("ref", "before", "after"))
+    if not (ref and after):
+        raise DeliveryError(422, "the push has no ref or no commit after it")
+    gone = content.get("deleted") is True or not after.strip("0")
+    return Push(
+        ref=ref,
+        branch=ref.removeprefix(_BRANCH) if ref.startswith(_BRANCH) else "",
+        before=before if before.strip("0") else "",
+        after="" if gone else after,
+        pushed=next((when for when in map(_pushed_at, told) if when is not None), None),
+    )
+
+
+def _pushed_at(repository: Mapping[str, Any]) -> float | None:
+    """When GitHub says a push came: a number in pushes, text in what other events tell."""
+    when = repository.get("pushed_at")
+    return float(when) if type(when) is int and 0 < when < _LATEST else None
+
+
+def _text(content: Mapping[str, Any], name: str) -> str:
+    value = content.get(name)
+    return value if isinstance(value, str) else ""

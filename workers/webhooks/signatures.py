@@ -1,0 +1,143 @@
+"""Whether a delivery comes from who knows the secret, by what each host documents.
+
+- GitHub: `X-Hub-Signature-256`, "sha256=" and the HMAC-SHA-256 of the raw body in hexadecimal.
+- Gitea and Forgejo: `X-Gitea-Signature` or `X-Forgejo-Signature`, the same without a prefix.
+- GitLab: the secret itself in `X-Gitlab-Token`; or a signing token, by the scheme of Standard
+  Webhooks: `webhook-signature` holds "v1," and the HMAC-SHA-256 of "id.timestamp.body" in base64,
+  where id and timestamp are `webhook-id` and `webhook-timestamp`.
+
+All comparisons take the same time wherever texts differ, and every secret is tried.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from config.errors import SetupError
+from workers.webhooks.delivery import Delivery, DeliveryError
+from workers.webhooks.secrets import Secret
+
+_SIGNING_TOKEN = "whsec_"  # noqa: S105 - how GitLab's signing tokens begin
+_TIMESTAMP = re.compile(r"[0-9]{1,12}")
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a verified delivery has shown.
+
+    sources: those that the secret counts for; None for all. identity: the same for a delivery
+    that comes again, whatever may be changed in it without the secret. sent: seconds since the
+    epoch, where the host signs them.
+    """
+
+    sources: frozenset[str] | None
+    identity: str
+    sent: float | None = None
+
+
+def verify(delivery: Delivery, secrets: Sequence[Secret]) -> Proof:
+    """Who sent it; raises DeliveryError (401) unless one of the secrets fits, and 400 for a
+    delivery of GitLab's by token that has no id."""
+    if delivery.host == "gitlab":
+        return _gitlab(delivery, secrets)
+    signature = _hexadecimal_signature(delivery)
+    fitting = [
+        secret
+        for secret in secrets
+        if _same(_hmac(secret.text.encode(), delivery.body).hex(), signature)
+    ]
+    # Neither host signs its delivery id: the body alone tells whether it was here before.
+    return _proof(delivery, fitting, f"body:{hashlib.sha256(delivery.body).hexdigest()}")
+
+
+def _hexadecimal_signature(delivery: Delivery) -> str:
+    headers = delivery.headers
+    if delivery.host == "github":
+        prefix, _, signature = headers.get("x-hub-signature-256", "").partition("=")
+        return signature if prefix == "sha256" else ""
+    return headers.get("x-forgejo-signature", headers.get("x-gitea-signature", ""))
+
+
+def _gitlab(delivery: Delivery, secrets: Sequence[Secret]) -> Proof:
+    headers = delivery.headers
+    if "webhook-signature" in headers and any(_is_signing(secret) for secret in secrets):
+        return _standard(delivery, [secret for secret in secrets if _is_signing(secret)])
+    token = _digest(_bytes(headers.get("x-gitlab-token", "")))
+    plain = [secret for secret in secrets if not _is_signing(secret)]
+    fitting = [secret for secret in plain if _same(_digest(secret.text.encode()), token)]
+    proof = _proof(delivery, fitting, f"id:{delivery.id}")
+    if not delivery.id:
+        raise DeliveryError(400, "no Idempotency-Key or X-Gitlab-Event-UUID: GitLab sends one")
+    return proof
+
+
+def _standard(delivery: Delivery, secrets: Sequence[Secret]) -> Proof:
+    headers = delivery.headers
+    message_id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+    signed = b".".join((_bytes(message_id), _bytes(timestamp), delivery.body))
+    signatures = [
+        signature
+        for version, _, signature in (
+            one.partition(",") for one in headers["webhook-signature"].split(" ")
+        )
+        if version == "v1"
+    ]
+    fitting = []
+    for secret in secrets:
+        expected = base64.b64encode(_hmac(_signing_key(secret), signed)).decode()
+        same = [_same(expected, signature) for signature in signatures]
+        if any(same):
+            fitting.append(secret)
+    proof = _proof(delivery, fitting, f"id:{message_id}")
+    if not (message_id and _TIMESTAMP.fullmatch(timestamp)):
+        raise DeliveryError(401, "webhook-id or webhook-timestamp is missing or malformed")
+    return Proof(proof.sources, proof.identity, float(timestamp))
+
+
+def _proof(delivery: Delivery, fitting: Sequence[Secret], identity: str) -> Proof:
+    if not fitting:
+        raise DeliveryError(
+            401,
+            f"not signed with a secret that is known here for {delivery.host}; "
+            "compare the webhook's secret with the files of [webhooks]",
+        )
+    everywhere = any(not secret.source_id for secret in fitting)
+    sources = None if everywhere else frozenset(secret.source_id for secret in fitting)
+    return Proof(sources, identity)
+
+
+def _is_signing(secret: Secret) -> bool:
+    return secret.text.startswith(_SIGNING_TOKEN)
+
+
+def _signing_key(secret: Secret) -> bytes:
+    try:
+        return base64.b64decode(secret.text.removeprefix(_SIGNING_TOKEN), validate=True)
+    except ValueError:
+        raise SetupError(
+            "[webhooks]: a file holds a signing token that is not whsec_ and base64; "
+            "copy it from GitLab once more"
+        ) from None
+
+
+def _hmac(key: bytes, signed: bytes) -> bytes:
+    return hmac.new(key, signed, hashlib.sha256).digest()
+
+
+def _digest(text: bytes) -> str:
+    """For comparing texts of any length in the same time."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def _same(expected: str, found: str) -> bool:
+    return hmac.compare_digest(expected.encode(), _bytes(found))
+
+
+def _bytes(text: str) -> bytes:
+    """A header as it came: HTTP servers read each byte as one character."""
+    return text.encode("latin-1", errors="backslashreplace")
