@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from platformdirs import user_data_path
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -340,6 +340,35 @@ class SubmissionSettings(Group):
     )
 
 
+class GitSettings(Group):
+    """Git sources: from where they may come, and how much and how long is fetched at most."""
+
+    protocols: tuple[str, ...] = Field(
+        ("https",), description="of the addresses that are fetched from: `https`, `http`"
+    )
+    allow_private: bool = Field(
+        False, description="fetch from loopback, private and link-local addresses too"
+    )
+    allow_local: bool = Field(False, description="allow `file://` and `git://` addresses too")
+    credentials: Path | None = Field(
+        None, description="folder of credential files; empty: `credentials` in the home"
+    )
+    megabytes: int = Field(500, ge=1, description="largest transfer, and largest mirror")
+    files: int = Field(200_000, ge=1, description="files of one commit")
+    seconds: float = Field(120.0, gt=0, description="time for one fetch")
+    poll_seconds: float = Field(
+        300.0, ge=1, description="how often a source is fetched, unless the source says"
+    )
+
+    @field_validator("protocols")
+    @classmethod
+    def _known(cls, protocols: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = sorted(set(protocols) - {"https", "http"})
+        if unknown:
+            raise ValueError(f"{', '.join(unknown)}: only https and http are known")
+        return protocols
+
+
 class Settings(BaseSettings):
     """Everything that can be set. `SKILLBUS_PAGING__GAP=5` sets `gap` of `[paging]`."""
 
@@ -360,6 +389,7 @@ class Settings(BaseSettings):
     workers: WorkerSettings = WorkerSettings()
     servers: ServerSettings = ServerSettings()
     watch: WatchSettings = WatchSettings()
+    git: GitSettings = GitSettings()
     submissions: SubmissionSettings = SubmissionSettings()
     uploads: UploadSettings = UploadSettings()
     webhooks: WebhookSettings = WebhookSettings()
