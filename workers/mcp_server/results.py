@@ -6,6 +6,7 @@ the most used show the JSON alone. So the JSON has the text too, and it is what 
 
 from __future__ import annotations
 
+import math
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,6 +20,9 @@ MOST_BUDGET = 200_000
 _FORM_SHARE = 0.82
 """What the Markdown may take of a budget: over the skills of `examples/` its text in JSON takes
 1.14 to 1.17 times as much."""
+
+_FORM_TOKENS = 30
+"""What the other fields take."""
 
 
 class Result(BaseModel):
@@ -86,7 +90,12 @@ def cost(result: Result) -> int:
 
 def markdown_budget(budget: int) -> int:
     """The budget of the Markdown of a bundle whose result may take `budget`."""
-    return max(1, int(budget * _FORM_SHARE) - 30)
+    return max(1, int(budget * _FORM_SHARE) - _FORM_TOKENS)
+
+
+def result_budget(markdown: int) -> int:
+    """The least budget of a result whose Markdown may take `markdown`."""
+    return math.ceil((markdown + _FORM_TOKENS) / _FORM_SHARE)
 
 
 def found(bundle: Bundle, budget: int) -> FoundSkills:

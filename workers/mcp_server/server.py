@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -32,6 +33,7 @@ from workers.mcp_server.results import (
     SourceRow,
     found,
     markdown_budget,
+    result_budget,
 )
 from workers.mcp_server.shelf import Shelf
 from workers.mcp_server.ways import FindWay, Standing, Way
@@ -54,6 +56,7 @@ RESOURCE_TOKENS = 20_000
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.005, 0.05
 _MOST_SOURCES = 100
+_LEAST = re.compile(r"less than one passage needs; give at least (\d+)")
 _THREADS = 16
 
 R = TypeVar("R", bound=Result)
@@ -78,7 +81,7 @@ Top = Annotated[
     int | None,
     Field(ge=1, le=100, description="Most skills to choose; what they depend on comes on top."),
 ]
-Choice = Annotated[
+Wanted = Annotated[
     QueryFilters | None,
     Field(
         description="Only skills with one of these values: `source` (ids from list_sources), "
@@ -151,7 +154,7 @@ def _tool(function: Callable[..., Any], title: str) -> Tool:
         ),
     )
     arguments = tool.fn_metadata.arg_model
-    arguments.model_config["extra"] = "forbid"
+    arguments.model_config.update(extra="forbid", hide_input_in_errors=True)
     arguments.model_rebuild(force=True)
     tool.parameters = arguments.model_json_schema(by_alias=True)
     return tool
@@ -172,7 +175,7 @@ class _Tools:
         task: Task,
         budget: Budget = None,
         top: Top = None,
-        filters: Choice = None,
+        filters: Wanted = None,
     ) -> Annotated[CallToolResult, FoundSkills]:
         """Find the skills for a task, and the passages of each that the task needs.
 
@@ -189,13 +192,7 @@ class _Tools:
         way = await self._run(self._find_way)
         standing = await self._answered(way, asked, ctx)
         if standing.state != "done" or standing.bundle is None:
-            reason = standing.reason or f"the query was {standing.state}"
-            raise ToolError(
-                f"{reason} (of the {room} tokens of budget, {room - markdown_budget(room)} are "
-                "kept for the form of the result)"
-                if "budget" in reason
-                else reason
-            )
+            raise ToolError(_failed(standing, room))
         bundle = Bundle.model_validate(standing.bundle)
         return _shown(found(bundle, room))
 
@@ -225,7 +222,7 @@ class _Tools:
         more = len(sources) - len(rows)
         listed = [f"- {row.source_id} ({row.kind})" for row in rows]
         listed += [f"- and {more} more"] if more else []
-        text = "\n".join([f"{skills} skills from {len(sources)} sources:", *listed])
+        text = "\n".join([f"{skills} skills; sources:", *listed])
         return _shown(SourceList(sources=rows, more=more, skills=skills, text=text))
 
     async def skill(self, skill_id: str) -> str:
@@ -300,6 +297,17 @@ def _ended(standing: Standing) -> str:
     stages = (standing.bundle or {}).get("timings_ms") or {}
     spent = ", ".join(f"{stage} {milliseconds:.0f} ms" for stage, milliseconds in stages.items())
     return f"{standing.state}: {spent}" if spent else standing.state
+
+
+def _failed(standing: Standing, budget: int) -> str:
+    """Why there is no bundle; a least budget is told as the caller counts."""
+    least = _LEAST.search(standing.reason)
+    if least is None:
+        return standing.reason or f"the query was {standing.state}"
+    return (
+        f"a budget of {budget} tokens is less than one passage needs; "
+        f"give at least {result_budget(int(least[1]))}"
+    )
 
 
 def _said(error: SkillbusError) -> str:
