@@ -37,8 +37,8 @@ _PATIENCE_SECONDS = 2.0
 def parse_listen(text: str, unprotected: bool = False) -> tuple[str, int]:
     """Host and port of `--listen`.
 
-    Raises UsageError unless it is a loopback address; `unprotected` allows any, for a place where
-    something else keeps others out, such as a container whose port is published on loopback.
+    Raises UsageError unless it is a loopback address; `unprotected` allows any: there are tokens,
+    or something else keeps others out, as of a container whose port is published on loopback.
     """
     host, _, port = text.rpartition(":")
     try:
@@ -48,8 +48,8 @@ def parse_listen(text: str, unprotected: bool = False) -> tuple[str, int]:
         raise UsageError(f"--listen {text}: write 127.0.0.1:PORT") from None
     if not (address.is_loopback or unprotected):
         raise UsageError(
-            f"--listen {text}: only loopback addresses; the gateway has no tokens "
-            "(where something else keeps others out: --unprotected)"
+            f"--listen {text}: only loopback addresses while there is no token; make one with "
+            "`skillbus tokens add NAME` (where something else keeps others out: --unprotected)"
         )
     if not 0 < number < 65536:
         raise UsageError(f"--listen {text}: a port is between 1 and 65535")
@@ -72,6 +72,10 @@ def run_serve(
         channel = stack.enter_context(opened)
         figures.add_gauges(_reporter(channel, stack))
         stack.enter_context(Watcher(channel))
+        if settings.submissions.broker:
+            from workers.submissions.service import Submissions
+
+            stack.enter_context(Submissions(channel))
         # Queries should not pay for loading the model and the library.
         threading.Thread(target=channel.warm_up, name="skillbus-warm-up", daemon=True).start()
         for source in channel.graph.sources():

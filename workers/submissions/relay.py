@@ -9,7 +9,7 @@ import time
 import structlog
 from pydantic import ValidationError
 
-from config.errors import SkillbusError
+from config.errors import SkillbusError, TransientError, UsageError
 from skills.events import (
     Answer,
     MessageRefused,
@@ -90,7 +90,14 @@ class Relay:
         """Whether a job is replied to now; not while its skills are on their way."""
         if self._stopping.is_set():
             return False
-        job = self._channel.journal.job(job_id)
+        try:
+            job = self._channel.journal.job(job_id)
+        except TransientError:
+            raise
+        except UsageError as error:  # forgotten just now, or written by another version
+            log.error("reply cannot be made", job_id=job_id, reason=str(error))
+            self._channel.journal.replied(job_id)
+            return False
         answers = self._answers(job)
         if answers is None:
             return False
