@@ -28,22 +28,35 @@ _AMQP = "0.3.0"
 _ABOUT = """\
 skillbus keeps a library of agent skills and answers tasks with bundles of them. Any program that
 can write to a queue can send it events and questions, as CloudEvents 1.0 in structured JSON; where
-one names a queue for replies, the answers go there.
+one names a place for replies, the answers go there.
 
 An event is known by its `source` and `id` together and is carried out once, however often it
 comes. A reply may come twice: it then has the same `id`."""
 
 _QUEUE = """\
-On RabbitMQ a durable queue: publish to the default exchange with the queue's name as routing key,
-persistent. The properties `reply_to`, `correlation_id` and `message_id` may stand for the event's
-`replyto`, `correlationid` and `id`. On Redis a stream: `XADD {channel} * {field} JSON`."""
+On RabbitMQ a durable queue: publish persistent messages to the default exchange with the queue's
+name as routing key. The properties `reply_to` and `correlation_id` may stand for the event's
+`replyto` and `correlationid`. On Redis a stream, `XADD {channel} * {field} JSON`: further fields
+`reply_to` and `correlation_id` may stand for these."""
 
 
 def asyncapi_document() -> str:
     """The document as YAML, as published under docs/reference."""
     # Written and read, so that no object is there twice and YAML needs no anchors.
     document = json.loads(json.dumps(_document()))
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as such."""
+
+
+def _write_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _write_text)
 
 
 def _document() -> dict[str, Any]:
