@@ -22,7 +22,6 @@ from skills.bundle import (
     SkillLeftOut,
     bundle_schema,
     markdown_tokens,
-    one_line,
     render,
     render_header,
     render_passage,
@@ -175,12 +174,6 @@ def test_names_and_reasons_stay_on_their_line() -> None:
     ):
         assert len(re.findall("^## ", header, re.MULTILINE)) == 1
         assert len(re.findall("^- source:", header, re.MULTILINE)) == 1
-
-
-@given(st.text(max_size=80))
-@settings(max_examples=200, deadline=None)
-def test_one_line_is_one_line(text: str) -> None:
-    assert len(one_line(text).splitlines()) <= 1
 
 
 @given(st.lists(st.text(max_size=60), max_size=4), st.text(max_size=30))
