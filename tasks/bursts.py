@@ -83,12 +83,11 @@ def merged(jobs: Sequence[Job]) -> tuple[list[Order], list[tuple[str, str]]]:
         content = _as_change(named)
         if isinstance(content, SourceChanged):
             order = latest.get(content.source_id)
-            if order is not None and isinstance(order.content, SourceChanged):
-                both = _both(order.content, content)
-                if both is not None:
-                    order.content = both
-                    order.add(job, named)
-                    continue
+            both = _both(order, content, named) if order is not None else None
+            if order is not None and both is not None:
+                order.content = both
+                order.add(job, named)
+                continue
         orders.append(order := Order(content))
         order.add(job, named)
         for source_id in _sources_of(content):
@@ -101,16 +100,22 @@ def _as_change(content: Data) -> Data:
     if not isinstance(content, SkillUpserted) or content.files is not None:
         return content
     source_id, _, path = content.skill_id.partition(":")
-    return SourceChanged(source_id=source_id, paths=() if path == "." else (path,))
+    return SourceChanged(source_id=source_id, paths=("SKILL.md" if path == "." else path,))
 
 
-def _both(one: SourceChanged, other: SourceChanged) -> SourceChanged | None:
-    """Both changes in one; None where they are of different directories."""
-    if one.root and other.root and one.root != other.root:
+def _both(order: Order, content: SourceChanged, named: Data) -> SourceChanged | None:
+    """Both changes in one; None where that would not be the same."""
+    other = order.content
+    if not isinstance(other, SourceChanged):
         return None
-    whole = not one.paths or not other.paths
-    paths = () if whole else tuple(dict.fromkeys((*one.paths, *other.paths)))
-    return one.model_copy(update={"root": one.root or other.root, "paths": paths})
+    if other.root and content.root and other.root != content.root:
+        return None
+    whole = not other.paths or not content.paths
+    # All of a source is looked at for what has changed, a skill that was named whatever it is.
+    if whole and (order.upserted or isinstance(named, SkillUpserted)):
+        return None
+    paths = () if whole else tuple(dict.fromkeys((*other.paths, *content.paths)))
+    return other.model_copy(update={"root": other.root or content.root, "paths": paths})
 
 
 def _sources_of(content: Data) -> tuple[str, ...]:

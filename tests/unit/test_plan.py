@@ -18,7 +18,15 @@ from config.errors import UsageError
 from config.settings import LimitSettings, Settings
 from graph.local import SqliteSkillGraph
 from graph.protocol import Publication, Source, State
-from skills.events import SkillRemoved, SourceChanged, SourceRemoved, new_event
+from skills.events import (
+    Event,
+    QueryFailed,
+    SkillRemoved,
+    SkillUpserted,
+    SourceChanged,
+    SourceRemoved,
+    new_event,
+)
 from skills.record import RevisionKey
 from tasks.activity import LocalActivity
 from tasks.folders import Scan, read_folder, scan
@@ -324,3 +332,83 @@ def test_a_cursor_moves_only_behind_the_requests(
     assert services.graph.counts()["waiting"] == 1
     assert services.graph.cursor("team") == {}
     assert scan(root, "", LIMITS).signatures["a"]
+
+
+# -- skills by name
+
+
+def upserted(*skill_ids: str) -> list[Event]:
+    return [new_event(SkillUpserted(skill_id=one), "skillbus/test") for one in skill_ids]
+
+
+def carry_out(services: Services, events: list[Event]) -> list[Any]:
+    for event in events:
+        services.journal.accept(event, "event")
+    services.sent.clear()
+    plan(services, Deadline(60), [event.id for event in events])  # type: ignore[arg-type]
+    return [services.journal.job(event.id) for event in events]
+
+
+def test_a_skill_is_read_anew_by_its_id_alone(root: Path, services: Services) -> None:
+    for name in ("a", "deep/b"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    for name in ("a", "deep/b"):
+        put(root / name / "SKILL.md", "other")
+    [job] = carry_out(services, upserted("team:deep/b"))
+    assert (job.state, job.outcome["changed"]) == ("done", 1)
+    assert services.ingested() == ["team:deep/b"]
+
+
+def test_a_withdrawn_skill_comes_back_when_it_is_upserted(root: Path, services: Services) -> None:
+    put(root / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    services.run(SkillRemoved(skill_id="team:."))
+    whole = [new_event(everything(root), "skillbus/test") for _ in range(2)]
+    jobs = carry_out(services, [whole[0], *upserted("team:."), whole[1]])
+    assert [job.state for job in jobs] == ["done"] * 3
+    assert services.ingested() == ["team:."]
+
+
+def test_many_upserts_are_one_reading_and_each_has_its_end(root: Path, services: Services) -> None:
+    for name in ("a", "b"):
+        put(root / name / "SKILL.md")
+    services.graph.put_source(Source("team", "directory", str(root)))
+    whole = new_event(everything(root, "c"), "skillbus/test")
+    events = [*upserted("team:a", "team:b", "team:absent", "team:a"), whole]
+    jobs = carry_out(services, events)
+    assert [job.state for job in jobs] == ["done", "done", "failed", "done", "done"]
+    assert "no skill team:absent" in jobs[2].reason
+    assert services.ingested() == ["team:a", "team:b"]
+    assert len(services.sent) == 1
+
+
+def test_a_removal_between_upserts_keeps_its_place(root: Path, services: Services) -> None:
+    for name in ("a", "b"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    removal = new_event(SkillRemoved(skill_id="team:a"), "skillbus/test")
+    jobs = carry_out(services, [*upserted("team:a"), removal, *upserted("team:b")])
+    assert [job.state for job in jobs] == ["done"] * 3
+    assert states(services) == {"a": "removed", "b": "published"}
+
+
+def test_a_source_that_is_not_known_needs_its_root(services: Services, root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    [job] = carry_out(services, upserted("team:a"))
+    assert job.state == "failed"
+    assert "no source 'team'" in job.reason
+    assert "no source 'team'" in services.run(SourceChanged(source_id="team")).reason
+    services.run(everything(root))
+    services.publish_waiting()
+    put(root / "b" / "SKILL.md")
+    assert services.run(SourceChanged(source_id="team")).outcome["found"] == 2
+    assert services.ingested() == ["team:b"]
+
+
+def test_answers_change_nothing(services: Services) -> None:
+    job = services.run(QueryFailed(query_id="x", reason="y"))
+    assert (job.state, "changes the library" in job.reason) == ("failed", True)
