@@ -1,0 +1,122 @@
+"""A repository that is pushed to, and a server of git's own program for it, on loopback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+_IDENTITY = {
+    "GIT_AUTHOR_NAME": "Ana",
+    "GIT_AUTHOR_EMAIL": "ana@example.com",
+    "GIT_COMMITTER_NAME": "Ana",
+    "GIT_COMMITTER_EMAIL": "ana@example.com",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+}
+
+
+class PushedRepository:
+    """A bare repository `NAME.git` below a folder, and a working tree that pushes to it.
+
+    tree: where files are written. Commits are pushed as soon as they are made.
+    """
+
+    def __init__(self, folder: Path, name: str = "skills") -> None:
+        self.bare = folder / f"{name}.git"
+        self.tree = folder / f"{name}-tree"
+        self.tree.mkdir(parents=True)
+        self.git("init", "-q", "--bare", "-b", "main", str(self.bare))
+        self.git("init", "-q", "-b", "main")
+        self.git("remote", "add", "origin", str(self.bare))
+
+    def git(self, *arguments: str) -> str:
+        """Run git in the working tree; its output."""
+        run = subprocess.run(
+            ["git", *arguments],
+            cwd=self.tree,
+            env={**os.environ, **_IDENTITY},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        return run.stdout.strip()
+
+    def push(self, message: str = "change", branch: str = "main") -> str:
+        """Commit all there is and push it by force; the commit."""
+        self.git("add", "--all")
+        self.git("commit", "-q", "--allow-empty", "-m", message)
+        self.git("push", "-q", "--force", "origin", f"HEAD:refs/heads/{branch}")
+        return self.git("rev-parse", "HEAD")
+
+
+@contextmanager
+def served_over_http(folder: Path) -> Iterator[str]:
+    """`git http-backend` for the repositories below a folder; yields the address of the folder."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._answer(b"")
+
+        def do_POST(self) -> None:
+            self._answer(self._body())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return body
+
+        def _answer(self, body: bytes) -> None:
+            asked = urlsplit(self.path)
+            environment = {
+                **os.environ,
+                "GIT_PROJECT_ROOT": str(folder),
+                "GIT_HTTP_EXPORT_ALL": "1",
+                "GIT_CONFIG_GLOBAL": os.devnull,
+                "GIT_CONFIG_SYSTEM": os.devnull,
+                "REQUEST_METHOD": self.command,
+                "PATH_INFO": asked.path,
+                "QUERY_STRING": asked.query,
+                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                "CONTENT_LENGTH": str(len(body)),
+                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+            }
+            run = subprocess.run(
+                ["git", "http-backend"], input=body, env=environment, capture_output=True
+            )
+            head, _, content = run.stdout.partition(b"\r\n\r\n")
+            named = dict(line.split(": ", 1) for line in head.decode("latin-1").splitlines())
+            self.send_response(int(named.pop("Status", "200").split()[0]))
+            for name, value in named.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
