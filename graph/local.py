@@ -6,6 +6,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +63,15 @@ class SqliteSkillGraph:
                     "choose another id, or drop that source first"
                 )
             db.execute(
-                "INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?)",
-                (source.source_id, source.kind, source.root, source.last_success),
+                self._sql["put_source"],
+                asdict(source) | {"licences": json.dumps(source.licences)},
             )
 
     def sources(self) -> list[Source]:
         """All sources, by id."""
         with self._database.read() as db:
-            rows = db.execute("SELECT * FROM sources ORDER BY source_id").fetchall()
-        return [Source(*row) for row in rows]
+            rows = db.execute(self._sql["sources"]).fetchall()
+        return [Source(*row[:6], *(tuple(json.loads(row[6])), *row[7:])) for row in rows]
 
     def drop_source(self, source_id: str) -> None:
         """Forget a source and its cursor; raises UsageError while it has published skills."""

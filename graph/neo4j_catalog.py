@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -36,7 +37,7 @@ class Neo4jCatalog(Neo4jStore):
             source_id=source.source_id,
             kind=source.kind,
             root=source.root,
-            last_success=source.last_success,
+            known=asdict(source) | {"licences": list(source.licences)},
         )[0]
         if not same:
             raise UsageError(
@@ -46,7 +47,8 @@ class Neo4jCatalog(Neo4jStore):
 
     def sources(self) -> list[Source]:
         """All sources, by id."""
-        return [Source(*row) for row in self._read("sources")]
+        rows = self._read("sources")
+        return [Source(*row[:6], *(tuple(row[6]), *row[7:])) for row in rows]
 
     def drop_source(self, source_id: str) -> None:
         """Forget a source and its cursor; raises UsageError while it has published skills."""

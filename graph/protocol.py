@@ -39,12 +39,28 @@ class LinkType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where skills come from. `root` is an absolute directory for kind `directory`."""
+    """Where skills come from, and how it stands with them.
+
+    root: an absolute directory, or for kind `git` the address of the repository; branch: "" is
+    the remote's own choice; path: the folder in it that holds the skills, "" is all of it.
+    licences: those that are allowed, none given: any. credential_file: where the login stands.
+    poll_seconds: how often it is fetched, 0: as the settings say. commit: the one that the catalog
+    is in step with. last_success, last_attempt: seconds since the epoch; last_error: why the last
+    attempt failed, "" when it did not.
+    """
 
     source_id: str
     kind: str
     root: str
     last_success: float = 0.0
+    branch: str = ""
+    path: str = ""
+    licences: tuple[str, ...] = ()
+    credential_file: str = ""
+    poll_seconds: float = 0.0
+    commit: str = ""
+    last_attempt: float = 0.0
+    last_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

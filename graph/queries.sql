@@ -153,3 +153,17 @@ SELECT o.skill_id, s.skill_id, t.skill_id, l.type, l.weight, l.evidence
 FROM asked s CROSS JOIN links l ON l.source = s.id
 JOIN asked t ON t.id = l.target JOIN skills o ON o.id = l.owner
 ORDER BY s.skill_id, t.skill_id, l.type, o.skill_id;
+
+-- name: put_source
+INSERT OR REPLACE INTO sources (
+    source_id, kind, root, last_success, branch, path, licences, credential_file, poll_seconds,
+    commit_id, last_attempt, last_error
+) VALUES (
+    :source_id, :kind, :root, :last_success, :branch, :path, :licences, :credential_file,
+    :poll_seconds, :commit, :last_attempt, :last_error
+)
+
+-- name: sources
+SELECT source_id, kind, root, last_success, branch, path, licences, credential_file, poll_seconds,
+    commit_id, last_attempt, last_error
+FROM sources ORDER BY source_id

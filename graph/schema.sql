@@ -9,7 +9,15 @@ CREATE TABLE sources (
     source_id TEXT PRIMARY KEY,
     kind TEXT NOT NULL,
     root TEXT NOT NULL,
-    last_success REAL NOT NULL
+    last_success REAL NOT NULL,
+    branch TEXT NOT NULL DEFAULT '',
+    path TEXT NOT NULL DEFAULT '',
+    licences TEXT NOT NULL DEFAULT '[]',
+    credential_file TEXT NOT NULL DEFAULT '',
+    poll_seconds REAL NOT NULL DEFAULT 0,
+    commit_id TEXT NOT NULL DEFAULT '',
+    last_attempt REAL NOT NULL DEFAULT 0,
+    last_error TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 
 CREATE TABLE cursor (

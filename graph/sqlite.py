@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from config.errors import PermanentError, TransientError, UsageError
-from graph.statements import read_text
+from graph.statements import named_statements, read_text
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _BUSY_SECONDS = 15.0
 _PASSING = {
     sqlite3.SQLITE_BUSY,
@@ -60,6 +60,11 @@ class Database:
                 connection.execute("PRAGMA journal_mode = WAL")
                 self._create(connection)
             row = connection.execute("PRAGMA user_version").fetchone()
+        if 0 < row[0] < SCHEMA_VERSION:
+            raise UsageError(
+                f"{self._path} has schema {row[0]}, this version of skillbus reads "
+                f"{SCHEMA_VERSION}: `skillbus sync` or `skillbus serve` brings it up to that"
+            )
         if row[0] != SCHEMA_VERSION:
             raise PermanentError(
                 f"{self._path} has schema {row[0]}, this version of skillbus reads "
@@ -67,7 +72,7 @@ class Database:
             )
 
     def _create(self, connection: sqlite3.Connection) -> None:
-        """Lay out an empty file, all of it or nothing."""
+        """Lay out an empty file, or bring an older one up, all of it or nothing."""
         connection.execute("BEGIN IMMEDIATE")
         try:
             empty = not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
@@ -77,6 +82,8 @@ class Database:
                     connection.execute(statement)
                 connection.execute("INSERT INTO meta VALUES ('seq', 0), ('epoch', 0)")
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION:d}")
+            else:
+                _upgrade(connection)
         except BaseException:
             connection.execute("ROLLBACK")
             raise
@@ -163,6 +170,16 @@ class Database:
                     f"{self._path} cannot be opened ({error}): check the folder's permissions"
                 ) from error
             raise
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring a file of an earlier version up to this one; a later version's is left alone."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    upgrades = named_statements("upgrades.sql")
+    for number in range(version + 1, SCHEMA_VERSION + 1) if version else ():
+        for statement in _statements(upgrades[str(number)] + ";\n"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {number:d}")
 
 
 def _statements(script: str) -> Iterator[str]:

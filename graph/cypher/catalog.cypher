@@ -13,11 +13,14 @@ MATCH (m:Meta {key: 'epoch'}) SET m.value = m.value + 1 RETURN m.value
 // name: put_source
 MERGE (s:Source {source_id: $source_id}) ON CREATE SET s.kind = $kind, s.root = $root
 WITH s, s.kind = $kind AND s.root = $root AS same
-SET s.last_success = CASE WHEN same THEN $last_success ELSE s.last_success END
+FOREACH (_ IN CASE WHEN same THEN [1] ELSE [] END | SET s += $known)
 RETURN same, s.kind, s.root
 
 // name: sources
-MATCH (s:Source) RETURN s.source_id, s.kind, s.root, s.last_success ORDER BY s.source_id
+MATCH (s:Source)
+RETURN s.source_id, s.kind, s.root, s.last_success, s.branch, s.path, s.licences,
+    s.credential_file, s.poll_seconds, s.commit, s.last_attempt, s.last_error
+ORDER BY s.source_id
 
 // name: published_of_source
 MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path IS NOT NULL AND s.seq > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,25 @@ class SkillGraphContract:
             graph.put_source(Source("a", "directory", "/srv/other"))
         graph.drop_source("a")
         assert [s.source_id for s in graph.sources()] == ["b"]
+
+    def test_a_git_source_keeps_all_that_is_known_of_it(
+        self, graph: SkillGraph, reopen: Reopen
+    ) -> None:
+        source = Source(
+            *("team", "git", "https://example.org/team.git", 5.0, "main", "skills/good"),
+            licences=("MIT", "Apache-2.0"),
+            credential_file="team",
+            poll_seconds=60.0,
+            commit="0" * 40,
+            last_attempt=6.0,
+            last_error="the branch is gone",
+        )
+        graph.put_source(source)
+        assert graph.sources() == [source]
+        moved = replace(source, branch="next", path="", licences=(), last_error="")
+        graph.put_source(moved)
+        graph.close()
+        assert reopen().sources() == [moved]
 
     def test_a_source_with_skills_is_not_dropped(self, graph: SkillGraph) -> None:
         graph.put_source(Source("lib", "directory", "/srv/lib"))

@@ -16,7 +16,7 @@ from config.errors import PermanentError, TransientError, UsageError
 from graph import sqlite as sqlite_store
 from graph.local import SqliteSkillGraph
 from graph.packing import pack_vector, unpack_vector
-from graph.protocol import Link, LinkType, Publication
+from graph.protocol import Link, LinkType, Publication, Source
 from skills.record import RevisionKey
 
 
@@ -87,6 +87,27 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
     for writable in (True, False):
         with pytest.raises(PermanentError, match="schema 99"):
             SqliteSkillGraph(path, writable=writable)
+
+
+def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
+    path = tmp_path / "library.db"
+    SqliteSkillGraph(path, writable=True).close()
+    connection = sqlite3.connect(path)
+    connection.executescript("""
+        CREATE TABLE older (source_id TEXT PRIMARY KEY, kind TEXT NOT NULL, root TEXT NOT NULL,
+            last_success REAL NOT NULL) WITHOUT ROWID;
+        INSERT INTO older VALUES ('team', 'directory', '/skills', 5.0);
+        DROP TABLE sources;
+        ALTER TABLE older RENAME TO sources;
+        PRAGMA user_version = 1;
+        """)
+    connection.close()
+    with pytest.raises(UsageError, match="brings it up"):
+        SqliteSkillGraph(path, writable=False)
+    for writable in (True, False):
+        graph = SqliteSkillGraph(path, writable=writable)
+        assert graph.sources() == [Source("team", "directory", "/skills", 5.0)]
+        graph.close()
 
 
 def test_a_locked_file_is_transient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,4 @@
+// Sources that are git repositories: what is fetched from where, and how the last time went.
+MATCH (s:Source) WHERE s.branch IS NULL
+SET s.branch = '', s.path = '', s.licences = [], s.credential_file = '', s.poll_seconds = 0.0,
+    s.commit = '', s.last_attempt = 0.0, s.last_error = '';
