@@ -1,0 +1,174 @@
+"""What a commit holds, read from the objects of a mirror; nothing is ever checked out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from config.errors import PermanentError, TransientError
+from tasks.folders import SKIPPED
+from tasks.git.program import command, environment
+
+_LINK = "120000"
+_SUBMODULE = "160000"
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A file of a commit: its object, and its bytes."""
+
+    object_id: str
+    size: int
+
+
+@dataclass(slots=True)
+class Tree:
+    """Files by folder and name, and the paths of links and submodules, which are not read.
+
+    Names are as `os.fsdecode` gives them, paths are relative to the folder that was asked for.
+    """
+
+    folders: dict[str, dict[str, Blob]]
+    below: dict[str, set[str]]
+    links: list[str]
+    submodules: list[str]
+
+
+def list_tree(mirror: Path, commit: str, path: str, most: int) -> Tree:
+    """All files of the folder `path` of a commit.
+
+    Raises PermanentError where the commit has no such folder or it holds more than `most` files:
+    a few bytes of objects can stand for any number of files.
+    """
+    tree = Tree(defaultdict(dict), defaultdict(set), [], [])
+    arguments = ("ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
+    with _started(mirror, arguments, subprocess.DEVNULL) as process:
+        for count, line in enumerate(_records(_out(process))):
+            if count >= most:
+                process.kill()
+                raise PermanentError(f"more than {most} files (git.files); name a folder (--path)")
+            _note(tree, line)
+        if process.wait():
+            raise PermanentError(
+                f"commit {commit[:12]} has no folder {path or '/'}: where it has moved, name the "
+                "new one (--path); the skills stay as they are"
+            )
+    return tree
+
+
+def _note(tree: Tree, line: bytes) -> None:
+    about, _, raw = line.partition(b"\t")
+    mode, _, object_id, size = about.decode("ascii").split()
+    path = os.fsdecode(raw)
+    folder, _, name = path.rpartition("/")
+    parts = path.split("/")
+    if any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
+        return  # no file system could hold it
+    if SKIPPED.intersection(parts[:-1]):
+        return
+    if mode == _SUBMODULE:
+        tree.submodules.append(path)
+    elif mode == _LINK:
+        tree.links.append(path)
+    else:
+        tree.folders[folder][name] = Blob(object_id, int(size))
+    while folder:
+        parent = folder.rpartition("/")[0]
+        tree.below[parent].add(folder)
+        folder = parent
+
+
+class Objects:
+    """Reads objects of a mirror through one git process; close it after use."""
+
+    def __init__(self, mirror: Path) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - no shell, and object ids come from git
+            command(mirror, ("cat-file", "--batch")),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment(),
+            start_new_session=True,
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+        self._process.wait()
+
+    def read(self, blob: Blob) -> bytes:
+        """The bytes of a file; raises TransientError when the mirror has lost it."""
+        return b"".join(self._parts(blob))
+
+    def sha256(self, blob: Blob) -> str:
+        """The SHA-256 of a file's bytes, in hexadecimal."""
+        digest = hashlib.sha256()
+        for part in self._parts(blob):
+            digest.update(part)
+        return digest.hexdigest()
+
+    def _parts(self, blob: Blob) -> Iterator[bytes]:
+        asked, answers = self._process.stdin, _out(self._process)
+        try:
+            if asked is not None:
+                asked.write(f"{blob.object_id}\n".encode("ascii"))
+                asked.flush()
+        except OSError as error:
+            raise TransientError(f"git cat-file ended: {error.strerror}") from None
+        told = answers.readline().split()
+        if len(told) != 3 or told[1] != b"blob" or int(told[2]) != blob.size:
+            raise TransientError(f"the mirror has lost the object {blob.object_id}")
+        left = blob.size
+        while left:
+            part = answers.read(min(left, _CHUNK))
+            if not part:
+                raise TransientError("git cat-file ended too early")
+            left -= len(part)
+            yield part
+        answers.read(1)
+
+
+class _started:  # noqa: N801 - used as a function
+    """A git process whose output is read, ended at the end of the block."""
+
+    def __init__(self, mirror: Path, arguments: tuple[str, ...], stdin: int) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - no shell; what comes from outside is checked
+            command(mirror, arguments),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment(),
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> subprocess.Popen[bytes]:
+        return self._process
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._process.kill()
+        _out(self._process).close()
+        self._process.wait()
+
+
+def _out(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    if process.stdout is None:
+        raise AssertionError("started with a pipe")
+    return process.stdout
+
+
+def _records(stream: IO[bytes]) -> Iterator[bytes]:
+    """Parts of a stream that end with NUL."""
+    rest = b""
+    while chunk := stream.read1(_CHUNK):  # type: ignore[attr-defined]  # a pipe is buffered
+        *whole, rest = (rest + chunk).split(b"\0")
+        yield from whole
