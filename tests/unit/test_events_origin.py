@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from config.errors import UsageError
 from skills.bundle import Revision
 from skills.events import (
+    TYPES,
     Event,
     QueryAsked,
     QueryFailed,
@@ -28,8 +31,12 @@ from skills.events import (
     trace_id_of,
     with_origin,
 )
+from skills.events.examples import example_of
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "events.md").read_text(
+    encoding="utf-8"
+)
 REPLIES = "skillbus.replies.my-ci"
 
 
@@ -165,3 +172,27 @@ def test_a_refusal_says_which_message_and_why() -> None:
     assert event.data == {"reason": "no data", "letter_id": "letter-1", "message_id": "4711"}
     assert parse_event(event.model_dump_json()) == event
     assert parse_event(refusal_of(Sender(), "no", "", "skillbus/consume").model_dump_json())
+
+
+# -- the page about events
+
+
+def test_the_page_shows_real_events_and_errors() -> None:
+    shown = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert len(shown) == 2
+    for text in shown:
+        event = parse_event(text)
+        assert json.loads(text) == example_of(event.type)
+    for name in TYPES:
+        assert f"| [`{name}`](events/{name}.schema.json) |" in PAGE
+    for name in Event.model_fields:
+        assert f"| `{name}` |" in PAGE or name == "subject"
+    [errors] = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+    told = json.loads(shown[0])
+    for wrong, error in zip(
+        ({"type": "skillbus.query.asked.v2"}, {"data": {}}), errors.splitlines(), strict=False
+    ):
+        with pytest.raises(UsageError, match=f"^{re.escape(error)}$"):
+            parse_event(json.dumps(told | wrong))
+    with pytest.raises(UsageError, match=re.escape(errors.splitlines()[2])):
+        check_reply_to("celery")
