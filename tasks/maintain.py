@@ -14,6 +14,7 @@ from tasks.ingest import is_waiting
 from tasks.page import send_unpaged
 from tasks.policies import INGEST, LINK, PLAN, QUERY, Deadline
 from tasks.services import Services
+from tasks.uploads.arrival import sweep_uploads
 
 log = structlog.get_logger()
 
@@ -40,6 +41,7 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
             report["swept"] = sweep(services, orphans)
             deadline.check("sweep")
             report["asked_again"] = ask_again(services, lost)
+            report["uploads_swept"] = sweep_uploads(services)
             report["pruned"] = services.graph.prune(workers.journal_days * 86_400)
         report["forgotten"] = services.journal.forget("event", workers.journal_days * 86_400)
         report["expired"] = services.journal.forget("query", workers.answer_minutes * 60)

@@ -18,6 +18,13 @@ from tasks.follow import follow, source_ids
 from tasks.policies import LINK, PLAN, Deadline
 from tasks.reading import open_reader
 from tasks.services import Services
+from tasks.uploads.arrival import (
+    delete_skills,
+    put_files,
+    put_packages,
+    upload_source,
+)
+from tasks.uploads.store import KIND, root_of
 
 log = structlog.get_logger()
 
@@ -66,13 +73,13 @@ def _carry_out(services: Services, deadline: Deadline, order: Order) -> Transien
     content = order.content
     try:
         if isinstance(content, SourceChanged):
-            outcome = _source_changed(services, deadline, content)
+            outcome = _source_changed(services, deadline, content, order.event_ids)
         elif isinstance(content, SkillRemoved):
             outcome = _skills_removed(services, [content.skill_id])
         elif isinstance(content, SourceRemoved):
             outcome = _source_removed(services, content.source_id)
         elif isinstance(content, SkillUpserted):
-            raise PermanentError("skills that come with their files are not taken here")
+            outcome = _skill_came(services, deadline, content)
         else:
             raise PermanentError("neither a question nor an answer changes the library")
     except TransientError as error:
@@ -120,12 +127,39 @@ def fail_all(services: Services, event_ids: Sequence[str], reason: str) -> None:
 
 
 def _source_changed(
-    services: Services, deadline: Deadline, content: SourceChanged
+    services: Services, deadline: Deadline, content: SourceChanged, event_ids: Sequence[str]
 ) -> dict[str, object]:
+    if _is_upload(services.graph, content):
+        put_packages(services, content.source_id, event_ids)
+        return _follow_upload(services, deadline, content.source_id, content.paths)
     root = check_root(Path(content.root or _known_root(services.graph, content.source_id)))
     source = Source(content.source_id, "directory", str(root))
     with open_reader(source, services.settings) as reader:
         return follow(services, deadline, source, reader, content.paths)
+
+
+def _is_upload(graph: SkillGraph, content: SourceChanged) -> bool:
+    """Whether a change is of a source whose skills come by value."""
+    if content.root:
+        return content.root == root_of(content.source_id)
+    return any(
+        source.source_id == content.source_id and source.kind == KIND for source in graph.sources()
+    )
+
+
+def _skill_came(
+    services: Services, deadline: Deadline, content: SkillUpserted
+) -> dict[str, object]:
+    path = put_files(services, content)
+    return _follow_upload(services, deadline, content.skill_id.partition(":")[0], [path])
+
+
+def _follow_upload(
+    services: Services, deadline: Deadline, source_id: str, paths: Sequence[str]
+) -> dict[str, object]:
+    source = upload_source(source_id)
+    with open_reader(source, services.settings) as reader:
+        return follow(services, deadline, source, reader, paths)
 
 
 def _known_root(graph: SkillGraph, source_id: str) -> str:
@@ -144,6 +178,7 @@ def _skills_removed(services: Services, skill_ids: Sequence[str]) -> dict[str, o
         raise PermanentError(f"no skill {', '.join(skill_ids)} in the catalog")
     seq = services.graph.take_seqs(1)[0]
     removed = services.graph.remove([RevisionKey(skill_id, seq) for skill_id in known])
+    delete_skills(services, known)
     services.send(LINK.name, [])
     return {"removed": len(removed)}
 
@@ -154,6 +189,7 @@ def _source_removed(services: Services, source_id: str) -> dict[str, object]:
     entries = services.graph.entries_under(source_id, "")
     seq = services.graph.take_seqs(1)[0]
     removed = services.graph.remove([RevisionKey(entry.skill_id, seq) for entry in entries])
+    delete_skills(services, [entry.skill_id for entry in entries])
     services.graph.drop_source(source_id)
     services.send(LINK.name, [])
     return {"removed": len(removed)}

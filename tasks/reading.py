@@ -19,6 +19,7 @@ from tasks.folders import (
     read_folder,
     scan,
 )
+from tasks.uploads.store import KIND, UploadReader
 
 
 class SkillReader(Protocol):
@@ -75,6 +76,9 @@ def open_reader(source: Source, settings: Settings) -> Iterator[SkillReader]:
 
     Raises UsageError for a kind of source that this version does not know.
     """
+    if source.kind == KIND:
+        yield UploadReader(source.source_id, settings)
+        return
     if source.kind != "directory":
         raise UsageError(f"source {source.source_id} is of an unknown kind, {source.kind}")
     yield DirectoryReader(Path(source.root), settings.limits)

@@ -1,0 +1,171 @@
+"""From an upload that was received to packages and the event that brings them."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from config.errors import TransientError, UsageError
+from config.settings import Settings
+from skills.events import Event, SourceChanged, describe, new_event
+from tasks.folders import SKILL_FILE
+from tasks.uploads.bounds import MEGABYTE, ArchiveError, Gauge, TooLargeError, chunks_of, shown
+from tasks.uploads.members import HEAD, Member, kind_of
+from tasks.uploads.names import clean_path
+from tasks.uploads.package import Contents, gather, write_skill
+from tasks.uploads.store import UploadStore, new_package_id, root_of, skill_file_name
+from tasks.uploads.tars import tar_members
+from tasks.uploads.zips import zip_members
+
+ORIGIN = "skillbus/upload"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """An upload whose packages are on disk, and the event that is to bring them.
+
+    skill_ids: sorted. left_out: files that belong to no skill.
+    """
+
+    event: Event
+    skill_ids: tuple[str, ...]
+    left_out: int
+
+
+def check_source(source_id: str) -> None:
+    """Raise UsageError for what cannot be a source's id."""
+    try:
+        SourceChanged(source_id=source_id, root=root_of(source_id))
+    except ValidationError as error:
+        raise UsageError(f"source {shown(source_id)}: {describe(error)}") from None
+
+
+def take_in(
+    settings: Settings,
+    store: UploadStore,
+    place: Path,
+    body: Path,
+    source_id: str,
+    path: str = "",
+    wanted: tuple[str, ...] = (),
+) -> Upload:
+    """Unpack an upload within the bounds of `[uploads]`, and hand its packages in.
+
+    place: a folder from `store.staging`. body: the file as it was received, or a folder. path:
+    where in the source it belongs, "" for as it is named. wanted: kinds (`kind_of`) that it was
+    said to be, empty for any. Raises ArchiveError, TransientError.
+    """
+    check_source(source_id)
+    if path:
+        path = clean_path(path, settings.uploads.depth)
+    if body.is_dir():
+        # A folder without a name of its own in the source is there under its own.
+        members = folder_members(body, Gauge(settings.uploads, _WITHOUT_RATIO))
+        path = path or body.resolve().name if (body / SKILL_FILE).exists() else path
+        return _hand_in(settings, store, place, source_id, path, members)
+    with body.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > settings.uploads.megabytes * MEGABYTE:
+            raise too_large(settings)
+        kind = kind_of(file.read(HEAD))
+        file.seek(0)
+        if wanted and kind not in wanted:
+            raise ArchiveError(f"said to be {' or '.join(wanted)}, but it is {kind}")
+        gauge = Gauge(settings.uploads, size)
+        if kind == "zip":
+            members = zip_members(file, settings.uploads, gauge)
+        elif kind == "text":
+            members = iter([Member(SKILL_FILE, chunks_of(file))])
+        else:
+            members = tar_members(file, kind.removeprefix("tar").removeprefix("."), gauge)
+        return _hand_in(settings, store, place, source_id, path, members)
+
+
+_WITHOUT_RATIO = 1 << 60
+
+
+def too_large(settings: Settings) -> TooLargeError:
+    """The error of an upload with more bytes than may be sent."""
+    return TooLargeError(f"more than {settings.uploads.megabytes:g} MB (uploads.megabytes)")
+
+
+def _hand_in(
+    settings: Settings,
+    store: UploadStore,
+    place: Path,
+    source_id: str,
+    path: str,
+    members: Iterable[Member],
+) -> Upload:
+    skills = place / "skills"
+    contents = stage(settings, place, skills, source_id, path, members)
+    content = SourceChanged(
+        source_id=source_id, root=root_of(source_id), paths=tuple(sorted(contents.skills))
+    )
+    event = new_event(content, ORIGIN).model_copy(update={"id": new_package_id()})
+    store.hand_in(event.id, source_id, skills)
+    ids = tuple(f"{source_id}:{one}" for one in content.paths)
+    return Upload(event, ids, contents.left_out)
+
+
+def stage(
+    settings: Settings,
+    place: Path,
+    skills: Path,
+    source_id: str,
+    path: str,
+    members: Iterable[Member],
+) -> Contents:
+    """Write one package a skill into the new folder `skills`, each synced to disk."""
+    try:
+        with (place / "gathered").open("w+b") as file:
+            contents = gather(members, file, settings, path)
+            skills.mkdir(mode=0o700)
+            with zipfile.ZipFile(file) as gathered:
+                for skill, files in contents.skills.items():
+                    with (skills / skill_file_name(skill)).open("xb") as package:
+                        write_skill(package, f"{source_id}:{skill}", files, gathered)
+                        package.flush()
+                        os.fsync(package.fileno())
+    except OSError as error:
+        raise TransientError(f"{place} cannot be written: {error.strerror}") from error
+    return contents
+
+
+def text_members(files: Mapping[str, str]) -> Iterator[Member]:
+    """Members of a skill that came as path -> text."""
+    for name, text in files.items():
+        yield Member(name, iter([text.encode()]))
+
+
+def folder_members(folder: Path, gauge: Gauge) -> Iterator[Member]:
+    """Members of a folder; links and special files in it are refused."""
+    for current, folders, files in os.walk(folder, onerror=_unreadable):
+        folders.sort()
+        for name in sorted(folders + files):
+            found = Path(current, name)
+            relative = found.relative_to(folder).as_posix()
+            gauge.count_member(relative)
+            mode = found.lstat().st_mode
+            if stat.S_ISDIR(mode):
+                continue
+            if not stat.S_ISREG(mode):
+                raise ArchiveError(f"{shown(relative)}: a link or special; only plain files")
+            with found.open("rb") as stream:
+                yield Member(relative, _counted(chunks_of(stream), relative, gauge))
+
+
+def _counted(chunks: Iterable[bytes], name: str, gauge: Gauge) -> Iterator[bytes]:
+    for chunk in chunks:
+        gauge.count_bytes(len(chunk), name)
+        yield chunk
+
+
+def _unreadable(error: OSError) -> None:
+    raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from error
