@@ -80,7 +80,7 @@ def gitea_push(address: str = "https://git.example/crafts/skills.git", **values:
 
 def encoded(content: Content, form: bool = False) -> tuple[str, bytes]:
     """Content type and body."""
-    text = json.dumps(content, ensure_ascii=False)
+    text = json.dumps(content)
     if form:
         body = urlencode({"payload": text}).encode()
         return "application/x-www-form-urlencoded", body

@@ -274,6 +274,7 @@ def test_other_events_are_no_push() -> None:
         (422, b'{"repository": []}', {}),
         (422, b'{"repository": {}, "ref": 1, "after": {}}', {}),
         (422, b'{"repository": {}, "ref": "refs/heads/main"}', {}),
+        (422, b'{"repository": {}, "ref": "refs/heads/main", "after": "HEAD\\n"}', {}),
     ],
 )
 def test_what_cannot_be_read(status: int, body: bytes, headers: dict[str, str | None]) -> None:
@@ -355,6 +356,30 @@ def test_sources_are_found_by_any_address_of_the_repository() -> None:
     assert [
         one.source_id for one in heard(known, WebhookSettings(), frozenset({"s1"}), notice)
     ] == ["s1"]
+
+
+@pytest.mark.parametrize(
+    ("follows", "pushed", "default", "taken"),
+    [
+        ("main", "refs/heads/main", "main", True),
+        ("main", "refs/heads/draft", "main", False),
+        ("draft", "refs/heads/draft", "main", True),
+        ("", "refs/heads/main", "main", True),
+        ("", "refs/heads/draft", "main", False),
+        ("", "refs/heads/draft", None, True),
+        ("main", "refs/tags/main", "main", False),
+        ("main", "refs/heads/Main", "main", False),
+        ("a/b", "refs/heads/a/b", "main", True),
+    ],
+)
+def test_branches_that_a_source_follows(
+    follows: str, pushed: str, default: str | None, taken: bool
+) -> None:
+    content = github_push(ref=pushed, repository={"default_branch": default})
+    notice = read_notice(github(content, "s"))
+    source = Source("s", "git", "https://git.example/crafts/skills", branch=follows)
+    (found,) = heard([source], WebhookSettings(), None, notice)
+    assert found.takes(notice) == taken
 
 
 def test_settings_can_keep_to_some_repositories() -> None:

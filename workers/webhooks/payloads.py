@@ -7,6 +7,7 @@ its own. Content is told by the host, so none of it is believed but what a sourc
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ _ADDRESSES = (
     "web_url",
 )
 _BRANCH = "refs/heads/"
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _FORM_FIELDS = 10
 _LATEST = 10**12
 
@@ -135,13 +137,13 @@ def _form_payload(body: bytes) -> str:
 
 def _push(content: Mapping[str, Any], told: list[dict[str, Any]]) -> Push:
     ref, before, after = (_text(content, name) for name in ("ref", "before", "after"))
-    if not (ref and after):
+    if not (ref and _COMMIT.fullmatch(after)):
         raise DeliveryError(422, "the push has no ref or no commit after it")
     gone = content.get("deleted") is True or not after.strip("0")
     return Push(
         ref=ref,
         branch=ref.removeprefix(_BRANCH) if ref.startswith(_BRANCH) else "",
-        before=before if before.strip("0") else "",
+        before=before if _COMMIT.fullmatch(before) and before.strip("0") else "",
         after="" if gone else after,
         pushed=next((when for when in map(_pushed_at, told) if when is not None), None),
     )

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from skills.events import SourceChanged, new_event
 from workers.channel import Channel
 from workers.webhooks.delivery import Delivery, DeliveryError
-from workers.webhooks.payloads import PING, read_notice
+from workers.webhooks.payloads import PING, Push, read_notice
 from workers.webhooks.secrets import read_secrets
 from workers.webhooks.signatures import Proof, verify
 from workers.webhooks.sources import Followed, heard
@@ -67,10 +67,12 @@ def receive(channel: Channel, delivery: Delivery) -> Receipt:
     taking = [one for one in sources if one.takes(notice)]
     if not taking:
         return Receipt(state="ignored", reason=f"no source follows {notice.push.ref[:200]!r}")
-    return _record(channel, delivery, proof, taking)
+    return _record(channel, delivery, proof, notice.push, taking)
 
 
-def _record(channel: Channel, delivery: Delivery, proof: Proof, taking: list[Followed]) -> Receipt:
+def _record(
+    channel: Channel, delivery: Delivery, proof: Proof, push: Push, taking: list[Followed]
+) -> Receipt:
     ids, is_new = [], False
     for one in taking:
         changed = SourceChanged(source_id=one.source_id)
@@ -83,7 +85,14 @@ def _record(channel: Channel, delivery: Delivery, proof: Proof, taking: list[Fol
         raise DeliveryError(
             409, f"this delivery was here before, as {ids[0]}; `skillbus sync` reads it anew"
         )
-    log.info("webhook", host=delivery.host, delivery=delivery.id, event_ids=ids)
+    log.info(
+        "webhook",
+        host=delivery.host,
+        delivery=delivery.id,
+        before=push.before,
+        after=push.after,
+        event_ids=ids,
+    )
     return Receipt(state="accepted", ids=tuple(ids))
 
 

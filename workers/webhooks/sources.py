@@ -32,7 +32,7 @@ class Followed:
 def followed(source: Source) -> Followed | None:
     """What a source follows, None where that is no branch of a remote repository."""
     address = normalised(source.root) if source.kind == "git" else ""
-    return Followed(source.source_id, address, "") if address else None
+    return Followed(source.source_id, address, source.branch) if address else None
 
 
 def check_repositories(settings: WebhookSettings) -> None:

@@ -1,0 +1,216 @@
+"""How fast a push is heard and found: git remote -> webhook -> 202 -> searchable, embedded.
+
+    python -m tests.bench.webhook [--pushes N] [--skills N] [--deliveries N]
+
+Starts `skillbus serve` on a home of its own and a git server on loopback, adds the repository as a
+source, then for each push edits one skill, pushes, sends the signed delivery, and asks until the
+edit is found. `--deliveries` more are sent for the time of the answer alone, one after another and
+four at a time. Prints JSON; figures depend on the machine and on what else runs on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.git_remote import PushedRepository, served_over_http
+from tests.support.library import TOPICS, write_skill
+from tests.support.webhooks import github, github_push
+from workers.webhooks.delivery import Delivery
+
+SOURCE = "pushed"
+PATIENCE_SECONDS = 60.0
+_SETTINGS = """\
+[git]
+protocols = ["https", "http"]
+allow_private = true
+poll_seconds = 3600
+
+[gateway]
+requests_a_minute = 100000
+burst = 100000
+
+[webhooks]
+github = ["{secret}"]
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A served home, and what is pushed to it."""
+
+    home: Path
+    port: int
+    secret: str
+    address: str
+    repository: PushedRepository
+    client: httpx.Client
+
+    def deliver(self, commit: str) -> float:
+        """Send the delivery of a push; seconds until 202."""
+        content = github_push(self.address, after=commit)
+        delivery = github(content, self.secret)
+        return _sent(self.port, delivery)
+
+
+def _sent(port: int, delivery: Delivery) -> float:
+    with httpx.Client(timeout=30) as client:
+        begun = time.perf_counter()
+        answer = client.post(
+            f"http://127.0.0.1:{port}/v1/webhooks/{delivery.host}",
+            content=delivery.body,
+            headers=dict(delivery.headers),
+        )
+        seconds = time.perf_counter() - begun
+    if answer.status_code != 202:
+        sys.exit(f"{answer.status_code}: {answer.text}")
+    return seconds
+
+
+@contextmanager
+def served_place(folder: Path, skills: int) -> Iterator[Place]:
+    """A home that serves a pushed repository of skills."""
+    repository = PushedRepository(folder / "remote")
+    names = list(TOPICS)
+    for number in range(skills):
+        topic = names[number % len(names)]
+        write_skill(repository.tree, f"{topic}-{number}", TOPICS[topic])
+    repository.push()
+    home, secret = folder / "home", secrets.token_hex(16)
+    home.mkdir()
+    (folder / "secret").write_text(secret)
+    (home / "skillbus.toml").write_text(_SETTINGS.format(secret=folder / "secret"))
+    with served_over_http(folder / "remote") as base, _serving(home) as port:
+        address = f"{base}/skills.git"
+        _run(home, "sources", "add", address, "--source", SOURCE, "--branch", "main")
+        transport = httpx.HTTPTransport(uds=str(home / "serve.sock"))
+        with httpx.Client(transport=transport, base_url="http://skillbus", timeout=60) as client:
+            place = Place(home, port, secret, address, repository, client)
+            _until(lambda: _published(place) >= skills)
+            yield place
+
+
+@contextmanager
+def _serving(home: Path) -> Iterator[int]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    words = ["serve", "--listen", f"127.0.0.1:{port}"]
+    with (home / "log").open("w") as log:
+        process = subprocess.Popen(_command(*words), env=_environment(home), stdout=log, stderr=log)
+        try:
+            _until(lambda: (home / "serve.sock").exists() or process.poll() is not None)
+            yield port
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+def _command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "workers.cli", *words]
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {**os.environ, "SKILLBUS_HOME": str(home)}
+
+
+def _run(home: Path, *words: str) -> None:
+    run = subprocess.run(_command(*words), env=_environment(home), capture_output=True, text=True)
+    if run.returncode:
+        sys.exit(f"skillbus {' '.join(words)}: exit {run.returncode}\n{run.stdout}{run.stderr}")
+
+
+def _until(condition: Any) -> None:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > end:
+            sys.exit(f"nothing after {PATIENCE_SECONDS:g} s")
+        time.sleep(0.02)
+
+
+def _published(place: Place) -> int:
+    status = place.client.get("/v1/status").json()
+    return int(status["skills"]["published"]) if not status["skills"]["waiting"] else 0
+
+
+def push_until_found(place: Place, number: int, skills: int) -> tuple[float, float]:
+    """Edit a skill, push and tell; seconds until 202 and until a query finds the edit."""
+    names = list(TOPICS)
+    chosen = number % skills
+    topic = names[chosen % len(names)]
+    word = f"quillon{number}x{secrets.token_hex(3)}"
+    path = f"{topic}-{chosen}"
+    write_skill(place.repository.tree, path, f"{TOPICS[topic]}, with the {word} in place")
+    commit = place.repository.push(word)
+    begun = time.perf_counter()
+    answered = place.deliver(commit)
+    task = {"task": f"{TOPICS[topic]}, with the {word} in place", "top": 3, "budget": 4000}
+    _until(lambda: _is_found(place, task, f"{SOURCE}:{path}", word))
+    return answered, time.perf_counter() - begun
+
+
+def _is_found(place: Place, task: dict[str, Any], skill_id: str, word: str) -> bool:
+    bundle = place.client.post("/v1/answers", json=task).json()
+    found = (one for one in bundle["skills"] if one["skill_id"] == skill_id)
+    return any(word in one["description"] for one in found)
+
+
+def spread(seconds: Sequence[float]) -> dict[str, float]:
+    """Median, 95th percentile and maximum in milliseconds."""
+    ordered = sorted(seconds)
+    last = len(ordered) - 1
+    return {
+        "p50": round(ordered[last // 2] * 1000, 1),
+        "p95": round(ordered[-(-last * 95 // 100)] * 1000, 1),
+        "max": round(ordered[-1] * 1000, 1),
+    }
+
+
+def bench(pushes: int, skills: int, deliveries: int) -> dict[str, Any]:
+    """All figures."""
+    with tempfile.TemporaryDirectory() as folder, served_place(Path(folder), skills) as place:
+        push_until_found(place, 0, skills)  # the first loads what the others find loaded
+        times = [push_until_found(place, number, skills) for number in range(1, pushes + 1)]
+        made_up = [f"{number:040x}" for number in range(1, 2 * deliveries + 1)]
+        alone = [place.deliver(commit) for commit in made_up[:deliveries]]
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(place.deliver, made_up[deliveries:]))
+    return {
+        "skills": skills,
+        "pushes": pushes,
+        "push_to_202_ms": spread([one for one, _ in times]),
+        "push_to_found_ms": spread([one for _, one in times]),
+        "deliveries": deliveries,
+        "alone_ms": spread(alone),
+        "four_at_a_time_ms": spread(together),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pushes", type=int, default=40)
+    parser.add_argument("--skills", type=int, default=40)
+    parser.add_argument("--deliveries", type=int, default=200)
+    chosen = parser.parse_args()
+    print(json.dumps(bench(chosen.pushes, chosen.skills, chosen.deliveries), indent=2))
+
+
+if __name__ == "__main__":
+    main()
