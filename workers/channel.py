@@ -15,6 +15,7 @@ import structlog
 from config.errors import PermanentError, SkillbusError, TransientError, UsageError
 from config.settings import Settings
 from graph.protocol import SkillGraph
+from search.protocol import SearchIndex
 from skills.events import Data, Event, QueryAsked, new_event
 from tasks.activity import Activity
 from tasks.app import send, send_if_room
@@ -46,6 +47,10 @@ class Channel(ABC):
     @abstractmethod
     def stop(self) -> None:
         """Release the stores; what was accepted stays accepted."""
+
+    @abstractmethod
+    def index(self) -> SearchIndex:
+        """The search index, to read revisions from."""
 
     def __enter__(self) -> Self:
         """Begin."""

@@ -8,13 +8,14 @@ import time
 from typing import Any
 
 from config.settings import Settings
+from search.protocol import SearchIndex
 from tasks.app import create_app, queue_depth
-from tasks.services import Services
+from tasks.services import Lazy, Services
 from tasks.shared_activity import SharedActivity
 from tasks.transport import server_transport
 from workers.channel import Channel
 from workers.names import process_name
-from workers.stores import open_activity, open_graph, open_journal
+from workers.stores import open_activity, open_graph, open_index, open_journal
 from workers.workloads import ALL_QUEUES
 
 _PATIENCE_SECONDS = 10.0
@@ -41,6 +42,9 @@ class Remote(Channel):
             )
             opening.callback(self.app.close)
             self._stack = opening.pop_all()
+        self._index: Lazy[SearchIndex] = Lazy(
+            lambda: open_index(settings, self._stack, writable=False)
+        )
 
     def trouble(self) -> str:
         """Why work does not go on; also when no worker has been alive for a while."""
@@ -50,6 +54,10 @@ class Remote(Channel):
         if now - self._met > _PATIENCE_SECONDS:
             return "no worker is alive; start one with `skillbus worker`"
         return self._live.trouble
+
+    def index(self) -> SearchIndex:
+        """The search index, opened for reading when it is first asked."""
+        return self._index.get()
 
     def start(self) -> None:
         """Nothing to begin: connections are made on first use."""

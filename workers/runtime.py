@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from config.settings import Settings
-from search.protocol import Encoder
+from search.protocol import Encoder, SearchIndex
 from tasks.app import create_app, send
 from tasks.maintain import maintain, repair, resend
 from tasks.measures import Measures
@@ -174,6 +174,10 @@ class Runtime(Channel):
         self._workers.clear()
         self._stack.close()
         gc.unfreeze()
+
+    def index(self) -> SearchIndex:
+        """The search index that tasks use."""
+        return self.services.index
 
     def warm_up(self) -> None:
         """Load the models and the library, so that the first query does not wait for them."""

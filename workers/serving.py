@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from config.errors import UsageError
 from config.settings import Settings
@@ -23,6 +23,9 @@ from workers.channel import Channel
 from workers.client import SOCKET
 from workers.deployment import open_channel
 from workers.gateway.app import create_gateway
+from workers.gateway.door import LOOPBACK_HOSTS, Access
+from workers.gateway.patience import PatientProtocol
+from workers.gateway.tokens import tokens_of
 from workers.home import make_home
 from workers.metrics import OneProcess, Report
 from workers.status import age_of_oldest_change, status_of
@@ -32,6 +35,7 @@ from workers.workloads import ALL_QUEUES
 ORIGIN = "skillbus/serve"
 _SOCKET_PATH_LIMIT = 104
 _PATIENCE_SECONDS = 2.0
+_GRACE_SECONDS = 5
 
 
 def parse_listen(text: str, unprotected: bool = False) -> tuple[str, int]:
@@ -56,8 +60,56 @@ def parse_listen(text: str, unprotected: bool = False) -> tuple[str, int]:
     return str(address), number
 
 
+def check_listen(settings: Settings, text: str, unprotected: bool) -> tuple[str, int]:
+    """Host and port of `--listen`, any where there are tokens; raises UsageError."""
+    tokens = tokens_of(settings)
+    return parse_listen(text, unprotected or bool(tokens.all()))
+
+
+def shown(address: tuple[str, int]) -> str:
+    """Host and port as in a URL."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _access_on(settings: Settings, address: tuple[str, int], unprotected: bool) -> Access:
+    """Who is heard on a port: tokens; before there are any, everybody on loopback may ask."""
+    is_open = unprotected or ipaddress.ip_address(address[0]).is_loopback
+    hosts = (*LOOPBACK_HOSTS, *settings.gateway.hosts, shown((address[0], 0)).rpartition(":")[0])
+    return Access(tokens_of(settings), is_open, hosts)
+
+
+def run_gateway(
+    settings: Settings,
+    address: tuple[str, int],
+    note: Callable[[str], None],
+    unprotected: bool = False,
+) -> None:
+    """Answer on a port for a distributed deployment until SIGINT or SIGTERM.
+
+    Raises UsageError for an embedded one: whoever has its library answers.
+    """
+    if not settings.distributed:
+        raise UsageError(
+            "one process has an embedded library, and that is the gateway: "
+            f"`skillbus serve --listen {shown(address)}`"
+        )
+    with ExitStack() as stack:
+        port = stack.enter_context(_bound(address))
+        figures = OneProcess()
+        channel = stack.enter_context(open_channel(settings, writable=True))
+        figures.add_gauges(_reporter(channel, stack))
+        note(f"listening on http://{shown(address)}")
+        access = _access_on(settings, address, unprotected)
+        server = uvicorn.Server(_config(create_gateway(channel, access, figures), settings))
+        server.run(sockets=[port])
+
+
 def run_serve(
-    settings: Settings, address: tuple[str, int] | None, note: Callable[[str], None]
+    settings: Settings,
+    address: tuple[str, int] | None,
+    note: Callable[[str], None],
+    unprotected: bool = False,
 ) -> None:
     """Run until SIGINT or SIGTERM; everything accepted is on disk then."""
     path = settings.home / SOCKET
@@ -85,9 +137,13 @@ def run_serve(
         stack.callback(path.unlink, missing_ok=True)
         note(f"serving {settings.home} on {path}")
         if port is not None and address is not None:
-            note(f"listening on http://{address[0]}:{address[1]}")
-            stack.enter_context(_serving_beside(create_gateway(channel, True, figures), port))
-        server = uvicorn.Server(_config(create_gateway(channel, figures=figures), uds=str(path)))
+            note(f"listening on http://{shown(address)}")
+            access = _access_on(settings, address, unprotected)
+            stack.enter_context(
+                _serving_beside(create_gateway(channel, access, figures), settings, port)
+            )
+        gateway = create_gateway(channel, figures=figures)
+        server = uvicorn.Server(_config(gateway, settings, uds=str(path)))
         if not told.is_set():
             server.run()
 
@@ -145,9 +201,9 @@ def _told_to_stop() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def _serving_beside(gateway: FastAPI, port: socket.socket) -> Iterator[None]:
+def _serving_beside(gateway: ASGIApp, settings: Settings, port: socket.socket) -> Iterator[None]:
     """Serve on the port in a thread: signals are the first server's business."""
-    server = uvicorn.Server(_config(gateway))
+    server = uvicorn.Server(_config(gateway, settings))
     thread = threading.Thread(
         target=lambda: asyncio.run(server._serve([port])), name="skillbus-port", daemon=True
     )
@@ -159,5 +215,17 @@ def _serving_beside(gateway: FastAPI, port: socket.socket) -> Iterator[None]:
         thread.join()
 
 
-def _config(gateway: FastAPI, **where: Any) -> uvicorn.Config:
-    return uvicorn.Config(gateway, log_level="warning", access_log=False, lifespan="off", **where)
+def _config(gateway: ASGIApp, settings: Settings, **where: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        gateway,
+        http=PatientProtocol,
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=settings.gateway.connections,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        **where,
+    )

@@ -20,6 +20,9 @@ import threading
 import traceback
 from typing import Any
 
+# Python put this folder first, where modules may be called like packages that are loaded here.
+sys.path.pop(0)
+
 PRELOADED = (
     "celery.apps.worker",
     "celery.backends.redis",
@@ -33,7 +36,9 @@ PRELOADED = (
     "rich.progress",
     "tantivy",
     "uvicorn.server",
+    "workers.mcp_server.http",
     "workers.cli.ask",
+    "workers.cli.tokens",
     "workers.cli.evaluate",
     "workers.cli.inspect",
     "workers.cli.library",

@@ -26,6 +26,8 @@ _COMMANDS = {
     "dead": "workers.cli.dead:dead",
     "config": "workers.cli.inspect:config",
     "serve": "workers.cli.serve:serve",
+    "gateway": "workers.cli.gateway:gateway",
+    "tokens": "workers.cli.tokens:tokens",
     "mcp": "workers.cli.mcp:mcp",
     "consume": "workers.cli.consume:consume",
     "worker": "workers.cli.worker:worker",

@@ -10,16 +10,13 @@ from typing import Any
 
 import click
 
-from config.errors import PermanentError, UsageError
+from config.errors import PermanentError
 from config.settings import Settings
-from graph.link_rules import confidence
-from graph.passage_links import PassageLink, passage_links
-from graph.protocol import Entry, Link, State
-from search.protocol import StoredRevision
+from graph.protocol import State
 from skills.events import SkillRemoved, SourceRemoved, new_event
-from skills.record import RevisionKey
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
 from workers.deployment import find_serve, open_channel
+from workers.skill_data import entry_data, find_entry, skill_data
 from workers.stores import open_index
 
 ORIGIN = "skillbus/command-line"
@@ -63,27 +60,6 @@ def list_skills(
     )
 
 
-def entry_data(entry: Entry) -> dict[str, Any]:
-    """A catalog entry as JSON data."""
-    return {
-        "skill_id": entry.skill_id,
-        "name": entry.name,
-        "seq": entry.seq or None,
-        "content_hash": entry.content_hash or None,
-        "state": entry.state.value,
-        "reason": entry.reason or None,
-        "source_id": entry.source_id,
-        "path": entry.path,
-        "description": entry.description,
-        "warnings": entry.warnings,
-        "safety_level": entry.safety_level,
-        "tokens": entry.tokens,
-        "language": entry.language,
-        "licence": entry.licence,
-        "paged": entry.paged,
-    }
-
-
 @skills.command("show")
 @click.argument("skill_id")
 @json_option
@@ -96,95 +72,13 @@ def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
       skillbus skills show examples:trip-cleaning
     """
     settings = read_settings(ctx)
-    with open_catalog(settings) as graph:
-        entry = find_entry(graph.entries([skill_id]), skill_id)
-        links = graph.links([skill_id])[skill_id]
-    data = entry_data(entry)
-    data["links"] = [_link_data(link) for link in links]
-    if entry.state is State.PUBLISHED:
-        revision, inner = _read_revision(settings, entry)
-        data |= _revision_data(revision)
-        data["passage_links"] = [_passage_link_data(link) for link in inner]
+    with open_catalog(settings) as graph, ExitStack() as stack:
+        data = skill_data(graph, open_index(settings, stack, writable=False), skill_id)
+    data.pop("history")
     if as_json:
         print_json(data)
     else:
         _print_skill(data)
-
-
-def find_entry(entries: list[Entry], skill_id: str) -> Entry:
-    """The entry of an id; raises UsageError when the catalog has none."""
-    if not entries:
-        raise UsageError(f"no skill {skill_id!r}; `skillbus skills list` names them")
-    return entries[0]
-
-
-def _read_revision(
-    settings: Settings, entry: Entry
-) -> tuple[StoredRevision, tuple[PassageLink, ...]]:
-    """The published revision, and the links among its passages: they follow from it, so they are
-    made when somebody looks."""
-    with ExitStack() as stack:
-        index = open_index(settings, stack, writable=False)
-        key = RevisionKey(entry.skill_id, entry.seq)
-        found = index.read([key])
-        vectors = index.section_vectors([key]).get(key)
-        if key not in found:
-            raise PermanentError(f"{key} is published but not in the index; run `skillbus doctor`")
-        return found[key], passage_links(found[key].parsed, vectors)
-
-
-def _link_data(link: Link) -> dict[str, Any]:
-    return {
-        "source": link.source,
-        "target": link.target,
-        "type": link.type.value,
-        "weight": round(link.weight, 4),
-        "confidence": round(confidence(link.type, link.weight), 2),
-        "evidence": link.evidence,
-        "owner": link.owner,
-    }
-
-
-def _passage_link_data(link: PassageLink) -> dict[str, Any]:
-    return {
-        "source": link.source,
-        "target": link.target,
-        "type": link.type.value,
-        "weight": round(link.weight, 4),
-        "evidence": link.evidence,
-    }
-
-
-def _revision_data(revision: StoredRevision) -> dict[str, Any]:
-    parsed, record = revision.parsed, revision.parsed.record
-    fields = (
-        *("capability", "when_to_use", "inputs", "outputs", "domain_tags", "tooling"),
-        *("example_tasks", "entrypoints", "compatibility", "allowed_tools", "depends"),
-        *("conflicts", "version", "metadata", "code_share"),
-    )
-    return {
-        **{name: getattr(record, name) for name in fields},
-        "files": [{"path": file.path, "size": file.size} for file in record.files],
-        "safety": [
-            {"kind": mark.kind, "level": mark.level, "line": mark.line, "reason": mark.reason}
-            for mark in record.safety
-        ],
-        "warnings": [
-            {"code": warning.code, "line": warning.line, "message": warning.message}
-            for warning in parsed.warnings
-        ],
-        "passages": [
-            {
-                "lines": [passage.first_line, passage.last_line],
-                "role": passage.role.value,
-                "confidence": round(passage.confidence, 3),
-                "kind": passage.kind.value,
-                "heading_path": list(parsed.sections[passage.section].heading_path),
-                "tokens": passage.tokens,
-            }
-            for passage in parsed.passages
-        ],
-    }
 
 
 def _print_skill(data: dict[str, Any]) -> None:

@@ -9,12 +9,14 @@ from workers.cli.common import note, read_settings
 
 @click.command()
 @click.option(
-    "--listen", metavar="127.0.0.1:PORT", help="Put the gateway on a loopback port as well."
+    "--listen",
+    metavar="HOST:PORT",
+    help="Put the gateway on a port as well; beyond loopback only once there is a token.",
 )
 @click.option(
     "--unprotected",
     is_flag=True,
-    help="Allow --listen on any address: only where something else keeps others out.",
+    help="Allow any address without a token: only where something else keeps others out.",
 )
 @click.pass_context
 def serve(ctx: click.Context, listen: str | None, unprotected: bool) -> None:
@@ -27,8 +29,8 @@ def serve(ctx: click.Context, listen: str | None, unprotected: bool) -> None:
       skillbus serve
       skillbus serve --listen 127.0.0.1:8765
     """
-    from workers.serving import parse_listen, run_serve
+    from workers.serving import check_listen, run_serve
 
     settings = read_settings(ctx, serving=True)
-    address = parse_listen(listen, unprotected) if listen else None
-    run_serve(settings, address, note)
+    address = check_listen(settings, listen, unprotected) if listen else None
+    run_serve(settings, address, note, unprotected)

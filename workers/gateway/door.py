@@ -1,0 +1,289 @@
+"""What every request passes before any route sees it, and every answer on its way out.
+
+A request gets an id; it must name this gateway as its host and come from no foreign web page; on a
+port it needs a token, and no token may ask too often; a body is taken in within a size and a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import structlog
+from fastapi import Depends, Request
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Connection
+
+from config.errors import SetupError
+from config.settings import GatewaySettings
+from workers.gateway.limits import Buckets
+from workers.gateway.problems import problem
+from workers.gateway.tokens import ANONYMOUS, Scope, Tokens
+
+log = structlog.get_logger()
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_OPEN = ("/healthz", "/readyz")
+"""Paths for which nobody needs a token."""
+_UPLOAD = ("POST", "/v1/skills")
+_SIGNED = "/v1/webhooks/"
+"""Paths below which a signature stands for a token."""
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the name of a token, "" for the user of the home's socket; and what is allowed."""
+
+    name: str
+    scope: Scope
+
+    def may_see(self, owner: str) -> bool:
+        """Whether what `owner` has asked is this caller's to see."""
+        return owner == self.name or self.scope is Scope.ADMIN
+
+
+OWN = Caller("", Scope.ADMIN)
+"""The user, on the home's socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who is heard. tokens: None on the home's socket, which is the user's own; open: whether
+    anybody may ask while there is no file of tokens; hosts: names of this gateway, None for any."""
+
+    tokens: Tokens | None = None
+    open: bool = False
+    hosts: Sequence[str] | None = None
+
+
+def caller_of(request: Request) -> Caller:
+    """Who asks, as the door has found out."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+Asking = Annotated[Caller, Depends(caller_of)]
+
+
+def needs(scope: Scope) -> Any:
+    """A dependency that lets only callers with this scope pass."""
+
+    def check(caller: Asking) -> None:
+        if caller.scope < scope:
+            raise HTTPException(
+                403,
+                f"this needs a token of scope {scope.name.lower()}, and yours is for "
+                f"{caller.scope.name.lower()}",
+            )
+
+    return Depends(check)
+
+
+class Door:
+    """The outermost layer of a gateway (ASGI)."""
+
+    def __init__(self, app: ASGIApp, access: Access, settings: GatewaySettings) -> None:
+        self._app = app
+        self._access = access
+        self._settings = settings
+        self._buckets = Buckets(settings.requests_a_minute, settings.burst)
+        self._hosts = None if access.hosts is None else {name.lower() for name in access.hosts}
+        self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it here."""
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        answer = _Answer(send, request_id)
+        with structlog.contextvars.bound_contextvars(trace_id=request_id):
+            started = time.perf_counter()
+            try:
+                self._admit(scope, headers)
+                body = _Body(receive, self._settings) if _is_bounded(scope) else receive
+                await self._app(scope, body, answer)
+            except HTTPException as error:
+                refusal = problem(scope, error.status_code, str(error.detail), error.headers)
+                await refusal(scope, receive, answer)
+            finally:
+                _log(scope, answer, time.perf_counter() - started)
+
+    def _admit(self, scope: Connection, headers: Headers) -> None:
+        """Say who asks; raises HTTPException for whom nothing is done."""
+        self._check_host(headers)
+        self._check_origin(headers)
+        caller = self._caller(scope["path"], headers)
+        scope["state"]["caller"] = caller
+        if self._access.tokens is not None and scope["path"] not in _OPEN:
+            seconds = self._buckets.take(caller.name)
+            if seconds > 0:
+                raise HTTPException(
+                    429,
+                    f"more than {self._settings.requests_a_minute:g} requests a minute "
+                    "(gateway.requests_a_minute); try again later",
+                    {"Retry-After": str(int(seconds) + 1)},
+                )
+        if _is_bounded(scope):
+            _check_length(headers, self._settings.body_bytes)
+
+    def _check_host(self, headers: Headers) -> None:
+        if self._hosts is None:
+            return
+        named = headers.getlist("host")
+        host = named[0].lower() if len(named) == 1 else ""
+        name = host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host
+        if (name if name.startswith("[") else host.partition(":")[0]) not in self._hosts:
+            raise HTTPException(
+                421, "this gateway goes by another name; gateway.hosts lists the names it has"
+            )
+
+    def _check_origin(self, headers: Headers) -> None:
+        """Refuse foreign web pages: a browser that is on this machine can be made to call."""
+        origin = headers.get("origin")
+        if origin is None or self._access.tokens is None:
+            return
+        if origin.lower() in self._origins:
+            return
+        if origin != "null" and _host_of(origin) == headers.get("host", "").lower():
+            return
+        raise HTTPException(403, "web pages of this origin may not call; see gateway.origins")
+
+    def _caller(self, path: str, headers: Headers) -> Caller:
+        if self._access.tokens is not None and (path in _OPEN or path.startswith(_SIGNED)):
+            return Caller(ANONYMOUS, Scope.READ)
+        try:
+            caller = identify(self._access, headers)
+        except SetupError as error:
+            log.error("tokens cannot be read", reason=str(error))
+            raise HTTPException(503, "tokens cannot be checked at the moment") from None
+        if caller is None:
+            known = "authorization" in headers
+            why = "this token is not known, or over" if known else "send `Authorization: Bearer …`"
+            raise HTTPException(401, why, {"WWW-Authenticate": 'Bearer realm="skillbus"'})
+        return caller
+
+
+def identify(access: Access, headers: Mapping[str, str]) -> Caller | None:
+    """Who asks, by headers (names in lower case); None for whom nothing is done.
+
+    Raises SetupError when the tokens cannot be read.
+    """
+    if access.tokens is None:
+        return OWN
+    given = headers.get("authorization")
+    if given is None:
+        is_open = access.open and not access.tokens.exist()
+        return Caller(ANONYMOUS, Scope.READ) if is_open else None
+    kind, _, secret = given.partition(" ")
+    found = access.tokens.find(secret.strip()) if kind.lower() == "bearer" else None
+    return None if found is None else Caller(found.name, found.allows)
+
+
+def _host_of(origin: str) -> str:
+    """Host and port of an origin, "" for none."""
+    try:
+        return urlsplit(origin.lower()).netloc
+    except ValueError:
+        return ""
+
+
+def _is_bounded(scope: Connection) -> bool:
+    """Whether the body is bounded here: uploads and webhooks have bounds of their own."""
+    path: str = scope["path"]
+    return (scope["method"], path) != _UPLOAD and not path.startswith(_SIGNED)
+
+
+def _check_length(headers: Headers, most: int) -> None:
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()):
+        raise HTTPException(400, "content-length: not a number")
+    if len(length) > 12 or int(length) > most:
+        raise _too_large(most)
+
+
+def _too_large(most: int) -> HTTPException:
+    return HTTPException(413, f"more than {most} bytes (gateway.body_bytes)")
+
+
+class _Body:
+    """Takes a body in within a size and a time."""
+
+    def __init__(self, receive: Receive, settings: GatewaySettings) -> None:
+        self._receive = receive
+        self._most = settings.body_bytes
+        self._seconds = settings.body_seconds
+        self._end = time.monotonic() + settings.body_seconds
+        self._size = 0
+        self._whole = False
+
+    async def __call__(self) -> Message:
+        """The next message; raises HTTPException for a body that is too large or too slow."""
+        if self._whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(max(0.001, self._end - time.monotonic())):
+                message = await self._receive()
+        except TimeoutError:
+            detail = f"the body is not all there after {self._seconds:g} s (gateway.body_seconds)"
+            raise HTTPException(408, detail) from None
+        self._size += len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
+        if self._size > self._most:
+            raise _too_large(self._most)
+        return message
+
+
+class _Answer:
+    """Adds what every answer carries, and remembers its status."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.status = 0
+        self.location = ""
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message on."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self._request_id
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            self.location = headers.get("location", "")
+        await self._send(message)
+
+
+def _log(scope: Connection, answer: _Answer, seconds: float) -> None:
+    """One line a request. Of what came from outside it holds only the path, still encoded."""
+    caller = scope["state"].get("caller")
+    told = {"location": answer.location} if answer.location else {}
+    log.info(
+        "request",
+        method=scope["method"],
+        path=scope.get("raw_path", b"").decode("ascii", "replace")[:200],
+        status=answer.status,
+        seconds=round(seconds, 4),
+        caller="" if caller is None else caller.name,
+        **told,
+    )

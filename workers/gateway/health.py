@@ -1,0 +1,100 @@
+"""Whether the gateway is there, whether it can be used, and how the library stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict
+
+from config.errors import SkillbusError
+from workers.channel import Channel
+from workers.gateway.door import needs
+from workers.gateway.problems import RETRY_SECONDS
+from workers.gateway.tokens import Scope
+from workers.metrics import CONTENT_TYPE, OneProcess
+from workers.status import status_of
+
+log = structlog.get_logger()
+
+
+class Health(BaseModel):
+    """This process answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+    state: str = "alive"
+
+
+class Readiness(BaseModel):
+    """Whether requests can be served; reasons: what is missing, in words for anybody."""
+
+    model_config = ConfigDict(frozen=True)
+
+    ready: bool
+    reasons: list[str]
+
+
+def health_routes(channel: Channel, figures: OneProcess | None) -> APIRouter:
+    """The routes for whoever watches over this process, with `figures` for Prometheus."""
+    router = APIRouter(tags=["health"])
+
+    @router.get("/healthz")
+    def health() -> Health:
+        """Alive: 200 as long as this process answers at all."""
+        return Health()
+
+    @router.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready"}})
+    def readiness(response: Response) -> Readiness:
+        """Ready for requests: 200, else 503 with the reasons. `GET /v1/status` says more."""
+        reasons = _missing(channel)
+        if reasons:
+            response.status_code = 503
+            response.headers["Retry-After"] = str(RETRY_SECONDS)
+        return Readiness(ready=not reasons, reasons=reasons)
+
+    @router.get("/v1/status", dependencies=[needs(Scope.READ)])
+    def status() -> dict[str, Any]:
+        """Skills by state, what is under way, and sources."""
+        return status_of(
+            channel.settings, channel.graph, channel.journal, True, channel.activity.trouble
+        )
+
+    if figures is not None:
+
+        @router.get(
+            "/metrics",
+            dependencies=[needs(Scope.READ)],
+            response_class=Response,
+            responses={
+                200: {"content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}}}
+            },
+        )
+        def metrics() -> Response:
+            """Figures of this process and of the library, in Prometheus' text format."""
+            return Response(figures.text(), media_type=CONTENT_TYPE)
+
+    return router
+
+
+def _missing(channel: Channel) -> list[str]:
+    """What keeps requests from being served. Details are for the log: anybody may ask."""
+    parts: dict[str, Callable[[], object]] = {
+        "the journal does not answer": lambda: channel.journal.count_open("query"),
+        "the catalog does not answer": lambda: channel.graph.take_seqs(0),
+    }
+    reasons = []
+    for reason, ask in parts.items():
+        try:
+            ask()
+        except SkillbusError as error:
+            log.warning("not ready", reason=str(error))
+            reasons.append(reason)
+    if channel.stopping.is_set():
+        reasons.append("it is stopping")
+    if not reasons and (trouble := channel.trouble()):
+        log.warning("not ready", reason=trouble)
+        reasons.append("work does not go on")
+    return reasons

@@ -1,0 +1,54 @@
+"""Requests that may be sent twice: the same key from the same token is the same job.
+
+The key becomes the job's id, so that the journal, which takes every id once, keeps it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+from fastapi import Header
+from starlette.exceptions import HTTPException
+
+from skills.events import Data, Event, new_event, with_origin
+from tasks.journal import job_id
+from workers.channel import Channel
+from workers.gateway.door import Caller
+
+ORIGIN = "skillbus/gateway"
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[\x21-\x7e]{1,200}$",
+        description="the same key with the same body is the same job, as long as the journal "
+        "remembers it",
+    ),
+]
+
+
+def accept(channel: Channel, caller: Caller, data: Data, key: str | None) -> str:
+    """Accept an event or a query of a caller, on disk when this returns its id.
+
+    Raises HTTPException for a key that came with something else before.
+    """
+    event = with_origin(new_event(data, ORIGIN), caller.name)
+    if key is not None:
+        event = event.model_copy(update={"id": _id_of(caller, key)})
+    if not channel.accept_once(event):
+        _check_same(channel, event)
+    return job_id(event)
+
+
+def _id_of(caller: Caller, key: str) -> str:
+    return hashlib.sha256(f"idempotency\0{caller.name}\0{key}".encode()).hexdigest()[:32]
+
+
+def _check_same(channel: Channel, event: Event) -> None:
+    before = channel.journal.job(job_id(event)).event
+    if (before.type, before.data) != (event.type, event.data):
+        raise HTTPException(
+            422, "this Idempotency-Key came with another request before; take a new key"
+        )

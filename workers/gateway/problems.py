@@ -1,0 +1,123 @@
+"""Errors as problem details (RFC 9457)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import Scope
+
+from config.errors import (
+    NotFoundError,
+    PermanentError,
+    SetupError,
+    SkillbusError,
+    TransientError,
+    UsageError,
+)
+from skills.events import describe
+
+log = structlog.get_logger()
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 2
+
+_TITLES = {
+    400: ("not-possible", "not possible"),
+    401: ("no-token", "no valid token"),
+    403: ("not-allowed", "not allowed"),
+    404: ("not-found", "not found"),
+    405: ("wrong-method", "wrong method"),
+    408: ("too-slow", "too slow"),
+    409: ("conflict", "conflict"),
+    413: ("too-large", "too large"),
+    415: ("wrong-content-type", "wrong content type"),
+    421: ("wrong-host", "wrong host"),
+    422: ("not-valid", "not valid"),
+    429: ("too-many-requests", "too many requests"),
+    500: ("error", "error"),
+    503: ("try-again", "try again"),
+}
+
+
+class Problem(BaseModel):
+    """What went wrong with a request (RFC 9457)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: str = Field(description="`urn:skillbus:problem:` and a name that does not change")
+    title: str
+    status: int
+    detail: str = Field(description="what was wrong, and what to do")
+    instance: str = Field(description="the path that was asked")
+    request_id: str = Field(description="of the log lines about it")
+
+
+def problem(
+    scope: Scope, status: int, detail: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """A problem as the answer to a request."""
+    slug, title = _TITLES.get(status, ("error", "error"))
+    told = Problem(
+        type=f"urn:skillbus:problem:{slug}",
+        title=title,
+        status=status,
+        detail=detail,
+        instance=scope.get("raw_path", b"").decode("ascii", "replace")[:2_000],
+        request_id=str(scope.get("state", {}).get("request_id", "")),
+    )
+    more = dict(headers or {})
+    if status in (429, 503):
+        more.setdefault("Retry-After", str(RETRY_SECONDS))
+    if status in (408, 413):
+        more["Connection"] = "close"
+    return JSONResponse(told.model_dump(), status, headers=more, media_type=MEDIA_TYPE)
+
+
+def add_handlers(gateway: FastAPI) -> None:
+    """Have every error of a gateway answered as a problem."""
+    gateway.add_exception_handler(SkillbusError, _ours)
+    gateway.add_exception_handler(RequestValidationError, _invalid)
+    gateway.add_exception_handler(HTTPException, _refused)
+    gateway.add_exception_handler(Exception, _unexpected)
+
+
+def status_of_error(error: SkillbusError) -> int:
+    """The HTTP status that stands for an error."""
+    if isinstance(error, NotFoundError):
+        return 404
+    if isinstance(error, TransientError):
+        return 503
+    if isinstance(error, UsageError):
+        return 400
+    return 422 if isinstance(error, PermanentError) else 500
+
+
+async def _ours(request: Request, error: Any) -> JSONResponse:
+    if isinstance(error, SetupError):
+        log.error("a setting is wrong", reason=str(error))
+    return problem(request.scope, status_of_error(error), str(error))
+
+
+async def _invalid(request: Request, error: Any) -> JSONResponse:
+    made: list[Any] = [
+        {**one, "loc": tuple(one["loc"]), "type": "value_error", "ctx": {"error": one["msg"]}}
+        for one in error.errors()
+    ]
+    detail = describe(ValidationError.from_exception_data("request", made))
+    return problem(request.scope, 422, detail.replace("Value error, ", ""))
+
+
+async def _refused(request: Request, error: Any) -> JSONResponse:
+    return problem(request.scope, error.status_code, str(error.detail), error.headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("request failed", error=repr(error))
+    return problem(request.scope, 500, "this is a mistake in skillbus; its log says more")

@@ -1,0 +1,146 @@
+"""A skill as plain data: its catalog entry, its record and passages, its links, what is known of
+its past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from config.errors import NotFoundError, PermanentError
+from graph.link_rules import confidence
+from graph.passage_links import PassageLink, passage_links
+from graph.protocol import Entry, Link, SkillGraph, State
+from search.protocol import SearchIndex, StoredRevision
+from skills.record import RevisionKey
+
+_RECORD = (
+    *("capability", "when_to_use", "inputs", "outputs", "domain_tags", "tooling"),
+    *("example_tasks", "entrypoints", "compatibility", "allowed_tools", "depends"),
+    *("conflicts", "version", "metadata", "code_share"),
+)
+
+
+def skill_data(
+    graph: SkillGraph, index: SearchIndex, skill_id: str, *, text: bool = False
+) -> dict[str, Any]:
+    """All there is to know of a skill; with `text` its passages hold their text.
+
+    Raises NotFoundError when the catalog has none of this id, PermanentError when its revision is
+    not in the index.
+    """
+    entry = find_entry(graph.entries([skill_id]), skill_id)
+    data = entry_data(entry)
+    data["links"] = [link_data(link) for link in graph.links([skill_id])[skill_id]]
+    data["history"] = history(entry)
+    if entry.state is State.PUBLISHED:
+        revision, inner = _read_revision(index, entry)
+        data |= _revision_data(revision, text)
+        data["passage_links"] = [_passage_link_data(link) for link in inner]
+    return data
+
+
+def find_entry(entries: Sequence[Entry], skill_id: str) -> Entry:
+    """The entry of an id; raises NotFoundError when the catalog has none."""
+    if not entries:
+        raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` names them")
+    return entries[0]
+
+
+def entry_data(entry: Entry) -> dict[str, Any]:
+    """A catalog entry as JSON data."""
+    return {
+        "skill_id": entry.skill_id,
+        "name": entry.name,
+        "seq": entry.seq or None,
+        "content_hash": entry.content_hash or None,
+        "state": entry.state.value,
+        "reason": entry.reason or None,
+        "source_id": entry.source_id,
+        "path": entry.path,
+        "description": entry.description,
+        "warnings": entry.warnings,
+        "safety_level": entry.safety_level,
+        "tokens": entry.tokens,
+        "language": entry.language,
+        "licence": entry.licence,
+        "paged": entry.paged,
+    }
+
+
+def history(entry: Entry) -> list[dict[str, Any]]:
+    """What the catalog remembers of a skill, the latest last: the state it is in, since when, and
+    a newer change that waits."""
+    since = datetime.fromtimestamp(entry.updated, UTC).isoformat() if entry.updated else None
+    told: list[dict[str, Any]] = []
+    if entry.state is not State.PENDING:
+        reason = entry.reason or None
+        told.append(
+            {"what": entry.state.value, "seq": entry.seq or None, "at": since, "reason": reason}
+        )
+    if entry.wanted_seq > entry.seq and entry.state in (State.PENDING, State.PUBLISHED):
+        told.append({"what": "waiting", "seq": entry.wanted_seq, "at": None, "reason": None})
+    return told
+
+
+def link_data(link: Link) -> dict[str, Any]:
+    """A link between skills as JSON data."""
+    return {
+        "source": link.source,
+        "target": link.target,
+        "type": link.type.value,
+        "weight": round(link.weight, 4),
+        "confidence": round(confidence(link.type, link.weight), 2),
+        "evidence": link.evidence,
+        "owner": link.owner,
+    }
+
+
+def _read_revision(
+    index: SearchIndex, entry: Entry
+) -> tuple[StoredRevision, tuple[PassageLink, ...]]:
+    """The published revision, and the links among its passages: they follow from it, so they are
+    made when somebody looks."""
+    key = RevisionKey(entry.skill_id, entry.seq)
+    found = index.read([key])
+    if key not in found:
+        raise PermanentError(f"{key} is published but not in the index; run `skillbus doctor`")
+    return found[key], passage_links(found[key].parsed, index.section_vectors([key]).get(key))
+
+
+def _passage_link_data(link: PassageLink) -> dict[str, Any]:
+    return {
+        "source": link.source,
+        "target": link.target,
+        "type": link.type.value,
+        "weight": round(link.weight, 4),
+        "evidence": link.evidence,
+    }
+
+
+def _revision_data(revision: StoredRevision, text: bool) -> dict[str, Any]:
+    parsed, record = revision.parsed, revision.parsed.record
+    return {
+        **{name: getattr(record, name) for name in _RECORD},
+        "files": [{"path": file.path, "size": file.size} for file in record.files],
+        "safety": [
+            {"kind": mark.kind, "level": mark.level, "line": mark.line, "reason": mark.reason}
+            for mark in record.safety
+        ],
+        "warnings": [
+            {"code": warning.code, "line": warning.line, "message": warning.message}
+            for warning in parsed.warnings
+        ],
+        "passages": [
+            {
+                "lines": [passage.first_line, passage.last_line],
+                "role": passage.role.value,
+                "confidence": round(passage.confidence, 3),
+                "kind": passage.kind.value,
+                "heading_path": list(parsed.sections[passage.section].heading_path),
+                "tokens": passage.tokens,
+                **({"text": parsed.text(passage.first_line, passage.last_line)} if text else {}),
+            }
+            for passage in parsed.passages
+        ],
+    }
