@@ -17,6 +17,7 @@ FAILED, USAGE, NO_SKILL_HIT, NEWLY_FAILED, INTERRUPTED = 1, 2, 3, 4, 130
 _COMMANDS = {
     "sync": "workers.cli.sync:sync",
     "watch": "workers.cli.sync:watch",
+    "upload": "workers.cli.upload:upload",
     "query": "workers.cli.ask:query",
     "skills": "workers.cli.library:skills",
     "sources": "workers.cli.library:sources",
