@@ -13,13 +13,20 @@ from pydantic import ValidationError
 
 from config.errors import TransientError, UsageError
 from config.settings import Settings
+from graph.protocol import Source
 from skills.events import Event, SourceChanged, describe, new_event
 from tasks.folders import SKILL_FILE
 from tasks.uploads.bounds import MEGABYTE, ArchiveError, Gauge, TooLargeError, chunks_of, shown
 from tasks.uploads.members import HEAD, Member, kind_of
 from tasks.uploads.names import clean_path
 from tasks.uploads.package import Contents, gather, write_skill
-from tasks.uploads.store import UploadStore, new_package_id, root_of, skill_file_name
+from tasks.uploads.store import (
+    KIND,
+    UploadStore,
+    new_package_id,
+    root_of,
+    skill_file_name,
+)
 from tasks.uploads.tars import tar_members
 from tasks.uploads.zips import zip_members
 
@@ -44,6 +51,15 @@ def check_source(source_id: str) -> None:
         SourceChanged(source_id=source_id, root=root_of(source_id))
     except ValidationError as error:
         raise UsageError(f"source {shown(source_id)}: {describe(error)}") from None
+
+
+def check_kind(sources: Iterable[Source], source_id: str) -> None:
+    """Raise UsageError when a source of another kind has the id."""
+    for source in sources:
+        if source.source_id == source_id and source.kind != KIND:
+            raise UsageError(
+                f"source {source_id} is a {source.kind}: change it there, or choose another id"
+            )
 
 
 def take_in(

@@ -115,10 +115,6 @@ class UploadStore:
             skills.rename(self._packages / package_id)
             sync_folder(self._packages)
 
-    def withdraw(self, package_id: str) -> None:
-        """Take a package back whose event was not accepted."""
-        shutil.rmtree(self._packages / package_id, ignore_errors=True)
-
     def put(self, source_id: str, package_id: str) -> None:
         """Put the skills of a package in place, each at once; done again, it goes on.
 

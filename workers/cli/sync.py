@@ -13,7 +13,7 @@ import click
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import Settings
 from graph.protocol import Source, State
-from skills.events import SourceChanged, new_event
+from skills.events import Event, SourceChanged, new_event
 from tasks.folders import check_root
 from workers.cli import NEWLY_FAILED
 from workers.cli.common import ProgressLine, json_option, note, print_json, read_settings
@@ -61,7 +61,7 @@ def sync(
         _dry_run(settings, content, as_json)
         return
     with ExitStack() as stack:
-        link = _Link(settings, stack, paging=until == "paged")
+        link = Link(settings, stack, paging=until == "paged")
         failed_before = link.failed(content.source_id)
         report = _run(link, content, until, stack)
         report["newly_failed"] = newly = sorted(link.failed(content.source_id) - failed_before)
@@ -92,7 +92,7 @@ def check_source(sources: list[Source], content: SourceChanged) -> None:
             )
 
 
-class _Link:
+class Link:
     """The way to the library: a running `serve`, or a channel of our own."""
 
     def __init__(self, settings: Settings, stack: ExitStack, paging: bool = True) -> None:
@@ -106,9 +106,12 @@ class _Link:
 
     def submit(self, content: SourceChanged) -> str:
         """Hand the event over; its id once it is accepted."""
+        return self.accept(new_event(content, ORIGIN))
+
+    def accept(self, event: Event) -> str:
+        """Hand an event over as it is; its id once it is accepted."""
         if self.client is None:
-            return self.channel.submit(content, ORIGIN)
-        event = new_event(content, ORIGIN)
+            return self.channel.accept(event)
         accepted: str = self.client.post("/v1/events", event.model_dump(mode="json"))["id"]
         return accepted
 
@@ -141,7 +144,7 @@ class _Link:
             self.channel.tidy()
 
 
-def _run(link: _Link, content: SourceChanged, until: str, stack: ExitStack) -> dict[str, Any]:
+def _run(link: Link, content: SourceChanged, until: str, stack: ExitStack) -> dict[str, Any]:
     started = time.monotonic()
     check_source(link.graph.sources(), content)
     event_id = link.submit(content)
@@ -232,7 +235,7 @@ def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:
     settings = read_settings(ctx)
     content = source_event(directory, source_id)
     with ExitStack() as stack:
-        link = _Link(settings, stack)
+        link = Link(settings, stack)
         _print_report(_run(link, content, "searchable", stack) | {"newly_failed": []}, False)
         if link.client is not None:
             note(f"skillbus serve watches {content.root} from now on")
