@@ -24,6 +24,7 @@ from workers.gateway.queries import query_routes
 from workers.gateway.skills import skill_routes
 from workers.gateway.sources import source_routes
 from workers.gateway.tokens import Scope
+from workers.gateway.uploads import upload_routes
 from workers.gateway.webhooks import webhook_routes
 from workers.metrics import OneProcess
 
@@ -64,7 +65,7 @@ def create_api(channel: Channel, access: Access, figures: OneProcess | None = No
     )
     add_handlers(gateway)
     gateway.include_router(health_routes(channel, figures))
-    for routes in (query_routes, skill_routes, source_routes, event_routes):
+    for routes in (query_routes, skill_routes, upload_routes, source_routes, event_routes):
         gateway.include_router(routes(channel), dependencies=[needs(Scope.READ)])
     gateway.include_router(letter_routes(channel), dependencies=[needs(Scope.ADMIN)])
     gateway.include_router(webhook_routes(channel))
