@@ -167,11 +167,13 @@ def job_id(event: Event) -> str:
     """The id of an event's job.
 
     CloudEvents are identified by source and id together: ids that skillbus gave are unique
-    alone, of others both are needed.
+    alone, of others both are needed. They count for one owner: nobody can have another's event
+    taken for one that came before.
     """
     if event.source.startswith("skillbus/"):
         return event.id
-    return hashlib.sha256(f"{event.source}\0{event.id}".encode()).hexdigest()[:32]
+    named = (event.source, event.id, *filter(None, [event.owner]))
+    return hashlib.sha256("\0".join(named).encode()).hexdigest()[:32]
 
 
 def trace_of(event: Event) -> str:

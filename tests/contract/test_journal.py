@@ -15,7 +15,7 @@ import pytest
 
 from config.errors import NotFoundError
 from config.settings import ServerSettings
-from skills.events import Event, QueryAsked, SourceChanged, new_event
+from skills.events import Event, QueryAsked, SourceChanged, new_event, with_origin
 from tasks.journal import LARGEST_BODY, DeadLetter, Journal, job_id, new_letter_id
 from tasks.redis import connect
 from tasks.redis_journal import RedisJournal
@@ -104,6 +104,14 @@ def test_foreign_events_are_told_apart_by_source_and_id(journal: Journal) -> Non
     assert not journal.accept(one.model_copy(), "event")
     assert journal.job(job_id(other)).event == other
     assert job_id(own) == "1"
+
+
+def test_nobody_takes_the_place_of_anothers_event(journal: Journal) -> None:
+    event = changed().model_copy(update={"id": "1", "source": "ci"})
+    owned = [with_origin(event, owner) for owner in ("", "a", "b")]
+    assert all(journal.accept(one, "event") for one in owned)
+    assert not any(journal.accept(one, "event") for one in owned)
+    assert [journal.job(job_id(one)).event.owner for one in owned] == ["", "a", "b"]
 
 
 def test_an_outcome_is_written_once(journal: Journal) -> None:
