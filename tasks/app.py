@@ -15,6 +15,7 @@ from kombu.exceptions import OperationalError as BrokerAwayError
 from structlog.contextvars import bound_contextvars, get_contextvars
 
 from config.errors import PermanentError, SetupError, SkillbusError, StaleError, TransientError
+from tasks.fetch import fetch
 from tasks.ingest import ingest, split_batch
 from tasks.journal import DeadLetter, new_letter_id
 from tasks.link import link
@@ -23,6 +24,7 @@ from tasks.measures import Outcome
 from tasks.page import page, split_pages
 from tasks.plan import fail_events, plan
 from tasks.policies import (
+    FETCH,
     INGEST,
     LINK,
     MAINTAIN,
@@ -46,6 +48,7 @@ ReadServices = Callable[[], Services]
 
 _HANDLERS: dict[str, Handler] = {
     PLAN.name: plan,
+    FETCH.name: fetch,
     INGEST.name: ingest,
     PAGE.name: page,
     LINK.name: link,
@@ -55,6 +58,7 @@ _HANDLERS: dict[str, Handler] = {
 
 _FAILURES: dict[str, FailureHandler] = {
     PLAN.name: fail_events,
+    FETCH.name: fail_events,
     INGEST.name: split_batch,
     PAGE.name: split_pages,
     QUERY.name: fail_query,

@@ -115,7 +115,8 @@ def _both(order: Order, content: SourceChanged, named: Data) -> SourceChanged | 
     if whole and (order.upserted or isinstance(named, SkillUpserted)):
         return None
     paths = () if whole else tuple(dict.fromkeys((*other.paths, *content.paths)))
-    return other.model_copy(update={"root": other.root or content.root, "paths": paths})
+    known = {"root": other.root or content.root, "git": content.git or other.git}
+    return other.model_copy(update={"paths": paths, **known})
 
 
 def _sources_of(content: Data) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from structlog.contextvars import bound_contextvars
 
 from graph.protocol import Entry
 from skills.record import RevisionKey
+from tasks.fetch import poll
 from tasks.ingest import is_waiting
 from tasks.page import send_unpaged
 from tasks.policies import INGEST, LINK, PLAN, QUERY, Deadline
@@ -34,6 +35,7 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
             return {"skipped": "another process is at it"}
         report: dict[str, object] = {"taken_over": take_over(services)}
         report.update(resend(services))
+        report["polled"] = poll(services)
         deadline.check("maintain")
         if activity.is_due("sweep", workers.sweep_seconds):
             raise_counter(services)

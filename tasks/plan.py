@@ -10,12 +10,13 @@ from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError
 from graph.protocol import SkillGraph, Source, State
-from skills.events import SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
+from skills.events import Data, SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
 from skills.record import RevisionKey
 from tasks.bursts import Order, open_orders
 from tasks.folders import check_root
 from tasks.follow import follow, source_ids
-from tasks.policies import LINK, PLAN, Deadline
+from tasks.git.mirror import drop_mirror
+from tasks.policies import FETCH, LINK, PLAN, Deadline
 from tasks.reading import open_reader
 from tasks.services import Services
 from tasks.uploads.arrival import (
@@ -72,6 +73,9 @@ def _carry_out(services: Services, deadline: Deadline, order: Order) -> Transien
     """Carry out an order and record it; an error that may pass is returned, for later."""
     content = order.content
     try:
+        if is_fetched(services.graph, content):
+            services.send(FETCH.name, order.event_ids)  # slow servers hold up nobody here
+            return None
         if isinstance(content, SourceChanged):
             outcome = _source_changed(services, deadline, content, order.event_ids)
         elif isinstance(content, SkillRemoved):
@@ -91,12 +95,12 @@ def _carry_out(services: Services, deadline: Deadline, order: Order) -> Transien
         log.exception("event failed unexpectedly", event_ids=order.event_ids[:10])
         fail_events(services, order.event_ids, error)
     else:
-        _record(services, order, outcome)
+        record(services, order, outcome)
         log.info("event carried out", events=len(order.event_ids), **outcome, **_others(order))
     return None
 
 
-def _record(services: Services, order: Order, outcome: dict[str, object]) -> None:
+def record(services: Services, order: Order, outcome: dict[str, object]) -> None:
     """Record events as done, or as failed where the skill they named is not there."""
     entries = services.graph.entries(list(order.upserted.values())) if order.upserted else ()
     there = {entry.skill_id for entry in entries if entry.state is not State.REMOVED}
@@ -106,6 +110,16 @@ def _record(services: Services, order: Order, outcome: dict[str, object]) -> Non
             services.journal.finish(event_id, outcome)
         else:
             services.journal.fail(event_id, f"no skill {skill_id} in its source")
+
+
+def is_fetched(graph: SkillGraph, content: Data) -> bool:
+    """Whether an order is about a git source, whose content has to be fetched first."""
+    if not isinstance(content, SourceChanged):
+        return False
+    if content.git is not None:
+        return True
+    found = (source for source in graph.sources() if source.source_id == content.source_id)
+    return any(source.kind == "git" for source in found)
 
 
 def _others(order: Order) -> dict[str, object]:
@@ -191,5 +205,6 @@ def _source_removed(services: Services, source_id: str) -> dict[str, object]:
     removed = services.graph.remove([RevisionKey(entry.skill_id, seq) for entry in entries])
     delete_skills(services, [entry.skill_id for entry in entries])
     services.graph.drop_source(source_id)
+    drop_mirror(source_id, services.settings)
     services.send(LINK.name, [])
     return {"removed": len(removed)}

@@ -57,13 +57,15 @@ class Policy:
 
 # One plan takes all open events along, and one link all that is marked: few need to wait.
 PLAN = Policy("skillbus.plan", PLAN_QUEUE, seconds=600, retries=5, deepest=16)
+# One fetch takes all open events of git sources along.
+FETCH = Policy("skillbus.fetch", PLAN_QUEUE, seconds=600, retries=5, deepest=16)
 INGEST = Policy("skillbus.ingest", INGEST_QUEUE, seconds=300, retries=5, deepest=5_000)
 PAGE = Policy("skillbus.page", PAGE_QUEUE, seconds=300, retries=5, deepest=5_000)
 LINK = Policy("skillbus.link", LINK_QUEUE, seconds=120, retries=5, deepest=1)
 MAINTAIN = Policy("skillbus.maintain", MAINTAIN_QUEUE, seconds=120, deepest=1)
 QUERY = Policy("skillbus.query", QUERY_QUEUE, seconds=30, retries=2, backoff=0.05)
 
-POLICIES = {policy.name: policy for policy in (PLAN, INGEST, PAGE, LINK, MAINTAIN, QUERY)}
+POLICIES = {policy.name: policy for policy in (PLAN, FETCH, INGEST, PAGE, LINK, MAINTAIN, QUERY)}
 
 
 class DeadlineExceededError(TransientError):

@@ -19,6 +19,7 @@ from tasks.folders import (
     read_folder,
     scan,
 )
+from tasks.git.reader import open_git_reader
 from tasks.uploads.store import KIND, UploadReader
 
 
@@ -78,6 +79,10 @@ def open_reader(source: Source, settings: Settings) -> Iterator[SkillReader]:
     """
     if source.kind == KIND:
         yield UploadReader(source.source_id, settings)
+        return
+    if source.kind == "git":
+        with open_git_reader(source, settings) as reader:
+            yield reader
         return
     if source.kind != "directory":
         raise UsageError(f"source {source.source_id} is of an unknown kind, {source.kind}")

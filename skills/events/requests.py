@@ -85,11 +85,29 @@ FilePath = Annotated[
 Count = Annotated[int, BeforeValidator(_whole_number)]
 
 
+class GitOrigin(BaseModel):
+    """What is fetched of a git repository, and how often.
+
+    `branch`: empty is the remote's own choice. `path`: the folder that holds the skills, empty is
+    all of it. `licences`: those that are allowed, none given: any. `credential_file`: a file in
+    the folder of credentials. `poll_seconds`: 0 is as the settings say.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    branch: str = Field(default="", max_length=255, pattern=r"^[^\x00]*$")
+    path: RelativePath = ""
+    licences: tuple[str, ...] = ()
+    credential_file: RelativePath = ""
+    poll_seconds: float = Field(default=0.0, ge=0)
+
+
 class SourceChanged(BaseModel):
     """Something in a source may have changed; no paths means all of it.
 
     `paths` are relative to the root, with `/`: files or folders that came, changed or went. A
-    source that is known needs no `root`.
+    source that is known needs no `root`. With `git` the root is the address of a repository,
+    which is a source from then on, or is fetched in another way than before.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -97,6 +115,7 @@ class SourceChanged(BaseModel):
     source_id: SourceId
     root: str = Field(default="", max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
     paths: tuple[RelativePath, ...] = ()
+    git: GitOrigin | None = Field(default=None, exclude_if=lambda git: git is None)
 
 
 class SourceRemoved(BaseModel):

@@ -1,0 +1,176 @@
+"""Git sources against real remotes on loopback: what comes, moves, goes, and what fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graph.protocol import Source
+from skills.events import GitOrigin, SourceChanged, SourceRemoved
+from tests.support.git_remote import PushedRepository, served_over_http
+from tests.support.program import wait_for
+from tests.support.tiny import settle, tiny_runtime
+from workers.runtime import Runtime
+
+ALLOWED = {"protocols": ["http"], "allow_private": True, "seconds": 20}
+
+
+def put(folder: Path, name: str, text: str = "Glaze a pot.") -> None:
+    file = folder / name / "SKILL.md"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"---\nname: {name.rpartition('/')[2]}\n---\n# Use\n\n{text}\n")
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> PushedRepository:
+    made = PushedRepository(tmp_path / "remotes")
+    put(made.tree, "skills/kiln")
+    put(made.tree, "skills/loom", "Weave a cloth.")
+    made.push()
+    return made
+
+
+@pytest.fixture
+def address(remote: PushedRepository) -> Iterator[str]:
+    with served_over_http(remote.bare.parent) as root:
+        yield f"{root}/skills.git"
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Runtime]:
+    with tiny_runtime(tmp_path / "home", git=ALLOWED) as made:
+        yield made
+
+
+def come(runtime: Runtime, root: str = "", **known: object) -> tuple[str, str]:
+    """Have the source fetched; state and reason of the event."""
+    git = GitOrigin(**known) if known or root else None  # type: ignore[arg-type]  # keywords
+    content = SourceChanged(source_id="team", root=root, git=git)
+    event_id = runtime.submit(content, "skillbus/tests")
+    wait_for(lambda: runtime.journal.job(event_id).state != "accepted")
+    settle(runtime)
+    job = runtime.journal.job(event_id)
+    return job.state, job.reason
+
+
+def paths(runtime: Runtime) -> dict[str, str]:
+    entries = runtime.graph.entries_under("team", "")
+    return {entry.path: entry.content_hash for entry in entries if entry.state == "published"}
+
+
+def source_of(runtime: Runtime) -> Source:
+    return runtime.graph.sources()[0]
+
+
+def test_skills_come_change_move_and_go(
+    runtime: Runtime, remote: PushedRepository, address: str
+) -> None:
+    assert come(runtime, address, path="skills") == ("done", "")
+    before = paths(runtime)
+    assert set(before) == {"kiln", "loom"}
+    assert source_of(runtime).commit == remote.git("rev-parse", "HEAD")
+    assert source_of(runtime).last_error == ""
+    # The same again costs nothing; a change, a renamed and a removed skill are followed.
+    assert come(runtime) == ("done", "")
+    assert paths(runtime) == before
+    put(remote.tree, "skills/kiln", "Fire a pot.")
+    put(remote.tree, "skills/dye")
+    remote.git("mv", "skills/loom", "skills/weaving")
+    remote.push()
+    assert come(runtime) == ("done", "")
+    after = paths(runtime)
+    assert set(after) == {"kiln", "weaving", "dye"}
+    assert after["kiln"] != before["kiln"]
+    assert after["weaving"] == before["loom"]
+    # A force push to another history, and the folder moved: ids stay.
+    remote.git("checkout", "-q", "--orphan", "anew")
+    remote.git("mv", "skills", "library")
+    remote.git("rm", "-rq", "--cached", "library/dye")
+    (remote.tree / "library/dye/SKILL.md").unlink()
+    remote.push()
+    state, reason = come(runtime)
+    assert state == "failed"
+    assert "has no folder skills" in reason
+    assert paths(runtime) == after
+    assert "has no folder skills" in source_of(runtime).last_error
+    assert come(runtime, address, path="library") == ("done", "")
+    assert set(paths(runtime)) == {"kiln", "weaving"}
+    assert source_of(runtime).last_error == ""
+
+
+def test_absence_removes_nothing(runtime: Runtime, remote: PushedRepository, address: str) -> None:
+    remote.push(branch="release")
+    assert come(runtime, address, branch="release") == ("done", "")
+    before = paths(runtime)
+    assert set(before) == {"skills/kiln", "skills/loom"}
+    remote.git("push", "-q", "origin", ":refs/heads/release")
+    state, reason = come(runtime)
+    assert (state, "branch is gone" in reason) == ("failed", True)
+    remote.bare.rename(remote.bare.parent / "elsewhere.git")
+    state, reason = come(runtime)
+    assert (state, "no repository" in reason) == ("failed", True)
+    assert paths(runtime) == before
+    assert "no repository" in source_of(runtime).last_error
+
+
+def test_a_removed_source_leaves_nothing(runtime: Runtime, address: str, tmp_path: Path) -> None:
+    come(runtime, address)
+    assert (tmp_path / "home/git/team.git/HEAD").is_file()
+    runtime.submit(SourceRemoved(source_id="team"), "skillbus/tests")
+    settle(runtime)
+    assert paths(runtime) == {}
+    assert not (tmp_path / "home/git/team.git").exists()
+
+
+def test_a_lost_mirror_is_fetched_again(
+    runtime: Runtime, remote: PushedRepository, address: str, tmp_path: Path
+) -> None:
+    come(runtime, address)
+    (tmp_path / "home/git/team.git").rename(tmp_path / "lost.git")
+    put(remote.tree, "skills/dye")
+    remote.push()
+    assert come(runtime) == ("done", "")
+    assert set(paths(runtime)) == {"skills/kiln", "skills/loom", "skills/dye"}
+
+
+def test_a_remote_is_polled(tmp_path: Path, remote: PushedRepository, address: str) -> None:
+    with tiny_runtime(
+        tmp_path / "home", git=ALLOWED, workers={"reconcile_seconds": 0.2}
+    ) as runtime:
+        come(runtime, address, poll_seconds=1.0)
+        put(remote.tree, "skills/dye")
+        remote.push()
+        wait_for(lambda: "skills/dye" in paths(runtime))
+
+
+def test_a_new_source_that_fails_is_none(runtime: Runtime, address: str) -> None:
+    state, reason = come(runtime, address, branch="never")
+    assert (state, "branch is gone" in reason) == ("failed", True)
+    state, reason = come(runtime, address.replace("http://127.0.0.1", "http://localhost."))
+    assert runtime.graph.sources() == [] or state == "done"
+
+
+def test_a_slow_remote_holds_up_no_directory(tmp_path: Path, remote: PushedRepository) -> None:
+    import socket
+
+    root = tmp_path / "folder"
+    put(root, "near")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        tiny_runtime(tmp_path / "home", git=ALLOWED | {"seconds": 3}) as runtime,
+    ):
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/slow.git"
+        content = SourceChanged(source_id="team", root=address, git=GitOrigin())
+        slow = runtime.submit(content, "skillbus/tests")
+        started = time.monotonic()
+        near = runtime.submit(SourceChanged(source_id="near", root=str(root)), "skillbus/tests")
+        wait_for(lambda: runtime.journal.job(near).state == "done")
+        assert time.monotonic() - started < 2.0
+        assert runtime.journal.job(slow).state == "accepted"
+        wait_for(lambda: runtime.journal.job(slow).state == "failed")
+        assert "not fetched within 3 s" in runtime.journal.job(slow).reason
+    assert threading.active_count() < 50
