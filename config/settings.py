@@ -131,6 +131,32 @@ class PagingSettings(Group):
     milliseconds: int = Field(100, ge=0, description="time to embed what is not paged yet")
 
 
+class PolicySettings(Group):
+    """Which skills are sent. What is withheld is left out of bundles and counted in them; it stays
+    in the library.
+    """
+
+    highest_level: int = Field(
+        1,
+        ge=0,
+        le=3,
+        description="scanner level up to which skills are sent; 0: only what has no mark, 3: all",
+    )
+    licences: tuple[str, ...] = Field(
+        (),
+        description="licences whose skills are sent, whole and in any case; `unknown` stands for "
+        "skills that state none; empty: any",
+    )
+    sources: dict[str, Literal["send", "withhold"]] = Field(
+        {},
+        description="by source: `send` sends all of its skills whatever their level and licence, "
+        "`withhold` none",
+    )
+    name_withheld: bool = Field(
+        True, description="name withheld skills in bundles; off: only how many and why"
+    )
+
+
 class RolesSettings(Group):
     """Roles of passages. Other weights count for what is taken in from then on."""
 
@@ -310,7 +336,7 @@ class UploadSettings(Group):
     skills: int = Field(500, ge=1, le=20_000, description="skills of one upload")
     depth: int = Field(16, ge=1, le=64, description="folders above a file of an archive")
     seconds: float = Field(60.0, gt=0, description="to receive an upload, and to unpack it")
-    at_once: int = Field(4, ge=1, le=64, description="uploads that one process takes in at a time")
+    at_once: int = Field(4, ge=1, le=64, description="uploads that one gateway takes in at a time")
 
 
 class SubmissionSettings(Group):
@@ -385,6 +411,7 @@ class Settings(BaseSettings):
     diffusion: DiffusionSettings = DiffusionSettings()
     choice: ChoiceSettings = ChoiceSettings()
     paging: PagingSettings = PagingSettings()
+    policy: PolicySettings = PolicySettings()
     roles: RolesSettings = RolesSettings()
     workers: WorkerSettings = WorkerSettings()
     servers: ServerSettings = ServerSettings()

@@ -27,7 +27,7 @@ status: NO_SKILL_HIT ({reason}). Go on without a skill.
 """
 
 _NAMED = 5
-"""Skills left out that the Markdown names; the JSON has them all."""
+"""Skills left out, and withheld, that the Markdown names; the JSON has them all."""
 
 
 class Model(BaseModel):
@@ -110,6 +110,22 @@ class SkillLeftOut(Model):
     tokens: int = 0
 
 
+class WithheldSkill(Model):
+    """A skill that would have been considered and that the policy keeps back, and why."""
+
+    skill_id: str
+    kind: Literal["safety", "licence", "source"]
+    reason: str
+
+
+class Withheld(Model):
+    """What the policy keeps back: how many, by kind, and which, unless a setting hides that."""
+
+    count: int = 0
+    kinds: dict[str, int] = {}
+    skills: tuple[WithheldSkill, ...] = ()
+
+
 class Bundle(Model):
     """The answer to a query.
 
@@ -127,6 +143,7 @@ class Bundle(Model):
     skills: tuple[BundleSkill, ...] = ()
     links: tuple[BundleLink, ...] = ()
     left_out: tuple[SkillLeftOut, ...] = ()
+    withheld: Withheld = Withheld()
     degraded: tuple[str, ...] = ()
     timings_ms: dict[str, float] = {}
     explain: dict[str, Any] | None = None
@@ -140,13 +157,16 @@ def bundle_schema() -> str:
 
 
 def render(bundle: Bundle) -> str:
-    """The bundle as Markdown: status, then the skills best first, then links and what is left."""
+    """The bundle as Markdown: status, then the skills best first, then links, what is left out and
+    what is withheld."""
     if bundle.status == "NO_SKILL_HIT":
-        return NO_HIT.format(reason=inline(bundle.reason))
+        told = render_withheld(bundle.withheld)
+        return "\n".join(filter(None, (NO_HIT.format(reason=inline(bundle.reason)), told)))
     parts = [PREAMBLE]
     parts += [render_skill(place, skill) for place, skill in enumerate(bundle.skills, 1)]
     parts.append(render_links(bundle.links))
     parts.append(render_left_out(bundle.left_out))
+    parts.append(render_withheld(bundle.withheld))
     return "\n".join(part for part in parts if part)
 
 
@@ -207,6 +227,22 @@ def render_left_out(left_out: tuple[SkillLeftOut, ...]) -> str:
     if len(left_out) > _NAMED:
         listed.append(f"- and {len(left_out) - _NAMED} more")
     return "## Not included\n\n" + "\n".join(listed) + "\n"
+
+
+def render_withheld(withheld: Withheld) -> str:
+    """What the policy keeps back."""
+    if not withheld.count:
+        return ""
+    listed = [f"- {value(one.skill_id)}: {inline(one.reason)}" for one in withheld.skills[:_NAMED]]
+    told = f"{withheld_summary(withheld)}; ask the user before looking for them elsewhere."
+    return "\n".join(["## Withheld", "", told, *([""] if listed else []), *listed, ""])
+
+
+def withheld_summary(withheld: Withheld) -> str:
+    """How many skills are withheld and why, in a few words."""
+    kinds = ", ".join(f"{count} for {kind}" for kind, count in withheld.kinds.items())
+    skills = "1 skill is" if withheld.count == 1 else f"{withheld.count} skills are"
+    return f"{skills} withheld by policy ({kinds})"
 
 
 def markdown_tokens(text: str) -> int:

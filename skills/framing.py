@@ -59,6 +59,11 @@ def inline(text: str) -> str:
     return visible(" ".join(text.split())).replace("<", "&lt;").replace("](", "]\\(")
 
 
+def terminal_line(text: str) -> str:
+    """Text from a skill on one line of a terminal, which no character in it can steer."""
+    return visible(" ".join(text.split()))
+
+
 def attribute(text: str) -> str:
     """Text from a skill between the double quotes of a tag's attribute."""
     return inline(text).replace('"', "'").replace(">", "&gt;")

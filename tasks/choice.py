@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from config.settings import ChoiceSettings
 from graph.protocol import LinkType, Row
+from skills.policy import Refusal
 
 DECLARED_WEIGHT = 0.999
 """Weight of a dependency that a skill declares; lesser ones are only mentioned."""
@@ -14,6 +15,9 @@ DECLARED_WEIGHT = 0.999
 _MAX_NEEDED = 20
 _NEEDED_SHARE = 0.9
 """A declared dependency matters almost as much as the skill that cannot do without it."""
+
+Refuse = Callable[[Sequence[str]], Mapping[str, Refusal]]
+"""Of some skills, those that the policy keeps back."""
 
 ReadRows = Callable[[Sequence[str]], Mapping[str, Row]]
 
@@ -32,11 +36,13 @@ class Chosen:
 class Choice:
     """Chosen skills best first, and those considered and left out with the reason.
 
-    least: the score below which nothing is considered.
+    withheld: declared dependencies that the policy keeps back. least: the score below which
+    nothing is considered.
     """
 
     chosen: list[Chosen] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
+    withheld: dict[str, Refusal] = field(default_factory=dict)
     least: float = 0.0
 
 
@@ -47,13 +53,14 @@ def choose_skills(
     read_rows: ReadRows,
     settings: ChoiceSettings,
     top: int,
+    refuse: Refuse = lambda _: {},
 ) -> Choice:
     """Walk the ranking: best first, each with what it declares to need, one of a group of
     alternatives, never two in conflict, nothing far below the best.
 
     `ranked` is (skill_id, score) best first, scores above 0; `owners` of a format that the task
     names may lie below the best by any measure; `reasons` says why a skill ranks. `read_rows`
-    reads the rows of a few skills at a time.
+    reads the rows of a few skills at a time. `refuse` is asked about what is not ranked but needed.
     """
     choice = Choice()
     if not ranked:
@@ -82,7 +89,7 @@ def choose_skills(
             choice.left_out.append((skill_id, obstacle))
             continue
         choice.chosen.append(Chosen(skill_id, score, tuple(reasons.get(skill_id, ()))))
-        _add_needed(choice, skill_id, score, rows, read_rows, scores)
+        _add_needed(choice, skill_id, score, rows, _Needs(read_rows, refuse, scores))
     choice.left_out = _told_once(choice)
     return choice
 
@@ -120,13 +127,27 @@ def _better(row: Row | None, taken: set[str], folded: Mapping[str, str]) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What tells about skills that others need."""
+
+    read_rows: ReadRows
+    refuse: Refuse
+    scores: Mapping[str, float]
+
+
+def _withhold_needed(
+    choice: Choice, owners: Sequence[str], rows: Mapping[str, Row], needs: _Needs
+) -> None:
+    """Note which of what these skills declare to need the policy keeps back."""
+    declared = {name: owner for owner in owners for name in _declared(rows.get(owner))}
+    for name, refusal in needs.refuse(sorted(declared)).items():
+        reason = f"declared dependency of {declared[name]}; {refusal.reason}"
+        choice.withheld.setdefault(name, Refusal(refusal.kind, reason))
+
+
 def _add_needed(
-    choice: Choice,
-    skill_id: str,
-    score: float,
-    rows: dict[str, Row],
-    read_rows: ReadRows,
-    scores: Mapping[str, float],
+    choice: Choice, skill_id: str, score: float, rows: dict[str, Row], needs: _Needs
 ) -> None:
     """Everything the skill declares to need, transitively, right behind it."""
     frontier, seen = [skill_id], {skill_id}
@@ -134,11 +155,12 @@ def _add_needed(
         following: list[str] = []
         wanted = {name for owner in frontier for name in _declared(rows.get(owner))} - rows.keys()
         if wanted:
-            rows.update(read_rows(sorted(wanted)))
+            rows.update(needs.read_rows(sorted(wanted)))
+        _withhold_needed(choice, frontier, rows, needs)
         for owner in frontier:
             for needed in _declared(rows.get(owner)):
                 taken = {chosen.skill_id for chosen in choice.chosen}
-                if needed in seen:
+                if needed in seen or needed in choice.withheld:
                     continue
                 seen.add(needed)
                 if len(seen) > _MAX_NEEDED:
@@ -156,7 +178,7 @@ def _add_needed(
                 choice.chosen.append(
                     Chosen(
                         needed,
-                        max(scores.get(needed, 0.0), score * _NEEDED_SHARE),
+                        max(needs.scores.get(needed, 0.0), score * _NEEDED_SHARE),
                         (f"declared dependency of {owner}",),
                         needed_by=owner,
                     )

@@ -19,6 +19,7 @@ def explanation(
     """The best candidates, each with the parts of its score, which add up to it, and a verdict.
 
     strength, floor: what speaks for the best of them, and the least for which a bundle is made.
+    withheld: those that the policy keeps back, which are no candidates.
     """
     rows = [
         {
@@ -36,6 +37,7 @@ def explanation(
         "floor": round(floor(ranking.long, settings.floor, settings.floor_long), 4),
         "stages": bundle.timings_ms,
         "candidates": rows,
+        "withheld": [one.model_dump() for one in bundle.withheld.skills],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from config.errors import TransientError
@@ -26,6 +26,11 @@ class View:
     pointers: Mapping[str, int]
     statistics: LibraryStatistics
     stale: str = ""
+
+    def keys(self, skill_ids: Iterable[str]) -> list[RevisionKey]:
+        """The published revisions of these skills; one that is not published is left out."""
+        found = ((skill_id, self.pointers.get(skill_id)) for skill_id in skill_ids)
+        return [RevisionKey(skill_id, seq) for skill_id, seq in found if seq]
 
     def published(self, key: RevisionKey) -> bool:
         """Whether a revision is the published one of its skill."""

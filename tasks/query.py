@@ -13,11 +13,10 @@ from typing import cast
 import numpy as np
 
 from config.errors import PermanentError, SkillbusError, TransientError, UsageError
-from config.settings import STAGES, ChoiceSettings
+from config.settings import STAGES
 from graph.protocol import Link, LinkType, SkillGraph
-from search import evidence
 from search.protocol import Filters, SearchIndex, StoredRevision, Vector
-from skills.bundle import Bundle, SkillLeftOut
+from skills.bundle import Bundle, SkillLeftOut, withheld_summary
 from skills.events import QueryAsked, QueryFilters
 from skills.paging import PageQuery, passage_texts
 from skills.record import RevisionKey
@@ -34,7 +33,9 @@ from tasks.page import page_revisions
 from tasks.policies import QUERY, Deadline
 from tasks.rerank import rerank
 from tasks.retrieval import REASONED, Ranking, rank
+from tasks.screening import Screen
 from tasks.services import Services
+from tasks.withheld import is_evident, screened_again, sendable, withheld_from
 
 _READ_AGAIN = 3
 _LINKS = 20
@@ -157,7 +158,8 @@ def answer(
     losses = Losses()
     services = _tolerant(services, losses)
     timings = timings or Timings()
-    ranking = ranked(services, deadline, asked, timings)
+    screen = Screen(settings.policy, services.facts, services.graph)
+    ranking = ranked(services, deadline, asked, timings, screen)
     budget = asked.budget or settings.choice.budget
     bundle = Bundle(
         query_id=query_id,
@@ -169,7 +171,8 @@ def answer(
         timings_ms=timings.stages,
     )
     choice = Choice()
-    if ranking.hits and ("floor" in asked.without or is_evident(ranking, settings.choice)):
+    top, with_floor = asked.top or settings.choice.top, "floor" not in asked.without
+    if ranking.hits and (not with_floor or is_evident(ranking, settings.choice)):
         with timings.of("choose"):
             choice = choose_skills(
                 [(hit.key.skill_id, hit.score) for hit in ranking.hits],
@@ -177,21 +180,31 @@ def answer(
                 {hit.key.skill_id: hit.why for hit in ranking.hits[:REASONED]},
                 lambda ids: services.graph.rows(ids, settings.diffusion.fan_out),
                 settings.choice,
-                asked.top or settings.choice.top,
+                top,
+                lambda ids: screen(services.library.latest.keys(ids)),
             )
         with timings.of("page"):
-            paged, degraded = _page(services, deadline, asked, ranking, choice)
+            paged, degraded = _page(services, deadline, asked, ranking, choice, screen)
         if paged:  # all that was chosen may be gone by now
             with timings.of("bundle"):
                 links, left_out = _links(services, paged), _left_out(choice, asked.explain)
                 given = (*bundle.degraded, *degraded, *losses.told)
                 shell = bundle.model_copy(
-                    update={"status": "SKILL_HIT", "reason": "", "degraded": given}
+                    update={
+                        "status": "SKILL_HIT",
+                        "reason": "",
+                        "degraded": given,
+                        "withheld": withheld_from(ranking, choice, settings, top, floor=with_floor),
+                    }
                 )
                 bundle = assemble(shell, paged, links, left_out)
             services.note_use([skill.skill_id for skill in bundle.skills])
     if bundle.status == "NO_SKILL_HIT":
-        bundle = bundle.model_copy(update={"degraded": (*bundle.degraded, *losses.told)})
+        given = (*bundle.degraded, *losses.told)
+        withheld = withheld_from(ranking, choice, settings, top, floor=with_floor)
+        kept = f"nothing about the task may be sent: {withheld_summary(withheld)}"
+        why = {"reason": kept} if withheld.count else {}
+        bundle = bundle.model_copy(update={"degraded": given, "withheld": withheld, **why})
     bundle = bundle.model_copy(update={"timings_ms": timings.stages})
     if not asked.explain:
         return bundle
@@ -218,14 +231,6 @@ def _why_nothing(services: Services, asked: QueryAsked, ranking: Ranking) -> str
     return "nothing in the library is evidently about the task"
 
 
-def is_evident(ranking: Ranking, settings: ChoiceSettings) -> bool:
-    """Whether anything in the library is evidently about the task."""
-    floors = (settings.floor, settings.floor_long)
-    return evidence.is_evident(
-        ranking.evidence, ranking.nearness, ranking.skills, ranking.long, floors, settings.near
-    )
-
-
 def check(asked: QueryAsked, limit: int) -> None:
     """Raise UsageError for an empty or overlong task or an unknown stage."""
     if not asked.task.strip():
@@ -240,26 +245,42 @@ def check(asked: QueryAsked, limit: int) -> None:
         raise UsageError(f"no stage {', '.join(sorted(unknown))}; stages: {', '.join(STAGES)}")
 
 
-def ranked(services: Services, deadline: Deadline, asked: QueryAsked, timings: Timings) -> Ranking:
-    """The ranking before choosing: retrieved, reranked and diffused."""
+def ranked(
+    services: Services,
+    deadline: Deadline,
+    asked: QueryAsked,
+    timings: Timings,
+    screen: Screen | None = None,
+) -> Ranking:
+    """The ranking before choosing: retrieved, reranked and diffused.
+
+    Without a `screen` that of the settings' policy keeps skills back.
+    """
+    screen = screen or Screen(services.settings.policy, services.facts, services.graph)
     filters = Filters(**asked.filters.model_dump())
-    ranking = rank(services, asked.task, filters, frozenset(asked.without), timings.of)
+    ranking = rank(services, asked.task, filters, frozenset(asked.without), timings.of, screen)
     deadline.check("retrieve")
     with timings.of("rerank"):
         ranking = rerank(services, ranking, deadline, frozenset(asked.without))
+    settings = services.settings.diffusion
     if "diffusion" not in asked.without:
         with timings.of("diffuse"):
             ranking = diffuse(
                 ranking,
-                services.settings.diffusion,
-                lambda ids: services.graph.rows(ids, services.settings.diffusion.fan_out),
+                settings,
+                lambda ids: services.graph.rows(ids, settings.fan_out),
                 services.library.latest.pointers if filters == Filters() else {},
             )
-    return ranking
+    return screened_again(ranking, screen)
 
 
 def _page(
-    services: Services, deadline: Deadline, asked: QueryAsked, ranking: Ranking, choice: Choice
+    services: Services,
+    deadline: Deadline,
+    asked: QueryAsked,
+    ranking: Ranking,
+    choice: Choice,
+    screen: Screen,
 ) -> tuple[list[PagedSkill], list[str]]:
     settings = services.settings.paging
     lost: list[str] = []
@@ -270,6 +291,7 @@ def _page(
             raise
         lost.append(f"no passages: {error}")
         revisions = described(services.graph.entries([one.skill_id for one in choice.chosen]))
+    revisions = sendable(revisions, choice, screen)
     keys = [revision.key for revision in revisions.values()]
     vectors = {} if "paging" in asked.without else services.index.section_vectors(keys)
     vector = None if "paging" in asked.without else ranking.vector

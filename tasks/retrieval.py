@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -16,8 +17,10 @@ from search.protocol import Filters, Hit, Vector, VectorSearch, WordSearch
 from search.scoring import Candidate, Scored, blend, score
 from search.understanding import Understanding, understand
 from search.weights import ScoringWeights
+from skills.policy import Refusal
 from skills.record import RevisionKey
 from tasks.library import View
+from tasks.screening import Screen, WithheldHit, also_ask
 from tasks.services import Services
 
 REASONED = 100
@@ -65,12 +68,18 @@ class Ranking:
     nearness: float | None = None
     skills: int = 0
     degraded: tuple[str, ...] = field(default=())
+    withheld: tuple[WithheldHit, ...] = ()
 
 
 def rank(
-    services: Services, task: str, filters: Filters, without: frozenset[str], timed: Timer
+    services: Services,
+    task: str,
+    filters: Filters,
+    without: frozenset[str],
+    timed: Timer,
+    screen: Screen | None = None,
 ) -> Ranking:
-    """Candidates from the engine, scored exactly.
+    """Candidates from the engine, scored exactly; those that `screen` refuses apart.
 
     Raises UsageError for an empty task.
     """
@@ -85,17 +94,50 @@ def rank(
         lost = [view.stale] if view.stale else []
         try:
             keys = candidates(
-                services.index, view, understanding, vector, filters, services.settings.retrieval
+                services.index,
+                view,
+                understanding,
+                vector,
+                also_ask(screen, filters, view.pointers),
+                services.settings.retrieval,
             )
         except TransientError as error:
             if services.outages is None or filters != Filters(source=filters.source):
                 raise
             lost.append(f"ranked by the words in memory: {error}")
             keys, vector = _in_memory(view, filters), None
+    refused = screen(keys) if screen else {}
     with timed("score"):
-        scored = _score(services, view, understanding, keys, vector, without)
+        allowed = [key for key in keys if key.skill_id not in refused] if refused else keys
+        scored = _score(services, view, understanding, allowed, vector, without)
         ranking = ranking_of(understanding, vector, scored, len(view.pointers))
-        return replace(ranking, degraded=tuple(lost))
+        withheld: tuple[WithheldHit, ...] = ()
+        if refused:
+            rest = [key for key in keys if key.skill_id in refused]
+            kept_back = _score(services, view, understanding, rest, vector, without)
+            withheld = _withheld(kept_back, ranking, refused)
+        return replace(ranking, degraded=tuple(lost), withheld=withheld)
+
+
+def _withheld(
+    scored: Scored, ranking: Ranking, refused: Mapping[str, Refusal]
+) -> tuple[WithheldHit, ...]:
+    """Candidates that are kept back, with where they would stand. Scores do not depend on which
+    candidates are scored together."""
+    places = sorted(-hit.score for hit in ranking.hits)
+    best = max([*scored.scores.tolist()[:1], *(-score for score in places[:1])], default=0.0)
+    return tuple(
+        WithheldHit(
+            key.skill_id,
+            refused[key.skill_id],
+            place=bisect_left(places, -score),
+            share=score / best if best > 0 else 0.0,
+            evidence=float(scored.evidence[number]),
+            nearness=float(scored.nearness[number]),
+        )
+        for number, (key, score) in enumerate(zip(scored.keys, scored.scores.tolist(), strict=True))
+        if score > 0
+    )
 
 
 def _in_memory(view: View, filters: Filters) -> list[RevisionKey]:
@@ -120,26 +162,30 @@ def candidates(
     view: View,
     understanding: Understanding,
     vector: Vector | None,
-    filters: Filters,
+    filters: Filters | Sequence[Filters],
     settings: RetrievalSettings,
 ) -> list[RevisionKey]:
-    """Published revisions that stand for a hit of the engine, lexical or near."""
+    """Published revisions that stand for a hit of the engine, lexical or near.
+
+    Of several filters each is asked for on its own, in one round trip.
+    """
     # The more rivals, the lower the engine's own score may rank what is needed.
     long = blend(understanding, ScoringWeights())
     limit = max(settings.candidates, int(settings.share * len(view.pointers)))
     weights = _telling_terms(understanding, view)
     searches: list[WordSearch | VectorSearch] = []
-    if weights:
-        searches.append(WordSearch(weights, limit, filters))
-    searches += [
-        WordSearch(dict.fromkeys(words, 1.0), _OWNERS, filters)
-        for words in understanding.formats.values()
-        if is_special(words, view.statistics)
-    ]
-    if vector is not None and settings.neighbours:
-        # Words say enough of a long task.
-        near = max(round(settings.neighbours * (1.0 - 0.75 * long)), 1)
-        searches += [VectorSearch(vector, which, near, filters) for which in (0, 1)]
+    for asked in [filters] if isinstance(filters, Filters) else filters:
+        if weights:
+            searches.append(WordSearch(weights, limit, asked))
+        searches += [
+            WordSearch(dict.fromkeys(words, 1.0), _OWNERS, asked)
+            for words in understanding.formats.values()
+            if is_special(words, view.statistics)
+        ]
+        if vector is not None and settings.neighbours:
+            # Words say enough of a long task.
+            near = max(round(settings.neighbours * (1.0 - 0.75 * long)), 1)
+            searches += [VectorSearch(vector, which, near, asked) for which in (0, 1)]
     # A hit on a superseded revision that is still in the index stands for its skill.
     ids = dict.fromkeys(hit.key.skill_id for hits in index.search_all(searches) for hit in hits)
     return [

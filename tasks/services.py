@@ -17,6 +17,7 @@ from tasks.library import Library
 from tasks.measures import Measures, NoMeasures
 from tasks.outage import Outages
 from tasks.pace import Pace
+from tasks.screening import KnownFacts
 from tasks.usage import Usage
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class Services:
     measures: Measures = field(default_factory=NoMeasures)
     paces: Paces = field(default_factory=Paces)
     outages: Outages | None = None
+    facts: KnownFacts = field(default_factory=KnownFacts)
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def note_use(self, skill_ids: Sequence[str]) -> None:

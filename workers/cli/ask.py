@@ -9,8 +9,9 @@ import click
 
 from config.errors import UsageError
 from config.settings import STAGES
-from skills.bundle import Bundle, line_range, render
+from skills.bundle import Bundle, line_range, render, withheld_summary
 from skills.events import QueryAsked, QueryFilters
+from skills.framing import terminal_line as shown
 from workers.cli import NO_SKILL_HIT
 from workers.cli.common import print_json, read_settings, read_stdin
 from workers.deployment import find_serve, open_channel
@@ -127,27 +128,39 @@ def _print(data: dict[str, Any], form: str) -> None:
 def _print_summary(bundle: Bundle) -> None:
     if bundle.status == "NO_SKILL_HIT":
         click.echo(f"NO_SKILL_HIT: {bundle.reason}")
+        _print_withheld(bundle)
         return
     click.echo(f"{len(bundle.skills)} skills, {bundle.tokens} of {bundle.budget} tokens")
     for place, skill in enumerate(bundle.skills, 1):
         click.echo("")
-        click.echo(click.style(f"{place}. {skill.name}", bold=True) + f"  ({skill.skill_id})")
-        click.echo(f"   {skill.path}")
-        click.echo(f"   why: {'; '.join(skill.why)}")
+        click.echo(
+            click.style(f"{place}. {shown(skill.name)}", bold=True) + f"  ({shown(skill.skill_id)})"
+        )
+        click.echo(f"   {shown(skill.path)}")
+        click.echo(f"   why: {shown('; '.join(skill.why))}")
         lines = ", ".join(line_range(p.first_line, p.last_line) for p in skill.passages)
         click.echo(
             f"   lines {lines or 'none'}; {skill.tokens} tokens, {skill.left_out.tokens} left out"
         )
         if skill.safety.level:
-            click.echo(f"   caution, level {skill.safety.level}: {skill.safety.reasons[0]}")
-    if bundle.links or bundle.left_out or bundle.degraded:
+            click.echo(f"   caution, level {skill.safety.level}: {shown(skill.safety.reasons[0])}")
+    if bundle.links or bundle.left_out or bundle.withheld.count or bundle.degraded:
         click.echo("")
     for link in bundle.links:
-        click.echo(f"{link.source} -> {link.target}: {link.type} ({link.evidence})")
+        told = f"{link.source} -> {link.target}: {link.type} ({link.evidence})"
+        click.echo(shown(told))
     for skill_left in bundle.left_out:
-        click.echo(f"not included: {skill_left.skill_id}: {skill_left.reason}")
+        click.echo(shown(f"not included: {skill_left.skill_id}: {skill_left.reason}"))
+    _print_withheld(bundle)
     for reason in bundle.degraded:
         click.echo(f"degraded: {reason}")
+
+
+def _print_withheld(bundle: Bundle) -> None:
+    if bundle.withheld.count:
+        click.echo(f"withheld: {withheld_summary(bundle.withheld)}")
+    for one in bundle.withheld.skills:
+        click.echo(f"withheld: {shown(one.skill_id)}: {shown(one.reason)}")
 
 
 def _print_explanation(explain: dict[str, Any]) -> None:
@@ -156,7 +169,7 @@ def _print_explanation(explain: dict[str, Any]) -> None:
     for place, row in enumerate(explain["candidates"], 1):
         parts = dict(row["scores"])
         total = parts.pop("score")
-        click.echo(f"{place:>3}. {row['skill_id']}: {row['verdict']}")
+        click.echo(f"{place:>3}. {shown(row['skill_id'])}: {shown(row['verdict'])}")
         told = [
             f"{'-' if value < 0 else '+'} {name} {abs(value):.2f}"
             for name, value in parts.items()

@@ -14,6 +14,7 @@ from config.errors import UsageError
 from config.logs import configure_logging
 from config.settings import Settings, load_settings
 from graph.protocol import SkillGraph
+from skills.framing import terminal_line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -51,7 +52,8 @@ def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
 
 
 def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
-    """Columns under a header; the last one may be long."""
+    """Columns under a header; the last one may be long. Cells may hold untrusted text."""
+    rows = [tuple(terminal_line(cell) for cell in row) for row in rows]
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     widths[-1] = 0
     styled = sys.stdout.isatty()

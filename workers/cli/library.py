@@ -12,8 +12,10 @@ import click
 
 from config.errors import PermanentError
 from config.settings import Settings
-from graph.protocol import State
+from graph.protocol import Entry, State
 from skills.events import SkillRemoved, SourceRemoved, new_event
+from skills.framing import terminal_line
+from skills.policy import Policy
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
 from workers.deployment import find_serve, open_channel
 from workers.skill_data import entry_data, find_entry, skill_data
@@ -48,16 +50,33 @@ def list_skills(
             for entry in graph.entries()
             if source_id in (None, entry.source_id) and state in (None, entry.state.value)
         ]
+    policy = Policy.of(settings.policy)
     if as_json:
-        print_json([entry_data(entry) for entry in entries])
+        print_json(
+            [entry_data(entry) | {"withheld": _withheld(policy, entry)} for entry in entries]
+        )
         return
     print_table(
         [
-            (entry.skill_id, entry.state.value, str(entry.seq or "-"), entry.name, entry.reason)
+            (
+                entry.skill_id,
+                entry.state.value,
+                str(entry.seq or "-"),
+                entry.name,
+                _withheld(policy, entry) or entry.reason,
+            )
             for entry in entries
         ],
         ("skill", "state", "revision", "name", "reason"),
     )
+
+
+def _withheld(policy: Policy, entry: Entry) -> str | None:
+    """Why the policy keeps a published skill out of bundles, None when it does not."""
+    if entry.state is not State.PUBLISHED:
+        return None
+    refusal = policy.refusal(entry.source_id, entry.safety_level, entry.licence)
+    return f"withheld: {refusal.reason}" if refusal else None
 
 
 @skills.command("show")
@@ -74,6 +93,8 @@ def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
     settings = read_settings(ctx)
     with open_catalog(settings) as graph, ExitStack() as stack:
         data = skill_data(graph, open_index(settings, stack, writable=False), skill_id)
+        entry = find_entry(graph.entries([skill_id]), skill_id)
+    data["withheld"] = _withheld(Policy.of(settings.policy), entry)
     data.pop("history")
     if as_json:
         print_json(data)
@@ -91,16 +112,16 @@ def _print_skill(data: dict[str, Any]) -> None:
         if isinstance(value, list) and isinstance(value[0], dict):
             click.echo(f"{name}:")
             for item in value:
-                click.echo("  " + ", ".join(f"{key} {part}" for key, part in item.items()))
+                told = ", ".join(f"{key} {part}" for key, part in item.items())
+                click.echo(f"  {terminal_line(told)}")
         else:
-            shown = _shown(value)
-            click.echo(f"{name}: {shown}")
+            click.echo(f"{name}: {terminal_line(_shown(value))}")
     _print_links(data["skill_id"], links)
     if passages:
         click.echo("passages (lines, role, tokens, heading):")
     for passage in passages:
         first, last = passage["lines"]
-        path = " > ".join(passage["heading_path"])
+        path = terminal_line(" > ".join(passage["heading_path"]))
         click.echo(f"  {first:>4}-{last:<4} {passage['role']:<14} {passage['tokens']:>5}  {path}")
 
 
@@ -127,7 +148,7 @@ def _print_links(skill_id: str, links: list[dict[str, Any]]) -> None:
         owner = "" if link["owner"] in (source, target) else f", by {link['owner']}"
         click.echo(
             f"  {link['type']:<11} {said} ({link['weight']:.2f}, {link['confidence']:.2f}{owner}: "
-            f"{link['evidence']})"
+            f"{terminal_line(link['evidence'])})"
         )
 
 
