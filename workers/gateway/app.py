@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -13,7 +11,7 @@ from starlette.types import ASGIApp
 
 from skills.events import QueryAsked
 from workers.channel import Channel
-from workers.gateway.door import Access, Door, identify, needs
+from workers.gateway.door import Access, Door, needs
 from workers.gateway.events import event_routes
 from workers.gateway.health import health_routes
 from workers.gateway.idempotency import ORIGIN
@@ -24,6 +22,7 @@ from workers.gateway.queries import query_routes
 from workers.gateway.skills import skill_routes
 from workers.gateway.sources import source_routes
 from workers.gateway.tokens import Scope
+from workers.gateway.uploads import upload_routes
 from workers.gateway.uploads import upload_routes
 from workers.gateway.webhooks import webhook_routes
 from workers.metrics import OneProcess
@@ -43,13 +42,8 @@ def create_gateway(
 
     access = access or Access()
     api = create_api(channel, access, figures)
-    mount_mcp(api, channel, partial(_name_of, access))
+    mount_mcp(api, channel)
     return Door(api, access, channel.settings.gateway)
-
-
-def _name_of(access: Access, headers: Mapping[str, str]) -> str | None:
-    caller = identify(access, headers)
-    return None if caller is None else caller.name
 
 
 def create_api(channel: Channel, access: Access, figures: OneProcess | None = None) -> FastAPI:

@@ -9,9 +9,10 @@ import hashlib
 from typing import Annotated
 
 from fastapi import Header
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from skills.events import Data, Event, new_event, with_origin
+from skills.events import Data, Event, describe, new_event, with_origin
 from tasks.journal import job_id
 from workers.channel import Channel
 from workers.gateway.door import Caller
@@ -32,9 +33,13 @@ IdempotencyKey = Annotated[
 def accept(channel: Channel, caller: Caller, data: Data, key: str | None) -> str:
     """Accept an event or a query of a caller, on disk when this returns its id.
 
-    Raises HTTPException for a key that came with something else before.
+    Raises HTTPException for a key that came with something else before, and for text that is none
+    (half a surrogate pair, which JSON lets pass).
     """
-    event = with_origin(new_event(data, ORIGIN), caller.name)
+    try:
+        event = with_origin(new_event(data, ORIGIN), caller.name)
+    except ValidationError as error:
+        raise HTTPException(422, describe(error)) from None
     if key is not None:
         event = event.model_copy(update={"id": _id_of(caller, key)})
     if not channel.accept_once(event):

@@ -68,7 +68,7 @@ def problem(
         type=f"urn:skillbus:problem:{slug}",
         title=title,
         status=status,
-        detail=detail,
+        detail=detail.encode("utf-8", "replace").decode(),
         instance=scope.get("raw_path", b"").decode("ascii", "replace")[:2_000],
         request_id=str(scope.get("state", {}).get("request_id", "")),
     )

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
-from python_multipart.exceptions import FormParserError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -178,8 +177,8 @@ async def _form(request: Request, chunks: AsyncGenerator[bytes, None]) -> FormDa
         return await MultiPartParser(request.headers, chunks, max_files=1, max_fields=4).parse()
     except MultiPartException as error:
         raise HTTPException(400, f"not a form with one file: {error.message}") from None
-    except (FormParserError, LookupError, UnicodeError) as error:
-        raise HTTPException(400, f"not a form with one file: {error}") from None
+    except UnicodeError:
+        raise HTTPException(400, "not a form with one file: a name in it is no text") from None
 
 
 def _copy(upload: UploadFile, body: Path) -> None:
