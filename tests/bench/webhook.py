@@ -29,6 +29,7 @@ from typing import Any
 
 import httpx
 
+from skills.events import SOURCE_CHANGED
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import TOPICS, write_skill
 from tests.support.webhooks import github, github_push
@@ -98,10 +99,13 @@ def served_place(folder: Path, skills: int) -> Iterator[Place]:
     (home / "skillbus.toml").write_text(_SETTINGS.format(secret=folder / "secret"))
     with served_over_http(folder / "remote") as base, _serving(home) as port:
         address = f"{base}/skills.git"
-        _run(home, "sources", "add", address, "--source", SOURCE, "--branch", "main")
         transport = httpx.HTTPTransport(uds=str(home / "serve.sock"))
         with httpx.Client(transport=transport, base_url="http://skillbus", timeout=60) as client:
             place = Place(home, port, secret, address, repository, client)
+            source = {"source_id": SOURCE, "root": address, "git": {"branch": "main"}}
+            event = {"specversion": "1.0", "id": "1", "source": "bench", "data": source}
+            event |= {"type": SOURCE_CHANGED, "time": "2026-01-01T00:00:00Z"}
+            client.post("/v1/events", json=event).raise_for_status()
             _until(lambda: _published(place) >= skills)
             yield place
 
@@ -128,12 +132,6 @@ def _command(*words: str) -> list[str]:
 
 def _environment(home: Path) -> dict[str, str]:
     return {**os.environ, "SKILLBUS_HOME": str(home)}
-
-
-def _run(home: Path, *words: str) -> None:
-    run = subprocess.run(_command(*words), env=_environment(home), capture_output=True, text=True)
-    if run.returncode:
-        sys.exit(f"skillbus {' '.join(words)}: exit {run.returncode}\n{run.stdout}{run.stderr}")
 
 
 def _until(condition: Any) -> None:

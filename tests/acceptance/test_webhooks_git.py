@@ -1,0 +1,157 @@
+"""From a push to the answer: a git remote on loopback, its webhook, and a served library."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from skills.events import SOURCE_CHANGED
+from tests.support.git_remote import PushedRepository, served_over_http
+from tests.support.library import write_skill
+from tests.support.program import ForkServer, Skillbus, wait_for
+from tests.support.webhooks import NONE, github, github_push
+
+SECRET = "correct horse battery staple"
+TASK = "fire stoneware in an electric kiln"
+SETTINGS = """\
+[git]
+protocols = ["https", "http"]
+allow_private = true
+poll_seconds = 3600
+
+[webhooks]
+github = ["{secret}"]
+"""
+
+Deliver = Callable[..., httpx.Response]
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> PushedRepository:
+    made = PushedRepository(tmp_path_factory.mktemp("remote"))
+    for name in ("kiln-firing", "tide-tables", "bread-baking"):
+        write_skill(made.tree, name)
+    made.push()
+    return made
+
+
+@pytest.fixture(scope="module")
+def served(
+    fork_server: ForkServer,
+    tmp_path_factory: pytest.TempPathFactory,
+    repository: PushedRepository,
+) -> Iterator[tuple[Skillbus, Deliver]]:
+    base = tmp_path_factory.mktemp("pushed")
+    skillbus = Skillbus(fork_server, base / "home")
+    skillbus.home.mkdir()
+    (base / "secret").write_text(SECRET)
+    text = SETTINGS.format(secret=base / "secret")
+    (skillbus.home / "skillbus.toml").write_text(text)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with (
+        served_over_http(repository.bare.parent) as remote,
+        skillbus.serving("--listen", f"127.0.0.1:{port}") as process,
+    ):
+        address = f"{remote}/{repository.bare.name}"
+        add(skillbus, address)
+
+        def deliver(**values: object) -> httpx.Response:
+            delivery = github(github_push(address, **values), SECRET)
+            return httpx.post(
+                f"http://127.0.0.1:{port}/v1/webhooks/github",
+                content=delivery.body,
+                headers=dict(delivery.headers),
+            )
+
+        yield skillbus, deliver
+    assert SECRET not in process.text("out") + process.text("err")
+
+
+def add(skillbus: Skillbus, address: str) -> None:
+    """Have the branch `main` of a repository as the source `pushed`."""
+    data = {"source_id": "pushed", "root": address, "git": {"branch": "main"}}
+    event = {"specversion": "1.0", "id": "add", "source": "test", "type": SOURCE_CHANGED}
+    with skillbus.client() as client:
+        client.post("/v1/events", json=event | {"data": data}).raise_for_status()
+    wait_for(lambda: states(skillbus) == {"published"})
+
+
+def states(skillbus: Skillbus) -> set[str]:
+    return {row["state"] for row in skillbus.skills().values()}
+
+
+def names(skillbus: Skillbus) -> set[str]:
+    found = skillbus.skills().values()
+    return {row["skill_id"] for row in found if row["state"] == "published"}
+
+
+def test_an_edit_is_found_after_its_delivery(
+    served: tuple[Skillbus, Deliver], repository: PushedRepository
+) -> None:
+    skillbus, deliver = served
+    assert skillbus.chosen(TASK)[0] == "pushed:kiln-firing"
+    described = "Fire stoneware in an electric kiln with a quillon cone"
+    write_skill(repository.tree, "kiln-firing", described)
+    answer = deliver(after=repository.push())
+    assert answer.status_code == 202, answer.text
+    wait_for(lambda: skillbus.skills()["pushed:kiln-firing"]["description"] == described)
+    assert skillbus.chosen("kiln with a quillon cone")[0] == "pushed:kiln-firing"
+
+
+def test_a_rename_a_removal_and_a_new_skill(
+    served: tuple[Skillbus, Deliver], repository: PushedRepository
+) -> None:
+    skillbus, deliver = served
+    (repository.tree / "tide-tables").rename(repository.tree / "estuary")
+    shutil.rmtree(repository.tree / "bread-baking")
+    write_skill(repository.tree, "bee-keeping")
+    assert deliver(after=repository.push()).status_code == 202
+    expected = {"pushed:kiln-firing", "pushed:estuary", "pushed:bee-keeping"}
+    wait_for(lambda: names(skillbus) == expected)
+
+
+def test_history_that_was_written_anew(
+    served: tuple[Skillbus, Deliver], repository: PushedRepository
+) -> None:
+    skillbus, deliver = served
+    before = names(skillbus)
+    repository.git("checkout", "-q", "--orphan", "anew")
+    write_skill(repository.tree, "star-charts")
+    assert deliver(after=repository.push(), forced=True).status_code == 202
+    wait_for(lambda: names(skillbus) == before | {"pushed:star-charts"})
+
+
+def test_a_push_to_another_branch_changes_nothing(
+    served: tuple[Skillbus, Deliver], repository: PushedRepository
+) -> None:
+    skillbus, deliver = served
+    before = names(skillbus)
+    write_skill(repository.tree, "violin-setup")
+    commit = repository.push(branch="draft")
+    answer = deliver(after=commit, ref="refs/heads/draft")
+    assert (answer.status_code, answer.json()["state"]) == (200, "ignored")
+    assert names(skillbus) == before
+
+
+def test_a_branch_that_is_deleted_removes_nothing_and_is_told(
+    served: tuple[Skillbus, Deliver], repository: PushedRepository
+) -> None:
+    skillbus, deliver = served
+    before = names(skillbus)
+    repository.git("-C", str(repository.bare), "update-ref", "-d", "refs/heads/main")
+    answer = deliver(after=NONE, deleted=True)
+    assert answer.status_code == 202
+    (event_id,) = answer.json()["ids"]
+    with skillbus.client() as client:
+        path = f"/v1/events/{event_id}"
+        wait_for(lambda: client.get(path).json()["state"] != "accepted")
+        told = client.get(path).json()
+    assert told["state"] == "failed"
+    assert "the branch is gone" in told["reason"]
+    assert names(skillbus) == before
