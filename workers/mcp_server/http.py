@@ -7,13 +7,11 @@ any replica may serve the next.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from urllib.parse import urlsplit
+from collections.abc import Callable
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -26,14 +24,21 @@ from workers.mcp_server.ways import ChannelWay
 PATH = "/mcp"
 LARGEST_BODY = 1_048_576
 
-Authorise = Callable[[Mapping[str, str]], str | None]
-"""The name of the token in these headers (by lower-case name), None without one that may read."""
+Authorise = Callable[[Scope], str | None]
+"""The name of the token of a request, "" for the user's own, None for one that may not read."""
 
 
-def mount_mcp(gateway: Starlette, channel: Channel, authorise: Authorise) -> McpApp:
+def caller_name(scope: Scope) -> str | None:
+    """Who asks, as the gateway's door has found out."""
+    caller = scope.get("state", {}).get("caller")
+    return None if caller is None else str(caller.name)
+
+
+def mount_mcp(gateway: Starlette, channel: Channel, authorise: Authorise = caller_name) -> McpApp:
     """Serve MCP at `/mcp` of a gateway over an open channel.
 
-    The route is added last and stands in no OpenAPI document.
+    The gateway checks hosts, origins and tokens before a request comes here; the route stands in no
+    OpenAPI document.
     """
     app = McpApp(channel, authorise)
     gateway.router.routes.append(Route(PATH, endpoint=app))
@@ -46,7 +51,7 @@ class McpApp:
     def __init__(self, channel: Channel, authorise: Authorise) -> None:
         way = ChannelWay(channel)
         server = create_server(channel.settings, lambda: way, Shelf(channel.settings))
-        # Names of hosts are the gateway's to check; origins are checked here.
+        # Names of hosts and origins are the gateway's to check.
         server.streamable_http_app(
             stateless_http=True,
             max_request_body_size=LARGEST_BODY,
@@ -59,13 +64,18 @@ class McpApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        headers = Headers(scope=scope)
-        refusal = _foreign(headers)
-        owner = None
-        if refusal is None:
-            owner = await asyncio.to_thread(self._authorise, headers)
-            refusal = _unknown() if owner is None else None
-        if refusal is not None:
+        owner = self._authorise(scope)
+        if owner is None:
+            refusal = JSONResponse(
+                {
+                    "title": "not known",
+                    "status": 401,
+                    "detail": "send `Authorization: Bearer TOKEN` with a token that may read",
+                },
+                status_code=401,
+                media_type="application/problem+json",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
             await refusal(scope, receive, send)
             return
         await self._begin()
@@ -85,25 +95,3 @@ class McpApp:
         async with self._manager.run():
             self._begun.set()
             await asyncio.Event().wait()
-
-
-def _foreign(headers: Headers) -> JSONResponse | None:
-    """The refusal of a page of another site, which a browser lets send requests to loopback."""
-    origin = headers.get("origin")
-    if origin is None or urlsplit(origin).netloc == headers.get("host"):
-        return None
-    return _problem(403, "refused", f"requests of pages from {origin[:200]} are not served")
-
-
-def _unknown() -> JSONResponse:
-    refusal = _problem(401, "not known", "send `Authorization: Bearer TOKEN` with a token to read")
-    refusal.headers["WWW-Authenticate"] = "Bearer"
-    return refusal
-
-
-def _problem(code: int, title: str, detail: str) -> JSONResponse:
-    return JSONResponse(
-        {"title": title, "status": code, "detail": detail},
-        status_code=code,
-        media_type="application/problem+json",
-    )
