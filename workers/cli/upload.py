@@ -85,7 +85,7 @@ def _followed(link: Link, taken: Upload) -> dict[str, Any]:
 
 
 def _waits(entry: Entry) -> bool:
-    return entry.wanted_seq > entry.seq and entry.state is not State.FAILED
+    return entry.wanted_seq > entry.seq
 
 
 def _print(report: dict[str, Any], as_json: bool) -> None:
