@@ -23,7 +23,7 @@ from pydantic import (
 
 from config.errors import UsageError
 from skills.events.answers import ANSWERS, Answer
-from skills.events.requests import REQUESTS, Request
+from skills.events.requests import REQUESTS, Request, SourceChanged
 
 Data = Request | Answer
 
@@ -186,14 +186,17 @@ def parse_event(text: str | bytes) -> Event:
 def parse_request(text: str | bytes) -> Event:
     """An event from somebody else, who may send requests in a name of their own.
 
-    Raises UsageError for anything that `parse_event` refuses, for answers, and for a `source` that
-    only skillbus itself may give.
+    Raises UsageError for anything that `parse_event` refuses, for answers, for a `source` that
+    only skillbus itself may give, and for what only `skillbus sources add` may say.
     """
     event = parse_event(text)
     if event.type not in REQUESTS:
         raise UsageError(f"{event.type} is what skillbus answers; send {', '.join(REQUESTS)}")
     if event.source.startswith(OWN_SOURCES):
         raise UsageError(f"source {event.source!r}: only skillbus itself is {OWN_SOURCES}…")
+    content = event.content()
+    if isinstance(content, SourceChanged) and content.git is not None:
+        raise UsageError("git: how a repository is fetched is for `skillbus sources add` to say")
     return event
 
 

@@ -99,7 +99,7 @@ class GitOrigin(BaseModel):
     path: RelativePath = ""
     licences: tuple[str, ...] = ()
     credential_file: RelativePath = ""
-    poll_seconds: float = Field(default=0.0, ge=0)
+    poll_seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
 class SourceChanged(BaseModel):

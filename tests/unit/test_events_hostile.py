@@ -26,6 +26,7 @@ from skills.events import (
     TYPES,
     Data,
     Event,
+    GitOrigin,
     MessageRefused,
     QueryAnswered,
     QueryAsked,
@@ -93,6 +94,7 @@ DATA: dict[type[Data], st.SearchStrategy[Any]] = {
         source_id=names,
         root=texts.filter(lambda root: "\0" not in root),
         paths=tuples(paths),
+        git=st.none() | st.builds(GitOrigin, branch=names, poll_seconds=st.floats(0, 1e9)),
     ),
     SourceRemoved: st.builds(SourceRemoved, source_id=names),
     SkillUpserted: st.builds(SkillUpserted, skill_id=skill_ids, files=st.none() | files),
@@ -366,6 +368,13 @@ def test_numbers_that_json_lacks_do_no_harm() -> None:
 
 
 # -- what somebody else may send
+
+
+def test_nobody_else_says_how_a_repository_is_fetched() -> None:
+    data = {"source_id": "team", "git": {"branch": "evil", "credential_file": "another"}}
+    assert parse_event(envelope(data=data))
+    with pytest.raises(UsageError, match=r"git: .*`skillbus sources add`"):
+        parse_request(envelope(data=data))
 
 
 @pytest.mark.parametrize("name", sorted(REQUESTS))
