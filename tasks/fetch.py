@@ -18,7 +18,7 @@ from structlog.contextvars import bound_contextvars
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import Settings
 from graph.protocol import Source
-from skills.events import SourceChanged, new_event
+from skills.events import SourceChanged, new_event, owner
 from tasks.bursts import Order, open_orders
 from tasks.follow import follow
 from tasks.git.mirror import Mirror, check_source, drop_mirror
@@ -67,6 +67,7 @@ def _carry_out(services: Services, deadline: Deadline, order: Order) -> int:
     if not isinstance(content, SourceChanged):
         return 0
     try:
+        _check_owners(services, order)
         outcome = fetch_source(services, deadline, content)
     except TransientError:
         raise  # of a store: what fails at the remote is no such error
@@ -80,6 +81,15 @@ def _carry_out(services: Services, deadline: Deadline, order: Order) -> int:
         record(services, order, outcome)
         log.info("event carried out", events=len(order.event_ids), **outcome)
     return len(order.event_ids)
+
+
+def _check_owners(services: Services, order: Order) -> None:
+    """Raise UsageError where a token says what is fetched, and with which credential file."""
+    for event_id in order.event_ids:
+        event = services.journal.job(event_id).event
+        content = event.content()
+        if isinstance(content, SourceChanged) and content.git is not None and owner(event):
+            raise UsageError("git sources are added by `skillbus sources add` alone")
 
 
 def fetch_source(
@@ -134,7 +144,8 @@ def _follow(
     ):
         now = time.time()
         services.graph.put_source(replace(source, last_success=now, last_attempt=now))
-        return {"found": 0, "changed": 0, "removed": 0, "commit": source.commit, "same": True}
+        found = len(services.graph.cursor(source.source_id))
+        return {"found": found, "changed": 0, "removed": 0, "commit": source.commit}
     with open_git_reader(source, services.settings) as reader:
         if known is None and not reader.scan("").signatures:
             raise PermanentError("no SKILL.md in it; name another branch or folder (--path)")

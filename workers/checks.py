@@ -150,13 +150,13 @@ def _check_index(settings: Settings) -> str:
 def _check_sources(settings: Settings) -> str:
     with ExitStack() as stack:
         found = open_graph(settings, stack, writable=False).sources()
-    away = [source for source in found if not Path(source.root).is_dir()]
+    away = [
+        f"{source.root} of {source.source_id} is not there: bring it back, or "
+        f"`skillbus sources remove {source.source_id}`"
+        for source in found
+        if source.kind == "directory" and not Path(source.root).is_dir()
+    ]
+    away += [f"{source.source_id}: {source.last_error}" for source in found if source.last_error]
     if away:
-        raise SkillbusError(
-            "; ".join(
-                f"{source.root} of {source.source_id} is not there: bring it back, or "
-                f"`skillbus sources remove {source.source_id}`"
-                for source in away
-            )
-        )
+        raise SkillbusError("; ".join(away))
     return f"{len(found)} there"

@@ -220,7 +220,11 @@ def _check_letters(settings: Settings) -> str:
 def _check_sources(settings: Settings) -> str:
     with ExitStack() as stack:
         found = open_graph(settings, stack, writable=False).sources()
-    away = [source.source_id for source in found if not Path(source.root).is_dir()]
+    away = [
+        source.source_id
+        for source in found
+        if source.kind == "directory" and not Path(source.root).is_dir()
+    ]
     unread = [source.source_id for source in found if not source.last_success]
     if unread:
         raise SkillbusError(

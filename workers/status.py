@@ -56,16 +56,34 @@ def told_of_journal(journal: Journal) -> dict[str, Any]:
 
 
 def told_of_sources(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """Each source, and when it was last read whole."""
-    return [
-        {
-            "source_id": source.source_id,
-            "kind": source.kind,
-            "root": source.root,
-            "last_success": source.last_success,
+    """Each source, and how it stands with it."""
+    return [told_of_source(source) for source in sources]
+
+
+def told_of_source(source: Source) -> dict[str, Any]:
+    """A source: when it was last read whole, and how many seconds ago (None: never).
+
+    Of a git source also what is fetched, the commit that the library is in step with, and when
+    and why the last fetch failed, where it did.
+    """
+    ago = round(max(0.0, time.time() - source.last_success), 1) if source.last_success else None
+    told: dict[str, Any] = {
+        "source_id": source.source_id,
+        "kind": source.kind,
+        "root": source.root,
+        "last_success": source.last_success,
+        "lag_seconds": ago,
+    }
+    if source.kind == "git":
+        told |= {
+            "branch": source.branch,
+            "path": source.path,
+            "licences": list(source.licences),
+            "commit": source.commit,
+            "last_attempt": source.last_attempt,
+            "last_error": source.last_error,
         }
-        for source in sources
-    ]
+    return told
 
 
 def age_of_oldest_change(graph: SkillGraph, activity: Activity) -> float | None:

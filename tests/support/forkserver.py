@@ -42,6 +42,7 @@ PRELOADED = (
     "workers.cli.evaluate",
     "workers.cli.inspect",
     "workers.cli.library",
+    "workers.cli.sources",
     "workers.cli.sync",
     "workers.cli.worker",
     "workers.remote",

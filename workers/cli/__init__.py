@@ -20,7 +20,7 @@ _COMMANDS = {
     "upload": "workers.cli.upload:upload",
     "query": "workers.cli.ask:query",
     "skills": "workers.cli.library:skills",
-    "sources": "workers.cli.library:sources",
+    "sources": "workers.cli.sources:sources",
     "failures": "workers.cli.library:failures",
     "status": "workers.cli.inspect:status",
     "doctor": "workers.cli.doctor:doctor",

@@ -118,9 +118,17 @@ def _library(report: Mapping[str, Any]) -> list[str]:
             f"open      {report['open_events']} events, {report['open_queries']} queries{since}",
             f"dead      {report['dead_letters']} letters",
         ]
-    return lines + [
-        f"source    {one['source_id']}: {one['root']}" for one in report["sources"] or ()
-    ]
+    return lines + [_source(one) for one in report["sources"] or ()]
+
+
+def _source(told: Mapping[str, Any]) -> str:
+    """A source in one line; of a git source also how long ago it was in step, and why not since."""
+    line = f"source    {told['source_id']}: {told['root']}"
+    if told["kind"] != "git":
+        return line
+    lag = told["lag_seconds"]
+    line += f" (in step {lag:.0f} s ago)" if lag is not None else " (never in step)"
+    return line + (f": {told['last_error']}" if told["last_error"] else "")
 
 
 @click.group()

@@ -1,11 +1,10 @@
-"""`skills`, `sources` and `failures`: what the library holds, and what it could not take in."""
+"""`skills` and `failures`: what the library holds, and what it could not take in."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import click
@@ -173,53 +172,6 @@ def remove_skill(ctx: click.Context, skill_id: str) -> None:
         find_entry(graph.entries([skill_id]), skill_id)
     outcome = carry_out(settings, SkillRemoved(skill_id=skill_id))
     click.echo(f"{skill_id}: {'removed' if outcome['removed'] else 'was not published'}")
-
-
-@click.group()
-def sources() -> None:
-    """List and remove sources."""
-
-
-@sources.command("list")
-@json_option
-@click.pass_context
-def list_sources(ctx: click.Context, as_json: bool) -> None:
-    """List the directories that skills come from, and how many each has published."""
-    settings = read_settings(ctx)
-    rows: list[dict[str, Any]] = []
-    with open_catalog(settings) as graph:
-        for source in graph.sources():
-            entries = graph.entries_under(source.source_id, "")
-            count = sum(entry.state is State.PUBLISHED for entry in entries)
-            rows.append(
-                {
-                    "source_id": source.source_id,
-                    "kind": source.kind,
-                    "root": source.root,
-                    "published": count,
-                    "there": Path(source.root).is_dir(),
-                }
-            )
-    if as_json:
-        print_json(rows)
-        return
-    print_table(
-        [
-            (row["source_id"], str(row["published"]), "yes" if row["there"] else "no", row["root"])
-            for row in rows
-        ],
-        ("source", "skills", "there", "root"),
-    )
-
-
-@sources.command("remove")
-@click.argument("source_id")
-@click.pass_context
-def remove_source(ctx: click.Context, source_id: str) -> None:
-    """Forget a source and withdraw all its skills; no file is touched."""
-    settings = read_settings(ctx)
-    outcome = carry_out(settings, SourceRemoved(source_id=source_id))
-    click.echo(f"{source_id}: {outcome['removed']} skills withdrawn")
 
 
 @click.command()

@@ -60,6 +60,17 @@ def sync(
     if dry_run:
         _dry_run(settings, content, as_json)
         return
+    bring_in(ctx, settings, content, until, as_json)
+
+
+def bring_in(
+    ctx: click.Context, settings: Settings, content: SourceChanged, until: str, as_json: bool
+) -> None:
+    """Have a change of a source carried out, wait for it and report it.
+
+    Exits with NEWLY_FAILED where skills failed that had not before; raises what the event failed
+    with.
+    """
     with ExitStack() as stack:
         link = Link(settings, stack, paging=until == "paged")
         failed_before = link.failed(content.source_id)
