@@ -83,7 +83,7 @@ def _record(
         ids.append(event.id)
     if not is_new:
         raise DeliveryError(
-            409, f"this delivery was here before, as {ids[0]}; `skillbus sync` reads it anew"
+            409, f"this delivery was here before, as {ids[0]}; polling fetches the source anyway"
         )
     log.info(
         "webhook",
