@@ -9,6 +9,8 @@ from pathlib import Path
 from skills.bundle import bundle_schema
 from skills.events.asyncapi import asyncapi_document
 from skills.events.schema import event_schemas, events_schema
+from workers.gateway.openapi import openapi_text
+from workers.mcp_server.document import tools_document, with_tools
 
 HERE = Path(__file__).parent
 
@@ -18,7 +20,10 @@ def published() -> dict[str, str]:
     files = {
         "bundle.schema.json": bundle_schema(),
         "events.schema.json": events_schema(),
+        "openapi.json": openapi_text(),
         "asyncapi.yaml": asyncapi_document(),
+        "mcp.tools.json": tools_document(),
+        "mcp.md": with_tools((HERE / "mcp.md").read_text(encoding="utf-8")),
     }
     kinds = {f"events/{name}.schema.json": text for name, text in event_schemas().items()}
     return files | kinds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import jsonschema
 import pytest
 
 from config.errors import UsageError
@@ -20,8 +21,16 @@ from skills.bundle import (
 )
 from skills.tokens import count_tokens
 from tests.support.documents import tiny_document
+from workers.mcp_server.document import tools_document
 from workers.mcp_server.excerpt import chosen_lines, parse_ranges, read_lines
-from workers.mcp_server.results import FoundSkills, cost, found, markdown_budget, result_budget
+from workers.mcp_server.results import (
+    FoundSkills,
+    Result,
+    cost,
+    found,
+    markdown_budget,
+    result_budget,
+)
 
 PATH = "/srv/skills/anvil/SKILL.md"
 
@@ -210,3 +219,23 @@ def test_the_budget_of_the_markdown_is_less_and_turns_back(budget: int) -> None:
     assert abs(result_budget(inner) - budget) <= 2
     assert markdown_budget(result_budget(inner)) >= inner
     assert markdown_tokens("") == 0
+
+
+def test_the_published_schemas_of_tools_are_schemas_that_results_keep_to() -> None:
+    document = json.loads(tools_document())
+    schemas = {tool["name"]: tool for tool in document["tools"]}
+    for tool in schemas.values():
+        for name in ("inputSchema", "outputSchema"):
+            jsonschema.Draft202012Validator.check_schema(tool[name])
+    revision = _revision("Do it.")
+    read = read_lines(revision, PATH, chosen_lines(revision.parsed, [], []), 2000)
+    answers: dict[str, Result] = {
+        "find_skills": found(_bundle(_skill("anvil", 1)), 5000),
+        "read_skill": read,
+    }
+    for name, result in answers.items():
+        jsonschema.validate(result.model_dump(mode="json"), schemas[name]["outputSchema"])
+
+
+def test_the_instructions_are_short() -> None:
+    assert count_tokens(json.loads(tools_document())["instructions"]) < 200

@@ -91,7 +91,7 @@ def read_lines(
 
 def _without_blank_ends(parsed: ParsedSkill, spans: Sequence[Span]) -> list[int]:
     """The numbers of the lines, without blank ones at either end of a range."""
-    numbers = []
+    numbers: list[int] = []
     for first, last in spans:
         text = [n for n in range(first, last + 1) if parsed.lines[n - 1].strip()]
         numbers += range(text[0], text[-1] + 1) if text else ()

@@ -154,7 +154,7 @@ def _tool(function: Callable[..., Any], title: str) -> Tool:
         ),
     )
     arguments = tool.fn_metadata.arg_model
-    arguments.model_config.update(extra="forbid", hide_input_in_errors=True)
+    arguments.model_config |= {"extra": "forbid", "hide_input_in_errors": True}
     arguments.model_rebuild(force=True)
     tool.parameters = arguments.model_json_schema(by_alias=True)
     return tool
