@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from config.errors import TransientError, UsageError
-from config.secrets import without_password
 from config.settings import GitSettings
 
 _PORTS = {"https": 443, "http": 80, "git": 9418}
@@ -122,9 +121,6 @@ def is_public(address: Address) -> bool:
 
 
 def _shown(url: str) -> str:
-    """An address as it may be shown, whatever was given."""
-    try:
-        shown = without_password(url)
-    except ValueError:
-        shown = url.rpartition("@")[2]
-    return repr(shown[:200])
+    """An address as it may be shown, whatever was given: nothing of what stands before an @."""
+    _, found, rest = url.rpartition("@")
+    return repr(("…@" if found else "") + rest[:200])
