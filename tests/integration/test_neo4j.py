@@ -24,7 +24,7 @@ from graph.local import SqliteSkillGraph
 from graph.neo4j import Neo4jSkillGraph
 from graph.neo4j_schema import migrations
 from graph.passage_links import passage_links
-from graph.protocol import Link, LinkType, Mention, Publication, SkillGraph
+from graph.protocol import Link, LinkType, Mention, Publication, SkillGraph, Source
 from skills.parsing import parse_skill
 from skills.record import RevisionKey
 from tests.bench.fill import copy_graph
@@ -266,6 +266,18 @@ def test_another_schema_is_refused_with_what_to_do(settings: ServerSettings) -> 
             assert reader.entries() == []
         reader.close()
     run_cypher(settings, f"MATCH (m:Meta {{key: 'schema'}}) SET m.value = {newest}")
+
+
+def test_sources_of_the_second_schema_are_brought_up(settings: ServerSettings) -> None:
+    run_cypher(
+        settings,
+        "CREATE (:Source {source_id: 'team', kind: 'directory', root: '/skills', "
+        "last_success: 5.0})",
+        "MATCH (m:Meta {key: 'schema'}) SET m.value = 2",
+    )
+    graph = open_catalog(settings)
+    assert graph.sources() == [Source("team", "directory", "/skills", 5.0)]
+    graph.close()
 
 
 def test_a_reader_may_not_write(settings: ServerSettings) -> None:
