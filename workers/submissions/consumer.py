@@ -35,6 +35,7 @@ class Consumer:
         self._stopping = stopping
         self._held: deque[Delivery] = deque()
         self._refusals: dict[str, Refusal] = {}
+        self.connected = threading.Event()
         self.problem = ""
         self.taken = 0
         self.refused = 0
@@ -47,6 +48,7 @@ class Consumer:
                 carrier = open_carrier(self._broker, self._name)
                 try:
                     self._tell("")
+                    self.connected.set()
                     pause = _FIRST_PAUSE_SECONDS
                     self._consume(carrier)
                 finally:
@@ -55,6 +57,7 @@ class Consumer:
                 self._tell(str(error))
                 self._stopping.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            self.connected.clear()
             self._held.clear()
             self._refusals.clear()
 
