@@ -123,7 +123,7 @@ def test_the_root_file_system_of_skillbus_is_read_only(deployment: dict[str, Any
         assert service["read_only"] is True
         assert [entry.split(":")[0] for entry in service["tmpfs"]] == ["/tmp", "/var/lib/skillbus"]
         for volume in service.get("volumes", []):
-            assert volume["read_only"] is True
+            assert volume == "uploads:/srv/uploads" or volume["read_only"] is True
 
 
 def test_no_password_stands_in_a_file(deployment: dict[str, Any]) -> None:
@@ -180,6 +180,20 @@ def test_skills_are_mounted_where_they_are_read(deployment: dict[str, Any]) -> N
         if any(isinstance(one, dict) for one in service.get("volumes", []))
     }
     assert mounted == {"gateway", "worker-ingest"}
+
+
+def test_uploads_are_shared_by_who_takes_them_in_reads_and_sweeps_them(
+    deployment: dict[str, Any],
+) -> None:
+    mounted = {
+        name
+        for name, service in services(deployment).items()
+        if "uploads:/srv/uploads" in service.get("volumes", [])
+    }
+    assert mounted == {"gateway", "worker-ingest", "worker-link"}
+    for name in mounted:
+        environment = services(deployment)[name]["environment"]
+        assert environment["SKILLBUS_UPLOADS__FOLDER"] == "/srv/uploads"
 
 
 def test_the_health_of_a_worker_is_asked_where_it_tells(deployment: dict[str, Any]) -> None:

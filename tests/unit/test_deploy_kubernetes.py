@@ -82,7 +82,8 @@ def test_what_is_mounted_is_defined_and_the_home_can_be_written(name: str) -> No
     assert set(mounts) == {volume["name"] for volume in pod(name)["volumes"]}
     assert mounts["home"]["mountPath"] == "/var/lib/skillbus"
     writable = {mount for mount in mounts if not mounts[mount].get("readOnly")}
-    assert writable == {"home", "tmp"}
+    shares = ("skillbus-gateway", "skillbus-worker-ingest", "skillbus-worker-link")
+    assert writable == {"home", "tmp"} | ({"uploads"} if name in shares else set())
     assert ("skills" in mounts) == (name in ("skillbus-gateway", "skillbus-worker-ingest"))
 
 
