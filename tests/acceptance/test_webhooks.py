@@ -239,7 +239,7 @@ def test_the_secret_of_a_source_counts_for_it_alone(listening: Listening) -> Non
 def test_the_example_of_the_docs(listening: Listening) -> None:
     page = (ROOT / "docs/how-to/webhooks.md").read_text(encoding="utf-8")
     shown = next(part for part in page.split("```") if "openssl dgst" in part)
-    lines = [line for line in shown.splitlines()[1:] if not line.startswith(("HTTP/", "{"))]
+    lines = shown.partition("HTTP/")[0].splitlines()[1:]
     script = "\n".join(line.removeprefix("$ ") for line in lines)
     script = script.replace("~/.config/skillbus/github-secret", str(listening.secrets / "one"))
     script = script.replace("127.0.0.1:8765", f"127.0.0.1:{listening.port}")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from skills.events import SOURCE_CHANGED
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import ForkServer, Skillbus, wait_for
@@ -59,7 +58,8 @@ def served(
         skillbus.serving("--listen", f"127.0.0.1:{port}") as process,
     ):
         address = f"{remote}/{repository.bare.name}"
-        add(skillbus, address)
+        skillbus("sources", "add", address, "--source", "pushed", "--branch", "main")
+        wait_for(lambda: states(skillbus) == {"published"})
 
         def deliver(**values: object) -> httpx.Response:
             delivery = github(github_push(address, **values), SECRET)
@@ -71,15 +71,6 @@ def served(
 
         yield skillbus, deliver
     assert SECRET not in process.text("out") + process.text("err")
-
-
-def add(skillbus: Skillbus, address: str) -> None:
-    """Have the branch `main` of a repository as the source `pushed`."""
-    data = {"source_id": "pushed", "root": address, "git": {"branch": "main"}}
-    event = {"specversion": "1.0", "id": "add", "source": "test", "type": SOURCE_CHANGED}
-    with skillbus.client() as client:
-        client.post("/v1/events", json=event | {"data": data}).raise_for_status()
-    wait_for(lambda: states(skillbus) == {"published"})
 
 
 def states(skillbus: Skillbus) -> set[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import secrets
 import signal
@@ -29,7 +30,6 @@ from typing import Any
 
 import httpx
 
-from skills.events import SOURCE_CHANGED
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import TOPICS, write_skill
 from tests.support.webhooks import github, github_push
@@ -102,10 +102,8 @@ def served_place(folder: Path, skills: int) -> Iterator[Place]:
         transport = httpx.HTTPTransport(uds=str(home / "serve.sock"))
         with httpx.Client(transport=transport, base_url="http://skillbus", timeout=60) as client:
             place = Place(home, port, secret, address, repository, client)
-            source = {"source_id": SOURCE, "root": address, "git": {"branch": "main"}}
-            event = {"specversion": "1.0", "id": "1", "source": "bench", "data": source}
-            event |= {"type": SOURCE_CHANGED, "time": "2026-01-01T00:00:00Z"}
-            client.post("/v1/events", json=event).raise_for_status()
+            words = ("sources", "add", address, "--source", SOURCE, "--branch", "main")
+            subprocess.run(_command(*words), env=_environment(home), check=True, stdout=sys.stderr)
             _until(lambda: _published(place) >= skills)
             yield place
 
@@ -172,10 +170,9 @@ def _is_found(place: Place, task: dict[str, Any], skill_id: str, word: str) -> b
 def spread(seconds: Sequence[float]) -> dict[str, float]:
     """Median, 95th percentile and maximum in milliseconds."""
     ordered = sorted(seconds)
-    last = len(ordered) - 1
     return {
-        "p50": round(ordered[last // 2] * 1000, 1),
-        "p95": round(ordered[-(-last * 95 // 100)] * 1000, 1),
+        "p50": round(ordered[(len(ordered) - 1) // 2] * 1000, 1),
+        "p95": round(ordered[math.ceil(0.95 * len(ordered)) - 1] * 1000, 1),
         "max": round(ordered[-1] * 1000, 1),
     }
 

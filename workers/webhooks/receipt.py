@@ -83,7 +83,9 @@ def _record(
         ids.append(event.id)
     if not is_new:
         raise DeliveryError(
-            409, f"this delivery was here before, as {ids[0]}; polling fetches the source anyway"
+            409,
+            f"this delivery was here before, as {ids[0]}; "
+            f"`skillbus sources refresh {taking[0].source_id}` fetches once more",
         )
     log.info(
         "webhook",
