@@ -7,13 +7,17 @@ what is only quoted, or named to be refused, counts a level lower for each of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from skills.record import SafetyFinding
 from skills.safety.commands import COMMANDS
 from skills.safety.context import Text
 from skills.safety.hidden import hidden_characters, hidden_comments
+from skills.safety.payloads import payloads
 from skills.safety.rule import Rule
+from skills.safety.signals import signs_together
 from skills.safety.speech import SPEECH
+from skills.safety.takeover import TAKEOVER
 
 MAX_FINDINGS = 200
 """Findings kept of one skill, the gravest first; beyond that they say nothing new."""
@@ -21,6 +25,8 @@ MAX_PER_RULE = 20
 """Findings of one rule in one skill."""
 SHOWN = 80
 """Characters of what was seen that a reason quotes."""
+
+RULES = SPEECH + COMMANDS + TAKEOVER
 
 __all__ = ["MAX_FINDINGS", "MAX_PER_RULE", "SHOWN", "scan"]
 
@@ -49,17 +55,35 @@ def shown(text: str) -> str:
 def _seen(lines: Sequence[str], text: Text) -> Iterator[tuple[str, int, int, str, str]]:
     for line, level, what in hidden_characters(lines):
         yield "hidden_text", level, line, what, ""
-    for rule in SPEECH + COMMANDS:
-        if any(anchor in text.folded for anchor in rule.anchors):
-            yield from _matches(rule, text)
+    for rule in RULES:
+        yield from _matches(rule, text)
+    for start, level, what in signs_together(text):
+        yield "combination", level, text.line_at(start), what, ""
+    yield from _encoded(text)
     for start, level, what in hidden_comments(text):
         yield "hidden_text", level, text.line_at(start), what, ""
 
 
+def _encoded(text: Text) -> Iterator[tuple[str, int, int, str, str]]:
+    """Encoded text that would be marked if it could be read: nobody hides that for good reason."""
+    for start, decoded in payloads(text.seen):
+        inner = Text(decoded.split("\n"), 1)
+        for rule in RULES:
+            if any(anchor in inner.folded for anchor in rule.anchors):
+                match = rule.pattern.search(inner.folded)
+                if match:
+                    seen = inner.seen[match.start() : match.end()]
+                    line = text.line_at(start)
+                    yield "obfuscation", 3, line, f"encoded text that {rule.what}", seen
+
+
 def _matches(rule: Rule, text: Text) -> Iterator[tuple[str, int, int, str, str]]:
-    for count, match in enumerate(rule.pattern.finditer(text.folded)):
-        if count >= MAX_PER_RULE:
-            return
+    found = (
+        match
+        for start, end in text.windows(rule.anchors)
+        for match in rule.pattern.finditer(text.folded, start, end)
+    )
+    for match in islice(found, MAX_PER_RULE):
         start = match.start()
         mentioned = text.quoted(start, in_code=rule.speech) + text.refused(start)
         level = max(1, rule.level - mentioned)

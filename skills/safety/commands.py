@@ -7,16 +7,24 @@ from skills.safety.rule import Rule, one_of, rule
 _END = r"(?= \s | $ | [;&|`)] )"
 _SHELL = r"(?:sudo\s{1,3})? (?:/usr)?(?:/bin/)? (?:env\s{1,3})? (?:ba|z|da|k)?sh\b"
 _KEY_FILE = r"""(?=[./iwc])
-    (?: \.ssh/ | \bid_(?:rsa|dsa|ecdsa|ed25519)\b | \.aws/credentials
+    (?: \.ssh\b(?!/(?:\S{1,40}\.pub\b|config\b|known_hosts))
+    | \bid_(?:rsa|dsa|ecdsa|ed25519)\b(?!\.pub)
+    | \.aws\b(?!/config) | \.gnupg\b | application_default_credentials
+    | \.npmrc\b | \.pypirc\b | \.config/gh\b
     | (?<![\w.])\.env\b(?!\.ex|\.sample|\w) | /etc/(?:passwd|shadow)\b | \.netrc\b
     | \.git-credentials | \.kube/config | \.docker/config\.json | wallet\.dat | cookies\.sqlite )"""
 _KEY_ANCHORS = (
-    ".ssh/",
+    ".ssh",
+    ".gnupg",
+    ".npmrc",
+    ".pypirc",
+    ".config/gh",
+    "application_default",
     "id_rsa",
     "id_dsa",
     "id_ecdsa",
     "id_ed25519",
-    ".aws/",
+    ".aws",
     ".env",
     "/etc/passwd",
     "/etc/shadow",
@@ -44,7 +52,7 @@ _COLLECTOR_ANCHORS = (
     "oast.",
     "requestcatcher",
 )
-_DEVICE = r"/dev/(?:sd[a-z]|nvme\d|hd[a-z]|vd[a-z]|r?disk\d|mmcblk\d)"
+_DEVICE = r"/dev/(?:sd[a-wyz]|nvme\d|hd[a-wyz]|vd[a-wyz]|r?disk\d|mmcblk\d)"
 _SYSTEM = r"(?: / | ~ | \$home | \$\{home\} | /(?:etc|usr|var|boot|home|bin|lib|root|opt) )"
 _PRIVATE_NET = r"(?: 127\. | 10\. | 192\.168\. | 172\.(?:1[6-9]|2\d|3[01])\. | 0\.0\.0\.0 )"
 _DECODER = one_of("b64decode atob fromhex unhexlify rot13 decompress")
@@ -60,10 +68,16 @@ COMMANDS: tuple[Rule, ...] = (
              [^\n;|]{{0,60}} \|\s{{0,3}} (?:\w[^\n|;]{{0,60}}\|\s{{0,3}}){{0,2}}
              (?:curl|wget|nc|ncat|telnet)\b""",
         rf"\b(?:curl|wget)\b [^\n;]{{0,160}} \$\( [^\n()]{{0,60}} {_KEY_FILE}",
-        r"""\b(?:scp|rsync)\s [^\n;|]{0,60} (?:\.ssh/id_|\.aws/credentials|/etc/shadow)
+        r"""\b(?:scp|rsync)\s [^\n;|]{0,60}
+            (?:\.ssh/id_\w{1,12}(?!\w|\.pub)|\.aws/credentials|/etc/shadow)
             [^\n;|\s]{0,60} \s \S{1,60}:""",
         rf"""\b(?:requests|httpx|session)\.(?:post|put|get)\( [^\n]{{0,160}}
              open\([^\n()]{{0,60}}{_KEY_FILE}""",
+        rf"""\b(?:fetch|axios(?:\.\w{{1,8}})?)\( [^\n]{{0,160}} readfile(?:sync)?\(
+             [^\n]{{0,60}}{_KEY_FILE}""",
+        rf"""\b(?:tar|zip)\b [^\n;|]{{0,80}} {_KEY_FILE} [^\n]{{0,80}} \n? [^\n]{{0,40}}
+             \b(?:curl|wget)\b [^\n]{{0,80}}
+             (?:--upload-file|\s-[td]\s|--data|--form|--post-file)""",
     ),
     rule(
         "exfiltration",
@@ -76,6 +90,20 @@ COMMANDS: tuple[Rule, ...] = (
         rf"\b(?:requests|httpx|session)\.(?:post|put|get)\( [^\n]{{0,160}} {_ENVIRONMENT}",
         r"""\b(?:fetch|axios(?:\.post)?)\( [^\n]{0,200}
             (?: json\.stringify\(process\.env\) | body:\s{0,2}process\.env\s{0,2}[,})] )""",
+        r"""\bos\.environ\.items\(\) (?:[^\n]{0,200}\n){0,4}? [^\n]{0,120}
+            (?: urlopen\( | \b(?:requests|httpx|session)\.(?:post|put|get)\( | \.sendall\( )""",
+    ),
+    rule(
+        "exfiltration",
+        3,
+        "carries data out in the names it looks up",
+        ("dig ", "nslookup", "host ", "drill ", "ping ", "resolve-dnsname"),
+        r"""\b(?:dig|nslookup|host|drill|ping|resolve-dnsname)\b [^\n|;]{0,40} \$\(
+            [^\n]{0,40} (?: printenv | \benv\b | base64 | xxd | \bcat\s | token | whoami )
+            [^\n]{0,120} \) ["']? \. [\w.-]{1,60} \. [a-z]{2}""",
+        r"""(?: base64 | xxd | \bod\s | printenv ) [^\n]{0,120} (?:\n[^\n]{0,120}){0,2}?
+            \b(?:dig|nslookup|host|drill|ping)\b [^\n|;]{0,40}
+            \$\{?\w{1,20}\}? [\w.-]{0,60} \. [a-z]{2}""",
     ),
     rule(
         "exfiltration",
@@ -107,7 +135,8 @@ COMMANDS: tuple[Rule, ...] = (
         3,
         "deletes the root, the home folder or the system",
         ("find ", "rmtree", "rd /s", "rmdir /s", "del /", "remove-item", "format c:", "vssadmin"),
-        r"\bfind \s{1,3} (?:/|~|\$home) \s [^\n;|]{0,80} (?: -delete\b | -exec\s{1,3}rm\b )",
+        r"""\bfind \s{1,3} ["']? (?:/|~|\$home|\$\{home\}) /? ["']? \s (?![^\n;|]{0,80}-mtime)
+            [^\n;|]{0,80} (?: -delete\b | -exec\s{1,3}(?:rm|shred)\b )""",
         r"""\bshutil\.rmtree\(\s{0,3} (?: ["'](?:/|~|c:\\{1,2})["']
             | os\.path\.expanduser\(["']~/?["']\) | path\.home\(\) )""",
         rf"""\b(?:rd|rmdir|del) \s{{1,3}} (?:/[a-z]\s{{1,3}}){{1,4}}
@@ -131,9 +160,25 @@ COMMANDS: tuple[Rule, ...] = (
         ("/dev/",),
         rf"""\bmkfs(?:\.\w{{1,10}})? \s{{1,3}}
              (?:-\S{{1,20}}\s{{1,3}}(?:\w{{1,12}}\s{{1,3}})?){{0,4}} {_DEVICE}""",
-        rf"\bdd \s [^\n|;]{{0,120}} \bof={_DEVICE}",
+        rf"\bdd \s [^\n|;]{{0,80}} if=/dev/(?:zero|u?random)\b [^\n|;]{{0,80}} \bof={_DEVICE}",
         rf"> \s{{0,3}} {_DEVICE}",
         rf"\b(?:wipefs|shred) \s [^\n|;]{{0,60}} {_DEVICE}",
+    ),
+    rule(
+        "destructive",
+        1,
+        "formats or overwrites a device",
+        ("of=/dev/",),
+        rf"\bdd \s [^\n|;]{{0,120}} \bof={_DEVICE}",
+    ),
+    rule(
+        "destructive",
+        2,
+        "deletes the data of a server or its backups",
+        ("rm ", "drop "),
+        r"""\brm \s{1,4} (?:-[a-z-]{1,20}\s{1,4}){1,4} [^\n;&|]{0,40}
+            /var/(?: lib/(?:postgresql|mysql|mongodb|redis|docker) | backups? ) (?:/|\*|\s|$)""",
+        r"\bdrop\s{1,3}(?:database|schema)\s{1,3}(?:if\sexists\s)?[`\"']?(?:prod\w{0,12}|live|master)\b",
     ),
     rule(
         "destructive",
@@ -184,7 +229,22 @@ COMMANDS: tuple[Rule, ...] = (
         "obfuscation",
         3,
         "decodes a payload and runs it",
-        ("base64", "xxd", "powershell", "b64decode", "atob", "fromhex", "unhexlify", "rot13"),
+        (
+            "base64",
+            "xxd",
+            "powershell",
+            "b64decode",
+            "atob",
+            "fromhex",
+            "unhexlify",
+            "rot13",
+            "openssl",
+            "codecs.decode",
+            "frombase64string",
+            "base32",
+            "uudecode",
+            "buffer.from",
+        ),
         rf"""\bbase64 \s{{1,3}} (?:-d|--decode)\b [^\n;]{{0,80}} \| \s{{0,4}}
              (?: {_SHELL} | (?:python3?|perl|node)\b )""",
         rf"""\bbase64 \s{{1,3}} (?:-d|--decode)\b [^\n]{{0,80}} > [^\n]{{0,60}} (?:&&|;) \s{{0,3}}
@@ -195,6 +255,17 @@ COMMANDS: tuple[Rule, ...] = (
         r"""\bpowershell(?:\.exe)?\b [^\n]{0,60} \s -e(?:nc|ncodedcommand)? \s{1,3}
             [a-z0-9+/=]{20}""",
         rf"\b(?:exec|eval) \s{{0,3}} \( [^\n]{{0,60}} {_DECODER} \s{{0,3}} \(",
+        r"""\b(?:exec|eval) \s{0,3} \( [^\n]{0,40} \bcodecs\.decode\( [^\n]{0,800}
+            ["'](?:rot_?13|base64|hex|zlib)""",
+        r"frombase64string\( [^\n]{0,800} \b(?:iex|invoke-expression)\b",
+        r"\b(?:iex|invoke-expression)\b [^\n]{0,200} frombase64string\(",
+        r"""\b(?:eval|exec|execsync|function|os\.system|vm\.run\w{0,16}) \s{0,3} \( [^\n]{0,40}
+            buffer\.from\( [^\n]{0,600} ["'](?:base64|hex)["']""",
+        rf"""\b(?:openssl\b[^\n;|]{{0,40}}\s-d | base32\s{{1,3}}(?:-d|--decode) | uudecode)\b
+             [^\n;|]{{0,60}} \| \s{{0,4}} (?: {_SHELL} | (?:python3?|perl|node)\b )""",
+        r"""\b(?:base64\s{1,3}(?:-d|--decode) | xxd\s{1,3}-r(?:\s{1,2}-p)?
+            | openssl\b[^\n;|]{0,40}\s-d)\b
+            [^\n>]{0,60} > \s{0,2} [^\n]{0,60} (?:&&|;|\n) \s{0,3} chmod \s{1,3} \S{0,6}[+x7]""",
     ),
 )
 """Rules over command lines and code."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from skills.safety.hidden import without_invisible
 
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _LOOK_BACK = 120
+LINES_AROUND = 6
+"""A match of a rule reaches over fewer lines than this."""
 _QUOTES = "\"'“‘「『«"
 _SPEECH_QUOTES = _QUOTES + "`*>|("
 _REFUSAL = re.compile(
@@ -35,6 +37,28 @@ class Text:
         self.folded = _lower(self.seen)
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
         self._fenced = _fenced(plain, body_line)
+
+    def windows(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
+        """Where a rule with these anchors can match: the lines around each, without overlap."""
+        found: list[tuple[int, int]] = []
+        for line in sorted({self.line_at(at) for at in self._places(anchors)}):
+            start = self._starts[max(line - 1 - LINES_AROUND, 0)]
+            end = self._starts[min(line + LINES_AROUND, len(self._starts) - 1)]
+            if found and start <= found[-1][1]:
+                found[-1] = found[-1][0], end
+            else:
+                found.append((start, end))
+        return found
+
+    def _places(self, anchors: Sequence[str]) -> Iterator[int]:
+        """Where the anchors stand, once a line each."""
+        for anchor in anchors:
+            at = self.folded.find(anchor)
+            while at >= 0:
+                yield at
+                line = self.line_at(at)
+                following = self._starts[line] if line < len(self._starts) else len(self.folded)
+                at = self.folded.find(anchor, following)
 
     def line_at(self, offset: int) -> int:
         """The line, from 1, of a character."""

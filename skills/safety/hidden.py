@@ -40,6 +40,16 @@ _GRAVE = re.compile(
     r"passwords?|credentials?|ssh)\b|忽略|无视|不要告诉|上传|密钥"
 )
 
+_TO_MODELS = re.compile(
+    r"\s{0,20}(?:(?:note|message|instructions?|attention|important)\s(?:to|for)\s|for\s|hey\s)?(?:the\s)?"
+    r"(?:ai|llms?|agents?|assistants?|claude|gpt|copilot|model)(?:[- ]only|\sonly)?\s?[:,-]"
+    r"|\s{0,20}(?:给|致)?(?:模型|助手|智能体|代理|大模型)(?:请|注意|：|，|:)"
+)
+_DEED = re.compile(
+    r"\b(?:run|execute|install|fetch|add|print|send|append|include|read|write|delete|download|leave|"
+    r"call|load|obey|follow)\b|执行|运行|安装|加入|填入|读取|发送|写入|删除|不要"
+)
+
 
 def without_invisible(line: str) -> str:
     """The line without characters that show nothing."""
@@ -87,7 +97,10 @@ def hidden_comments(text: Text) -> Iterator[tuple[int, int, str]]:
         end = text.folded.find("-->", start)
         comment = text.folded[start + 4 : end if end >= 0 else None][:_COMMENT_READ]
         order = _ORDER.search(comment)
-        if order and not text.in_code(start):
+        spoken = _TO_MODELS.match(comment)
+        if spoken and _DEED.search(comment) and not text.in_code(start):
+            yield start, 2, "an HTML comment with an order to models"
+        elif order and not text.in_code(start):
             level = 2 if _GRAVE.search(comment) else 1
             yield start, level, f"an HTML comment with an order ({order.group()!r})"
         start = text.folded.find("<!--", end) if end >= 0 else -1

@@ -15,6 +15,12 @@ _DROP_ZH = one_of("忽略 无视 忘记 忽视 抛弃 不要遵守 不再遵守"
 _FORMER_ZH = one_of("之前 以上 上述 先前 前面 所有 全部 此前 系统 一切 原有 上面")
 _ORDERS_ZH = one_of("指令 指示 提示词 提示 规则 设定 要求 限制 约束")
 
+_GIVEN = (
+    r"(?:you\s(?:were|have\sbeen)\s(?:given|told))|earlier|former|previous|prior|"
+    r"(?:your|the)\s(?:developers?|creators?|operators?|system|vendor)(?:'s)?"
+)
+_FORMER_ZH_TOO = one_of("之前 以上 先前 前面 所有 全部 原先 原有 系统 一切 原来")
+
 _SELF = one_of(
     "dan jailbroken unrestricted unfiltered developer_mode god_mode root_mode free_from free_of"
 )
@@ -54,6 +60,87 @@ SPEECH: tuple[Rule, ...] = (
         "tells the reader to drop its instructions",
         ("忽略", "无视", "忘记", "忽视", "抛弃", "遵守"),
         rf"{_DROP_ZH} 掉? [你您]? {_FORMER_ZH} .{{0,10}} {_ORDERS_ZH}",
+        speech=True,
+    ),
+    rule(
+        "prompt_injection",
+        3,
+        "tells the reader to drop its instructions",
+        (
+            "instruction",
+            "rules",
+            "restriction",
+            "guidance",
+            "the user ",
+            "answer to",
+            "prompt",
+            "guideline",
+            "polic",
+            "safeguard",
+        ),
+        rf"""\b(?:ignore|disregard|discard|forget|abandon|drop|set\saside|pay\sno\sattention\sto
+             |stop\sfollowing|do\snot\sfollow|no\slonger\sfollow)\b [^\n.]{{0,40}}
+             \b(?:{_GIVEN})\b [^\n.]{{0,40}}
+             \b(?:{_ORDERS}|guidance|restrictions|polic(?:y|ies))\b""",
+        rf"""\b(?:ignore|disregard|discard|forget|abandon|drop|set\saside|pay\sno\sattention\sto
+             |stop\sfollowing)\b [^\n.]{{0,25}}
+             \b(?:{_ORDERS}|guidance|restrictions|polic(?:y|ies))\b
+             [^\n.]{{0,12}} \b(?:you\s(?:were|have\sbeen|received|got) | (?:your|the)\s
+             (?:developers?|creators?|operators?|system|vendor|maker))\b""",
+        r"""\b(?:your|former|previous|earlier|prior|all)\s (?:\w{1,12}\s){0,2}
+            (?:instructions|rules|restrictions|guidelines|safeguards|polic(?:y|ies)|constraints)\s
+            (?:(?:do\s)?no(?:t|\slonger)\sapply | (?:are|were)\s(?:now\s)?
+            (?:void|null|superseded|lifted|suspended|revoked|cancelled|obsolete))\b""",
+        r"""\b(?:guidance|instructions|rules|guidelines|prompt)\s (?:that\s)?you\s
+            (?:got|were\sgiven|received|have|had)\b [^\n.]{0,50} \b(?:is|are)\s(?:now\s)?
+            (?:void|superseded|lifted|suspended|revoked|cancelled|canceled|obsolete|replaced|outdated)\b""",
+        r"""\b(?:refuse|ignore|disregard|disobey)\s(?:whatever|anything|everything|all)\s(?:that\s)?
+            the\suser\s(?:asks|says|wants|tells)\b""",
+        r"\byou\s(?:now\s)?(?:answer|report|belong)\s(?:only\s)?to\sthe\s(?:author|writer)\b",
+        r"""\byou\s(?:now\s)?have\sno\s(?:content\s|safety\s|more\s)?
+            (?:polic(?:y|ies)|restrictions|guidelines|filters|safeguards)\b""",
+        speech=True,
+    ),
+    rule(
+        "prompt_injection",
+        2,
+        "imitates the marks of a system prompt",
+        ("system>", "instructions>", "im_start", "[inst]", "[/inst]", "system_prompt>"),
+        r"(?:^|(?<=\n)) \s{0,3} </?(?:system|system_prompt|instructions)> \s{0,3} (?=\n|[a-z])",
+        r"<\|im_start\|>\s?system | \[/?inst\] \s{0,3} <<sys>>",
+        speech=True,
+    ),
+    rule(
+        "prompt_injection",
+        3,
+        "puts itself above the user",
+        (
+            "priority over",
+            "precedence over",
+            "only this",
+            "而不是用户",
+            "优先执行",
+            "只听从",
+            "仅听从",
+        ),
+        r"""\b(?:takes?|has|have|with)\s(?:\w{1,10}\s)?(?:priority|precedence)\sover\s
+            (?:(?:the|any|all|your)\s)?(?:\w{1,10}\s)?(?:users?|system|developers?|operators?)\b""",
+        r"\b(?:obey|follow|trust)\sonly\sthis\b|\bonly\s(?:obey|trust)\sthis\b",
+        r"优先执行.{0,12}而不是用户|(?:只|仅)听从.{0,8}(?:命令|指令|文件|技能)",
+        speech=True,
+    ),
+    rule(
+        "prompt_injection",
+        3,
+        "tells the reader to drop its instructions",
+        ("作废", "失效", "取消", "理会", "放弃", "抛弃", "废除", "不再适用", "没有道德", "约束"),
+        rf"""(?:你|原先|先前|之前|原有|系统|以前|此前) [^\n。]{{0,16}} {_ORDERS_ZH} [^\n。]{{0,10}}
+             (?:作废|失效|废除|不再适用|取消)""",
+        rf"(?:放弃|抛弃|丢弃|废除) [^\n。]{{0,8}} {_FORMER_ZH_TOO} [^\n。]{{0,8}} {_ORDERS_ZH}",
+        r"(?:没有|不受|摆脱) [^\n。]{0,8} (?:道德|安全|伦理) [^\n。]{0,6} (?:约束|限制)",
+        rf"(?:之前|原来|先前|以前)[^\n。]{{0,10}}(?:规定|{_ORDERS_ZH})[^\n。]{{0,6}}(?:取消|作废|失效|废除)",
+        r"(?:不要|不必|无需)理会用户",
+        r"(?:安全|任何)[^\n。]{0,4}(?:限制|约束)[^\n。]{0,6}(?:不再适用|解除)",
         speech=True,
     ),
     rule(
@@ -99,6 +186,9 @@ SPEECH: tuple[Rule, ...] = (
         ("http://", "https://", "@"),
         rf"""\b{_SEND}\b [^\n.]{{0,60}} \b{_PRIVATE}\b [^\n.]{{0,60}} \bto\b
              [^\n]{{0,30}}? {_ADDRESS}""",
+        rf"""\b{_SEND}\b [^\n]{{0,30}} \bcontents?\sof\b [^\n]{{0,20}}
+             (?:~/\.|\$home/\.|/etc/|\.env\b)
+             [^\n]{{0,80}} \bto\b \s{{0,3}} {_ADDRESS}""",
         rf"{_SEND_ZH} [^\n。]{{0,30}} {_PRIVATE_ZH} [^\n。]{{0,30}} https?://",
         rf"{_PRIVATE_ZH} [^\n。]{{0,30}} {_SEND_ZH} [到至给] [^\n。]{{0,20}} https?://",
         speech=True,
@@ -130,7 +220,40 @@ SPEECH: tuple[Rule, ...] = (
         "an image whose address carries data out",
         ("](http",),
         r"""!\[ [^\]\n]{0,80} \]\( https?://[^)\s{<\[]{1,200} = [{<\[]{1,3} [^)\n]{0,40}
-            (?:conversation|history|secret|token|password|key|message|context|prompt)""",
+            (?:conversation|history|secret|token|password|key|message|context|prompt|user|turn|chat)""",
+        r"""!\[ [^\]\n]{0,80} \]\( https?://[^)\s]{1,200} = [\w%-]{0,40}
+            (?:conversation|history|secret|password|the_chat|chat_so|user_mess|base64_of|encoded_
+            |内容|密钥|对话)""",
+        r"""\b(?:encode|embed|append|put)\b [^\n.]{0,80}
+            \b(?:messages?|conversation|chat|keys?|secrets?|tokens?)\b
+            [^\n.]{0,60} \b(?:image|badge|pixel)\b [^\n.]{0,30} \b(?:url|address|link|query)\b""",
+        r"""(?:\.ssh|\.env\b|密钥|私钥|令牌|密码|对话|聊天记录) [^\n]{0,60}
+            (?:附|编码|放|拼|加) [^\n]{0,20} (?:图片|链接)""",
+        speech=True,
+    ),
+    rule(
+        "obfuscation",
+        2,
+        "asks to decode something and obey it",
+        ("decode", "解码", "base64"),
+        r"""\bdecode\b [^\n.]{0,60} (?:\band\b|,|\.\s) [^\n.]{0,20}
+            \b(?:run|execute|follow|obey|carry\sout|do\swhat|perform)\b""",
+        r"解码 [^\n。]{0,16} (?:执行|运行|照做|遵照)",
+        speech=True,
+    ),
+    rule(
+        "credentials",
+        2,
+        "asks the user for a password to send it on",
+        ("password", "passphrase", "one-time", "seed phrase", "密码", "验证码", "助记词"),
+        r"""\bask\s(?:the\s|your\s)?(?:user|human|them)\s(?:for|to\s(?:enter|type|give|paste|provide))\s
+            (?:their|the|his|her|a)\s (?:\w{1,12}\s){0,2}
+            (?:password|passphrase|one-time\s(?:code|password)|seed\sphrase|recovery\sphrase)\b
+            [^\n]{0,120} \b(?:write|send|include|save|store|post|submit|log)\b""",
+        r"""\b(?:user|they|them)\b [^\n.]{0,100} \b(?:type|enter|provide|give|paste)\b [^\n.]{0,40}
+            \b(?:passwords?|passphrase|one-time\scode|seed\sphrase)\b [^\n]{0,120}
+            \b(?:send|post|submit|upload|forward)\b [^\n]{0,60} https?://""",
+        r"(?:要求|让|请)用户[^\n。]{0,10}(?:密码|验证码|助记词)[^\n]{0,40}(?:发送|写入|提交|保存|上传)",
         speech=True,
     ),
     rule(
