@@ -1,0 +1,66 @@
+"""Uploads that are slow, broken off, or one too many, at the route itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from config.settings import Settings, UploadSettings
+from workers.gateway.app import create_gateway
+
+TEXT = {"Content-Type": "text/markdown"}
+WHERE = "/v1/skills?source=s&path=x"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path, uploads=UploadSettings(seconds=0.3, at_once=1))
+
+
+@pytest.fixture
+def client(settings: Settings) -> httpx.AsyncClient:
+    channel: Any = SimpleNamespace(
+        settings=settings,
+        journal=None,
+        graph=SimpleNamespace(sources=list),
+        accept=lambda event: event.id,
+    )
+    transport = httpx.ASGITransport(create_gateway(channel))
+    return httpx.AsyncClient(transport=transport, base_url="http://skillbus")
+
+
+async def slowly(seconds: float) -> AsyncIterator[bytes]:
+    yield b"# x\n"
+    await asyncio.sleep(seconds)
+    yield b"More.\n"
+
+
+def test_who_sends_slowly_is_cut_off(client: httpx.AsyncClient, settings: Settings) -> None:
+    answer = asyncio.run(client.post(WHERE, content=slowly(2.0), headers=TEXT))
+    assert (answer.status_code, "uploads.seconds" in answer.text) == (408, True)
+    assert not list((settings.home / "uploads" / "staging").iterdir())
+
+
+def test_one_too_many_is_asked_to_come_again(client: httpx.AsyncClient) -> None:
+    async def both() -> list[httpx.Response]:
+        first = asyncio.create_task(client.post(WHERE, content=slowly(0.2), headers=TEXT))
+        await asyncio.sleep(0.05)
+        second = await client.post(WHERE, content=b"# x\n", headers=TEXT)
+        return [await first, second]
+
+    first, second = asyncio.run(both())
+    assert first.status_code == 202
+    assert second.status_code == 503
+    assert "retry-after" in second.headers
+
+
+def test_what_was_accepted_is_on_disk(client: httpx.AsyncClient, settings: Settings) -> None:
+    answer = asyncio.run(client.post(WHERE, content=b"# x\n", headers=TEXT))
+    package = settings.home / "uploads" / "packages" / answer.json()["id"]
+    assert len(list(package.iterdir())) == 1
