@@ -17,7 +17,7 @@ def mcp(ctx: click.Context) -> None:
 
     \b
     Example:
-      claude mcp add skillbus -- skillbus mcp
+      claude mcp add skills -- skillbus mcp
     """
     from workers.mcp_server.stdio import run_stdio
 
