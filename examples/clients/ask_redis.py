@@ -18,7 +18,7 @@ STREAM = "skillbus.events"
 def main() -> None:
     """Send a query, wait for its reply, and print it."""
     url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0")
-    client = redis.Redis.from_url(url, decode_responses=True, protocol=2)
+    client = redis.Redis.from_url(url, decode_responses=True, protocol=2, socket_timeout=70)
     query_id = uuid.uuid4().hex
     reply_to = f"skillbus.replies.{query_id}"
     event = {

@@ -9,12 +9,12 @@ set -eu
 url=${REDIS_URL:-redis://127.0.0.1:6379/0}
 id=$(cat /proc/sys/kernel/random/uuid)
 replies=skillbus.replies.$id
-redis-cli --no-auth-warning -u "$url" XADD skillbus.events '*' \
+redis-cli -e --no-auth-warning -u "$url" XADD skillbus.events '*' \
     event "{\"specversion\": \"1.0\", \"id\": \"$id\", \"source\": \"examples/ask_redis.sh\",
             \"type\": \"skillbus.query.asked.v1\",
             \"data\": {\"task\": \"$1\", \"budget\": 2000, \"top\": 3}}" \
     reply_to "$replies" >/dev/null
-reply=$(redis-cli --no-auth-warning -u "$url" XREAD BLOCK 60000 STREAMS "$replies" 0)
+reply=$(redis-cli -e --no-auth-warning -u "$url" XREAD BLOCK 60000 STREAMS "$replies" 0)
 if [ -z "$reply" ]; then
     echo "no reply within a minute: is skillbus consume running?" >&2
     exit 1

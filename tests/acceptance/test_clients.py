@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -99,7 +100,10 @@ def test_python_on_redis(on_redis: str) -> None:
 def test_a_shell_on_redis(on_redis: str) -> None:
     if shutil.which("redis-cli") is None:
         _left_out("redis-cli is not installed")
-    out = _run(str(CLIENTS / "ask_redis.sh"), TASK, REDIS_URL=on_redis)
+    parts = urlsplit(on_redis)
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    secret = {"REDISCLI_AUTH": unquote(parts.password)} if parts.password else {}
+    out = _run(str(CLIENTS / "ask_redis.sh"), TASK, REDIS_URL=bare, **secret)
     assert out.splitlines()[0] == '"type":"skillbus.query.answered.v1"'
     assert f'"skill_id":"{FOUND}"' in out
 

@@ -78,7 +78,7 @@ class OnRedis:
         self.settings = {"broker": url, "broker_password_file": file}
         secret = file.read_text().strip() if file else None
         self.client: Any = Redis.from_url(
-            with_password(url, secret), decode_responses=True, protocol=2
+            with_password(url, secret), decode_responses=True, protocol=2, socket_timeout=60
         )
         self._read: dict[str, str] = {}
 
