@@ -107,7 +107,8 @@ def fetch_source(
         with _planning(services, deadline):
             if known is not None and _known(services, source.source_id) is None:
                 raise PermanentError("the source was removed meanwhile")
-            return _follow(services, deadline, known, replace(source, commit=commit))
+            source = replace(source, commit=commit)
+            return _follow(services, deadline, known, source, content.paths)
     except TransientError:
         raise
     except PermanentError as error:
@@ -134,25 +135,33 @@ def _fetched(services: Services, source: Source) -> str:
 
 
 def _follow(
-    services: Services, deadline: Deadline, known: Source | None, source: Source
+    services: Services,
+    deadline: Deadline,
+    known: Source | None,
+    source: Source,
+    paths: Sequence[str],
 ) -> dict[str, object]:
-    whole = known is not None and not known.last_error
-    if (
-        known is not None
-        and whole
-        and replace(source, last_attempt=0.0) == replace(known, last_attempt=0.0)
-    ):
-        now = time.time()
-        services.graph.put_source(replace(source, last_success=now, last_attempt=now))
+    """Bring the catalog in step with the source's commit, and look again at what was named."""
+    now = time.time()
+    source = replace(source, last_attempt=now)
+    same = known is not None and replace(source, last_attempt=known.last_attempt) == known
+    if same and not paths:
+        services.graph.put_source(replace(source, last_success=now))
         found = len(services.graph.cursor(source.source_id))
         return {"found": found, "changed": 0, "removed": 0, "commit": source.commit}
+    outcome: dict[str, object] = {}
     with open_git_reader(source, services.settings) as reader:
         if known is None and not reader.scan("").signatures:
             raise PermanentError("no SKILL.md in it; name another branch or folder (--path)")
-        # Ingest reads at the commit of the catalog: it stands there before anything is asked for.
-        now = time.time()
-        services.graph.put_source(replace(source, last_attempt=now, last_error=_HALF_DONE))
-        outcome = follow(services, deadline, replace(source, last_attempt=now), reader)
+        # Ingest reads at the commit of the catalog: it stands there before it is asked for.
+        begun = replace(source, last_error=_HALF_DONE)
+        services.graph.put_source(begun)
+        if not same:
+            outcome = follow(services, deadline, begun, reader)
+        if paths:
+            named = follow(services, deadline, begun, reader, paths)
+            outcome = outcome or named
+    services.graph.put_source(replace(source, last_success=time.time()))
     return outcome | {"commit": source.commit}
 
 

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from graph.protocol import Source
-from skills.events import GitOrigin, SourceChanged, SourceRemoved
+from skills.events import (
+    GitOrigin,
+    SkillRemoved,
+    SkillUpserted,
+    SourceChanged,
+    SourceRemoved,
+    new_event,
+)
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.program import wait_for
 from tests.support.tiny import settle, tiny_runtime
@@ -174,3 +181,22 @@ def test_a_slow_remote_holds_up_no_directory(tmp_path: Path, remote: PushedRepos
         wait_for(lambda: runtime.journal.job(slow).state == "failed")
         assert "not fetched within 3 s" in runtime.journal.job(slow).reason
     assert threading.active_count() < 50
+
+
+def test_a_skill_that_is_named_is_looked_at_again(runtime: Runtime, address: str) -> None:
+    come(runtime, address)
+    runtime.submit(SkillRemoved(skill_id="team:skills/kiln"), "skillbus/tests")
+    settle(runtime)
+    assert come(runtime) == ("done", "")
+    assert set(paths(runtime)) == {"skills/loom"}
+    runtime.submit(SkillUpserted(skill_id="team:skills/kiln"), "skillbus/tests")
+    settle(runtime)
+    assert set(paths(runtime)) == {"skills/kiln", "skills/loom"}
+
+
+def test_a_token_does_not_say_what_is_fetched(runtime: Runtime, address: str) -> None:
+    content = SourceChanged(source_id="team", root=address, git=GitOrigin(credential_file="x"))
+    event = new_event(content, "skillbus/tests").model_copy(update={"owner": "ana"})
+    event_id = runtime.accept(event)
+    wait_for(lambda: runtime.journal.job(event_id).state == "failed")
+    assert "sources add" in runtime.journal.job(event_id).reason
