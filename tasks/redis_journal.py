@@ -151,7 +151,13 @@ class RedisJournal:
         """Record a job; False when it was accepted before."""
         one = job_id(event)
         wanted = "" if seconds is None else repr(seconds)
-        values = [one, kind, event.model_dump_json(), wanted, int(wants_reply(event))]
+        values: list[str | int] = [
+            one,
+            kind,
+            event.model_dump_json(),
+            wanted,
+            int(wants_reply(event)),
+        ]
         with translated(self._settings):
             return bool(self._accept(keys=[_JOB + one, _OPEN + kind], args=values))
 

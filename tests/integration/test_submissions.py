@@ -345,7 +345,7 @@ def test_a_broker_that_was_killed_comes_back(
         wait_for(lambda: one.relay.problem, SECONDS)
         assert runtime.journal.unreplied() == [id_of(before)]
         server.start_again()
-        wait_for(lambda: one.status()["problem"] == "", SECONDS)
+        wait_for(lambda: one.status()["problem"] == "", 3 * SECONDS)
         outside.put(json.dumps(after), name)
         wait_for(lambda: one.consumer.taken == 2)
         runtime.journal.finish(id_of(after), BUNDLE)
