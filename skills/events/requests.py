@@ -82,7 +82,7 @@ RelativePath = Annotated[str, Field(max_length=_PATH_CHARACTERS, pattern=r"^[^\x
 FilePath = Annotated[
     str, Field(min_length=1, max_length=_PATH_CHARACTERS), AfterValidator(check_file_path)
 ]
-Count = Annotated[int, BeforeValidator(_whole_number)]
+_WHOLE = BeforeValidator(_whole_number)
 
 
 class GitOrigin(BaseModel):
@@ -191,8 +191,8 @@ class QueryAsked(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: str
-    budget: Count | None = Field(default=None, ge=1, le=10_000_000)
-    top: Count | None = Field(default=None, ge=1, le=100)
+    budget: Annotated[int, Field(ge=1, le=10_000_000), _WHOLE] | None = None
+    top: Annotated[int, Field(ge=1, le=100), _WHOLE] | None = None
     filters: QueryFilters = QueryFilters()
     without: tuple[str, ...] = ()
     explain: bool = Field(default=False, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp
@@ -22,7 +22,6 @@ from workers.gateway.queries import query_routes
 from workers.gateway.skills import skill_routes
 from workers.gateway.sources import source_routes
 from workers.gateway.tokens import Scope
-from workers.gateway.uploads import upload_routes
 from workers.gateway.uploads import upload_routes
 from workers.gateway.webhooks import webhook_routes
 from workers.metrics import OneProcess
@@ -58,11 +57,17 @@ def create_api(channel: Channel, access: Access, figures: OneProcess | None = No
         redirect_slashes=False,
     )
     add_handlers(gateway)
-    gateway.include_router(health_routes(channel, figures))
+    gateway.state.routes = []
+
+    def include(router: APIRouter, *scopes: Scope) -> None:
+        gateway.include_router(router, dependencies=[needs(scope) for scope in scopes])
+        gateway.state.routes += router.routes
+
+    include(health_routes(channel, figures))
     for routes in (query_routes, skill_routes, upload_routes, source_routes, event_routes):
-        gateway.include_router(routes(channel), dependencies=[needs(Scope.READ)])
-    gateway.include_router(letter_routes(channel), dependencies=[needs(Scope.ADMIN)])
-    gateway.include_router(webhook_routes(channel))
+        include(routes(channel), Scope.READ)
+    include(letter_routes(channel), Scope.ADMIN)
+    include(webhook_routes(channel))
     if access.tokens is None:
         _add_answers(gateway, channel)
     describe_api(gateway)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from config.settings import Settings
 from skills.events import REQUESTS, Event
+from workers.channel import Channel
+from workers.gateway.door import Access
 from workers.gateway.problems import MEDIA_TYPE, Problem
+from workers.gateway.tokens import Tokens
+from workers.metrics import OneProcess
 
 _REFERENCE = "#/components/schemas/{model}"
 _OPEN = ("/healthz", "/readyz", "/v1/webhooks/{host}")
@@ -28,8 +35,13 @@ def describe_api(gateway: FastAPI) -> None:
     gateway.openapi = document  # type: ignore[method-assign]  # FastAPI's own way to extend it
 
 
-def openapi_text(gateway: FastAPI) -> str:
-    """The document as it is published."""
+def openapi_text() -> str:
+    """The document as it is published: of a gateway on a port."""
+    from workers.gateway.app import create_api
+
+    # Routes look at nothing else before they are called.
+    closed = cast(Channel, SimpleNamespace(settings=Settings(), journal=None))
+    gateway = create_api(closed, Access(Tokens(Path("tokens.json"))), OneProcess())
     return json.dumps(gateway.openapi(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -73,4 +85,9 @@ def _event_schemas() -> Iterator[tuple[str, dict[str, Any]]]:
         reference = {"$ref": _REFERENCE.format(model=model.__name__)}
         kinds.append({"properties": {"type": {"const": name}, "data": reference}})
     yield from envelope.pop("$defs", {}).items()
-    yield "CloudEvent", envelope | {"oneOf": kinds}
+    # What is unset may be null, and no reply goes to a queue from here.
+    optional = envelope["properties"].keys() - set(envelope["required"])
+    unset = {name: {"anyOf": [envelope["properties"][name], {"type": "null"}]} for name in optional}
+    properties = dict(sorted((envelope["properties"] | unset).items()))
+    properties["replyto"] = {"enum": ["", None]}
+    yield "CloudEvent", envelope | {"properties": properties, "oneOf": kinds}

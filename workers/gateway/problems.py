@@ -115,7 +115,20 @@ async def _invalid(request: Request, error: Any) -> JSONResponse:
 
 
 async def _refused(request: Request, error: Any) -> JSONResponse:
-    return problem(request.scope, error.status_code, str(error.detail), error.headers)
+    headers = error.headers
+    if error.status_code == 405:
+        headers = {"Allow": ", ".join(sorted(_methods(request)))}
+    return problem(request.scope, error.status_code, str(error.detail), headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """What a path can be asked for, by all of its routes: each knows only its own methods."""
+    path = request.scope["path"]
+    found: set[str] = set()
+    for route in request.app.state.routes:
+        if route.path_regex.match(path):
+            found |= route.methods
+    return found
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

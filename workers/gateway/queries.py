@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from config.errors import NotFoundError, TransientError
+from config.settings import STAGES
 from skills.bundle import Bundle
 from skills.events import QueryAsked
 from tasks.journal import Job
@@ -38,7 +39,12 @@ class QueryTask(QueryAsked):
 
     task: str = Field(
         description="what is to be done, in words; `limits.query_characters` bounds it",
-        json_schema_extra={"minLength": 1, "pattern": r"[^\s\x00-\x1f\x7f-\x9f]"},
+        json_schema_extra={"minLength": 1, "pattern": r"\S"},
+    )
+    without: tuple[str, ...] = Field(
+        (),
+        description="stages to leave out",
+        json_schema_extra={"items": {"type": "string", "enum": list(STAGES)}},
     )
 
 
@@ -119,7 +125,7 @@ def query_routes(channel: Channel) -> APIRouter:
             200: {
                 "description": "server-sent events: `stage` (stage, milliseconds), then one of "
                 "`done`, `failed` and `cancelled` with what `GET /v1/queries/{id}` tells",
-                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                "content": {"text/event-stream": {}},
             }
         },
     )

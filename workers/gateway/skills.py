@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from graph.protocol import Entry, State
 from skills.events import SkillRemoved
@@ -72,6 +72,18 @@ class SkillPage(BaseModel):
     next: str | None
 
 
+class Wanted(BaseModel):
+    """Which skills are listed; a name that is no filter is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str | None = Field(None, description="only of this source")
+    state: State | None = Field(None, description="only in this state")
+    name: str | None = Field(None, description="only of exactly this name")
+    after: str = Field("", description="the cursor: skills whose id sorts after")
+    limit: int = Field(100, ge=1, le=1_000)
+
+
 def skill_routes(channel: Channel) -> APIRouter:
     """The routes of skills over an open channel; uploads have their own."""
     router = APIRouter(tags=["skills"])
@@ -79,23 +91,20 @@ def skill_routes(channel: Channel) -> APIRouter:
     @router.get("/v1/skills", response_model=SkillPage)
     def list_skills(
         response: Response,
-        source: Annotated[str | None, Query(description="only of this source")] = None,
-        state: Annotated[State | None, Query(description="only in this state")] = None,
-        name: Annotated[str | None, Query(description="only of exactly this name")] = None,
-        after: Annotated[str, Query(description="the cursor: skills whose id sorts after")] = "",
-        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        wanted: Annotated[Wanted, Query()],
     ) -> dict[str, Any]:
         """A page of the catalog, by skill id; `next` and the `Link` header name the one after."""
-        found = _filtered(_entries(channel, source), state, name, after)
-        page = [entry for entry, _ in zip(found, range(limit + 1), strict=False)]
+        entries = _filtered(_entries(channel, wanted.source), wanted)
+        page = [entry for entry, _ in zip(entries, range(wanted.limit + 1), strict=False)]
         following = None
-        if len(page) > limit:
-            asked = {"source": source, "state": state and state.value, "name": name}
+        if len(page) > wanted.limit:
+            last = page[wanted.limit - 1].skill_id
+            asked = wanted.model_copy(update={"after": last}).model_dump(mode="json")
             kept = {key: value for key, value in asked.items() if value is not None}
-            more = urlencode(kept | {"limit": limit, "after": page[limit - 1].skill_id})
-            following = f"/v1/skills?{more}"
+            following = f"/v1/skills?{urlencode(kept)}"
             response.headers["Link"] = f'<{following}>; rel="next"'
-        return {"skills": [entry_data(entry) for entry in page[:limit]], "next": following}
+        page = page[: wanted.limit]
+        return {"skills": [entry_data(entry) for entry in page], "next": following}
 
     @router.get(
         "/v1/skills/{skill_id:path}",
@@ -135,11 +144,13 @@ def _entries(channel: Channel, source: str | None) -> Sequence[Entry]:
     return graph.entries() if source is None else graph.entries_under(source, "")
 
 
-def _filtered(
-    entries: Sequence[Entry], state: State | None, name: str | None, after: str
-) -> Iterator[Entry]:
+def _filtered(entries: Sequence[Entry], wanted: Wanted) -> Iterator[Entry]:
     for entry in sorted(entries, key=lambda entry: entry.skill_id):
-        if entry.skill_id > after and state in (None, entry.state) and name in (None, entry.name):
+        if (
+            entry.skill_id > wanted.after
+            and wanted.state in (None, entry.state)
+            and wanted.name in (None, entry.name)
+        ):
             yield entry
 
 

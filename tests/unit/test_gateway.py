@@ -1,0 +1,144 @@
+"""Tokens, rate limits and waiting, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from config.errors import NotFoundError, SetupError, UsageError
+from skills.events import QueryAsked, new_event
+from tasks.sqlite_journal import SqliteJournal
+from workers.gateway.limits import Buckets
+from workers.gateway.tokens import Scope, Tokens
+from workers.gateway.waiting import Waiting
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Tokens:
+    return Tokens(tmp_path / "tokens.json")
+
+
+def test_a_token_is_found_by_its_secret_alone(tokens: Tokens) -> None:
+    assert (tokens.exist(), tokens.find("skb_x")) == (False, None)
+    secret = tokens.add("ci", Scope.WRITE)
+    other = tokens.add("agents", Scope.READ)
+    found = tokens.find(secret)
+    assert found is not None
+    assert (found.name, found.allows) == ("ci", Scope.WRITE)
+    for wrong in ("", secret[:-1], secret + "x", secret.upper(), "\udcff", found.sha256):
+        assert tokens.find(wrong) is None
+    kept = tokens.path.read_text()
+    assert secret not in kept
+    assert other not in kept
+    assert stat.S_IMODE(tokens.path.stat().st_mode) == 0o600
+
+
+def test_another_process_is_heard_at_once(tokens: Tokens) -> None:
+    other = Tokens(tokens.path)
+    secret = other.add("ci", Scope.READ)
+    assert tokens.find(secret) is not None
+    other.revoke("ci")
+    assert tokens.find(secret) is None
+    assert tokens.exist()
+    with pytest.raises(NotFoundError, match="'ci'"):
+        tokens.revoke("ci")
+
+
+def test_a_token_ends(tokens: Tokens) -> None:
+    secret = tokens.add("brief", Scope.READ, time.time() + 0.05)
+    assert tokens.find(secret) is not None
+    time.sleep(0.06)
+    assert tokens.find(secret) is None
+    assert tokens.all()[0].is_over(time.time())
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-x", "a/b", "x" * 65, "é", "a\n", "anonymous"])
+def test_names_that_no_token_has(tokens: Tokens, name: str) -> None:
+    with pytest.raises(UsageError, match="name"):
+        tokens.add(name, Scope.READ)
+    assert not tokens.exist()
+
+
+def test_a_name_is_taken_once_even_by_many(tokens: Tokens) -> None:
+    made: list[str] = []
+
+    def add() -> None:
+        with contextlib.suppress(UsageError):
+            made.append(Tokens(tokens.path).add("ci", Scope.READ))
+
+    threads = [threading.Thread(target=add) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert tokens.find(made[0]) is not None
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "{}", '[{"name": "x"}]', "\x00", json.dumps([["x"] * 5])]
+)
+def test_a_file_that_is_none_is_refused(tokens: Tokens, content: str) -> None:
+    tokens.path.write_text(content)
+    tokens.path.chmod(0o600)
+    with pytest.raises(SetupError, match="no file of"):
+        tokens.find("skb_x")
+
+
+def test_a_file_that_others_can_read_is_refused(tokens: Tokens) -> None:
+    secret = tokens.add("ci", Scope.READ)
+    tokens.path.chmod(0o640)
+    tokens.path.write_text(tokens.path.read_text() + " ")
+    with pytest.raises(SetupError, match="chmod 600"):
+        tokens.find(secret)
+
+
+def test_a_bucket_empties_and_fills(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    buckets = Buckets(a_minute=60, burst=3)
+    assert [buckets.take("a") for _ in range(3)] == [0, 0, 0]
+    assert buckets.take("a") == pytest.approx(1.0)
+    assert buckets.take("b") == 0
+    now[0] += 1.5
+    assert buckets.take("a") == 0
+    assert buckets.take("a") == pytest.approx(0.5)
+    now[0] += 1_000
+    assert [buckets.take("a") for _ in range(4)][:3] == [0, 0, 0]
+
+
+def test_many_wait_for_jobs_and_each_hears_of_its_own() -> None:
+    journal = SqliteJournal(":memory:")
+    events = [new_event(QueryAsked(task="x"), "skillbus/test") for _ in range(3)]
+    for event in events:
+        journal.accept(event, "query", seconds=5)
+
+    async def run() -> list[bool]:
+        waiting = Waiting(journal)
+
+        async def end() -> None:
+            await asyncio.sleep(0.02)
+            journal.finish(events[0].id, {})
+            journal.cancel(events[1].id)
+
+        results = await asyncio.gather(
+            waiting.ended(events[0].id, 5),
+            waiting.ended(events[0].id, 5),
+            waiting.ended(events[1].id, 5),
+            waiting.ended(events[2].id, 0.05),
+            waiting.ended("absent", 5),
+            end(),
+        )
+        assert await waiting.ended(events[0].id, 5)
+        assert not await waiting.ended(events[2].id, 0)
+        return [bool(one) for one in results[:5]]
+
+    assert asyncio.run(run()) == [True, True, True, False, True]
+    journal.close()
