@@ -196,6 +196,19 @@ def test_ids_with_slashes_and_odd_letters(fork_server: ForkServer, tmp_path: Pat
     _with(skillbus.home, read)
 
 
+def test_what_the_policy_withholds_cannot_be_read_either(library: Skillbus) -> None:
+    async def run() -> None:
+        policy = {"SKILLBUS_POLICY__SOURCES": '{"crafts": "withhold"}'}
+        async with over_stdio(library.home, **policy) as client:
+            result = await client.call_tool("read_skill", {"skill_id": KILN})
+            assert result.is_error
+            assert "withheld by policy: nothing of its source is sent" in text_of(result)
+            with pytest.raises(MCPError, match="withheld by policy"):
+                await client.read_resource(f"skillbus://skills/{quote(KILN, '')}")
+
+    asyncio.run(run())
+
+
 def test_without_a_library_it_says_what_to_do(tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
         for name, arguments in (("find_skills", {"task": TASK}), ("list_sources", {})):

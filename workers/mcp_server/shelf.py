@@ -12,6 +12,8 @@ from config.errors import NotFoundError, PermanentError, TransientError
 from config.settings import Settings
 from graph.protocol import Entry, SkillGraph, Source, State
 from search.protocol import SearchIndex, StoredRevision
+from skills.framing import inline
+from skills.policy import Policy
 from skills.record import RevisionKey
 from workers.stores import open_graph, open_index
 
@@ -62,9 +64,22 @@ class Shelf:
             key = RevisionKey(skill_id, entry.seq)
             # A revision that is superseded meanwhile is swept; then the next one is published.
             if (revision := index.read([key]).get(key)) is not None:
+                self._check(revision, entry.source_id)
                 root = _root(graph.sources(), entry.source_id)
                 return Volume(revision, str(Path(root, entry.path, "SKILL.md")))
         raise TransientError(f"{skill_id} is being replaced; try again")
+
+    def _check(self, revision: StoredRevision, source_id: str) -> None:
+        """Raise PermanentError for a skill that the policy keeps back, as bundles do."""
+        record = revision.parsed.record
+        refusal = Policy.of(self._settings.policy).refusal(
+            source_id, record.safety_level, record.licence
+        )
+        if refusal is not None:
+            raise PermanentError(
+                f"{revision.key.skill_id} is withheld by policy: {inline(refusal.reason)}; "
+                "go on without it"
+            )
 
     def sources(self) -> tuple[list[Source], int]:
         """The sources, by id, and how many skills are published."""
