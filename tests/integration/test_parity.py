@@ -7,14 +7,17 @@ import json
 import os
 import tarfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from config.settings import ServerSettings, Settings
+from config.settings import PolicySettings, ServerSettings, Settings
 from search.models import encoder_identity
+from skills.events import QueryAsked
+from tasks.policies import Deadline
+from tasks.query import answer
 from tasks.services import Services
 from tests.bench.fill import copy_graph, copy_index
 from tests.support.catalog import empty_catalog
@@ -113,3 +116,30 @@ def test_both_deployments_answer_alike(deployments: Deployments) -> None:
     embedded, distributed = routing_metrics(needed, here), routing_metrics(needed, there)
     for name in ("Hit@1", "MRR@10", "FC@10", "R@10"):
         assert distributed[name] >= embedded[name] - 1 / len(tasks), name
+
+
+def withheld(services: Services, policy: PolicySettings, task: str) -> tuple[object, ...]:
+    """What an answer says of the policy, and how many skills it sends."""
+    changed = services.settings.model_copy(update={"policy": policy})
+    bundle = answer(
+        replace(services, settings=changed), Deadline(30), "q", QueryAsked(task=task, budget=20_000)
+    )
+    sent = [skill.source in policy.sources or skill.licence for skill in bundle.skills]
+    return bundle.status, bundle.withheld.kinds, [one.kind for one in bundle.withheld.skills], sent
+
+
+def test_both_deployments_withhold_alike(deployments: Deployments) -> None:
+    task = deployments.tasks[0]["instruction"]
+    source = deployments.tasks[0]["gt_skill_ids"][0].partition(":")[0]
+    for policy in (
+        PolicySettings(),
+        PolicySettings(licences=("MIT",)),
+        PolicySettings(licences=("unknown", "apache-2.0"), highest_level=0),
+        PolicySettings(sources={source: "withhold"}),
+        PolicySettings(licences=("none",), sources={source: "send"}),
+    ):
+        here = withheld(deployments.embedded, policy, task)
+        assert withheld(deployments.distributed, policy, task) == here
+    refused = withheld(deployments.embedded, PolicySettings(sources={source: "withhold"}), task)
+    assert refused[0] == "NO_SKILL_HIT"
+    assert set(refused[1]) == {"source"}
