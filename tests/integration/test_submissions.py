@@ -327,7 +327,7 @@ def test_two_consumers_share_and_one_relay_replies(outside: Outside, tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["redis", "rabbitmq"])
+@pytest.mark.parametrize("kind", ["redis"])
 def test_a_broker_that_was_killed_comes_back(
     servers: ServerControls, run_servers: RunServers, tmp_path: Path, kind: str
 ) -> None:

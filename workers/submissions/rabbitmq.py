@@ -12,7 +12,7 @@ from amqp.exceptions import AMQPError, MessageNacked
 from kombu.connection import Connection
 from kombu.exceptions import KombuError
 
-from config.errors import SetupError, TransientError
+from config.errors import SetupError, SkillbusError, TransientError
 from skills.events import Event
 from workers.submissions.broker import Broker
 from workers.submissions.carrier import CONTENT_TYPE, QUEUE, Delivery, Message
@@ -107,11 +107,15 @@ class RabbitCarrier(RabbitOutlet):
         super().__init__(broker)
         self._arrived: deque[Delivery] = deque()
         self._beaten = time.monotonic()
-        with self._translated():
-            self._declare()
-            self._receiving = self._connection.channel()
-            self._receiving.basic_qos(0, broker.settings.prefetch, False)
-            self._receiving.basic_consume(QUEUE, callback=self._arrive)
+        try:
+            with self._translated():
+                self._declare()
+                self._receiving = self._connection.channel()
+                self._receiving.basic_qos(0, broker.settings.prefetch, False)
+                self._receiving.basic_consume(QUEUE, callback=self._arrive)
+        except SkillbusError:
+            self.close()
+            raise
 
     def _declare(self) -> None:
         """Make the queue, or take it as somebody else has made it."""
