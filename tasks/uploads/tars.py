@@ -6,6 +6,7 @@ import bz2
 import io
 import lzma
 import struct
+import sys
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,7 +16,9 @@ from typing import BinaryIO, Protocol
 from tasks.uploads.bounds import CHUNK, ArchiveError, Gauge, chunks_of, shown
 from tasks.uploads.members import Member
 
-_LARGEST_HEADER = 1 << 20
+_LARGEST_HEADER = 1 << 14
+"""Bytes for one member. tarfile may look at every pair of places in a header (CVE-2024-6232), and
+keeps the whole map of a sparse file."""
 _LZMA_BYTES = 128 << 20
 """Memory for a dictionary: `xz -9` asks for 65 MB."""
 _ANYTHING = "the archive"
@@ -83,7 +86,12 @@ class _Unpacked(io.RawIOBase):
         self._ready = b""
         self._position = 0
         self._ended = False
+        self._room = _LARGEST_HEADER
         self.last = b""
+
+    def begin(self, room: int) -> None:
+        """Let at most `room` bytes be read until this is called again."""
+        self._room = room
 
     def tell(self) -> int:
         """Bytes read so far."""
@@ -94,14 +102,18 @@ class _Unpacked(io.RawIOBase):
         if whence != io.SEEK_SET or offset < self._position:
             raise ArchiveError("the archive's sizes contradict one another")
         while self._position < offset:
-            if not self.read(min(CHUNK, offset - self._position)):
+            if not self._take(min(CHUNK, offset - self._position)):
                 break
         return self._position
 
     def read(self, size: int = -1) -> bytes:
         """Exactly `size` bytes, fewer only at the end."""
-        if not 0 <= size <= _LARGEST_HEADER:
+        if not 0 <= size <= self._room:
             raise ArchiveError("a header of the archive is larger than any name needs")
+        self._room -= size
+        return self._take(size)
+
+    def _take(self, size: int) -> bytes:
         parts, missing = [], size
         while missing:
             if not self._ready and not self._fill():
@@ -178,7 +190,10 @@ def tar_members(file: BinaryIO, compression: str, gauge: Gauge) -> Iterator[Memb
         ) as archive,
     ):
         while (found := archive.next()) is not None:
+            unpacked.begin(found.size)
             yield _member(archive, found, gauge)
+            unpacked.begin(_LARGEST_HEADER)
+        unpacked.begin(sys.maxsize)
         _check_end(unpacked)
 
 

@@ -497,6 +497,28 @@ def test_headers_without_end(settings: Settings) -> None:
     refused(settings, chain + huge.tobuf(tarfile.GNU_FORMAT), "larger than any name")
 
 
+def test_headers_that_take_long_to_read(settings: Settings) -> None:
+    """CVE-2024-6232: digits that may begin a name; and a map with more holes than a file has."""
+    begun = tarred({"trips/SKILL.md": SKILL})[:1024]
+    refused(settings, begun + _extended(b"1" * 40_000), "larger than any name")
+    ended = b"19 path=trips/other\n"
+    many = _extended(ended) * 1_000
+    refused(settings, begun + many, "larger than any name")
+    wanted = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n25 GNU.sparse.realsize=5\n"
+    places = b"10000\n" + b"0\n" * 20_000
+    holes = tarfile.TarInfo("trips/holes")
+    holes.size = len(places)
+    body = begun + _extended(wanted) + holes.tobuf(tarfile.USTAR_FORMAT) + places
+    refused(settings, body, "larger than any name")
+
+
+def _extended(records: bytes) -> bytes:
+    """A pax header of these records."""
+    header = tarfile.TarInfo("header")
+    header.type, header.size = tarfile.XHDTYPE, len(records)
+    return header.tobuf(tarfile.USTAR_FORMAT) + records + bytes(-len(records) % 512)
+
+
 def _long_names(count: int) -> bytes:
     header = tarfile.TarInfo("././@LongLink")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 6
