@@ -282,8 +282,14 @@ class GatewaySettings(Group):
     roots: tuple[Path, ...] = Field(
         (), description="directories below which a token may name sources that are not known yet"
     )
+    head_seconds: float = Field(
+        10.0, gt=0, description="time in which the head of a request has to arrive"
+    )
     body_bytes: int = Field(2_000_000, ge=1_000, description="largest body, uploads aside")
     body_seconds: float = Field(10.0, gt=0, description="time in which one has to arrive")
+    send_seconds: float = Field(
+        30.0, gt=0, description="time in which a client has to take the next 64 KiB of its answer"
+    )
     requests_a_minute: float = Field(1_200.0, gt=0, description="of one token, over time")
     burst: int = Field(200, ge=1, description="requests of one token at once")
     wait_seconds: float = Field(30.0, gt=0, le=600, description="longest `Prefer: wait`")
@@ -378,6 +384,12 @@ class GitSettings(Group):
     allow_local: bool = Field(False, description="allow `file://` and `git://` addresses too")
     credentials: Path | None = Field(
         None, description="folder of credential files; empty: `credentials` in the home"
+    )
+    mirrors: Path | None = Field(
+        None, description="folder of what was fetched; empty: `git` in the home"
+    )
+    at_once: int = Field(
+        4, ge=1, le=64, description="hosts that are fetched from at the same time"
     )
     megabytes: int = Field(500, ge=1, description="largest transfer, and largest mirror")
     files: int = Field(200_000, ge=1, description="files of one commit")

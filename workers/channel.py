@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -182,6 +182,24 @@ class Channel(ABC):
         """Leave the library swept, where this process is the one who does it."""
 
     # -- how far it is
+    @abstractmethod
+    def report(self) -> dict[str, Any]:
+        """How the deployment stands: what `status` shows, and what figures are made of."""
+
+    def away(self) -> dict[str, str]:
+        """The parts that do not answer, each with what is known about it."""
+        parts: dict[str, Callable[[], object]] = {
+            "journal": lambda: self.journal.count_open("query"),
+            "catalog": lambda: self.graph.take_seqs(0),
+        }
+        found = {}
+        for name, ask in parts.items():
+            try:
+                ask()
+            except SkillbusError as error:
+                found[name] = str(error)
+        return found
+
     def trouble(self) -> str:
         """Why work does not go on, "" while it does."""
         return self.activity.trouble

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from config.settings import Settings
 from search.protocol import SearchIndex
@@ -18,7 +18,11 @@ from workers.names import process_name
 from workers.stores import open_activity, open_graph, open_index, open_journal
 from workers.workloads import ALL_QUEUES
 
+if TYPE_CHECKING:
+    from workers.overview import Overview
+
 _PATIENCE_SECONDS = 10.0
+_REPORT_SECONDS = 2.0
 
 
 class Remote(Channel):
@@ -45,6 +49,24 @@ class Remote(Channel):
         self._index: Lazy[SearchIndex] = Lazy(
             lambda: open_index(settings, self._stack, writable=False)
         )
+        self._overview: Lazy[Overview] = Lazy(self._open_overview)
+
+    def _open_overview(self) -> Overview:
+        from workers.overview import Overview
+
+        overview = Overview(self.settings, self.app)
+        self._stack.callback(overview.close)
+        return overview
+
+    def report(self) -> dict[str, Any]:
+        """How the deployment stands; of a server that does not answer soon, why not."""
+        patience = min(_REPORT_SECONDS, self.settings.servers.timeout_seconds)
+        return self._overview.get().report(patience)
+
+    def away(self) -> dict[str, str]:
+        """The servers that do not answer, each with what is known about it."""
+        servers = self.report()["servers"]
+        return {one["server"]: one["problem"] for one in servers if not one["up"]}
 
     def trouble(self) -> str:
         """Why work does not go on; also when no worker has been alive for a while."""

@@ -15,7 +15,7 @@ import structlog
 
 from config.settings import Settings
 from search.protocol import Encoder, SearchIndex
-from tasks.app import create_app, send
+from tasks.app import create_app, queue_depth, send
 from tasks.maintain import maintain, repair, resend
 from tasks.measures import Measures
 from tasks.policies import MAINTAIN, Deadline
@@ -26,6 +26,7 @@ from workers.channel import Channel
 from workers.embedded import EmbeddedConsumer
 from workers.home import make_home
 from workers.lock import WriterLock
+from workers.status import age_of_oldest_change, status_of
 from workers.stores import check_library, open_services
 from workers.warmth import warm_up
 from workers.workloads import ALL_QUEUES, WORKLOADS, Workload
@@ -126,6 +127,7 @@ class Runtime(Channel):
         threads = {
             "query": workers.query_threads,
             "ingest": workers.ingest_threads if self.writable else 0,
+            "fetch": 1 if self.writable else 0,
             "link": 1 if self.writable else 0,
             "page": workers.page_threads if self.writable and self._paging else 0,
         }
@@ -178,6 +180,17 @@ class Runtime(Channel):
     def index(self) -> SearchIndex:
         """The search index that tasks use."""
         return self.services.index
+
+    def report(self) -> dict[str, Any]:
+        """How the library stands, and what waits."""
+        told = status_of(self.settings, self.graph, self.journal, True, self.activity.trouble)
+        return {
+            **told,
+            "queues": [
+                {"queue": name, "waiting": queue_depth(self.app, name)} for name in ALL_QUEUES
+            ],
+            "oldest_waiting_seconds": age_of_oldest_change(self.graph, self.activity),
+        }
 
     def warm_up(self) -> None:
         """Load the models and the library, so that the first query does not wait for them."""

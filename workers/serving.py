@@ -18,23 +18,18 @@ from starlette.types import ASGIApp
 from config.errors import UsageError
 from config.settings import Settings
 from skills.events import SourceChanged
-from tasks.app import queue_depth
-from workers.channel import Channel
 from workers.client import SOCKET
 from workers.deployment import open_channel
 from workers.gateway.app import create_gateway
 from workers.gateway.door import LOOPBACK_HOSTS, Access
-from workers.gateway.patience import PatientProtocol
+from workers.gateway.patience import patient_protocol
 from workers.gateway.tokens import tokens_of
 from workers.home import make_home
-from workers.metrics import OneProcess, Report
-from workers.status import age_of_oldest_change, status_of
+from workers.metrics import OneProcess
 from workers.watcher import Watcher
-from workers.workloads import ALL_QUEUES
 
 ORIGIN = "skillbus/serve"
 _SOCKET_PATH_LIMIT = 104
-_PATIENCE_SECONDS = 2.0
 _GRACE_SECONDS = 5
 
 
@@ -98,7 +93,7 @@ def run_gateway(
         port = stack.enter_context(_bound(address))
         figures = OneProcess()
         channel = stack.enter_context(open_channel(settings, writable=True))
-        figures.add_gauges(_reporter(channel, stack))
+        figures.add_gauges(channel.report)
         note(f"listening on http://{shown(address)}")
         access = _access_on(settings, address, unprotected)
         server = uvicorn.Server(_config(create_gateway(channel, access, figures), settings))
@@ -122,7 +117,7 @@ def run_serve(
         figures = OneProcess()
         opened = open_channel(settings, writable=True, measures=figures.measures)
         channel = stack.enter_context(opened)
-        figures.add_gauges(_reporter(channel, stack))
+        figures.add_gauges(channel.report)
         stack.enter_context(Watcher(channel))
         if settings.submissions.broker:
             from workers.submissions.service import Submissions
@@ -146,29 +141,6 @@ def run_serve(
         server = uvicorn.Server(_config(gateway, settings, uds=str(path)))
         if not told.is_set():
             server.run()
-
-
-def _reporter(channel: Channel, stack: ExitStack) -> Callable[[], Report]:
-    """Asks how the library stands, for whoever scrapes figures."""
-    settings = channel.settings
-    if settings.distributed:
-        from workers.overview import Overview
-
-        overview = Overview(settings, channel.app)
-        stack.callback(overview.close)
-        return lambda: overview.report(min(_PATIENCE_SECONDS, settings.servers.timeout_seconds))
-
-    def report() -> Report:
-        trouble = channel.activity.trouble
-        told = status_of(settings, channel.graph, channel.journal, True, trouble)
-        depths = {name: queue_depth(channel.app, name) for name in ALL_QUEUES}
-        return {
-            **told,
-            "queues": [{"queue": name, "waiting": count} for name, count in depths.items()],
-            "oldest_waiting_seconds": age_of_oldest_change(channel.graph, channel.activity),
-        }
-
-    return report
 
 
 @contextmanager
@@ -218,14 +190,13 @@ def _serving_beside(gateway: ASGIApp, settings: Settings, port: socket.socket) -
 def _config(gateway: ASGIApp, settings: Settings, **where: Any) -> uvicorn.Config:
     return uvicorn.Config(
         gateway,
-        http=PatientProtocol,
+        http=patient_protocol(settings.gateway),
         ws="none",
         lifespan="off",
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=settings.gateway.connections,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         **where,
     )

@@ -28,6 +28,15 @@ from workers.metrics import OneProcess
 
 _GZIP_FROM_BYTES = 1_000
 _GZIP_LEVEL = 4
+_ALLOWED_HEADERS = (
+    "Authorization",
+    "Content-Type",
+    "Idempotency-Key",
+    "If-None-Match",
+    "MCP-Protocol-Version",
+    "Prefer",
+    "X-Request-Id",
+)
 
 
 def create_gateway(
@@ -42,7 +51,18 @@ def create_gateway(
     access = access or Access()
     api = create_api(channel, access, figures)
     mount_mcp(api, channel)
-    return Door(api, access, channel.settings.gateway)
+    door = Door(api, access, channel.settings.gateway)
+    origins = channel.settings.gateway.origins
+    if not origins:
+        return door
+    # Outermost: browsers ask beforehand without a token, and scripts should see what was refused.
+    return CORSMiddleware(
+        door,
+        allow_origins=origins,
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=_ALLOWED_HEADERS,
+        expose_headers=["Location", "Link", "ETag", "Retry-After", "X-Request-Id"],
+    )
 
 
 def create_api(channel: Channel, access: Access, figures: OneProcess | None = None) -> FastAPI:
@@ -71,14 +91,6 @@ def create_api(channel: Channel, access: Access, figures: OneProcess | None = No
     if access.tokens is None:
         _add_answers(gateway, channel)
     describe_api(gateway)
-    if channel.settings.gateway.origins:
-        gateway.add_middleware(
-            CORSMiddleware,
-            allow_origins=channel.settings.gateway.origins,
-            allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Prefer"],
-            expose_headers=["Location", "Link", "ETag", "Retry-After", "X-Request-Id"],
-        )
     gateway.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
     return gateway
 

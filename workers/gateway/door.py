@@ -25,6 +25,7 @@ from starlette.types import Scope as Connection
 from config.errors import SetupError
 from config.settings import GatewaySettings
 from workers.gateway.limits import Buckets
+from workers.gateway.patience import CROWDED
 from workers.gateway.problems import problem
 from workers.gateway.tokens import ANONYMOUS, Scope, Tokens
 
@@ -130,6 +131,13 @@ class Door:
 
     def _admit(self, scope: Connection, headers: Headers) -> None:
         """Say who asks; raises HTTPException for whom nothing is done."""
+        if scope["state"].get(CROWDED):
+            most = self._settings.connections
+            raise HTTPException(
+                503,
+                f"more than {most} connections are open (gateway.connections); try again later",
+                {"Connection": "close"},
+            )
         self._check_host(headers)
         self._check_origin(headers)
         caller = self._caller(scope["path"], headers)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 from typing import Any
 
 import structlog
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict
 
-from config.errors import SkillbusError
 from workers.channel import Channel
 from workers.gateway.door import needs
 from workers.gateway.problems import RETRY_SECONDS
 from workers.gateway.tokens import Scope
 from workers.metrics import CONTENT_TYPE, OneProcess
-from workers.status import status_of
 
 log = structlog.get_logger()
 
@@ -42,14 +40,15 @@ def health_routes(channel: Channel, figures: OneProcess | None) -> APIRouter:
     router = APIRouter(tags=["health"])
 
     @router.get("/healthz")
-    def health() -> Health:
+    async def health() -> Health:
         """Alive: 200 as long as this process answers at all."""
         return Health()
 
     @router.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready"}})
-    def readiness(response: Response) -> Readiness:
+    async def readiness(response: Response) -> Readiness:
         """Ready for requests: 200, else 503 with the reasons. `GET /v1/status` says more."""
-        reasons = _missing(channel)
+        # Requests that wait for a server may hold all threads that requests have.
+        reasons = await asyncio.to_thread(_reasons, channel)
         if reasons:
             response.status_code = 503
             response.headers["Retry-After"] = str(RETRY_SECONDS)
@@ -57,10 +56,8 @@ def health_routes(channel: Channel, figures: OneProcess | None) -> APIRouter:
 
     @router.get("/v1/status", dependencies=[needs(Scope.READ)])
     def status() -> dict[str, Any]:
-        """Skills by state, what is under way, and sources."""
-        return status_of(
-            channel.settings, channel.graph, channel.journal, True, channel.activity.trouble
-        )
+        """Skills by state, what is under way, and sources; on servers also how these are."""
+        return channel.report()
 
     if figures is not None:
 
@@ -79,19 +76,12 @@ def health_routes(channel: Channel, figures: OneProcess | None) -> APIRouter:
     return router
 
 
-def _missing(channel: Channel) -> list[str]:
-    """What keeps requests from being served. Details are for the log: anybody may ask."""
-    parts: dict[str, Callable[[], object]] = {
-        "the journal does not answer": lambda: channel.journal.count_open("query"),
-        "the catalog does not answer": lambda: channel.graph.take_seqs(0),
-    }
-    reasons = []
-    for reason, ask in parts.items():
-        try:
-            ask()
-        except SkillbusError as error:
-            log.warning("not ready", reason=str(error))
-            reasons.append(reason)
+def _reasons(channel: Channel) -> list[str]:
+    """Why requests cannot be served. Details are for the log: anybody may ask."""
+    away = channel.away()
+    for name, problem in away.items():
+        log.warning("not ready", part=name, reason=problem)
+    reasons = [f"{name} does not answer" for name in away]
     if channel.stopping.is_set():
         reasons.append("it is stopping")
     if not reasons and (trouble := channel.trouble()):
