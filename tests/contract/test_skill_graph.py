@@ -18,6 +18,7 @@ from graph.protocol import (
     Mention,
     Neighbour,
     Publication,
+    Selection,
     SkillGraph,
     Source,
     State,
@@ -75,6 +76,15 @@ def link_all(graph: SkillGraph, *links: Link) -> None:
     for one in links:
         owned.setdefault(one.owner, []).append(one)
     graph.replace_links(owned, graph.unlinked(1000))
+
+
+def walked(graph: SkillGraph, selection: Selection, size: int) -> list[str]:
+    """Ids of all pages of a selection, one after the other."""
+    found: list[str] = []
+    while page := graph.page(selection, found[-1] if found else "", size):
+        assert len(page) <= size
+        found += [entry.skill_id for entry in page]
+    return found
 
 
 class SkillGraphContract:
@@ -295,6 +305,35 @@ class SkillGraphContract:
         assert [e.skill_id for e in graph.entries()] == sorted(e.skill_id for e in graph.entries())
 
     # -- paging and use
+    def test_pages_follow_one_another(self, graph: SkillGraph) -> None:
+        everywhere = [("b", "x"), ("a", "x/y"), ("a", "x"), ("a-b", "x"), ("a", "."), ("ab", "é/Z")]
+        graph.publish([publication(path, 1, source=source) for source, path in everywhere])
+        graph.request([("a:new", "a", "new")], 2)
+        graph.fail([(key("broken", 3, "b"), "b", "broken", "no text")])
+        every = [entry.skill_id for entry in graph.entries()]
+        assert walked(graph, Selection(), 3) == every
+        assert walked(graph, Selection(source_id="a"), 2) == ["a:.", "a:new", "a:x", "a:x/y"]
+        assert walked(graph, Selection("a", State.PUBLISHED), 1) == ["a:.", "a:x", "a:x/y"]
+        assert walked(graph, Selection(state=State.FAILED), 5) == ["b:broken"]
+        assert walked(graph, Selection(name="X"), 2) == ["a-b:x", "a:x", "b:x"]
+        assert walked(graph, Selection("b", State.PUBLISHED, "x"), 2) == ["b:x"]
+        assert walked(graph, Selection(name="x", state=State.FAILED), 2) == []
+        assert walked(graph, Selection(source_id="absent"), 2) == []
+        assert graph.page(Selection("a"), "a:x", 9) == graph.entries(["a:x/y"])
+        assert graph.page(Selection("a"), "b:zzz", 9) == []
+        assert graph.page(Selection(), "\0\U0010ffff", 1)[0].skill_id == every[0]
+        assert graph.page(Selection(), "\U0010ffff", 1) == []
+
+    def test_states_of_sources(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 1), publication("a", 1, source="li")])
+        graph.fail([(key("c", 3), "lib", "c", "no text")])
+        graph.request([("lib:d", "lib", "d")], 4)
+        counted = graph.states(["lib", "absent"])
+        none = dict.fromkeys(State, 0)
+        assert counted["lib"] == none | {State.PUBLISHED: 2, State.FAILED: 1, State.PENDING: 1}
+        assert counted["absent"] == none
+        assert graph.states([]) == {}
+
     def test_unpaged_most_used_first(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2), publication("c", 3)])
         graph.count_use(["lib:b", "lib:c"])

@@ -409,10 +409,10 @@ def test_no_statement_walks_the_whole_database(graph: Neo4jSkillGraph) -> None:
     assert found == {"sources"}
 
 
-_LISTS = ("ids", "rows", "keys", "names", "paths", "states")
-_TEXTS = ("after", "below", "kind", "path", "root", "skill_id", "source_id")
+_LISTS = ("ids", "rows", "keys", "names", "paths", "states", "source_ids")
+_TEXTS = ("after", "below", "end", "kind", "name_key", "path", "root", "skill_id", "source_id")
 _VALUES: dict[str, object] = {key: [] for key in _LISTS} | dict.fromkeys(_TEXTS, "")
-_VALUES["blank"] = {}
+_VALUES |= {"blank": {}, "known": {}}
 
 
 def operators(plan: dict[str, Any] | None) -> str:
