@@ -2,8 +2,8 @@
 
 python examples/clients/ask_mcp.py "which e-bikes get a fresh battery first?"
 
-It starts `skillbus mcp`. With SKILLBUS_MCP_URL it asks a gateway instead, such as
-http://127.0.0.1:8765/mcp, with the token of SKILLBUS_TOKEN. It takes only `pip install mcp`.
+It starts `skillbus mcp`. With SKILLS_URL it asks a gateway instead, such as
+http://127.0.0.1:8765/mcp, with the token of SKILLS_TOKEN. It takes only `pip install mcp`.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from mcp.client.streamable_http import streamable_http_client
 
 def server():
     """The way to the server."""
-    url = os.environ.get("SKILLBUS_MCP_URL")
+    url = os.environ.get("SKILLS_URL")
     if url is None:
         environment = {k: v for k, v in os.environ.items() if k.startswith("SKILLBUS_")}
         parameters = StdioServerParameters(command="skillbus", args=["mcp"], env=environment)
         return stdio_client(parameters)
-    token = os.environ.get("SKILLBUS_TOKEN", "")
+    token = os.environ.get("SKILLS_TOKEN", "")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     return streamable_http_client(url, http_client=httpx2.AsyncClient(headers=headers, timeout=60))
 
