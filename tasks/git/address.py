@@ -20,6 +20,9 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All public IPv6 addresses are in here; older Pythons know not all of those that are not."""
+
 class Remote:
     """A checked address. `pins` are options for git that hold the name to what was checked."""
 
@@ -124,3 +127,5 @@ def _shown(url: str) -> str:
     """An address as it may be shown, whatever was given: nothing of what stands before an @."""
     _, found, rest = url.rpartition("@")
     return repr(("…@" if found else "") + rest[:200])
+        if inner is None and address not in _UNICAST:
+            return False

@@ -18,6 +18,10 @@ from tasks.git.program import command, environment
 _LINK = "120000"
 _SUBMODULE = "160000"
 _CHUNK = 1 << 20
+_LONGEST_PATH = 4_096
+_USUAL_PATH = 1_000
+_LONGEST_LINE = _LONGEST_PATH + 200
+"""What is told of a file, and its path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +48,19 @@ class Tree:
 def list_tree(mirror: Path, commit: str, path: str, most: int) -> Tree:
     """All files of the folder `path` of a commit.
 
-    Raises PermanentError where the commit has no such folder or it holds more than `most` files:
-    a few bytes of objects can stand for any number of files.
+    Raises PermanentError where the commit has no such folder or it holds more than `most` files and
+    folders: a few bytes of objects can stand for any number of them, and for paths of any length.
     """
     tree = Tree(defaultdict(dict), defaultdict(set), [], [])
     arguments = ("ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
     with _started(mirror, arguments, subprocess.DEVNULL) as process:
-        for count, line in enumerate(_records(_out(process))):
-            if count >= most:
-                process.kill()
-                raise PermanentError(f"more than {most} files (git.files); name a folder (--path)")
-            _note(tree, line)
+        room = most
+        for line in _records(_out(process)):
+            room -= 1 + len(line) // _USUAL_PATH + _note(tree, line)
+            if room < 0:
+                raise PermanentError(
+                    f"more than {most} files and folders (git.files); name a folder (--path)"
+                )
         if process.wait():
             raise PermanentError(
                 f"commit {commit[:12]} has no folder {path or '/'}: where it has moved, name the "
@@ -63,26 +69,31 @@ def list_tree(mirror: Path, commit: str, path: str, most: int) -> Tree:
     return tree
 
 
-def _note(tree: Tree, line: bytes) -> None:
+def _note(tree: Tree, line: bytes) -> int:
+    """Note a file; returns how many folders came with it."""
     about, _, raw = line.partition(b"\t")
     mode, _, object_id, size = about.decode("ascii").split()
     path = os.fsdecode(raw)
     folder, _, name = path.rpartition("/")
     parts = path.split("/")
     if any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
-        return  # no file system could hold it
+        return 0  # no file system could hold it
     if SKIPPED.intersection(parts[:-1]):
-        return
+        return 0
     if mode == _SUBMODULE:
         tree.submodules.append(path)
     elif mode == _LINK:
         tree.links.append(path)
     else:
         tree.folders[folder][name] = Blob(object_id, int(size))
+    new = 0
     while folder:
         parent = folder.rpartition("/")[0]
+        if folder in tree.below[parent]:
+            break
         tree.below[parent].add(folder)
-        folder = parent
+        folder, new = parent, new + 1
+    return new
 
 
 class Objects:
@@ -172,3 +183,5 @@ def _records(stream: IO[bytes]) -> Iterator[bytes]:
     while chunk := stream.read1(_CHUNK):  # type: ignore[attr-defined]  # a pipe is buffered
         *whole, rest = (rest + chunk).split(b"\0")
         yield from whole
+        if max(map(len, (*whole, rest))) > _LONGEST_LINE:
+            raise PermanentError(f"a path has more than {_LONGEST_PATH} bytes; shorten it")

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -155,27 +155,32 @@ def test_names_that_lead_out_are_refused_by_git(
         Mirror(source, known).fetch()
 
 
+def made_tree(remote: PushedRepository, entries: Iterable[str]) -> str:
+    """A tree of these entries, as `git ls-tree` writes them; its id."""
+    made = subprocess.run(
+        ["git", "mktree"],
+        input="\n".join(entries).encode(),
+        cwd=remote.bare,
+        capture_output=True,
+        check=False,
+        env={**os.environ, "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(remote.tree / ".git/objects")},
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout.decode().strip()
+
+
+def publish_tree(remote: PushedRepository, tree: str) -> None:
+    commit = remote.git("-C", str(remote.bare), "commit-tree", "-m", "x", tree)
+    remote.git("-C", str(remote.bare), "update-ref", "refs/heads/main", commit)
+
+
 def test_few_objects_that_stand_for_many_files(
     tmp_path: Path, remote: PushedRepository, source: Source
 ) -> None:
     tree = remote.git("rev-parse", "HEAD^{tree}")
     for _ in range(8):
-        lines = "\n".join(f"040000 tree {tree}\td{number}" for number in range(10))
-        made = subprocess.run(
-            ["git", "mktree"],
-            input=lines.encode(),
-            cwd=remote.bare.parent / "skills.git",
-            capture_output=True,
-            check=False,
-            env={
-                **os.environ,
-                "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(remote.tree / ".git/objects"),
-            },
-        )
-        assert made.returncode == 0, made.stderr
-        tree = made.stdout.decode().strip()
-    commit = remote.git("-C", str(remote.bare), "commit-tree", "-m", "x", tree)
-    remote.git("-C", str(remote.bare), "update-ref", "refs/heads/main", commit)
+        tree = made_tree(remote, (f"040000 tree {tree}\td{number}" for number in range(10)))
+    publish_tree(remote, tree)
     started = time.monotonic()
     with (
         pytest.raises(PermanentError, match=r"git\.files"),
@@ -183,6 +188,21 @@ def test_few_objects_that_stand_for_many_files(
     ):
         pass
     assert time.monotonic() - started < 10
+
+
+def test_few_objects_that_stand_for_many_folders_or_endless_paths(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    skills = remote.git("rev-parse", "HEAD^{tree}")
+    many = made_tree(remote, (f"040000 tree {skills}\td{number}" for number in range(300)))
+    deep = skills
+    for _ in range(50):
+        deep = made_tree(remote, [f"040000 tree {deep}\t{'d' * 200}"])
+    for tree, match in ((many, r"git\.files"), (deep, "more than 4096 bytes")):
+        publish_tree(remote, tree)
+        known = settings(tmp_path / "home", files=700)
+        with pytest.raises(PermanentError, match=match), reading(source, known):
+            pass
 
 
 def test_nothing_that_a_repository_brings_is_run(

@@ -88,6 +88,8 @@ def test_public_addresses() -> None:
     assert is_public(ipaddress.ip_address("8.8.8.8"))
     assert is_public(ipaddress.ip_address("2001:4860:4860::8888"))
     assert is_public(ipaddress.ip_address("64:ff9b::808:808"))
+    for inside in ("fec0::1", "::7f00:1", "::ffff:0:7f00:1", "64:ff9b:1::7f00:1", "4000::1"):
+        assert not is_public(ipaddress.ip_address(inside))
 
 
 @pytest.mark.parametrize("branch", ["", "main", "feature/x", "v1.2", "ä", "a-b"])
