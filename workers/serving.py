@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -128,8 +127,7 @@ def run_serve(
         for source in channel.graph.sources():
             if Path(source.root).is_dir():
                 channel.submit(SourceChanged(source_id=source.source_id, root=source.root), ORIGIN)
-        path.unlink(missing_ok=True)
-        stack.callback(path.unlink, missing_ok=True)
+        own = stack.enter_context(_bound_at(path))
         note(f"serving {settings.home} on {path}")
         if port is not None and address is not None:
             note(f"listening on http://{shown(address)}")
@@ -138,9 +136,9 @@ def run_serve(
                 _serving_beside(create_gateway(channel, access, figures), settings, port)
             )
         gateway = create_gateway(channel, figures=figures)
-        server = uvicorn.Server(_config(gateway, settings, uds=str(path)))
+        server = uvicorn.Server(_config(gateway, settings))
         if not told.is_set():
-            server.run()
+            server.run(sockets=[own])
 
 
 @contextmanager
@@ -156,6 +154,19 @@ def _bound(address: tuple[str, int]) -> Iterator[socket.socket]:
                 f"--listen {address[0]}:{address[1]}: {error.strerror}; choose another port"
             ) from error
         yield bound
+
+
+@contextmanager
+def _bound_at(path: Path) -> Iterator[socket.socket]:
+    """A socket of the home, which its owner alone can speak to, whoever can look into the home."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+        path.chmod(0o600)
+        try:
+            yield bound
+        finally:
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -187,7 +198,7 @@ def _serving_beside(gateway: ASGIApp, settings: Settings, port: socket.socket) -
         thread.join()
 
 
-def _config(gateway: ASGIApp, settings: Settings, **where: Any) -> uvicorn.Config:
+def _config(gateway: ASGIApp, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         gateway,
         http=patient_protocol(settings.gateway),
@@ -198,5 +209,4 @@ def _config(gateway: ASGIApp, settings: Settings, **where: Any) -> uvicorn.Confi
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        **where,
     )
