@@ -50,9 +50,10 @@ CREATE TABLE IF NOT EXISTS letters (
 ) WITHOUT ROWID;
 """
 
-_OUTBOX = """
-CREATE INDEX IF NOT EXISTS jobs_owed ON jobs (finished) WHERE owed AND state != 'accepted'
-"""
+_LATER_INDEXES = (
+    "CREATE INDEX IF NOT EXISTS jobs_owed ON jobs (finished) WHERE owed AND state != 'accepted'",
+    "CREATE INDEX IF NOT EXISTS jobs_failed ON jobs (number) WHERE state = 'failed'",
+)
 
 _FROM_1 = (
     "DROP INDEX IF EXISTS jobs_open",
@@ -108,7 +109,8 @@ class SqliteJournal:
             connection.execute("UPDATE meta SET schema_version = ?", (SCHEMA_VERSION,))
             version = SCHEMA_VERSION
         if version == SCHEMA_VERSION:
-            connection.execute(_OUTBOX)
+            for statement in _LATER_INDEXES:
+                connection.execute(statement)
         connection.execute("COMMIT")
         return version
 
