@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from config.errors import NotFoundError, PermanentError
@@ -38,23 +38,26 @@ class Order:
 
 
 def open_orders(
-    services: Services, deadline: Deadline, event_ids: Sequence[str]
+    services: Services,
+    deadline: Deadline,
+    event_ids: Sequence[str],
+    without: Collection[str] = (),
 ) -> tuple[list[Order], list[tuple[str, str]]]:
-    """Orders for these events and all others that are open, oldest first.
+    """Orders for these events and all others that are open, oldest first, `without` some.
 
     Where many are open, more are likely on their way: they are waited for a little, until none
     comes any more. Also returns the events whose content cannot be read, each with the reason.
     """
     jobs: dict[str, Job] = {}
     end = time.monotonic() + min(_LONGEST_BURST_SECONDS, deadline.remaining() / 4)
-    while fresh := _not_seen(services.journal, event_ids, jobs):
+    while fresh := _not_seen(services.journal, event_ids, {*jobs, *without}):
         jobs |= fresh
         if len(jobs) == 1 or time.monotonic() > end or services.stopping.wait(_QUIET_SECONDS):
             break
     return merged(list(jobs.values()))
 
 
-def _not_seen(journal: Journal, event_ids: Sequence[str], seen: dict[str, Job]) -> dict[str, Job]:
+def _not_seen(journal: Journal, event_ids: Sequence[str], seen: Collection[str]) -> dict[str, Job]:
     ids = dict.fromkeys((*journal.open_jobs("event", _MOST_EVENTS), *event_ids))
     found = {}
     for one in ids:
@@ -115,7 +118,11 @@ def _both(order: Order, content: SourceChanged, named: Data) -> SourceChanged | 
     if whole and (order.upserted or isinstance(named, SkillUpserted)):
         return None
     paths = () if whole else tuple(dict.fromkeys((*other.paths, *content.paths)))
-    known = {"root": other.root or content.root, "git": content.git or other.git}
+    known = {
+        "root": other.root or content.root,
+        "git": content.git or other.git,
+        "pushed": content.pushed or other.pushed,
+    }
     return other.model_copy(update={"paths": paths, **known})
 
 

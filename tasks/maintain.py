@@ -10,10 +10,11 @@ from structlog.contextvars import bound_contextvars
 
 from graph.protocol import Entry
 from skills.record import RevisionKey
-from tasks.fetch import poll
+from skills.safety import SCANNER, remarked
 from tasks.ingest import is_waiting
 from tasks.page import send_unpaged
 from tasks.policies import INGEST, LINK, PLAN, QUERY, Deadline
+from tasks.poll import poll
 from tasks.services import Services
 from tasks.uploads.arrival import sweep_uploads
 
@@ -21,6 +22,7 @@ log = structlog.get_logger()
 
 _BATCH = 16
 _LIMIT = 20_000
+_MARKED_AT_ONCE = 1_000
 
 
 def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
@@ -37,6 +39,7 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
         report.update(resend(services))
         report["polled"] = poll(services)
         deadline.check("maintain")
+        report["remarked"] = mark_anew(services)
         if activity.is_due("sweep", workers.sweep_seconds):
             raise_counter(services)
             orphans, lost = compare(services)
@@ -48,6 +51,24 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
         report["forgotten"] = services.journal.forget("event", workers.journal_days * 86_400)
         report["expired"] = services.journal.forget("query", workers.answer_minutes * 60)
         return report
+
+
+def mark_anew(services: Services) -> int:
+    """Have the catalog know what this scanner says of skills that an older one marked; how many.
+
+    Some hundreds a time, so that nothing waits for it. Their revisions and vectors stay; what is
+    read of them meanwhile is scanned by whoever reads it.
+    """
+    keys = services.graph.scanned_before(SCANNER, _MARKED_AT_ONCE)
+    levels: dict[RevisionKey, int] = {}
+    for start in range(0, len(keys), _BATCH):
+        services.activity.let_queries_pass()
+        found = services.index.read(keys[start : start + _BATCH])
+        levels |= {key: remarked(one.parsed).record.safety_level for key, one in found.items()}
+    if levels:
+        services.graph.mark_safety(levels, SCANNER)
+        log.info("marked anew by a newer scanner", skills=len(levels))
+    return len(levels)
 
 
 def take_over(services: Services) -> int:

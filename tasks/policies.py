@@ -13,6 +13,7 @@ PAGE_QUEUE = "skillbus.page"
 LINK_QUEUE = "skillbus.link"
 QUERY_QUEUE = "skillbus.query"
 PLAN_QUEUE = "skillbus.plan"
+FETCH_QUEUE = "skillbus.fetch"
 MAINTAIN_QUEUE = "skillbus.maintain"
 
 _GRACE_SECONDS = 30.0
@@ -57,8 +58,8 @@ class Policy:
 
 # One plan takes all open events along, and one link all that is marked: few need to wait.
 PLAN = Policy("skillbus.plan", PLAN_QUEUE, seconds=600, retries=5, deepest=16)
-# One fetch takes all open events of git sources along.
-FETCH = Policy("skillbus.fetch", PLAN_QUEUE, seconds=600, retries=5, deepest=16)
+# One fetch takes all open events of git sources along; where hosts are slow, nothing waits behind.
+FETCH = Policy("skillbus.fetch", FETCH_QUEUE, seconds=600, retries=5, deepest=16)
 INGEST = Policy("skillbus.ingest", INGEST_QUEUE, seconds=300, retries=5, deepest=5_000)
 PAGE = Policy("skillbus.page", PAGE_QUEUE, seconds=300, retries=5, deepest=5_000)
 LINK = Policy("skillbus.link", LINK_QUEUE, seconds=120, retries=5, deepest=1)

@@ -1,4 +1,5 @@
-"""Which queues share workers: queries never wait behind bulk work, and links have one writer."""
+"""Which queues share workers: queries never wait behind bulk work, links have one writer, and hosts
+of repositories hold up nobody."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 
 from config.errors import UsageError
 from tasks.policies import (
+    FETCH_QUEUE,
     INGEST_QUEUE,
     LINK_QUEUE,
     MAINTAIN_QUEUE,
@@ -15,7 +17,15 @@ from tasks.policies import (
     QUERY_QUEUE,
 )
 
-ALL_QUEUES = (PLAN_QUEUE, INGEST_QUEUE, PAGE_QUEUE, LINK_QUEUE, MAINTAIN_QUEUE, QUERY_QUEUE)
+ALL_QUEUES = (
+    PLAN_QUEUE,
+    FETCH_QUEUE,
+    INGEST_QUEUE,
+    PAGE_QUEUE,
+    LINK_QUEUE,
+    MAINTAIN_QUEUE,
+    QUERY_QUEUE,
+)
 _PREFIX = "skillbus."
 
 
@@ -31,6 +41,7 @@ class Workload:
 WORKLOADS = (
     Workload("query", (QUERY_QUEUE,)),
     Workload("ingest", (PLAN_QUEUE, INGEST_QUEUE), bulk=True),
+    Workload("fetch", (FETCH_QUEUE,)),
     Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE)),
     Workload("page", (PAGE_QUEUE,), bulk=True),
 )

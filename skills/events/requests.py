@@ -102,12 +102,22 @@ class GitOrigin(BaseModel):
     poll_seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
+class Pushed(BaseModel):
+    """The commits of a branch before a push, empty where there was none, and after it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    before: str = Field(default="", pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$")
+    after: str = Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")
+
+
 class SourceChanged(BaseModel):
     """Something in a source may have changed; no paths means all of it.
 
     `paths` are relative to the root, with `/`: files or folders that came, changed or went. A
     source that is known needs no `root`. With `git` the root is the address of a repository,
-    which is a source from then on, or is fetched in another way than before.
+    which is a source from then on, or is fetched in another way than before. `pushed`: what the
+    repository's host has told of its branch, and may not serve yet.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -116,6 +126,7 @@ class SourceChanged(BaseModel):
     root: str = Field(default="", max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
     paths: tuple[RelativePath, ...] = ()
     git: GitOrigin | None = Field(default=None, exclude_if=lambda git: git is None)
+    pushed: Pushed | None = Field(default=None, exclude_if=lambda pushed: pushed is None)
 
 
 class SourceRemoved(BaseModel):

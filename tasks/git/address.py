@@ -14,15 +14,19 @@ from config.settings import GitSettings
 _PORTS = {"https": 443, "http": 80, "git": 9418}
 _LOCAL = ("file", "git")
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
+_SSH = re.compile(r"(?i:(?:git\+)?ssh(?:\+git)?://|git@).*|[\w.-]+@[\w.-]+:(?!//).*")
+_NAME = re.compile(r"(?!-)[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+"""Of a host: one of another form is read otherwise by git than by the resolver that is asked."""
+_NUMBER = re.compile(r"(?:.*\.)?(?:0x[0-9a-f]*|[0-9]+)")
 _BRANCH = re.compile(r"(?![-/.])(?!.*(?:\.\.|@\{|//|/\.|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+")
+
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All public IPv6 addresses are in here; older Pythons know not all of those that are not."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
-_UNICAST = ipaddress.IPv6Network("2000::/3")
-"""All public IPv6 addresses are in here; older Pythons know not all of those that are not."""
-
 class Remote:
     """A checked address. `pins` are options for git that hold the name to what was checked."""
 
@@ -36,6 +40,11 @@ def check_url(url: str, settings: GitSettings) -> str:
 
     Only the text is looked at: `resolve` looks where the name leads.
     """
+    if _SSH.fullmatch(url):
+        raise UsageError(
+            f"{_shown(url)}: SSH is not spoken; write https://host/path, with a token in a file "
+            "(--credential-file) where a login is needed"
+        )
     if url.startswith("-") or not _PRINTABLE.fullmatch(url) or "::" in url.partition("[")[0]:
         raise UsageError(f"{_shown(url)} is no address of a repository; write https://host/path")
     try:
@@ -59,9 +68,18 @@ def check_url(url: str, settings: GitSettings) -> str:
     if parts.scheme == "file":
         if parts.netloc or not parts.path.startswith("/"):
             raise UsageError(f"{_shown(url)}: write file:///absolute/path")
-    elif not parts.hostname or parts.hostname.startswith("-") or port == 0:
+    elif not parts.hostname or port == 0:
         raise UsageError(f"{_shown(url)} names no host")
+    else:
+        _check_host(parts.hostname)
     return parts.scheme
+
+
+def _check_host(host: str) -> None:
+    """Raise UsageError for a host that programs do not all read alike."""
+    is_name = _NAME.fullmatch(host) and not _NUMBER.fullmatch(host)
+    if "%" in host or not (is_name or _is_address(host)):
+        raise UsageError(f"{host!r} is no name of a host; write a name, 192.0.2.1 or [2001:db8::1]")
 
 
 def check_branch(branch: str) -> None:
@@ -105,8 +123,18 @@ def resolve(url: str, settings: GitSettings) -> Remote:
         first = addresses[0]
         shown = f"[{first}]" if first.version == 6 else str(first)
         return Remote(f"git://{shown}:{port}{parts.path}", protocol)
+    if _is_address(host):
+        return Remote(url, protocol)
     ends = ",".join(f"[{one}]" if one.version == 6 else str(one) for one in addresses)
     return Remote(url, protocol, (f"http.curloptResolve={host}:{port}:{ends}",))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def is_public(address: Address) -> bool:
@@ -118,6 +146,8 @@ def is_public(address: Address) -> bool:
             inner = address.teredo[1]
         if address in ipaddress.IPv6Network("64:ff9b::/96"):
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is None and address not in _UNICAST:
+            return False
     if inner is not None:
         return is_public(inner)
     return address.is_global and not address.is_multicast
@@ -127,5 +157,3 @@ def _shown(url: str) -> str:
     """An address as it may be shown, whatever was given: nothing of what stands before an @."""
     _, found, rest = url.rpartition("@")
     return repr(("…@" if found else "") + rest[:200])
-        if inner is None and address not in _UNICAST:
-            return False

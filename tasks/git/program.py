@@ -1,8 +1,8 @@
-"""The git program: started without a shell, with nothing of the machine's own configuration.
+"""The git program: started with nothing of the machine's own configuration.
 
 No hooks, no submodules, no filters, no helpers, no prompts, no redirects; a protocol that was not
 checked is refused by git itself. A fetch is watched: it ends, with all it started, once it takes
-too long or brings too much.
+too long or brings too much, and when the process that started it dies.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _OPTIONS = (
     "core.fsmonitor=false",
     "core.attributesFile=/dev/null",
     "core.bigFileThreshold=16m",
+    "core.packedGitLimit=256m",
+    "core.packedGitWindowSize=32m",
     "credential.helper=",
     "fetch.fsckObjects=true",
     "fetch.fsck.zeroPaddedFilemode=ignore",
@@ -37,6 +39,7 @@ _OPTIONS = (
     "http.lowSpeedLimit=1000",
     "http.lowSpeedTime=30",
     "maintenance.auto=false",
+    "pack.threads=2",
     "protocol.version=2",
     "submodule.recurse=false",
     "transfer.bundleURI=false",
@@ -44,6 +47,15 @@ _OPTIONS = (
 _LEAST_VERSION = (2, 37)
 """The first one that pins names (http.curloptResolve)."""
 _TICK_SECONDS = 0.05
+_MOST_MEMORY_KIB = 1 << 20
+"""Of each process of a fetch: a few bytes of a pack can stand for an object of any size."""
+_LEASH = f"""exec 3<&0 </dev/null
+{{ read -r _ <&3; kill -9 -$$; }} &
+exec 3<&-
+ulimit -v {_MOST_MEMORY_KIB} 2>/dev/null || :
+exec "$@"
+"""
+"""For sh: runs its arguments, and ends them all once nobody holds the other end of its input."""
 _ASK = """#!/bin/sh
 case "$1" in
 Username*) printf '%s\\n' "$CREDENTIAL_USER" ;;
@@ -56,12 +68,18 @@ _WRONG_LOGIN = (
     "could not read password",
     "returned error: 403",
 )
+_TOO_LARGE = ("out of memory", "cannot allocate", "exceeded maximum")
+_NOT_GIVEN = ("unadvertised object", "not our ref", "couldn't find remote ref")
 _GONE = (
     "not found",
     "does not appear to be a git repository",
     "not exported",
     "returned error: 404",
 )
+
+
+class RefGoneError(PermanentError):
+    """The remote does not have, or does not give, what is to be fetched."""
 
 
 def environment(protocol: str = "") -> dict[str, str]:
@@ -142,25 +160,27 @@ def transfer(
 
     credential: user name and the file with the password, perhaps after `user:`. Raises
     TransientError when the network or the time fails or `stopped` says so, UsageError for a wrong
-    login, PermanentError for what is gone, too large or refused by git's own checks.
+    login, RefGoneError for a ref that is not there, PermanentError for a repository that is gone,
+    too large or refused by git's own checks.
     """
     arguments = [
         *("fetch", "--quiet", "--force", "--depth=1", "--no-tags", "--no-recurse-submodules"),
         *("--no-write-fetch-head", "--no-auto-gc", "--", remote.url, refspec),
     ]
     with _asking(folder, credential) as asking, tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(  # noqa: S603 - no shell; what comes from outside is checked
-            command(folder, arguments, remote.pins),
-            stdin=subprocess.DEVNULL,
+        process = subprocess.Popen(  # noqa: S603 - arguments are passed on as they are
+            ["/bin/sh", "-c", _LEASH, "fetch", *command(folder, arguments, remote.pins)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=said,
             env=environment(remote.protocol) | asking,
             start_new_session=True,
         )
-        try:
-            _watch(process, folder, seconds, size_of(folder) + most_bytes, stopped)
-        finally:
-            _end(process)
+        with process:
+            try:
+                _watch(process, folder, seconds, size_of(folder) + most_bytes, stopped)
+            finally:
+                _end(process)
         said.seek(0)
         told = said.read(65_536)
     if process.returncode:
@@ -246,10 +266,12 @@ def _translated(
     if any(sign in low for sign in _WRONG_LOGIN):
         what = "the credential is refused" if with_login else "a login is asked for"
         return UsageError(f"{what}: give a file with one that may read it (--credential-file)")
-    if "couldn't find remote ref" in low:
-        return PermanentError("the branch is gone, or was never there; the skills stay as they are")
+    if any(sign in low for sign in _NOT_GIVEN):
+        return RefGoneError("the branch is gone, or was never there; the skills stay as they are")
     if any(sign in low for sign in _GONE):
         return PermanentError("there is no repository (any more), or it wants a login")
+    if any(sign in low for sign in _TOO_LARGE):
+        return PermanentError(f"git refuses what the repository holds: too large ({told})")
     if "fsck" in low or "error in object" in low or "index-pack failed" in low:
         return PermanentError(f"git refuses what the repository holds: {told}")
     if "redirect" in low or "returned error: 30" in low:

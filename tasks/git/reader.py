@@ -21,6 +21,8 @@ from tasks.git.tree import Blob, Objects, Tree, list_tree
 log = structlog.get_logger()
 
 _VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
+_POINTER = b"version https://git-lfs.github.com/spec/"
+"""What stands in place of a file that large-file storage keeps, by its specification."""
 
 
 @contextmanager
@@ -33,12 +35,12 @@ def open_git_reader(source: Source, settings: Settings) -> Iterator[GitReader]:
     mirror = Mirror(source, settings)
     try:
         mirror.ensure(source.commit)
-    except PermanentError as error:
+    except (PermanentError, TransientError) as error:
         raise TransientError(
             f"source {source.source_id}: commit {source.commit[:12]} is not here: {error}"
         ) from None
     tree = list_tree(mirror.folder, source.commit, source.path, settings.git.files)
-    objects = Objects(mirror.folder)
+    objects = Objects(mirror.folder, mirror.drop)
     try:
         yield GitReader(tree, objects, settings.limits)
     finally:
@@ -130,6 +132,11 @@ class GitReader:
                 "limits.folder_bytes)"
             )
         content = self._objects.read(files[SKILL_FILE])
+        if content.startswith(_POINTER):
+            raise PermanentError(
+                f"{_joined(path, SKILL_FILE)} is kept in large-file storage, which is not read; "
+                "commit the file itself"
+            )
         listed = [
             SiblingFile(name, blob.size, self._objects.sha256(blob))
             for name, blob in others.items()

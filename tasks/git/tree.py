@@ -6,7 +6,7 @@ import hashlib
 import os
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -97,9 +97,13 @@ def _note(tree: Tree, line: bytes) -> int:
 
 
 class Objects:
-    """Reads objects of a mirror through one git process; close it after use."""
+    """Reads objects of a mirror through one git process; close it after use.
 
-    def __init__(self, mirror: Path) -> None:
+    lost: called when an object is not there or cannot be read.
+    """
+
+    def __init__(self, mirror: Path, lost: Callable[[], None] = lambda: None) -> None:
+        self._lost = lost
         self._process = subprocess.Popen(  # noqa: S603 - no shell, and object ids come from git
             command(mirror, ("cat-file", "--batch")),
             stdin=subprocess.PIPE,
@@ -135,18 +139,22 @@ class Objects:
                 asked.write(f"{blob.object_id}\n".encode("ascii"))
                 asked.flush()
         except OSError as error:
-            raise TransientError(f"git cat-file ended: {error.strerror}") from None
+            raise self._failed(f"git cat-file ended: {error.strerror}") from None
         told = answers.readline().split()
         if len(told) != 3 or told[1] != b"blob" or int(told[2]) != blob.size:
-            raise TransientError(f"the mirror has lost the object {blob.object_id}")
+            raise self._failed(f"the mirror has lost the object {blob.object_id}")
         left = blob.size
         while left:
             part = answers.read(min(left, _CHUNK))
             if not part:
-                raise TransientError("git cat-file ended too early")
+                raise self._failed("git cat-file ended too early")
             left -= len(part)
             yield part
         answers.read(1)
+
+    def _failed(self, what: str) -> TransientError:
+        self._lost()
+        return TransientError(f"{what}; it is fetched anew")
 
 
 class _started:  # noqa: N801 - used as a function
@@ -182,6 +190,6 @@ def _records(stream: IO[bytes]) -> Iterator[bytes]:
     rest = b""
     while chunk := stream.read1(_CHUNK):  # type: ignore[attr-defined]  # a pipe is buffered
         *whole, rest = (rest + chunk).split(b"\0")
-        yield from whole
         if max(map(len, (*whole, rest))) > _LONGEST_LINE:
             raise PermanentError(f"a path has more than {_LONGEST_PATH} bytes; shorten it")
+        yield from whole

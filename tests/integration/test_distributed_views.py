@@ -27,7 +27,7 @@ from workers.metrics import ASKED, COUNTED
 __all__ = ["deployments"]
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-WORKLOADS = ("query", "ingest", "link", "page")
+WORKLOADS = ("query", "ingest", "fetch", "link", "page")
 PATIENCE = 5.0
 """Of commands, with servers that are frozen."""
 

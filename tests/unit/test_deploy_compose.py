@@ -24,8 +24,10 @@ from workers.workloads import ALL_QUEUES, workload_of
 
 FILES = ["compose.yaml", "compose.rabbitmq.yaml", "compose.test.yaml"]
 DEPLOYMENTS = [("compose.yaml",), ("compose.yaml", "compose.rabbitmq.yaml")]
-OURS = {"gateway", "worker-query", "worker-ingest", "worker-page", "worker-link"}
+WORKERS = {"worker-query", "worker-ingest", "worker-fetch", "worker-page", "worker-link"}
+OURS = {"gateway", *WORKERS}
 SECRETS = "/run/secrets/"
+SHARED = ("uploads:/srv/uploads", "mirrors:/srv/mirrors")
 
 
 @pytest.fixture(params=DEPLOYMENTS, ids=["redis", "rabbitmq"])
@@ -112,7 +114,7 @@ def test_only_the_gateway_is_published_and_only_on_loopback(deployment: dict[str
     outside = {
         name for name, one in services(deployment).items() if set(one["networks"]) != {"servers"}
     }
-    assert outside == {"gateway"}
+    assert outside == {"gateway", "worker-fetch"}
     listen = parse_command(services(deployment)["gateway"]["command"])["listen"]
     assert listen.endswith(":8765")
 
@@ -123,7 +125,7 @@ def test_the_root_file_system_of_skillbus_is_read_only(deployment: dict[str, Any
         assert service["read_only"] is True
         assert [entry.split(":")[0] for entry in service["tmpfs"]] == ["/tmp", "/var/lib/skillbus"]
         for volume in service.get("volumes", []):
-            assert volume == "uploads:/srv/uploads" or volume["read_only"] is True
+            assert volume in SHARED or volume["read_only"] is True
 
 
 def test_no_password_stands_in_a_file(deployment: dict[str, Any]) -> None:
@@ -194,6 +196,20 @@ def test_uploads_are_shared_by_who_takes_them_in_reads_and_sweeps_them(
     for name in mounted:
         environment = services(deployment)[name]["environment"]
         assert environment["SKILLBUS_UPLOADS__FOLDER"] == "/srv/uploads"
+
+
+def test_what_is_fetched_of_repositories_is_read_where_ingest_is(
+    deployment: dict[str, Any],
+) -> None:
+    mounted = {
+        name
+        for name, service in services(deployment).items()
+        if "mirrors:/srv/mirrors" in service.get("volumes", [])
+    }
+    assert mounted == {"worker-fetch", "worker-ingest"}
+    for name in mounted:
+        environment = services(deployment)[name]["environment"]
+        assert environment["SKILLBUS_GIT__MIRRORS"] == "/srv/mirrors"
 
 
 def test_the_health_of_a_worker_is_asked_where_it_tells(deployment: dict[str, Any]) -> None:

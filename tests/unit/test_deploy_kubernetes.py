@@ -83,7 +83,10 @@ def test_what_is_mounted_is_defined_and_the_home_can_be_written(name: str) -> No
     assert mounts["home"]["mountPath"] == "/var/lib/skillbus"
     writable = {mount for mount in mounts if not mounts[mount].get("readOnly")}
     shares = ("skillbus-gateway", "skillbus-worker-ingest", "skillbus-worker-link")
-    assert writable == {"home", "tmp"} | ({"uploads"} if name in shares else set())
+    fetches = ("skillbus-worker-ingest", "skillbus-worker-fetch")
+    shared = {"uploads"} if name in shares else set()
+    fetched = {"mirrors"} if name in fetches else set()
+    assert writable == {"home", "tmp"} | shared | fetched
     assert ("skills" in mounts) == (name in ("skillbus-gateway", "skillbus-worker-ingest"))
 
 

@@ -32,7 +32,33 @@ def test_addresses_that_are_none(url: str) -> None:
         check_url(url, OPEN)
 
 
-@pytest.mark.parametrize("url", ["http://h/x", "git://h/x", "file:///srv/x", "ssh://h/x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("git@example.org:team/skills.git", "ana@example.org:x", "ssh://git@example.org/x"),
+        *("ssh://example.org/x", "git+ssh://example.org/x", "SSH://-oProxyCommand=touch/x"),
+    ],
+)
+def test_who_writes_ssh_hears_what_to_write(url: str) -> None:
+    for settings in (OPEN, GitSettings()):
+        with pytest.raises(UsageError, match="https://host/path, with a token in a file"):
+            check_url(url, settings)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.1", "2130706433", "0x7f.1", "0177.0.0.1", "0x7f000001", "08.8.8.8", "1.2.3.4.5"),
+        *("ex%61mple.org", "127%2e0%2e0%2e1", "localhost.", "a..b", "[fe80::1%25eth0]", "a_b."),
+        *("good.org\\127.0.0.1", "good.org;x", "[::ffff:7f.1]"),
+    ],
+)
+def test_hosts_that_git_could_read_otherwise_than_we_do(host: str) -> None:
+    with pytest.raises(UsageError):
+        check_url(f"https://{host}/x.git", OPEN)
+
+
+@pytest.mark.parametrize("url", ["http://h/x", "git://h/x", "file:///srv/x"])
 def test_only_https_by_default(url: str) -> None:
     with pytest.raises(UsageError, match="only https"):
         check_url(url, GitSettings())
@@ -48,7 +74,7 @@ def test_no_password_is_repeated() -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        *("127.0.0.1", "127.1", "2130706433", "0x7f.1", "localhost", "[::1]", "0.0.0.0"),
+        *("127.0.0.1", "localhost", "LOCALHOST", "[::1]", "[0:0:0:0:0:0:0:1]", "0.0.0.0", "[::]"),
         *("10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "[fe80::1]"),
         *("[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[fd00::1]", "224.0.0.1"),
     ],
@@ -73,6 +99,11 @@ def test_a_name_is_pinned_to_what_was_checked(monkeypatch: pytest.MonkeyPatch) -
     pin = "http.curloptResolve=example.org:443:8.8.8.8,[2001:4860:4860::8888]"
     assert (remote.url, remote.pins) == ("https://example.org/x", (pin,))
     assert resolve("git://example.org/x", OPEN).url == "git://8.8.8.8:9418/x"
+
+
+def test_an_address_needs_no_pin() -> None:
+    for url in ("https://8.8.8.8/x", "https://[2001:4860:4860::8888]/x"):
+        assert resolve(url, GitSettings()).pins == ()
 
 
 def test_an_unknown_name_may_be_known_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from workers.cli.common import note, read_settings
 @click.option(
     "--queues",
     metavar="NAMES",
-    help="Only these, with commas between: plan, ingest, page, link, maintain, query.",
+    help="Only these, with commas between: plan, fetch, ingest, page, link, maintain, query.",
 )
 @click.option(
     "--processes",
@@ -28,8 +28,8 @@ from workers.cli.common import note, read_settings
 def worker(ctx: click.Context, queues: str | None, processes: int, supervised: bool) -> None:
     """Work on tasks until interrupted, with the servers that the settings name.
 
-    Without --queues every kind of work has a worker here: query; plan and ingest; link and
-    maintain; page. Links have one writer, so keep one worker on `link`.
+    Without --queues every kind of work has a worker here: query; plan and ingest; fetch; link
+    and maintain; page. Links have one writer, so keep one worker on `link`.
 
     \b
     Examples:

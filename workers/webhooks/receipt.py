@@ -15,7 +15,7 @@ from typing import Literal
 import structlog
 from pydantic import BaseModel, ConfigDict
 
-from skills.events import SourceChanged, new_event
+from skills.events import Pushed, SourceChanged, new_event
 from workers.channel import Channel
 from workers.webhooks.delivery import Delivery, DeliveryError
 from workers.webhooks.payloads import PING, Push, read_notice
@@ -74,8 +74,9 @@ def _record(
     channel: Channel, delivery: Delivery, proof: Proof, push: Push, taking: list[Followed]
 ) -> Receipt:
     ids, is_new = [], False
+    pushed = Pushed(before=push.before, after=push.after) if push.after else None
     for one in taking:
-        changed = SourceChanged(source_id=one.source_id)
+        changed = SourceChanged(source_id=one.source_id, pushed=pushed)
         event = new_event(changed, f"skillbus/webhooks/{delivery.host}").model_copy(
             update={"id": _event_id(delivery.host, proof, one.source_id)}
         )

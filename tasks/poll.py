@@ -1,0 +1,45 @@
+"""Poll: git sources are fetched again and again, for hosts that tell nobody of a push."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+
+from config.settings import Settings
+from graph.protocol import Source
+from skills.events import SourceChanged, new_event
+from tasks.policies import FETCH
+from tasks.services import Services
+
+ORIGIN = "skillbus/poll"
+_SOONEST_SECONDS = 15.0
+_JITTER = 0.1
+
+
+def next_fetch(source: Source, settings: Settings) -> float:
+    """When a git source is to be fetched next, in seconds since the epoch.
+
+    Spread by a tenth, differently for each source and time, so that many do not come at once.
+    After a failure it is soon, and ever later while failures go on.
+    """
+    wait = source.poll_seconds or settings.git.poll_seconds
+    if source.last_error and source.last_success:
+        failing = source.last_attempt - source.last_success
+        wait = min(wait, max(_SOONEST_SECONDS, failing))
+    salt = f"{source.source_id}|{source.last_attempt}".encode()
+    share = int.from_bytes(hashlib.blake2b(salt, digest_size=4).digest()) / 2**32
+    return max(source.last_attempt, source.last_success) + wait * (1 + _JITTER * (2 * share - 1))
+
+
+def poll(services: Services) -> int:
+    """Have the git sources fetched whose time has come; returns how many."""
+    now, asked = time.time(), 0
+    for source in services.graph.sources():
+        if source.kind != "git" or next_fetch(source, services.settings) > now:
+            continue
+        if services.activity.is_due(f"fetch {source.source_id}", _SOONEST_SECONDS):
+            event = new_event(SourceChanged(source_id=source.source_id), ORIGIN)
+            services.journal.accept(event, "event")
+            services.send(FETCH.name, [event.id])
+            asked += 1
+    return asked
