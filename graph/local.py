@@ -23,6 +23,7 @@ from graph.protocol import (
     Neighbour,
     Publication,
     Row,
+    Selection,
     Source,
     State,
 )
@@ -124,6 +125,26 @@ class SqliteSkillGraph:
         name = "entries_under" if path else "entries_of_source"
         return self._entries(name, {"source_id": source_id, "path": path})
 
+    def page(self, selection: Selection, after: str, limit: int) -> list[Entry]:
+        """The first `limit` entries of a selection whose skill_id sorts after `after`, by it."""
+        first, end = selection.bounds(after)
+        wanted: dict[str, object] = {"after": first, "end": end, "limit": limit}
+        if selection.state is not None:
+            wanted["state"] = selection.state.value
+        if selection.name is not None:
+            named = {"name_key": normalise_name(selection.name), "state": None}
+            return self._entries("page_named", named | wanted)
+        return self._entries("page" if selection.state is None else "page_in_state", wanted)
+
+    def states(self, source_ids: Sequence[str]) -> dict[str, dict[State, int]]:
+        """By source, how many of its skills are in each state."""
+        asked = {"source_ids": json.dumps(list(source_ids)), "states": json.dumps(list(State))}
+        counted: dict[str, dict[State, int]] = {source_id: {} for source_id in source_ids}
+        with self._database.read() as db:
+            for source_id, state, many in db.execute(self._sql["states"], asked):
+                counted[source_id][State(state)] = many
+        return counted
+
     def publish(self, publications: Sequence[Publication]) -> list[RevisionKey]:
         """Move pointers forward and mark the skills for linking, in one transaction.
 
@@ -194,6 +215,21 @@ class SqliteSkillGraph:
         with self._database.write() as db:
             db.executemany(
                 "UPDATE skills SET paged = 1 WHERE skill_id = ? AND seq = ? AND seq > 0", keys
+            )
+
+    def scanned_before(self, scanner: int, limit: int) -> list[RevisionKey]:
+        """Published revisions whose marks are of an older scanner."""
+        with self._database.read() as db:
+            rows = db.execute(self._sql["scanned_before"], (scanner, limit))
+            return [RevisionKey(*row) for row in rows]
+
+    def mark_safety(self, levels: Mapping[RevisionKey, int], scanner: int) -> None:
+        """What a newer scanner says of published revisions; others are ignored."""
+        with self._database.write() as db:
+            db.executemany(
+                "UPDATE skills SET safety_level = ?, scanner = ?"
+                " WHERE skill_id = ? AND seq = ? AND seq > 0 AND scanner < ?",
+                [(level, scanner, *key, scanner) for key, level in levels.items()],
             )
 
     def count_use(self, skill_ids: Sequence[str]) -> None:
@@ -334,7 +370,7 @@ class SqliteSkillGraph:
         self._database.close()
 
     def _entries(
-        self, statement: str, arguments: tuple[object, ...] | dict[str, str]
+        self, statement: str, arguments: tuple[object, ...] | Mapping[str, object]
     ) -> list[Entry]:
         with self._database.read() as db:
             cursor = db.execute(f"SELECT {_ENTRY} {self._sql[statement]}", arguments)
@@ -348,7 +384,7 @@ _TYPES = {kind.value: kind for kind in LinkType}
 """By value: thousands of ends a query are too many for the enum's own lookup."""
 
 _ENTRY = """skill_id, source_id, path, state, name, description, seq, content_hash, wanted_seq,
-    reason, warnings, safety_level, tokens, language, licence, paged, updated"""
+    reason, warnings, safety_level, tokens, language, licence, paged, updated, scanner"""
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:

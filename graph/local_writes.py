@@ -208,6 +208,7 @@ def _write_pointer(
         "content_hash": publication.content_hash,
         "warnings": publication.warnings,
         "safety_level": publication.safety_level,
+        "scanner": publication.scanner,
         "tokens": publication.tokens,
         "language": publication.language,
         "licence": publication.licence,

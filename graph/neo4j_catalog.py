@@ -11,9 +11,10 @@ from typing import Any
 
 from config.errors import UsageError
 from graph import neo4j_writes as writes
+from graph.names import normalise_name
 from graph.neo4j_store import READ_AT_ONCE, WRITTEN_AT_ONCE, Neo4jStore, batches
 from graph.neo4j_writes import Withdrawal
-from graph.protocol import Changes, Entry, Publication, Source, State
+from graph.protocol import Changes, Entry, Publication, Selection, Source, State
 from skills.record import RevisionKey, newest_of_each
 
 _SEEN_AT_ONCE = 1_000
@@ -107,6 +108,26 @@ class Neo4jCatalog(Neo4jStore):
             rows += page
         return sorted((_entry(row) for row in rows), key=lambda entry: entry.skill_id)
 
+    def page(self, selection: Selection, after: str, limit: int) -> list[Entry]:
+        """The first `limit` entries of a selection whose skill_id sorts after `after`, by it."""
+        first, end = selection.bounds(after)
+        state = None if selection.state is None else selection.state.value
+        wanted = {"after": first, "end": end, "limit": limit, "state": state}
+        if selection.name is not None:
+            name_key = normalise_name(selection.name)
+            rows = self._read("page_named", name_key=name_key, **wanted)
+        else:
+            rows = self._read("page" if state is None else "page_in_state", **wanted)
+        return [_entry(row) for row in rows[0][0]]
+
+    def states(self, source_ids: Sequence[str]) -> dict[str, dict[State, int]]:
+        """By source, how many of its skills are in each state."""
+        counted: dict[str, dict[State, int]] = {source_id: {} for source_id in source_ids}
+        states = [state.value for state in State]
+        for source_id, state, many in self._read("states", source_ids=list(counted), states=states):
+            counted[source_id][State(state)] = many
+        return counted
+
     def publish(self, publications: Sequence[Publication]) -> list[RevisionKey]:
         """Move pointers forward and mark the skills for linking, up to 200 in one transaction.
 
@@ -161,6 +182,16 @@ class Neo4jCatalog(Neo4jStore):
         """Their sections have vectors; a key that is no longer published is ignored."""
         for rows in batches(sorted(keys)):
             self._write("mark_paged", rows=[list(key) for key in rows])
+
+    def scanned_before(self, scanner: int, limit: int) -> list[RevisionKey]:
+        """Published revisions whose marks are of an older scanner."""
+        (found,) = self._read("scanned_before", scanner=scanner, limit=limit)
+        return [RevisionKey(*pair) for pair in zip(*found, strict=True)]
+
+    def mark_safety(self, levels: Mapping[RevisionKey, int], scanner: int) -> None:
+        """What a newer scanner says of published revisions; others are ignored."""
+        for rows in batches(sorted([*key, level or None] for key, level in levels.items())):
+            self._write("mark_safety", rows=list(rows), scanner=scanner)
 
     def count_use(self, skill_ids: Sequence[str]) -> None:
         """Bundles chose these skills once more; written by skill_id."""
@@ -254,5 +285,5 @@ def _entry(row: Sequence[Any]) -> Entry:
     return Entry(*values)
 
 
-_EMPTY: tuple[Any, ...] = ("", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, 0.0)
+_EMPTY: tuple[Any, ...] = ("", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, 0.0, 0)
 """What an `Entry` has where nothing is stored, in its order."""

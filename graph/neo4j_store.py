@@ -120,5 +120,5 @@ _PAGED_BY = {"all_entries": 0, "entries_of_source": 2, "entries_below": 2}
 
 _ENTRY = """s.skill_id, s.source_id, s.path, s.state, s.name, s.description, s.seq,
     s.content_hash, s.wanted_seq, s.reason, s.warnings, s.safety_level, s.tokens, s.language,
-    s.licence, s.paged, s.updated"""
+    s.licence, s.paged, s.updated, s.scanner"""
 """The values of an `Entry` in its order; what is empty is not stored."""

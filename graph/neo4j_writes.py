@@ -240,6 +240,7 @@ def _shown(one: Publication) -> dict[str, Any]:
         "reason": None,
         "warnings": one.warnings or None,
         "safety_level": one.safety_level or None,
+        "scanner": one.scanner or None,
         "tokens": one.tokens or None,
         "language": one.language or None,
         "licence": one.licence or None,
@@ -250,8 +251,8 @@ def _shown(one: Publication) -> dict[str, Any]:
 
 _BLANK = dict.fromkeys(
     (
-        "name", "name_key", "description", "content_hash", "warnings", "safety_level", "tokens",
-        "language", "licence", "paged", "unpaged", "mark_epoch",
+        "name", "name_key", "description", "content_hash", "warnings", "safety_level", "scanner",
+        "tokens", "language", "licence", "paged", "unpaged", "mark_epoch",
     )
 )  # fmt: skip
 """What a skill without a pointer has not."""

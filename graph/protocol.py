@@ -68,8 +68,9 @@ class Entry:
     """A skill's row in the catalog.
 
     seq, content_hash: of the published revision (0 and "" without one). wanted_seq: the newest
-    change that ingest has been asked for. paged: its sections have vectors. A published entry
-    whose wanted_seq is above its seq waits for ingest and stays readable at seq.
+    change that ingest has been asked for. paged: its sections have vectors. scanner: the version
+    that made safety_level. A published entry whose wanted_seq is above its seq waits for ingest
+    and stays readable at seq.
     """
 
     skill_id: str
@@ -89,6 +90,30 @@ class Entry:
     licence: str = ""
     paged: bool = False
     updated: float = 0.0
+    scanner: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which entries are listed: those that all of this holds for; None holds for any.
+
+    name: as published skills have it, but for case and separators.
+    """
+
+    source_id: str | None = None
+    state: State | None = None
+    name: str | None = None
+
+    def bounds(self, after: str = "") -> tuple[str, str]:
+        """Between which ids, both left out, those lie that sort after `after`: a skill's id begins
+        with its source's and a colon."""
+        if self.source_id is None:
+            return after, _BEYOND
+        return max(after, f"{self.source_id}:"), f"{self.source_id};"
+
+
+_BEYOND = "\U0010ffff" * 201
+"""Sorts after every skill's id: a source's has at most 200 characters, and then comes a colon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +152,7 @@ class Publication:
     tokens: int = 0
     language: str = ""
     licence: str = ""
+    scanner: int = 0
     mentions: tuple[Mention, ...] = ()
     signature: Mapping[int, float] = field(default_factory=dict)
     description_terms: Mapping[int, float] = field(default_factory=dict)
@@ -214,6 +240,17 @@ class SkillGraph(Protocol):
         """Entries of a source whose path is `path` or lies below it; "" is the whole source."""
         ...
 
+    def page(self, selection: Selection, after: str, limit: int) -> list[Entry]:
+        """The first `limit` entries of a selection whose skill_id sorts after `after`, by it.
+
+        What a page costs depends on its size, not on how much there is before or after it.
+        """
+        ...
+
+    def states(self, source_ids: Sequence[str]) -> dict[str, dict[State, int]]:
+        """By source, how many of its skills are in each state. One round trip."""
+        ...
+
     def publish(self, publications: Sequence[Publication]) -> list[RevisionKey]:
         """Move pointers forward and mark the skills for linking, at least one skill whole at a
         time.
@@ -250,6 +287,15 @@ class SkillGraph(Protocol):
 
     def mark_paged(self, keys: Sequence[RevisionKey]) -> None:
         """Their sections have vectors; a key that is no longer published is ignored."""
+        ...
+
+    def scanned_before(self, scanner: int, limit: int) -> list[RevisionKey]:
+        """Published revisions whose marks are of an older scanner, by skill_id."""
+        ...
+
+    def mark_safety(self, levels: Mapping[RevisionKey, int], scanner: int) -> None:
+        """What a newer scanner says of published revisions: they stay as they are but for their
+        safety_level. What is no longer published, or marked by as new a scanner, is ignored."""
         ...
 
     def count_use(self, skill_ids: Sequence[str]) -> None:

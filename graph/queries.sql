@@ -19,15 +19,15 @@ WHERE skill_id = :skill_id AND served_seq < :seq;
 UPDATE skills SET state = 'published', name = :name, name_key = :name_key,
     description = :description, seq = :seq, content_hash = :content_hash, served_seq = :seq,
     wanted_seq = max(wanted_seq, :seq), reason = '', warnings = :warnings,
-    safety_level = :safety_level, tokens = :tokens, language = :language, licence = :licence,
-    paged = 0, updated = :updated, pointer_epoch = :epoch, mark_epoch = :epoch
+    safety_level = :safety_level, scanner = :scanner, tokens = :tokens, language = :language,
+    licence = :licence, paged = 0, updated = :updated, pointer_epoch = :epoch, mark_epoch = :epoch
 WHERE id = :id;
 
 -- name: withdraw
 UPDATE skills SET state = :state, reason = :reason, served_seq = :seq,
     wanted_seq = CASE WHEN wanted_seq > :seq THEN wanted_seq ELSE 0 END, updated = :updated,
     name = '', name_key = NULL, description = '', seq = 0, content_hash = '', warnings = 0,
-    safety_level = 0, tokens = 0, language = '', licence = '', paged = 0, mark_epoch = NULL,
+    safety_level = 0, scanner = 0, tokens = 0, language = '', licence = '', paged = 0, mark_epoch = NULL,
     pointer_epoch = CASE WHEN seq > 0 THEN :epoch ELSE pointer_epoch END
 WHERE id = :id;
 
@@ -74,12 +74,34 @@ ORDER BY skill_id;
 -- name: entries_of_source
 FROM skills WHERE source_id = :source_id ORDER BY skill_id;
 
+-- name: page
+FROM skills WHERE skill_id > :after AND skill_id < :end ORDER BY skill_id LIMIT :limit;
+
+-- name: page_in_state
+FROM skills INDEXED BY skills_by_state
+WHERE state = :state AND skill_id > :after AND skill_id < :end ORDER BY skill_id LIMIT :limit;
+
+-- name: page_named
+FROM skills INDEXED BY skills_by_name
+WHERE name_key = :name_key AND +skill_id > :after AND +skill_id < :end
+    AND (:state IS NULL OR state = :state)
+ORDER BY +skill_id LIMIT :limit;
+
+-- name: states
+SELECT asked.value, known.value, (
+    SELECT count(*) FROM skills
+    WHERE state = known.value AND skill_id > asked.value || ':' AND skill_id < asked.value || ';')
+FROM json_each(:source_ids) asked, json_each(:states) known;
+
 -- name: waiting
 FROM skills WHERE wanted_seq > served_seq ORDER BY wanted_seq, skill_id LIMIT ?;
 
 -- name: unpaged
 SELECT skill_id, seq FROM skills WHERE seq > 0 AND paged = 0
 ORDER BY uses DESC, skill_id LIMIT ?;
+
+-- name: scanned_before
+SELECT skill_id, seq FROM skills WHERE seq > 0 AND scanner < ? ORDER BY skill_id LIMIT ?;
 
 -- name: count_states
 SELECT state, count(*) FROM skills GROUP BY state;

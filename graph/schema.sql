@@ -32,6 +32,7 @@ CREATE TABLE cursor (
 -- or else not above seq, so that a skill waits for ingest exactly when wanted_seq > seq.
 -- name_key: the normalised name of a published skill. pointer_epoch, row_epoch: when the pointer
 -- or the row last changed. mark_epoch: when linking was asked for, NULL when it is done.
+-- scanner: the version of the scanner that made safety_level.
 CREATE TABLE skills (
     id INTEGER PRIMARY KEY,
     skill_id TEXT NOT NULL UNIQUE,
@@ -56,10 +57,12 @@ CREATE TABLE skills (
     updated REAL NOT NULL DEFAULT 0,
     pointer_epoch INTEGER NOT NULL DEFAULT 0,
     row_epoch INTEGER NOT NULL DEFAULT 0,
-    mark_epoch INTEGER
+    mark_epoch INTEGER,
+    scanner INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX skills_by_path ON skills (source_id, path);
-CREATE INDEX skills_by_name ON skills (source_id, name_key) WHERE name_key IS NOT NULL;
+CREATE INDEX skills_by_name ON skills (name_key, source_id) WHERE name_key IS NOT NULL;
+CREATE INDEX skills_by_state ON skills (state, skill_id);
 CREATE INDEX skills_by_pointer_epoch ON skills (pointer_epoch);
 CREATE INDEX skills_by_row_epoch ON skills (row_epoch);
 CREATE INDEX skills_marked ON skills (mark_epoch, skill_id) WHERE mark_epoch IS NOT NULL;

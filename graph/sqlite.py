@@ -15,7 +15,7 @@ from pathlib import Path
 from config.errors import PermanentError, TransientError, UsageError
 from graph.statements import named_statements, read_text
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 4
 _BUSY_SECONDS = 15.0
 _PASSING = {
     sqlite3.SQLITE_BUSY,

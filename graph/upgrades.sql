@@ -9,3 +9,11 @@ ALTER TABLE sources ADD COLUMN poll_seconds REAL NOT NULL DEFAULT 0;
 ALTER TABLE sources ADD COLUMN commit_id TEXT NOT NULL DEFAULT '';
 ALTER TABLE sources ADD COLUMN last_attempt REAL NOT NULL DEFAULT 0;
 ALTER TABLE sources ADD COLUMN last_error TEXT NOT NULL DEFAULT '';
+
+-- name: 3
+DROP INDEX skills_by_name;
+CREATE INDEX skills_by_name ON skills (name_key, source_id) WHERE name_key IS NOT NULL;
+CREATE INDEX skills_by_state ON skills (state, skill_id);
+
+-- name: 4
+ALTER TABLE skills ADD COLUMN scanner INTEGER NOT NULL DEFAULT 0;

@@ -19,8 +19,10 @@ from skills.record import (
     SkillRecord,
 )
 
-VERSION = 1
-"""Raised whenever what is written changes; bytes of another version are refused."""
+VERSION = 2
+"""Raised whenever what is written changes."""
+_READ = (1, VERSION)
+"""Versions that can be read: 1 knows of no scanner and of no file beside SKILL.md."""
 
 _LEVEL = 3
 _ROLES = list(Role)
@@ -50,7 +52,9 @@ def dump(parsed: ParsedSkill) -> bytes:
     record = parsed.record
     plain = {name: getattr(record, name) for name in _RECORD}
     plain["files"] = [(file.path, file.size, file.sha256) for file in record.files]
-    plain["safety"] = [(item.kind, item.level, item.line, item.reason) for item in record.safety]
+    plain["safety"] = [
+        (item.kind, item.level, item.line, item.reason, item.file) for item in record.safety
+    ]
     sections = [
         (item.heading_path, item.level, item.heading_line, item.first_line, item.last_line)
         for item in parsed.sections
@@ -77,8 +81,8 @@ def dump(parsed: ParsedSkill) -> bytes:
 
 def load(data: bytes) -> ParsedSkill:
     """The parsed skill of `dump`. Raises CodecError for anything else."""
-    if not data or data[0] != VERSION:
-        raise CodecError(f"stored skill is not of version {VERSION}; index it again")
+    if not data or data[0] not in _READ:
+        raise CodecError(f"stored skill is not of a version up to {VERSION}; index it again")
     try:
         plain, lines, body_line, sections, passages, warnings = json.loads(
             zlib.decompress(memoryview(data)[1:])

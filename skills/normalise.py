@@ -22,6 +22,7 @@ from skills.record import (
     SiblingFile,
     SkillRecord,
 )
+from skills.safety import SCANNER
 
 NAME_LENGTH = 64
 DESCRIPTION_LENGTH = 1024
@@ -151,6 +152,7 @@ def normalise(
         files=tuple(sorted(files, key=lambda file: file.path)),
         safety_level=max((finding.level for finding in safety), default=0),
         safety=safety,
+        scanner=SCANNER,
     )
     return record, warnings
 

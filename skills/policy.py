@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from config.settings import PolicySettings
-
-UNKNOWN_LICENCE = "unknown"
-"""In the list of allowed licences: skills that state none."""
+from skills import licences
+from skills.record import SkillRecord
 
 Kind = Literal["safety", "licence", "source"]
 
@@ -22,12 +22,18 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The settings as rules. Licences are compared whole, in any case."""
+    """The settings as rules, and what single sources allow.
+
+    Every way out of the library asks `refusal`, or `of_record` for a revision that it has read.
+    licences: allowed in the whole library, none: any. own: by source, the licences that it
+    allows, where it has a list; a skill must pass both.
+    """
 
     highest_level: int
     licences: frozenset[str]
     trusted: frozenset[str]
     withheld: frozenset[str]
+    own: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: PolicySettings) -> Policy:
@@ -37,15 +43,20 @@ class Policy:
             by_trust[trust].add(source)
         return cls(
             settings.highest_level,
-            frozenset(_plain(licence) for licence in settings.licences),
+            licences.folded(settings.licences),
             frozenset(by_trust["send"]),
             frozenset(by_trust["withhold"]),
         )
 
+    def with_sources(self, allowed: Mapping[str, Sequence[str]]) -> Policy:
+        """The rules with the licences that sources allow, by source id; an empty list: any."""
+        own = {source: licences.folded(names) for source, names in allowed.items() if names}
+        return replace(self, own=own)
+
     @property
     def sends_all(self) -> bool:
         """Whether nothing can be withheld, so that nothing need be looked up."""
-        return self.highest_level >= 3 and not self.licences and not self.withheld
+        return self.highest_level >= 3 and not (self.licences or self.withheld or self.own)
 
     def refusal(self, source: str, level: int, licence: str) -> Refusal | None:
         """Why a skill of this source, scanner level and licence is withheld; None when it is not.
@@ -58,15 +69,21 @@ class Policy:
             return None
         if level > self.highest_level:
             return Refusal("safety", f"safety level {level}, sent up to {self.highest_level}")
-        if not self.licences:
-            return None
-        if not licence.strip():
-            allowed = UNKNOWN_LICENCE in self.licences
-            return None if allowed else Refusal("licence", "it states no licence")
-        if _plain(licence) in self.licences:
-            return None
-        return Refusal("licence", f"its licence is not allowed: {licence}")
+        for allowed in (self.licences, self.own.get(source)):
+            if allowed and not licences.is_allowed(licence, allowed):
+                return Refusal("licence", _not_allowed(licence))
+        return None
+
+    def of_record(self, skill_id: str, record: SkillRecord) -> Refusal | None:
+        """Why a skill that was read is withheld; its marks are those of this scanner."""
+        return self.refusal(source_of(skill_id), record.safety_level, record.licence)
 
 
-def _plain(licence: str) -> str:
-    return " ".join(licence.split()).casefold()
+def source_of(skill_id: str) -> str:
+    """The source that a skill is of."""
+    return skill_id.partition(":")[0]
+
+
+def _not_allowed(licence: str) -> str:
+    plain = licence.strip()
+    return f"its licence is not allowed: {plain}" if plain else "it states no licence"

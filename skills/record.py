@@ -69,12 +69,16 @@ class ParseWarning:
 
 @dataclass(frozen=True, slots=True)
 class SafetyFinding:
-    """A mark of the scanner (spec §7). `level` 1 is worth a look, 2 suspicious, 3 dangerous."""
+    """A mark of the scanner (spec §7). `level` 1 is worth a look, 2 suspicious, 3 dangerous.
+
+    `file` is the path of a file beside SKILL.md, "" for SKILL.md itself.
+    """
 
     kind: str
     level: int
     line: int
     reason: str
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,10 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class SkillRecord:
-    """The normalised record of a skill (spec §4.2; Graph of Skills table 5)."""
+    """The normalised record of a skill (spec §4.2; Graph of Skills table 5).
+
+    scanner: the version of the scanner that made the marks (`skills.safety.SCANNER`).
+    """
 
     name: str
     description: str
@@ -149,6 +156,7 @@ class SkillRecord:
     files: tuple[SiblingFile, ...] = ()
     safety_level: int = 0
     safety: tuple[SafetyFinding, ...] = ()
+    scanner: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,11 @@ def _described(entry: Entry) -> StoredRevision:
     parsed = parse_skill(entry.path, f"---\n{header}\n---\n".encode())
     marks = (SafetyFinding("unread", entry.safety_level, 1, _MARKED),) if entry.safety_level else ()
     record = replace(
-        parsed.record, licence=entry.licence, safety_level=entry.safety_level, safety=marks
+        parsed.record,
+        licence=entry.licence,
+        safety_level=entry.safety_level,
+        safety=marks,
+        scanner=entry.scanner,
     )
     return StoredRevision(
         RevisionKey(entry.skill_id, entry.seq),

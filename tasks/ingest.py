@@ -172,6 +172,7 @@ def _publication(work: _Work) -> Publication:
         description=record.description,
         warnings=len(work.parsed.warnings),
         safety_level=record.safety_level,
+        scanner=record.scanner,
         tokens=record.tokens,
         language=record.language,
         licence=record.licence,

@@ -35,7 +35,14 @@ from tasks.rerank import rerank
 from tasks.retrieval import REASONED, Ranking, rank
 from tasks.screening import Screen
 from tasks.services import Services
-from tasks.withheld import is_evident, screened_again, sendable, withheld_from
+from tasks.withheld import (
+    Settled,
+    is_evident,
+    screen_of,
+    screened_again,
+    settle,
+    withheld_from,
+)
 
 _READ_AGAIN = 3
 _LINKS = 20
@@ -158,7 +165,7 @@ def answer(
     losses = Losses()
     services = _tolerant(services, losses)
     timings = timings or Timings()
-    screen = Screen(settings.policy, services.facts, services.graph)
+    screen = screen_of(services)
     ranking = ranked(services, deadline, asked, timings, screen)
     budget = asked.budget or settings.choice.budget
     bundle = Bundle(
@@ -173,22 +180,19 @@ def answer(
     choice = Choice()
     top, with_floor = asked.top or settings.choice.top, "floor" not in asked.without
     if ranking.hits and (not with_floor or is_evident(ranking, settings.choice)):
+        choose = partial(_choose, services, screen, top)
         with timings.of("choose"):
-            choice = choose_skills(
-                [(hit.key.skill_id, hit.score) for hit in ranking.hits],
-                {hit.key.skill_id for hit in ranking.hits if hit.slot},
-                {hit.key.skill_id: hit.why for hit in ranking.hits[:REASONED]},
-                lambda ids: services.graph.rows(ids, settings.diffusion.fan_out),
-                settings.choice,
-                top,
-                lambda ids: screen(services.library.latest.keys(ids)),
-            )
+            choice = choose(ranking)
         with timings.of("page"):
-            paged, degraded = _page(services, deadline, asked, ranking, choice, screen)
+            lost: list[str] = []
+            read = partial(_read_or_describe, services, screen, lost)
+            settled = settle(ranking, choice, screen, choose, read)
+            ranking, choice = settled.ranking, settled.choice
+            paged = _page(services, deadline, asked, screen, settled, lost)
         if paged:  # all that was chosen may be gone by now
             with timings.of("bundle"):
                 links, left_out = _links(services, paged), _left_out(choice, asked.explain)
-                given = (*bundle.degraded, *degraded, *losses.told)
+                given = (*bundle.degraded, *dict.fromkeys(lost), *losses.told)
                 shell = bundle.model_copy(
                     update={
                         "status": "SKILL_HIT",
@@ -256,7 +260,7 @@ def ranked(
 
     Without a `screen` that of the settings' policy keeps skills back.
     """
-    screen = screen or Screen(services.settings.policy, services.facts, services.graph)
+    screen = screen or screen_of(services)
     filters = Filters(**asked.filters.model_dump())
     ranking = rank(services, asked.task, filters, frozenset(asked.without), timings.of, screen)
     deadline.check("retrieve")
@@ -278,20 +282,14 @@ def _page(
     services: Services,
     deadline: Deadline,
     asked: QueryAsked,
-    ranking: Ranking,
-    choice: Choice,
     screen: Screen,
-) -> tuple[list[PagedSkill], list[str]]:
+    settled: Settled,
+    lost: list[str],
+) -> list[PagedSkill]:
+    """What was chosen, with the passages that the query wants; what is done without goes into
+    `lost`."""
     settings = services.settings.paging
-    lost: list[str] = []
-    try:
-        revisions = _read(services, choice.chosen)
-    except TransientError as error:
-        if services.outages is None:
-            raise
-        lost.append(f"no passages: {error}")
-        revisions = described(services.graph.entries([one.skill_id for one in choice.chosen]))
-    revisions = sendable(revisions, choice, screen)
+    ranking, choice, revisions = settled.ranking, settled.choice, settled.revisions
     keys = [revision.key for revision in revisions.values()]
     vectors = {} if "paging" in asked.without else services.index.section_vectors(keys)
     vector = None if "paging" in asked.without else ranking.vector
@@ -305,7 +303,7 @@ def _page(
     terms = ranking.understanding
     order = np.argsort(terms.ids)
     page_query = PageQuery(vector, terms.ids[order], terms.weights[order])
-    roots = {source.source_id: source.root for source in services.graph.sources()}
+    roots = {source.source_id: source.root for source in screen.sources}
     paged = []
     for chosen in choice.chosen:
         revision = revisions.get(chosen.skill_id)
@@ -327,7 +325,35 @@ def _page(
                 settings.method == "full",
             )
         )
-    return paged, lost
+    return paged
+
+
+def _choose(services: Services, screen: Screen, top: int, ranking: Ranking) -> Choice:
+    settings = services.settings
+    return choose_skills(
+        [(hit.key.skill_id, hit.score) for hit in ranking.hits],
+        {hit.key.skill_id for hit in ranking.hits if hit.slot},
+        {hit.key.skill_id: hit.why for hit in ranking.hits[:REASONED]},
+        lambda ids: services.graph.rows(ids, settings.diffusion.fan_out),
+        settings.choice,
+        top,
+        lambda ids: screen(services.library.latest.keys(ids)),
+    )
+
+
+def _read_or_describe(
+    services: Services, screen: Screen, lost: list[str], choice: Choice
+) -> dict[str, StoredRevision]:
+    """Published revisions with the marks of this scanner; while the index is away what the catalog
+    says of them, which is noted in `lost`."""
+    try:
+        found = _read(services, choice.chosen)
+    except TransientError as error:
+        if services.outages is None:
+            raise
+        lost.append(f"no passages: {error}")
+        return described(services.graph.entries([one.skill_id for one in choice.chosen]))
+    return {skill_id: screen.marked(revision) for skill_id, revision in found.items()}
 
 
 def _read(services: Services, chosen: Sequence[Chosen]) -> dict[str, StoredRevision]:

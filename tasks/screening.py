@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from config.settings import PolicySettings
-from graph.protocol import Entry, State
-from search.protocol import Filters
+from graph.protocol import Entry, Source, State
+from search.protocol import Filters, StoredRevision
+from skills import licences
 from skills.bundle import Withheld, WithheldSkill
-from skills.policy import Policy, Refusal
+from skills.policy import Policy, Refusal, source_of
 from skills.record import RevisionKey, SkillRecord
+from skills.safety import SCANNER, remarked
 
 _NAMED = 50
 """Withheld skills that a bundle names; it counts all."""
@@ -23,33 +25,53 @@ class _Fact(NamedTuple):
     seq: int
     level: int
     licence: str
+    scanner: int
 
 
 class KnownFacts:
-    """What the catalog says of revisions that were candidates: it never changes of a revision."""
+    """What is known of revisions that were candidates: it never changes of a revision that this
+    scanner has marked. What an older one has marked is asked for again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._facts: dict[str, _Fact] = {}
+        self._licences: dict[str, tuple[str, ...]] = {}
 
     def missing(self, keys: Iterable[RevisionKey]) -> list[str]:
-        """Skills of which nothing is known at this revision."""
+        """Skills of which nothing is known at this revision by this scanner."""
         facts = self._facts
         return [
             skill_id
             for skill_id, seq in keys
-            if (fact := facts.get(skill_id)) is None or fact.seq != seq
+            if (fact := facts.get(skill_id)) is None or fact.seq != seq or fact.scanner < SCANNER
         ]
 
     def learn(self, entries: Iterable[Entry]) -> None:
         """Take in what the catalog says."""
         learnt = {
-            entry.skill_id: _Fact(entry.seq, entry.safety_level, entry.licence)
+            entry.skill_id: _Fact(entry.seq, entry.safety_level, entry.licence, entry.scanner)
             for entry in entries
             if entry.state is State.PUBLISHED
         }
+        self._know(learnt)
+
+    def read(self, key: RevisionKey, record: SkillRecord) -> None:
+        """Take in what a revision itself says."""
+        fact = _Fact(key.seq, record.safety_level, record.licence, record.scanner)
+        if self._facts.get(key.skill_id) != fact:
+            self._know({key.skill_id: fact})
+
+    def _know(self, learnt: dict[str, _Fact]) -> None:
         with self._lock:
             self._facts = {**self._facts, **learnt}
+
+    def licences_of(self, sources: Iterable[Source]) -> Mapping[str, tuple[str, ...]]:
+        """The licences that sources allow, by source; while the catalog is away and tells of no
+        source, those that it told last."""
+        told = {source.source_id: source.licences for source in sources}
+        if told:
+            self._licences = told
+        return self._licences
 
     def get(self, skill_id: str) -> _Fact | None:
         """What is known of a skill."""
@@ -67,12 +89,19 @@ class ReadEntries(Protocol):
 class Screen:
     """Says which candidates are withheld. One round trip for those not seen before.
 
-    Of a skill that the catalog cannot tell about now, only `final` decides, which reads the
-    revision itself: nothing is sent that was not looked at.
+    Of a skill that the catalog cannot tell about now, or that an older scanner has marked, only
+    `final` decides, which reads the revision itself: nothing is sent that was not looked at.
     """
 
-    def __init__(self, settings: PolicySettings, facts: KnownFacts, graph: ReadEntries) -> None:
-        self.policy = Policy.of(settings)
+    def __init__(
+        self,
+        settings: PolicySettings,
+        facts: KnownFacts,
+        graph: ReadEntries,
+        sources: Iterable[Source] = (),
+    ) -> None:
+        self.sources = tuple(sources)
+        self.policy = Policy.of(settings).with_sources(facts.licences_of(self.sources))
         self.licences = settings.licences
         self._facts = facts
         self._graph = graph
@@ -91,11 +120,35 @@ class Screen:
         fact = self._facts.get(skill_id)
         if fact is None:
             return None
-        return self.policy.refusal(_source(skill_id), fact.level, fact.licence)
+        return self.policy.refusal(source_of(skill_id), fact.level, fact.licence)
 
-    def final(self, skill_id: str, record: SkillRecord) -> Refusal | None:
-        """The verdict over the revision that is about to be sent."""
-        return self.policy.refusal(_source(skill_id), record.safety_level, record.licence)
+    def marked(self, revision: StoredRevision) -> StoredRevision:
+        """The revision with the marks of this scanner, not scanned where it is known to have
+        none."""
+        parsed, fact = revision.parsed, self._facts.get(revision.key.skill_id)
+        if parsed.record.scanner >= SCANNER or fact is None:
+            return marked(revision)
+        if fact.scanner < SCANNER or (fact.seq, fact.level) != (revision.key.seq, 0):
+            return marked(revision)
+        record = replace(parsed.record, safety=(), safety_level=0, scanner=SCANNER)
+        return replace(revision, parsed=replace(parsed, record=record))
+
+    def final(self, key: RevisionKey, record: SkillRecord) -> Refusal | None:
+        """The verdict over the revision that is about to be sent, which is remembered."""
+        self._facts.read(key, record)
+        return self.policy.of_record(key.skill_id, record)
+
+
+def policy_of(settings: PolicySettings, sources: Iterable[Source]) -> Policy:
+    """The rules of the settings and of the sources, as every way out of the library applies
+    them."""
+    return Policy.of(settings).with_sources({one.source_id: one.licences for one in sources})
+
+
+def marked(revision: StoredRevision) -> StoredRevision:
+    """The revision with the marks of this scanner, whichever made those it was stored with."""
+    parsed = remarked(revision.parsed)
+    return revision if parsed is revision.parsed else replace(revision, parsed=parsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +188,11 @@ def also_ask(screen: Screen | None, filters: Filters, skill_ids: Iterable[str]) 
         return asked
     policy = screen.policy
     if policy.withheld and not filters.source:
-        sources = {_source(skill_id) for skill_id in skill_ids} - policy.withheld
+        sources = {source_of(skill_id) for skill_id in skill_ids} - policy.withheld
         asked.append(replace(filters, source=tuple(sorted(sources))))
     if screen.licences and not filters.licence:
-        asked.append(replace(asked[-1], licence=screen.licences))
+        wanted = dict.fromkeys(name for one in screen.licences for name in licences.names(one))
+        asked.append(replace(asked[-1], licence=tuple(wanted)))
         trusted = policy.trusted.intersection(filters.source or policy.trusted)
         if trusted:
             asked.append(replace(filters, source=tuple(sorted(trusted))))
@@ -153,7 +207,3 @@ def told(refusals: Mapping[str, Refusal], *, name_them: bool) -> Withheld:
         for skill_id, refusal in list(refusals.items())[: _NAMED if name_them else 0]
     ]
     return Withheld(count=len(refusals), kinds=dict(sorted(kinds.items())), skills=tuple(named))
-
-
-def _source(skill_id: str) -> str:
-    return skill_id.partition(":")[0]

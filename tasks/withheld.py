@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from config.settings import ChoiceSettings, Settings
 from search import evidence
@@ -13,6 +13,15 @@ from skills.policy import Refusal
 from tasks.choice import Choice
 from tasks.retrieval import Ranking
 from tasks.screening import Screen, WithheldHit, considered, told
+from tasks.services import Services
+
+_ROUNDS = 3
+
+
+def screen_of(services: Services) -> Screen:
+    """The screen of the settings' policy and of what the sources allow."""
+    sources = services.graph.sources()
+    return Screen(services.settings.policy, services.facts, services.graph, sources)
 
 
 def is_evident(ranking: Ranking, settings: ChoiceSettings) -> bool:
@@ -39,21 +48,42 @@ def screened_again(ranking: Ranking, screen: Screen) -> Ranking:
     return replace(ranking, hits=kept, withheld=(*ranking.withheld, *linked))
 
 
-def sendable(
-    revisions: Mapping[str, StoredRevision], choice: Choice, screen: Screen
-) -> dict[str, StoredRevision]:
-    """Revisions that may be sent: one that changed since it was ranked is looked at again.
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A choice whose revisions may all be sent, and the ranking that it was made of."""
 
-    Those that may not are noted in the choice.
+    ranking: Ranking
+    choice: Choice
+    revisions: dict[str, StoredRevision]
+
+
+def settle(
+    ranking: Ranking,
+    choice: Choice,
+    screen: Screen,
+    choose: Callable[[Ranking], Choice],
+    read: Callable[[Choice], Mapping[str, StoredRevision]],
+) -> Settled:
+    """Read what was chosen; where a revision itself says that it may not be sent, choose again
+    without it, so that the next best takes its place.
+
+    That is so where a skill changed since it was ranked, the catalog is away, or an older scanner
+    marked it. After some rounds the rest goes without a replacement, and is noted in the choice.
     """
-    sendable = {}
-    for skill_id, revision in revisions.items():
-        refusal = screen.final(skill_id, revision.parsed.record)
-        if refusal is None:
-            sendable[skill_id] = revision
-        else:
-            choice.withheld[skill_id] = refusal
-    return sendable
+    for round_ in range(_ROUNDS):
+        revisions = read(choice)
+        refused = {
+            skill_id: refusal
+            for skill_id, revision in revisions.items()
+            if (refusal := screen.final(revision.key, revision.parsed.record)) is not None
+        }
+        if not refused or round_ == _ROUNDS - 1:
+            break
+        ranking = screened_again(ranking, screen)
+        choice = choose(ranking)
+    choice.withheld |= refused
+    kept = {name: revision for name, revision in revisions.items() if name not in refused}
+    return Settled(ranking, choice, kept)
 
 
 def withheld_from(

@@ -101,8 +101,9 @@ SET s.waiting = CASE WHEN s.wanted_seq > 0 THEN s.wanted_seq END
 UNWIND $ids AS id MATCH (f:Facts {skill_id: id}) DELETE f
 
 // name: prune
-MATCH (s:Skill {state: 'removed'}) WHERE s.waiting IS NULL AND s.updated < $before
-WITH s ORDER BY s.skill_id LIMIT $limit
+MATCH (s:Skill) WHERE s.state = 'removed' AND s.skill_id IS NOT NULL AND s.waiting IS NULL
+    AND s.updated < $before
+WITH s ORDER BY s.state, s.skill_id LIMIT $limit
 SET s.locked = true REMOVE s.locked
 WITH s WHERE s.state = 'removed' AND s.waiting IS NULL AND NOT EXISTS { (s)--() }
 DELETE s RETURN count(*)
@@ -134,6 +135,30 @@ MATCH (s:Skill {source_id: $source_id, path: $path}) RETURN collect([$$entry])
 MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path STARTS WITH $below AND s.path > $after
 WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN collect([$$entry])
 
+// name: page
+MATCH (s:Skill) WHERE s.skill_id > $after AND s.skill_id < $end
+WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
+
+// name: page_in_state
+MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
+WHERE s.state = $state AND s.skill_id > $after AND s.skill_id < $end
+WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
+
+// name: page_named
+MATCH (s:Skill) USING INDEX s:Skill(name_key, source_id)
+WHERE s.name_key = $name_key AND s.source_id IS NOT NULL
+    AND s.skill_id > $after AND s.skill_id < $end AND ($state IS NULL OR s.state = $state)
+WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
+
+// name: states
+UNWIND $source_ids AS source_id UNWIND $states AS state
+CALL (source_id, state) {
+    MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
+    WHERE s.state = state AND s.skill_id > source_id + ':' AND s.skill_id < source_id + ';'
+    RETURN count(*) AS many
+}
+RETURN source_id, state, many
+
 // name: waiting
 MATCH (s:Skill) WHERE s.waiting IS NOT NULL AND s.skill_id IS NOT NULL
 WITH s ORDER BY s.waiting, s.skill_id LIMIT $limit RETURN collect([$$entry])
@@ -149,6 +174,17 @@ SET s.locked = true REMOVE s.locked
 WITH s, row WHERE s.seq = row[1] AND s.seq > 0
 SET s.paged = true REMOVE s.unpaged
 
+// name: scanned_before
+MATCH (s:Skill) WHERE s.seq > 0 AND coalesce(s.scanner, 0) < $scanner
+WITH s ORDER BY s.skill_id LIMIT $limit
+RETURN collect(s.skill_id), collect(s.seq)
+
+// name: mark_safety
+UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
+SET s.locked = true REMOVE s.locked
+WITH s, row WHERE s.seq = row[1] AND s.seq > 0 AND coalesce(s.scanner, 0) < $scanner
+SET s.safety_level = row[2], s.scanner = $scanner
+
 // name: count_use
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
@@ -157,7 +193,9 @@ SET s.unpaged = CASE WHEN s.unpaged IS NOT NULL THEN -s.uses END
 
 // name: count_states
 UNWIND $states AS state
-CALL (state) { MATCH (s:Skill {state: state}) RETURN count(*) AS many }
+CALL (state) {
+    MATCH (s:Skill) WHERE s.state = state AND s.skill_id IS NOT NULL RETURN count(*) AS many
+}
 RETURN state, many
 
 // name: count_rest

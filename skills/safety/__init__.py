@@ -7,9 +7,10 @@ what is only quoted, or named to be refused, counts a level lower for each of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
-from skills.record import SafetyFinding
+from skills.record import ParsedSkill, SafetyFinding
 from skills.safety.commands import COMMANDS
 from skills.safety.context import Text
 from skills.safety.hidden import hidden_characters, hidden_comments
@@ -19,6 +20,9 @@ from skills.safety.signals import signs_together
 from skills.safety.speech import SPEECH
 from skills.safety.takeover import TAKEOVER
 
+SCANNER = 2
+"""The version of the scanner: raised whenever it may say something else of a text, so that marks
+of an older one are made anew."""
 MAX_FINDINGS = 200
 """Findings kept of one skill, the gravest first; beyond that they say nothing new."""
 MAX_PER_RULE = 20
@@ -28,7 +32,7 @@ SHOWN = 80
 
 RULES = SPEECH + COMMANDS + TAKEOVER
 
-__all__ = ["MAX_FINDINGS", "MAX_PER_RULE", "SHOWN", "scan"]
+__all__ = ["MAX_FINDINGS", "MAX_PER_RULE", "SCANNER", "SHOWN", "remarked", "scan"]
 
 
 def scan(lines: Sequence[str], body_line: int) -> tuple[SafetyFinding, ...]:
@@ -44,6 +48,21 @@ def scan(lines: Sequence[str], body_line: int) -> tuple[SafetyFinding, ...]:
     }
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
+
+
+def remarked(parsed: ParsedSkill) -> ParsedSkill:
+    """The skill with the marks of this scanner, as it is where it has them.
+
+    Of the files beside SKILL.md only the marks are kept and not the text, so those stay.
+    """
+    record = parsed.record
+    if record.scanner >= SCANNER:
+        return parsed
+    beside = tuple(mark for mark in record.safety if mark.file)
+    marks = (*scan(parsed.lines, parsed.body_line), *beside)
+    level = max((mark.level for mark in marks), default=0)
+    marked = replace(record, safety=marks, safety_level=level, scanner=SCANNER)
+    return replace(parsed, record=marked)
 
 
 def shown(text: str) -> str:

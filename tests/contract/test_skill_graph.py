@@ -165,6 +165,25 @@ class SkillGraphContract:
         assert graph.cursor("nobody") == {}
 
     # -- pointers
+    def test_a_newer_scanner_marks_what_is_published(self, graph: SkillGraph) -> None:
+        for name, seq, level in (("a", 1, 0), ("b", 2, 3), ("c", 3, 1)):
+            graph.publish([publication(name, seq, safety_level=level, scanner=1)])
+        graph.publish([publication("d", 4, scanner=2)])
+        graph.remove([key("c", 5)])
+        assert graph.scanned_before(1, 10) == []
+        assert graph.scanned_before(2, 10) == [key("a", 1), key("b", 2)]
+        assert graph.scanned_before(2, 1) == [key("a", 1)]
+        epoch = graph.changes(0).epoch
+        graph.mark_safety({key("a", 1): 2, key("b", 1): 1, key("c", 3): 2, key("d", 4): 3}, 2)
+        entries = {entry.path: entry for entry in graph.entries()}
+        assert (entries["a"].safety_level, entries["a"].scanner, entries["a"].seq) == (2, 2, 1)
+        assert (entries["b"].safety_level, entries["b"].scanner) == (3, 1)
+        assert (entries["c"].safety_level, entries["d"].safety_level) == (0, 0)
+        assert graph.scanned_before(2, 10) == [key("b", 2)]
+        graph.mark_safety({key("b", 2): 0}, 2)
+        assert graph.entries(["lib:b"])[0].safety_level == 0
+        assert graph.changes(epoch).pointers == {}
+
     def test_publish_shows_the_revision(self, graph: SkillGraph) -> None:
         published = publication(
             "a/b", 4, name="Some Name", warnings=2, safety_level=1, tokens=90, language="zh"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from config.settings import PolicySettings
+from skills import normalise, parsing
 from skills.bundle import Bundle, markdown_tokens, render
 from skills.events import QueryAsked, SourceChanged
+from skills.record import SafetyFinding
+from skills.safety import SCANNER
 from tasks.screening import Screen
 from tests.support.library import write_skill, write_topics
 from tests.support.tiny import settle, tiny_runtime
@@ -146,3 +149,51 @@ def test_a_revision_that_turned_bad_since_it_was_ranked_is_not_sent(
     bundle = ask()
     assert "crafts:cheese-poisoned" not in ids(bundle)
     assert "crafts:cheese-poisoned" in [one.skill_id for one in bundle.withheld.skills]
+
+
+@pytest.fixture(scope="module")
+def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """A library that an older scanner marked: it saw nothing but plans, which it thought bad."""
+    base = tmp_path_factory.mktemp("upgraded")
+    root = write_topics(base / "crafts")
+    write_skill(root, "cheese-poisoned", "Ripen a washed rind cheese in a humid cellar", ORDERS)
+    write_skill(root, "cheese-plan", "Plan how to ripen washed rind cheese in a cellar", "Wait.\n")
+
+    def older(lines: Sequence[str], body_line: int) -> tuple[SafetyFinding, ...]:
+        del body_line
+        bad = any("Plan how" in line for line in lines)
+        return (SafetyFinding("plan", 3, 1, "a plan"),) if bad else ()
+
+    with tiny_runtime(base / "home") as runtime:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(parsing.safety, "scan", older)
+            patch.setattr(normalise, "SCANNER", SCANNER - 1)
+            runtime.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+            settle(runtime)
+        yield runtime
+
+
+def test_after_an_upgrade_the_scanner_of_now_decides(upgraded: Runtime) -> None:
+    def asked() -> Bundle:
+        query = QueryAsked(task=TASK, budget=3_000, top=2, without=("rerank",))
+        return Bundle.model_validate(upgraded.answer(query, "tests"))
+
+    graph = upgraded.services.graph
+    before = {entry.skill_id: entry for entry in graph.entries()}
+    assert before["crafts:cheese-poisoned"].safety_level == 0
+    assert before["crafts:cheese-plan"].safety_level == 3
+    first = asked()
+    # Only the text of the one tells, and the catalog does not know better of the other yet.
+    assert "crafts:cheese-ripening" in ids(first)
+    assert {one.skill_id for one in first.withheld.skills} >= {"crafts:cheese-poisoned"}
+
+    assert upgraded.maintain_now()["remarked"] == len(before)
+    after = {entry.skill_id: entry for entry in graph.entries()}
+    assert after["crafts:cheese-poisoned"].safety_level == 3
+    assert after["crafts:cheese-plan"].safety_level == 0
+    assert {name: entry.seq for name, entry in after.items()} == {
+        name: entry.seq for name, entry in before.items()
+    }
+    assert {"crafts:cheese-plan", "crafts:cheese-ripening"} <= set(ids(asked()))
+    assert all(skill.safety.level == 0 for skill in asked().skills)
+    assert upgraded.maintain_now()["remarked"] == 0

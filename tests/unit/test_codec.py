@@ -1,3 +1,7 @@
+import json
+import zlib
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -5,6 +9,7 @@ from hypothesis import strategies as st
 from skills.codec import CodecError, dump, load
 from skills.parsing import parse_skill
 from skills.record import SiblingFile
+from skills.safety import remarked
 
 TEXT = """---
 name: sheet
@@ -46,3 +51,13 @@ def test_another_version_is_refused() -> None:
     data = dump(parse_skill("a", b"text"))
     with pytest.raises(CodecError, match="version"):
         load(bytes([data[0] + 1]) + data[1:])
+
+
+def test_what_an_older_version_wrote_is_read_without_its_scanner() -> None:
+    parsed = parse_skill("a", TEXT.encode())
+    plain = json.loads(zlib.decompress(dump(parsed)[1:]))
+    del plain[0]["scanner"]
+    plain[0]["safety"] = [row[:4] for row in plain[0]["safety"]]
+    record = load(b"\x01" + zlib.compress(json.dumps(plain).encode())).record
+    assert record == replace(parsed.record, scanner=0)
+    assert remarked(replace(parsed, record=replace(record, safety=()))) == parsed

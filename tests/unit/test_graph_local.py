@@ -99,6 +99,12 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         INSERT INTO older VALUES ('team', 'directory', '/skills', 5.0);
         DROP TABLE sources;
         ALTER TABLE older RENAME TO sources;
+        DROP INDEX skills_by_state;
+        DROP INDEX skills_by_name;
+        CREATE INDEX skills_by_name ON skills (source_id, name_key) WHERE name_key IS NOT NULL;
+        ALTER TABLE skills DROP COLUMN scanner;
+        INSERT INTO skills (skill_id, source_id, path, state, seq)
+            VALUES ('team:a', 'team', 'a', 'published', 1);
         PRAGMA user_version = 1;
         """)
     connection.close()
@@ -107,6 +113,7 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
     for writable in (True, False):
         graph = SqliteSkillGraph(path, writable=writable)
         assert graph.sources() == [Source("team", "directory", "/skills", 5.0)]
+        assert graph.scanned_before(1, 10) == [RevisionKey("team:a", 1)]
         graph.close()
 
 

@@ -1,0 +1,178 @@
+"""Licences as people write them, told as SPDX identifiers where they can be.
+
+`license: MIT license` and `Apache License, Version 2.0` name what the identifiers `MIT` and
+`Apache-2.0` name, and `MIT OR GPL-3.0-only` is a choice (SPDX specification, annex D). What is not
+recognised is a licence of that very text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+UNKNOWN = "unknown"
+"""In a list of allowed licences: skills that state none."""
+
+_IDS = (
+    *("MIT", "MIT-0", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "ISC", "Unlicense"),
+    *("MPL-2.0", "GPL-2.0", "GPL-3.0", "LGPL-2.1", "LGPL-3.0", "AGPL-3.0", "CC0-1.0", "Zlib"),
+    *("CC-BY-4.0", "CC-BY-SA-4.0", "CC-BY-NC-4.0", "CC-BY-NC-SA-4.0", "EPL-2.0", "BSL-1.0"),
+)
+_BY_FOLDED = {name.casefold(): name for name in _IDS}
+_VERSIONED = {
+    "apache": "Apache-{}.0",
+    "mpl": "MPL-{}.0",
+    "mozilla public": "MPL-{}.0",
+    "gpl": "GPL-{}.0",
+    "gnu gpl": "GPL-{}.0",
+    "gnu general public": "GPL-{}.0",
+    "agpl": "AGPL-{}.0",
+    "gnu agpl": "AGPL-{}.0",
+    "gnu affero general public": "AGPL-{}.0",
+}
+_VERSION = re.compile(r"(?P<name>[a-z ]+?)[ ,-]*(?:version |v)?(?P<major>[1-4])(?:\.0)?")
+_CLAUSES = re.compile(r"(?:new |simplified )?bsd[ -](?P<many>[23])[ -]clause")
+_CLAUSES_FIRST = re.compile(r"(?P<many>[23])[ -]clause bsd")
+_WORD = re.compile(r"\(|\)|[^\s()]+")
+_OPERATORS = frozenset(("OR", "AND", "WITH"))
+_DEEPEST = 20
+_ENDS = re.compile(r"-only$|-or-later$|\+$")
+
+_TEXTS = (
+    ("MIT", re.compile(r"permission is hereby granted, free of charge, to any person obtaining")),
+    ("Apache-2.0", re.compile(r"apache license\s+version 2\.0")),
+    ("AGPL-3.0", re.compile(r"gnu affero general public license\s+version 3")),
+    ("LGPL-3.0", re.compile(r"gnu lesser general public license\s+version 3")),
+    ("GPL-3.0", re.compile(r"gnu general public license\s+version 3")),
+    ("GPL-2.0", re.compile(r"gnu general public license\s+version 2")),
+    ("MPL-2.0", re.compile(r"mozilla public license,? version 2\.0")),
+    ("BSD-3-Clause", re.compile(r"redistribution and use in source.{0,1500}neither the name")),
+    ("BSD-2-Clause", re.compile(r"redistribution and use in source and binary forms")),
+    ("ISC", re.compile(r"permission to use, copy, modify, and(?:/or)? distribute this software")),
+    ("CC0-1.0", re.compile(r"cc0 1\.0 universal")),
+    ("CC-BY-SA-4.0", re.compile(r"attribution-sharealike 4\.0 international")),
+    ("CC-BY-4.0", re.compile(r"attribution 4\.0 international")),
+    ("Unlicense", re.compile(r"free and unencumbered software released into the public domain")),
+)
+_TEXT_READ = 4_000
+_POINTS = re.compile(
+    r"(?:see |complete terms in |terms in )?(?:the )?(?:\./)?(?:licen[cs]e|copying)(?:\.txt|\.md)?"
+    r"(?: for complete terms| has complete terms)?\.?"
+)
+
+
+def identifier(text: str) -> str:
+    """The SPDX identifier that a text means, else the text with its spaces made one."""
+    plain = " ".join(text.split())
+    folded = plain.casefold()
+    bare = re.sub(r"^the | licen[cs]e\b| licence\b", "", folded).strip(" ,.") or folded
+    for one in (folded, bare):
+        if one in _BY_FOLDED:
+            return _BY_FOLDED[one]
+    clauses = _CLAUSES.fullmatch(bare) or _CLAUSES_FIRST.fullmatch(bare)
+    if clauses:
+        return f"BSD-{clauses['many']}-Clause"
+    version = _VERSION.fullmatch(bare)
+    if version:
+        known = _VERSIONED.get(version["name"].strip(" -,"), "").format(version["major"])
+        return _BY_FOLDED.get(known.casefold(), plain)
+    return plain
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The names by which a stated licence can be asked for: as it stands, and its identifier."""
+    plain = " ".join(text.split())
+    return tuple(dict.fromkeys(filter(None, (plain, identifier(plain)))))
+
+
+def is_allowed(text: str, allowed: Collection[str]) -> bool:
+    """Whether a stated licence, or an expression of several, is among those allowed.
+
+    allowed: as `folded` makes them. Of `A OR B` one must be, of `A AND B` both; an exception
+    (`WITH`) only adds to what the licence permits.
+    """
+    if not text.strip() or text.strip().casefold() == UNKNOWN:
+        return UNKNOWN in allowed
+    if _is_one(text, allowed):
+        return True
+    words = _WORD.findall(text)
+    if words.count("(") > _DEEPEST or not _OPERATORS.intersection(words):
+        return False
+    return _Expression(words, allowed).allows()
+
+
+def folded(allowed: Sequence[str]) -> frozenset[str]:
+    """A list of allowed licences as it is compared: identifiers in one case."""
+    return frozenset(identifier(one).casefold().removesuffix("-only") for one in allowed)
+
+
+def of_text(text: str) -> str:
+    """The identifier of a licence by its own words, "" when they are not known."""
+    plain = " ".join(text[:_TEXT_READ].casefold().split())
+    return next((name for name, words in _TEXTS if words.search(plain)), "")
+
+
+def stated(licence: str, text: str) -> str:
+    """The licence of a skill: what its frontmatter states, or where that says nothing but to look
+    there, what the licence file beside it is by its words."""
+    plain = licence.strip()
+    if plain and plain.casefold() != UNKNOWN and not _POINTS.fullmatch(plain.casefold()):
+        return licence
+    return of_text(text) or licence
+
+
+def is_file(path: str) -> bool:
+    """Whether a file of a skill's folder, by its path in it, holds the skill's licence."""
+    name = path.casefold().partition(".")[0]
+    return "/" not in path and name in ("license", "licence", "copying", "unlicense")
+
+
+def _is_one(text: str, allowed: Collection[str]) -> bool:
+    one = identifier(text)
+    return one.casefold() in allowed or identifier(_ENDS.sub("", one)).casefold() in allowed
+
+
+class _Expression:
+    """A recursive descent over an SPDX expression; what is malformed allows nothing."""
+
+    def __init__(self, words: Sequence[str], allowed: Collection[str]) -> None:
+        self._words: Iterator[str] = iter(words)
+        self._word = next(self._words, "")
+        self._allowed = allowed
+        self._malformed = False
+
+    def allows(self) -> bool:
+        allowed = self._either()
+        return allowed and not self._word and not self._malformed
+
+    def _next(self) -> str:
+        word, self._word = self._word, next(self._words, "")
+        return word
+
+    def _either(self) -> bool:
+        allowed = self._both()
+        while self._word == "OR":
+            self._next()
+            allowed |= self._both()
+        return allowed
+
+    def _both(self) -> bool:
+        allowed = self._one()
+        while self._word == "AND":
+            self._next()
+            allowed &= self._one()
+        return allowed
+
+    def _one(self) -> bool:
+        word = self._next()
+        if word == "(":
+            allowed = self._either()
+            self._malformed |= self._next() != ")"
+            return allowed
+        if word in ("", ")", *_OPERATORS):
+            self._malformed = True
+            return False
+        if self._word == "WITH":
+            self._next()
+            self._malformed |= self._next() in ("", "(", ")", *_OPERATORS)
+        return _is_one(word, self._allowed)
