@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import structlog
 
@@ -20,6 +19,7 @@ from skills.events import (
 )
 from tasks.journal import LARGEST_BODY, DeadLetter, job_id, new_letter_id
 from workers.channel import Channel
+from workers.roots import check_root
 from workers.submissions.carrier import Message
 
 log = structlog.get_logger()
@@ -87,25 +87,13 @@ class Intake:
         content = event.content()
         after = 0
         if isinstance(content, SourceChanged):
-            self._check_root(content)
+            if content.root:
+                roots, setting = self._settings.roots, "submissions.roots"
+                graph = self._channel.graph
+                check_root(graph, content.source_id, content.root, roots, setting)
             if event.replyto:
                 after = self._channel.graph.take_seqs(0).stop - 1
         return event.model_copy(update={AFTER_SEQ: after})
-
-    def _check_root(self, content: SourceChanged) -> None:
-        """Refuse a directory that nobody on this side has named."""
-        if not content.root:
-            return
-        sources = {source.source_id: source for source in self._channel.graph.sources()}
-        known = sources.get(content.source_id)
-        if known is not None and known.root == content.root:
-            return
-        root = Path(content.root).resolve()
-        if not any(root.is_relative_to(allowed.resolve()) for allowed in self._settings.roots):
-            raise UsageError(
-                f"source {content.source_id!r} is not known with root {content.root!r}: a message "
-                "cannot name new directories, unless submissions.roots allows them"
-            )
 
     def _refuse(self, message: Message, reason: str) -> Refusal:
         now = time.time()
