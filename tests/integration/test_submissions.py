@@ -386,6 +386,11 @@ def test_replies_on_rabbitmq_expire(run_servers: RunServers, tmp_path: Path) -> 
         wait_for(lambda: one.consumer.refused == 1)
         time.sleep(0.6)
         assert outside.replies(name, 1, 0.3) == []
+        started = time.monotonic()
+        outside.put("a-" + "b" * 400_000, encoding="punycode")  # a quarter of a minute to decode
+        outside.put(json.dumps(query()).encode(), encoding="none such")
+        wait_for(lambda: (one.consumer.refused, one.consumer.taken) == (2, 1))
+        assert time.monotonic() - started < 8
     outside.clear()
 
 

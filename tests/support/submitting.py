@@ -131,9 +131,18 @@ class OnRabbit:
         finally:
             connection.close()
 
-    def put(self, body: str | bytes, reply_to: str = "", correlation_id: str = "") -> None:
+    def put(
+        self,
+        body: str | bytes,
+        reply_to: str = "",
+        correlation_id: str = "",
+        encoding: str | None = None,
+    ) -> None:
         properties = pika.BasicProperties(
-            delivery_mode=2, reply_to=reply_to or None, correlation_id=correlation_id or None
+            delivery_mode=2,
+            reply_to=reply_to or None,
+            correlation_id=correlation_id or None,
+            content_encoding=encoding,
         )
         with self.channel() as channel:
             channel.basic_publish("", STREAM, body, properties, mandatory=True)

@@ -117,6 +117,8 @@ class RabbitCarrier(RabbitOutlet):
             self.close()
             raise
 
+                # Some encodings that a message may name take hours to decode.
+                self._receiving.auto_decode = False
     def _declare(self) -> None:
         """Make the queue, or take it as somebody else has made it."""
         asking = self._connection.channel()
@@ -137,7 +139,7 @@ class RabbitCarrier(RabbitOutlet):
         text = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
         beside = [str(told.get(name) or "") for name in ("reply_to", "correlation_id")]
         mark = str(message.delivery_info["delivery_tag"])
-        self._arrived.append(Delivery(mark, Message(text, *beside)))
+        self._arrived.append(Delivery(mark, Message(bytes(message.body), *beside)))
 
     def receive(self, seconds: float, room: int) -> list[Delivery]:
         """Messages that have arrived; RabbitMQ sends no more than `submissions.prefetch`."""
