@@ -134,9 +134,7 @@ class RabbitCarrier(RabbitOutlet):
             channel.queue_declare(QUEUE, durable=True, auto_delete=False, arguments=arguments)
 
     def _arrive(self, message: Any) -> None:
-        body, told = message.body, message.properties
-        # What names another encoding was decoded on the way, perhaps to what UTF-8 cannot hold.
-        text = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
+        told = message.properties
         beside = [str(told.get(name) or "") for name in ("reply_to", "correlation_id")]
         mark = str(message.delivery_info["delivery_tag"])
         self._arrived.append(Delivery(mark, Message(bytes(message.body), *beside)))
