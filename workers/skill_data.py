@@ -1,10 +1,9 @@
-"""A skill as plain data: its catalog entry, its record and passages, its links, what is known of
-its past."""
+"""A skill as plain data: its catalog entry, its record and passages, its links, and whether the
+policy keeps it back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from config.errors import NotFoundError, PermanentError
@@ -12,7 +11,9 @@ from graph.link_rules import confidence
 from graph.passage_links import PassageLink, passage_links
 from graph.protocol import Entry, Link, SkillGraph, State
 from search.protocol import SearchIndex, StoredRevision
+from skills.policy import Policy
 from skills.record import RevisionKey
+from tasks.screening import marked
 
 _RECORD = (
     *("capability", "when_to_use", "inputs", "outputs", "domain_tags", "tooling"),
@@ -22,22 +23,54 @@ _RECORD = (
 
 
 def skill_data(
-    graph: SkillGraph, index: SearchIndex, skill_id: str, *, text: bool = False
+    graph: SkillGraph,
+    index: SearchIndex,
+    skill_id: str,
+    policy: Policy,
+    *,
+    text: bool = False,
+    all_of_it: bool = True,
 ) -> dict[str, Any]:
     """All there is to know of a skill; with `text` its passages hold their text.
+
+    all_of_it: also what the policy withholds; else such a skill is told of without anything that
+    its author wrote, and no link tells of one.
 
     Raises NotFoundError when the catalog has none of this id, PermanentError when its revision is
     not in the index.
     """
     entry = find_entry(graph.entries([skill_id]), skill_id)
-    data = entry_data(entry)
-    data["links"] = [link_data(link) for link in graph.links([skill_id])[skill_id]]
-    data["history"] = history(entry)
-    if entry.state is State.PUBLISHED:
+    data = entry_data(entry, policy, all_of_it=all_of_it)
+    links = graph.links([skill_id])[skill_id]
+    if not all_of_it:
+        links = _without_withheld(graph, policy, links)
+    data["links"] = [link_data(link) for link in links]
+    if entry.state is State.PUBLISHED and (all_of_it or data["withheld"] is None):
         revision, inner = _read_revision(index, entry)
+        record = revision.parsed.record
+        refusal = policy.refusal(entry.source_id, record.safety_level, record.licence)
+        if refusal is not None and not all_of_it:
+            return data | {"withheld": refusal.reason, "description": "", "links": []}
         data |= _revision_data(revision, text)
         data["passage_links"] = [_passage_link_data(link) for link in inner]
     return data
+
+
+def withheld(policy: Policy, entry: Entry) -> str | None:
+    """Why the policy keeps a published skill out of bundles, None when it does not."""
+    if entry.state is not State.PUBLISHED:
+        return None
+    refusal = policy.refusal(entry.source_id, entry.safety_level, entry.licence)
+    return refusal.reason if refusal else None
+
+
+def _without_withheld(graph: SkillGraph, policy: Policy, links: Iterable[Link]) -> list[Link]:
+    """The links that neither belong to a withheld skill nor lead to one."""
+    links = list(links)
+    ends = {end for link in links for end in (link.owner, link.source, link.target)}
+    entries = () if policy.sends_all or not ends else graph.entries(sorted(ends))
+    hidden = {entry.skill_id for entry in entries if withheld(policy, entry) is not None}
+    return [link for link in links if not hidden & {link.owner, link.source, link.target}]
 
 
 def find_entry(entries: Sequence[Entry], skill_id: str) -> Entry:
@@ -47,8 +80,9 @@ def find_entry(entries: Sequence[Entry], skill_id: str) -> Entry:
     return entries[0]
 
 
-def entry_data(entry: Entry) -> dict[str, Any]:
-    """A catalog entry as JSON data."""
+def entry_data(entry: Entry, policy: Policy, *, all_of_it: bool = True) -> dict[str, Any]:
+    """A catalog entry as JSON data. all_of_it: also the description of a withheld skill."""
+    refusal = withheld(policy, entry)
     return {
         "skill_id": entry.skill_id,
         "name": entry.name,
@@ -58,29 +92,15 @@ def entry_data(entry: Entry) -> dict[str, Any]:
         "reason": entry.reason or None,
         "source_id": entry.source_id,
         "path": entry.path,
-        "description": entry.description,
+        "description": entry.description if all_of_it or refusal is None else "",
         "warnings": entry.warnings,
         "safety_level": entry.safety_level,
         "tokens": entry.tokens,
         "language": entry.language,
         "licence": entry.licence,
         "paged": entry.paged,
+        "withheld": refusal,
     }
-
-
-def history(entry: Entry) -> list[dict[str, Any]]:
-    """What the catalog remembers of a skill, the latest last: the state it is in, since when, and
-    a newer change that waits."""
-    since = datetime.fromtimestamp(entry.updated, UTC).isoformat() if entry.updated else None
-    told: list[dict[str, Any]] = []
-    if entry.state is not State.PENDING:
-        reason = entry.reason or None
-        told.append(
-            {"what": entry.state.value, "seq": entry.seq or None, "at": since, "reason": reason}
-        )
-    if entry.wanted_seq > entry.seq and entry.state in (State.PENDING, State.PUBLISHED):
-        told.append({"what": "waiting", "seq": entry.wanted_seq, "at": None, "reason": None})
-    return told
 
 
 def link_data(link: Link) -> dict[str, Any]:
@@ -105,7 +125,9 @@ def _read_revision(
     found = index.read([key])
     if key not in found:
         raise PermanentError(f"{key} is published but not in the index; run `skillbus doctor`")
-    return found[key], passage_links(found[key].parsed, index.section_vectors([key]).get(key))
+    return marked(found[key]), passage_links(
+        found[key].parsed, index.section_vectors([key]).get(key)
+    )
 
 
 def _passage_link_data(link: PassageLink) -> dict[str, Any]:

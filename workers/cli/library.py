@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,16 +11,18 @@ import click
 
 from config.errors import PermanentError
 from config.settings import Settings
-from graph.protocol import Entry, State
+from graph.protocol import Entry, Selection, SkillGraph, State
 from skills.events import SkillRemoved, SourceRemoved, new_event
 from skills.framing import terminal_line
 from skills.policy import Policy
+from tasks.screening import policy_of
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
 from workers.deployment import find_serve, open_channel
-from workers.skill_data import entry_data, find_entry, skill_data
+from workers.skill_data import entry_data, find_entry, skill_data, withheld
 from workers.stores import open_index
 
 ORIGIN = "skillbus/command-line"
+_PAGE = 2_000
 
 
 @click.group()
@@ -31,10 +33,11 @@ def skills() -> None:
 @skills.command("list")
 @click.option("--source", "source_id", help="Only this source.")
 @click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
+@click.option("--name", help="Only published ones of this name.")
 @json_option
 @click.pass_context
 def list_skills(
-    ctx: click.Context, source_id: str | None, state: str | None, as_json: bool
+    ctx: click.Context, source_id: str | None, state: str | None, name: str | None, as_json: bool
 ) -> None:
     """List every skill of the catalog with its state, revision and reason.
 
@@ -43,17 +46,12 @@ def list_skills(
       skillbus skills list --state failed
     """
     settings = read_settings(ctx)
+    selection = Selection(source_id, None if state is None else State(state), name)
     with open_catalog(settings) as graph:
-        entries = [
-            entry
-            for entry in graph.entries()
-            if source_id in (None, entry.source_id) and state in (None, entry.state.value)
-        ]
-    policy = Policy.of(settings.policy)
+        entries = list(_selected(graph, selection))
+        policy = policy_of(settings.policy, graph.sources())
     if as_json:
-        print_json(
-            [entry_data(entry) | {"withheld": _withheld(policy, entry)} for entry in entries]
-        )
+        print_json([entry_data(entry, policy) for entry in entries])
         return
     print_table(
         [
@@ -62,7 +60,7 @@ def list_skills(
                 entry.state.value,
                 str(entry.seq or "-"),
                 entry.name,
-                _withheld(policy, entry) or entry.reason,
+                _kept_back(policy, entry) or entry.reason,
             )
             for entry in entries
         ],
@@ -70,12 +68,17 @@ def list_skills(
     )
 
 
-def _withheld(policy: Policy, entry: Entry) -> str | None:
-    """Why the policy keeps a published skill out of bundles, None when it does not."""
-    if entry.state is not State.PUBLISHED:
-        return None
-    refusal = policy.refusal(entry.source_id, entry.safety_level, entry.licence)
-    return f"withheld: {refusal.reason}" if refusal else None
+def _selected(graph: SkillGraph, selection: Selection) -> Iterator[Entry]:
+    """All entries of a selection, read in pages."""
+    after = ""
+    while page := graph.page(selection, after, _PAGE):
+        yield from page
+        after = page[-1].skill_id
+
+
+def _kept_back(policy: Policy, entry: Entry) -> str:
+    reason = withheld(policy, entry)
+    return "" if reason is None else f"withheld: {reason}"
 
 
 @skills.command("show")
@@ -91,10 +94,9 @@ def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
     """
     settings = read_settings(ctx)
     with open_catalog(settings) as graph, ExitStack() as stack:
-        data = skill_data(graph, open_index(settings, stack, writable=False), skill_id)
-        entry = find_entry(graph.entries([skill_id]), skill_id)
-    data["withheld"] = _withheld(Policy.of(settings.policy), entry)
-    data.pop("history")
+        index = open_index(settings, stack, writable=False)
+        policy = policy_of(settings.policy, graph.sources())
+        data = skill_data(graph, index, skill_id, policy)
     if as_json:
         print_json(data)
     else:
@@ -181,9 +183,10 @@ def failures(ctx: click.Context, as_json: bool) -> None:
     """List skills that could not be taken in, each with file, line and reason."""
     settings = read_settings(ctx)
     with open_catalog(settings) as graph:
-        failed = [entry for entry in graph.entries() if entry.state is State.FAILED]
+        failed = list(_selected(graph, Selection(state=State.FAILED)))
+        policy = policy_of(settings.policy, graph.sources())
     if as_json:
-        print_json([entry_data(entry) for entry in failed])
+        print_json([entry_data(entry, policy) for entry in failed])
         return
     for entry in failed:
         click.echo(f"{entry.skill_id}: {entry.reason}")

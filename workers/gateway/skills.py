@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from graph.protocol import Entry, State
+from graph.protocol import Selection, State
 from skills.events import SkillRemoved
+from skills.policy import Policy
+from tasks.screening import policy_of
 from workers.channel import Channel
+from workers.gateway.cursors import cursor_of, read_cursor
 from workers.gateway.door import Asking, needs
 from workers.gateway.idempotency import IdempotencyKey, accept
 from workers.gateway.queries import Accepted
 from workers.gateway.tokens import Scope
 from workers.skill_data import entry_data, find_entry, skill_data
+from workers.skill_history import history
 
 _MEDIA_TYPE = "application/json"
 
 
 class SkillEntry(BaseModel):
-    """A skill as the catalog has it; seq and content_hash of the published revision."""
+    """A skill as the catalog has it; seq and content_hash of the published revision.
+
+    withheld: why the policy keeps it out of bundles. Whoever is no admin is then not told what its
+    author wrote.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -43,10 +50,15 @@ class SkillEntry(BaseModel):
     language: str
     licence: str
     paged: bool
+    withheld: str | None
 
 
 class Moment(BaseModel):
-    """Something that is known of a skill's past; at: RFC 3339."""
+    """Something that is known of a skill's past.
+
+    what: `published`, `failed`, `removed`, `waiting`, and for admins `dead letter`. at: RFC 3339.
+    event: id of the event, or trace, that led to it.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,10 +66,12 @@ class Moment(BaseModel):
     seq: int | None
     at: str | None
     reason: str | None
+    event: str | None
 
 
 class SkillShown(SkillEntry):
-    """A skill with its links and its past; a published one with its record and passages."""
+    """A skill with its links and its past; a published one with its record and passages, unless
+    it is withheld."""
 
     links: list[dict[str, Any]]
     history: list[Moment]
@@ -73,38 +87,53 @@ class SkillPage(BaseModel):
 
 
 class Wanted(BaseModel):
-    """Which skills are listed; a name that is no filter is refused."""
+    """Which skills are listed: those that all filters hold for. A name that is no filter is
+    refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str | None = Field(None, description="only of this source")
     state: State | None = Field(None, description="only in this state")
-    name: str | None = Field(None, description="only of exactly this name")
-    after: str = Field("", description="the cursor: skills whose id sorts after")
+    name: str | None = Field(
+        None, description="only published ones of this name, but for case and separators"
+    )
     limit: int = Field(100, ge=1, le=1_000)
+    cursor: str = Field("", description="where the page before ended, as its `next` has it")
+
+    def selection(self) -> Selection:
+        """What the catalog is asked for."""
+        return Selection(self.source, self.state, self.name)
+
+    def asked(self) -> dict[str, str]:
+        """The filters, by name."""
+        return self.model_dump(mode="json", exclude_none=True, include={"source", "state", "name"})
 
 
 def skill_routes(channel: Channel) -> APIRouter:
     """The routes of skills over an open channel; uploads have their own."""
     router = APIRouter(tags=["skills"])
 
+    def policy() -> Policy:
+        return policy_of(channel.settings.policy, channel.graph.sources())
+
     @router.get("/v1/skills", response_model=SkillPage)
     def list_skills(
-        response: Response,
-        wanted: Annotated[Wanted, Query()],
+        response: Response, caller: Asking, wanted: Annotated[Wanted, Query()]
     ) -> dict[str, Any]:
         """A page of the catalog, by skill id; `next` and the `Link` header name the one after."""
-        entries = _filtered(_entries(channel, wanted.source), wanted)
-        page = [entry for entry, _ in zip(entries, range(wanted.limit + 1), strict=False)]
+        asked = urlencode(wanted.asked())
+        after = read_cursor(wanted.cursor, asked)
+        page = channel.graph.page(wanted.selection(), after, wanted.limit + 1)
         following = None
         if len(page) > wanted.limit:
-            last = page[wanted.limit - 1].skill_id
-            asked = wanted.model_copy(update={"after": last}).model_dump(mode="json")
-            kept = {key: value for key, value in asked.items() if value is not None}
-            following = f"/v1/skills?{urlencode(kept)}"
+            page = page[: wanted.limit]
+            place = {"limit": wanted.limit, "cursor": cursor_of(page[-1].skill_id, asked)}
+            following = f"/v1/skills?{urlencode(wanted.asked() | place)}"
             response.headers["Link"] = f'<{following}>; rel="next"'
-        page = page[: wanted.limit]
-        return {"skills": [entry_data(entry) for entry in page], "next": following}
+        is_admin = caller.scope >= Scope.ADMIN
+        rules = policy()
+        told = [entry_data(entry, rules, all_of_it=is_admin) for entry in page]
+        return {"skills": told, "next": following}
 
     @router.get(
         "/v1/skills/{skill_id:path}",
@@ -113,15 +142,19 @@ def skill_routes(channel: Channel) -> APIRouter:
     )
     def show_skill(
         skill_id: str,
-        request: Request,
+        caller: Asking,
         if_none_match: Annotated[str | None, Header(description="an `ETag` of before")] = None,
     ) -> Response:
         """A skill with passages, links, past, and why it failed if it did."""
-        data = skill_data(channel.graph, channel.index(), skill_id, text=True)
+        is_admin = caller.scope >= Scope.ADMIN
+        data = skill_data(
+            channel.graph, channel.index(), skill_id, policy(), text=True, all_of_it=is_admin
+        )
+        entry = find_entry(channel.graph.entries([skill_id]), skill_id)
+        data["history"] = history(channel, entry, letters=is_admin)
         body = json.dumps(data, ensure_ascii=False).encode()
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-        del request
         if _matches(if_none_match, tag):
             return Response(status_code=304, headers=headers)
         return Response(body, headers=headers, media_type=_MEDIA_TYPE)
@@ -130,28 +163,14 @@ def skill_routes(channel: Channel) -> APIRouter:
     def remove_skill(
         skill_id: str, response: Response, caller: Asking, key: IdempotencyKey = None
     ) -> Accepted:
-        """Withdraw a skill until its folder changes again; no file is touched."""
+        """Withdraw a skill until its folder changes again, which is left as it is; one that came
+        by value is deleted, and comes again by another upload."""
         find_entry(channel.graph.entries([skill_id]), skill_id)
         event_id = accept(channel, caller, SkillRemoved(skill_id=skill_id), key)
         response.headers["Location"] = f"/v1/events/{event_id}"
         return Accepted(id=event_id)
 
     return router
-
-
-def _entries(channel: Channel, source: str | None) -> Sequence[Entry]:
-    graph = channel.graph
-    return graph.entries() if source is None else graph.entries_under(source, "")
-
-
-def _filtered(entries: Sequence[Entry], wanted: Wanted) -> Iterator[Entry]:
-    for entry in sorted(entries, key=lambda entry: entry.skill_id):
-        if (
-            entry.skill_id > wanted.after
-            and wanted.state in (None, entry.state)
-            and wanted.name in (None, entry.name)
-        ):
-            yield entry
 
 
 def _matches(if_none_match: str | None, tag: str) -> bool:

@@ -1,0 +1,41 @@
+"""Cursors of lists: where a page ended, as a text that only the gateway reads."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+
+from config.errors import UsageError
+
+_DIGEST_BYTES = 6
+
+
+def cursor_of(last: str, asked: str) -> str:
+    """The cursor behind the entry `last` of a list. asked: what the list was asked for."""
+    text = last.encode()
+    return base64.urlsafe_b64encode(_digest(text, asked) + text).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, asked: str) -> str:
+    """The entry that a page ended with; "" for no cursor.
+
+    Raises UsageError for what is no cursor, or one of a list that was asked for otherwise.
+    """
+    if not cursor:
+        return ""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        raw = base64.b64decode(padded, altchars=b"-_", validate=True)
+        text = raw[_DIGEST_BYTES:]
+        if raw[:_DIGEST_BYTES] == _digest(text, asked):
+            return text.decode()
+    except (binascii.Error, ValueError):
+        pass
+    raise UsageError(
+        "cursor: take it as `next` gave it, together with the same filters; or begin without one"
+    )
+
+
+def _digest(text: bytes, asked: str) -> bytes:
+    return hashlib.sha256(asked.encode() + b"\0" + text).digest()[:_DIGEST_BYTES]
