@@ -111,14 +111,14 @@ class RabbitCarrier(RabbitOutlet):
             with self._translated():
                 self._declare()
                 self._receiving = self._connection.channel()
+                # Some encodings that a message may name take hours to decode.
+                self._receiving.auto_decode = False
                 self._receiving.basic_qos(0, broker.settings.prefetch, False)
                 self._receiving.basic_consume(QUEUE, callback=self._arrive)
         except SkillbusError:
             self.close()
             raise
 
-                # Some encodings that a message may name take hours to decode.
-                self._receiving.auto_decode = False
     def _declare(self) -> None:
         """Make the queue, or take it as somebody else has made it."""
         asking = self._connection.channel()
