@@ -8,11 +8,12 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
-from config.errors import NotFoundError, UsageError
+from config.errors import UsageError
 from skills.events import Event, SourceChanged, parse_event, parse_request, with_origin
 from tasks.journal import job_id
 from workers.channel import Channel
 from workers.gateway.door import OWN, Asking, Caller, needs
+from workers.gateway.jobs import job_of
 from workers.gateway.queries import Accepted
 from workers.gateway.roots import check_root
 from workers.gateway.tokens import Scope
@@ -58,9 +59,7 @@ def event_routes(channel: Channel) -> APIRouter:
     @router.get("/v1/events/{event_id}")
     def event_state(event_id: str, caller: Asking) -> EventState:
         """The state of an event, with what it led to."""
-        job = channel.journal.job(event_id)
-        if job.kind != "event" or not caller.may_see(job.event.owner):
-            raise NotFoundError(f"no event with id {event_id!r}")
+        job = job_of(channel, caller, event_id, "event")
         return EventState(id=job.id, state=job.state, outcome=job.outcome, reason=job.reason)
 
     return router

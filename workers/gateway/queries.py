@@ -15,7 +15,7 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from config.errors import NotFoundError, TransientError
+from config.errors import TransientError
 from config.settings import STAGES
 from skills.bundle import Bundle
 from skills.events import QueryAsked
@@ -24,6 +24,7 @@ from tasks.query import check
 from workers.channel import Channel
 from workers.gateway.door import Asking, Caller
 from workers.gateway.idempotency import IdempotencyKey, accept
+from workers.gateway.jobs import job_of
 from workers.gateway.waiting import Waiting
 
 _HEARTBEAT_SECONDS = 15
@@ -148,10 +149,7 @@ class _Desk:
 
     def job(self, query_id: str, caller: Caller) -> Job:
         """A query that this caller may see; raises NotFoundError for any other id."""
-        job = self._channel.journal.job(query_id)
-        if job.kind != "query" or not caller.may_see(job.event.owner):
-            raise NotFoundError(f"no query with id {query_id!r}")
-        return job
+        return job_of(self._channel, caller, query_id, "query")
 
     def patience(self, prefer: str | None) -> int | None:
         """Seconds of `Prefer: wait=N` (RFC 7240), bounded; None without."""
