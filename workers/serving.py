@@ -90,13 +90,15 @@ def run_gateway(
         )
     with ExitStack() as stack:
         port = stack.enter_context(_bound(address))
+        told = stack.enter_context(_told_to_stop())
         figures = OneProcess()
         channel = stack.enter_context(open_channel(settings, writable=True))
         figures.add_gauges(channel.report)
         note(f"listening on http://{shown(address)}")
         access = _access_on(settings, address, unprotected)
         server = uvicorn.Server(_config(create_gateway(channel, access, figures), settings))
-        server.run(sockets=[port])
+        if not told.is_set():
+            server.run(sockets=[port])
 
 
 def run_serve(
@@ -121,7 +123,7 @@ def run_serve(
         if settings.submissions.broker:
             from workers.submissions.service import Submissions
 
-            stack.enter_context(Submissions(channel))
+            stack.enter_context(Submissions(channel, figures.measures))
         # Queries should not pay for loading the model and the library.
         threading.Thread(target=channel.warm_up, name="skillbus-warm-up", daemon=True).start()
         for source in channel.graph.sources():

@@ -1,0 +1,288 @@
+"""The gateway of a distributed deployment: `skillbus gateway` before workers, on real servers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from config.settings import WebhookSettings
+from deploy.stack.ports import free_port
+from graph.protocol import Source
+from skills.events import QueryAsked, new_event
+from tasks.journal import DeadLetter, new_letter_id
+from tasks.uploads.store import upload_store
+from tests.support.distributed import Deployments, Distributed, deployments
+from tests.support.library import write_topics
+from tests.support.program import Process, wait_for
+from tests.support.secrecy import made_up
+from tests.support.servers import ServerControls
+from tests.support.webhooks import github, github_push, gitlab, gitlab_push
+from workers.remote import Remote
+from workers.webhooks.delivery import DeliveryError
+from workers.webhooks.receipt import receive
+
+__all__ = ["deployments"]
+
+TASK = "true a bicycle wheel"
+BEST = "crafts:bicycle-repair"
+SKILL = "---\nname: sundial\ndescription: Set up a sundial.\n---\n# Sundial\n\nPoint it north.\n"
+TEXT = {"Content-Type": "text/markdown"}
+OPEN_QUERIES = 20
+SECRET = made_up("of all hosts")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("gateway")
+
+
+@pytest.fixture(scope="module")
+def distributed(deployments: Deployments, base: Path) -> Iterator[Distributed]:
+    """All workers, on Redis; few queries may wait at once."""
+    made = deployments(
+        SKILLBUS_WORKERS__OPEN_QUERIES=str(OPEN_QUERIES),
+        SKILLBUS_SERVERS__TIMEOUT_SECONDS="5",
+        SKILLBUS_UPLOADS__FOLDER=str(base / "uploads"),
+    )
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def gateway(distributed: Distributed, base: Path) -> Iterator[tuple[str, Process]]:
+    """Its address, and the process; directories below `base` can become sources."""
+    port = free_port(set())
+    program = distributed.skillbus
+    program.env["SKILLBUS_GATEWAY__ROOTS"] = json.dumps([str(base)])
+    process = program.start("gateway", "--listen", f"127.0.0.1:{port}")
+    address = f"http://127.0.0.1:{port}"
+    wait_for(lambda: process.ended.is_set() or _alive(address), 60)
+    yield address, process
+    process.send(signal.SIGTERM)
+    assert process.wait(40).code == 0, process.text("err")[-2000:]
+    assert "Traceback" not in process.text("err")
+
+
+def _alive(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def client(distributed: Distributed, gateway: tuple[str, Process]) -> Iterator[httpx.Client]:
+    """An administrator."""
+    secret = distributed.skillbus("tokens", "add", "ops", "--scope", "admin").out.strip()
+    headers = {"Authorization": f"Bearer {secret}"}
+    with httpx.Client(base_url=gateway[0], headers=headers, timeout=60) as opened:
+        yield opened
+
+
+def done(client: httpx.Client, answer: httpx.Response) -> dict[str, Any]:
+    """What became of what was accepted."""
+    assert answer.status_code == 202, answer.text
+    place = answer.headers["location"]
+
+    def ended() -> dict[str, Any] | None:
+        told: dict[str, Any] = client.get(place).json()
+        return told if told["state"] != "accepted" else None
+
+    found: dict[str, Any] = wait_for(ended, 60)
+    return found
+
+
+def told_to_come_back(answer: httpx.Response) -> None:
+    assert answer.status_code == 503, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert int(answer.headers["retry-after"]) >= 1
+
+
+# -- every resource
+def test_a_directory_becomes_a_source(
+    client: httpx.Client, distributed: Distributed, base: Path
+) -> None:
+    root = write_topics(base / "crafts")
+    accepted = client.post("/v1/sources", json={"source_id": "crafts", "root": str(root)})
+    assert done(client, accepted)["state"] == "done"
+    distributed.wait_done()
+    assert client.get("/v1/sources/crafts").json()["published"] == 10
+    assert client.get(f"/v1/skills/{BEST}").json()["passages"]
+
+
+def test_a_query_is_answered_at_once_when_preferred(client: httpx.Client) -> None:
+    answer = client.post("/v1/queries", json={"task": TASK}, headers={"Prefer": "wait=20"})
+    assert answer.status_code == 200
+    assert answer.json()["bundle"]["skills"][0]["skill_id"] == BEST
+    assert client.get(answer.headers["location"]).json() == answer.json()
+
+
+def test_the_stages_of_a_query_are_told_as_events(client: httpx.Client) -> None:
+    query_id = client.post("/v1/queries", json={"task": TASK}).json()["id"]
+    with client.stream("GET", f"/v1/queries/{query_id}/events") as stream:
+        lines = [line for line in stream.iter_lines() if line.startswith(("event:", "data:"))]
+    names = [line.removeprefix("event: ") for line in lines[::2]]
+    assert (set(names[:-1]), names[-1]) == ({"stage"}, "done")
+    assert json.loads(lines[-1].removeprefix("data: "))["bundle"]["query_id"] == query_id
+
+
+def test_skills_come_by_value_and_go(client: httpx.Client, distributed: Distributed) -> None:
+    where = "/v1/skills?source=values&path=sundial"
+    assert done(client, client.post(where, content=SKILL, headers=TEXT))["state"] == "done"
+    distributed.wait_done()
+    assert client.get("/v1/skills/values:sundial").json()["state"] == "published"
+    assert done(client, client.delete("/v1/skills/values:sundial"))["state"] == "done"
+    assert upload_store(distributed.settings).paths("values") == []
+
+
+def test_a_worker_without_the_folder_says_so_and_loses_nothing(
+    client: httpx.Client, distributed: Distributed, tmp_path: Path
+) -> None:
+    distributed.stop("ingest")
+    distributed.start("ingest", SKILLBUS_UPLOADS__FOLDER=str(tmp_path / "elsewhere"))
+    accepted = client.post("/v1/skills?source=values&path=moondial", content=SKILL, headers=TEXT)
+    wait_for(lambda: "share one folder" in str(distributed.log("ingest")), 60)
+    assert client.get(accepted.headers["location"]).json()["state"] == "accepted"
+    distributed.stop("ingest")
+    distributed.start("ingest")
+    assert done(client, accepted)["state"] == "done"
+    distributed.wait_done()
+    assert client.get("/v1/skills/values:moondial").json()["state"] == "published"
+
+
+def test_dead_letters_are_seen_and_dropped(client: httpx.Client, distributed: Distributed) -> None:
+    letter = DeadLetter(new_letter_id(1.0), "", (), "not JSON", 0, "", "{", time.time())
+    with distributed.remote() as remote:
+        remote.journal.bury(letter)
+    assert client.get("/v1/letters").json()["letters"][0]["reason"] == "not JSON"
+    refused = client.post(f"/v1/letters/{letter.id}/retry")
+    assert (refused.status_code, "cannot be sent again" in refused.text) == (400, True)
+    assert client.delete(f"/v1/letters/{letter.id}").status_code == 204
+    assert client.get("/v1/letters").json() == {"letters": [], "total": 0}
+
+
+def test_status_is_what_the_command_shows(client: httpx.Client, distributed: Distributed) -> None:
+    distributed.wait_done()
+    served = client.get("/v1/status").json()
+    shown = distributed.skillbus("status", "--json").data
+    for told in (served, shown):
+        for server in told["servers"]:
+            assert server.pop("seconds") >= 0
+        for source in told["sources"]:
+            source.pop("lag_seconds")
+    assert served == shown
+    assert [server["server"] for server in served["servers"] if server["up"]] == [
+        "broker",
+        "redis",
+        "elasticsearch",
+        "neo4j",
+    ]
+    figures = client.get("/metrics").text
+    assert 'skillbus_server_up{server="elasticsearch"} 1.0' in figures
+    assert 'skillbus_skills{state="published"} 11.0' in figures
+
+
+def test_a_replay_of_a_delivery_is_refused_by_every_process(
+    distributed: Distributed, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    webhooks = WebhookSettings(github=(file,), gitlab=(file,))
+    settings = distributed.settings.model_copy(update={"webhooks": webhooks})
+    distributed.stop("ingest")
+    with Remote(settings, writable=True) as one, Remote(settings) as other:
+        one.graph.put_source(Source("forge", "git", "https://git.example/crafts/skills.git"))
+        for delivery in (github(github_push(), SECRET), gitlab(gitlab_push(), SECRET)):
+            receipt = receive(one, delivery)
+            assert receipt.state == "accepted"
+            assert other.journal.job(receipt.ids[0]).event.data["source_id"] == "forge"
+            for channel in (other, one):
+                with pytest.raises(DeliveryError) as caught:
+                    receive(channel, delivery)
+                assert caught.value.status == 409
+            one.journal.finish(receipt.ids[0], {})
+        one.graph.drop_source("forge")
+    distributed.start("ingest")
+
+
+# -- when something is missing
+def test_queries_wait_for_workers_and_can_be_cancelled(
+    client: httpx.Client, distributed: Distributed
+) -> None:
+    distributed.stop("query")
+    accepted = client.post("/v1/queries", json={"task": TASK}, headers={"Idempotency-Key": "k1"})
+    assert accepted.status_code == 202
+    place = accepted.headers["location"]
+    assert client.delete(place).json()["state"] == "cancelled"
+
+    kept = [client.post("/v1/queries", json={"task": TASK}) for _ in range(OPEN_QUERIES)]
+    assert {answer.status_code for answer in kept} == {202}
+    with ThreadPoolExecutor(8) as pool:
+        over = list(pool.map(lambda _: client.post("/v1/queries", json={"task": TASK}), range(8)))
+    for answer in over:
+        told_to_come_back(answer)
+        assert "workers.open_queries" in answer.json()["detail"]
+    distributed.start("query")
+    for answer in kept:
+        assert done(client, answer)["state"] == "done"
+    assert client.get(place).json()["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("name", ["elasticsearch", "neo4j", "redis"])
+def test_a_server_that_is_away_makes_it_unready(
+    client: httpx.Client, servers: ServerControls, name: str
+) -> None:
+    wait_for(lambda: client.get("/readyz").status_code == 200, 60)
+    servers[name].freeze()
+    try:
+        started = time.monotonic()
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert f"{name} does not answer" in answer.json()["reasons"]
+        assert int(answer.headers["retry-after"]) >= 1
+        assert client.get("/healthz").status_code == 200
+        assert time.monotonic() - started < 6
+    finally:
+        servers[name].thaw()
+
+
+def test_nothing_is_accepted_that_redis_does_not_have(
+    client: httpx.Client, distributed: Distributed, servers: ServerControls
+) -> None:
+    wait_for(lambda: client.get("/readyz").status_code == 200, 60)
+    key = {"Idempotency-Key": "order-1"}
+    before = client.post("/v1/queries", json={"task": TASK}, headers=key).json()
+    servers.redis.kill()
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(client.post, "/v1/queries", json={"task": TASK}) for _ in range(4)]
+        asked.append(pool.submit(client.post, "/v1/queries", json={"task": TASK}, headers=key))
+        event = new_event(QueryAsked(task=TASK), "elsewhere").model_dump_json()
+        asked.append(pool.submit(client.post, "/v1/events", content=event))
+        asked.append(pool.submit(client.delete, f"/v1/skills/{BEST}"))
+        asked.append(pool.submit(client.get, f"/v1/queries/{before['id']}"))
+    for answer in asked:
+        told_to_come_back(answer.result())
+    servers.redis.start_again()
+    wait_for(lambda: client.get("/readyz").status_code == 200, 60)
+    with distributed.remote() as remote:
+        wait_for(lambda: not remote.journal.count_open("query"), 60)
+        assert remote.journal.count_open("event") == 0
+    assert client.post("/v1/queries", json={"task": TASK}, headers=key).json() == before
+    assert client.get(f"/v1/queries/{before['id']}").json()["state"] == "done"
+    assert client.get(f"/v1/skills/{BEST}").json()["state"] == "published"
+
+
+def test_a_bad_time_leaves_lines_that_a_machine_can_read(gateway: tuple[str, Process]) -> None:
+    lines = gateway[1].text("err").splitlines()
+    assert lines.pop(0).startswith("listening on http://127.0.0.1:")
+    for line in lines:
+        assert isinstance(json.loads(line), dict), line
