@@ -19,7 +19,7 @@ from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError, UsageError
 from graph.protocol import Source
-from skills.events import SourceChanged, owner
+from skills.events import GATEWAY, SourceChanged, owner
 from tasks.bursts import Order, open_orders
 from tasks.follow import follow
 from tasks.git.mirror import Mirror, check_source, drop_mirror, drop_strays
@@ -239,12 +239,17 @@ def _host(root: str) -> str:
 
 
 def _check_owners(services: Services, order: Order) -> None:
-    """Raise UsageError where a token says what is fetched, and with which credential file."""
+    """Raise UsageError where a token says what is fetched, and with which credential file.
+
+    Of tokens only admins may, and the gateway alone knows who is one.
+    """
     for event_id in order.event_ids:
         event = services.journal.job(event_id).event
         content = event.content()
-        if isinstance(content, SourceChanged) and content.git is not None and owner(event):
-            raise UsageError("git sources are added by `skillbus sources add` alone")
+        if event.source == GATEWAY or not owner(event):
+            continue
+        if isinstance(content, SourceChanged) and content.git is not None:
+            raise UsageError("git sources are added by `skillbus sources add` or POST /v1/sources")
 
 
 def _follow(services: Services, deadline: Deadline, one: _Fetch, commit: str) -> dict[str, object]:

@@ -27,6 +27,7 @@ from skills.events.envelope import (
 )
 from skills.events.origin import (
     EVENTS_CHANNEL,
+    GATEWAY,
     REPLY_PREFIX,
     STREAM_FIELD,
     Sender,
@@ -65,6 +66,7 @@ from skills.events.requests import (
 __all__ = [
     "ANSWERS",
     "EVENTS_CHANNEL",
+    "GATEWAY",
     "MESSAGE_REFUSED",
     "MOST_FILES",
     "MOST_FILE_BYTES",

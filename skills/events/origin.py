@@ -22,6 +22,10 @@ STREAM_FIELD = "event"
 REPLY_PREFIX = "skillbus.replies."
 """How the name of every queue or stream begins that answers may be written to."""
 
+GATEWAY = "skillbus/gateway"
+"""The `source` of events that the gateway makes of requests that it has checked; nobody else's
+events have it."""
+
 _REPLY_NAME = re.compile(r"skillbus\.replies\.[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CORRELATION_ID = re.compile(r"[\x20-\x7e]{1,200}")
 

@@ -9,12 +9,11 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp
 
-from skills.events import QueryAsked
+from skills.events import GATEWAY, QueryAsked
 from workers.channel import Channel
 from workers.gateway.door import Access, Door, needs
 from workers.gateway.events import event_routes
 from workers.gateway.health import health_routes
-from workers.gateway.idempotency import ORIGIN
 from workers.gateway.letters import letter_routes
 from workers.gateway.openapi import describe_api
 from workers.gateway.problems import add_handlers
@@ -100,4 +99,4 @@ def _add_answers(gateway: FastAPI, channel: Channel) -> None:
     @gateway.post("/v1/answers", tags=["queries"])
     def answer(query: QueryAsked) -> dict[str, Any]:
         """Ask and wait: the bundle itself, for the commands of this machine."""
-        return channel.answer(query, ORIGIN)
+        return channel.answer(query, GATEWAY)

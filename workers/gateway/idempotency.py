@@ -12,12 +12,10 @@ from fastapi import Header
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from skills.events import Data, Event, describe, new_event, with_origin
+from skills.events import GATEWAY, Data, Event, describe, new_event, with_origin
 from tasks.journal import job_id
 from workers.channel import Channel
 from workers.gateway.door import Caller
-
-ORIGIN = "skillbus/gateway"
 
 IdempotencyKey = Annotated[
     str | None,
@@ -37,7 +35,7 @@ def accept(channel: Channel, caller: Caller, data: Data, key: str | None) -> str
     (half a surrogate pair, which JSON lets pass).
     """
     try:
-        event = with_origin(new_event(data, ORIGIN), caller.name)
+        event = with_origin(new_event(data, GATEWAY), caller.name)
     except ValidationError as error:
         raise HTTPException(422, describe(error)) from None
     if key is not None:
