@@ -12,6 +12,9 @@ Outcome = Literal["done", "stale", "passing", "failed"]
 
 Answered = Literal["hit", "no_hit", "failed"]
 
+Submitted = Literal["recorded", "refused", "replied", "dropped"]
+"""What became of a message or a reply; dropped: a reply for which there is no queue."""
+
 
 class Measures(Protocol):
     """Takes in what happened; every call is cheap, and none fails."""
@@ -40,6 +43,10 @@ class Measures(Protocol):
         """The encoder turned texts into vectors."""
         ...
 
+    def submitted(self, outcome: Submitted) -> None:
+        """A message from a queue, or a reply to one, was dealt with."""
+        ...
+
 
 class NoMeasures:
     """Keeps nothing."""
@@ -60,6 +67,9 @@ class NoMeasures:
         """Nothing."""
 
     def encoded(self, texts: int, tokens: int, seconds: float) -> None:
+        """Nothing."""
+
+    def submitted(self, outcome: Submitted) -> None:
         """Nothing."""
 
 

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,6 +33,7 @@ ALIVE_SECONDS = 6.0
 
 _BELOW = "/"
 _ALIVE = PREFIX + "alive:"
+_CONSUMER = PREFIX + "consumer:"
 _RUNNING = PREFIX + "running"
 _DEATHS = PREFIX + "deaths:"
 _LOCK = PREFIX + "lock:"
@@ -139,6 +140,24 @@ class SharedActivity:
         with translated(self._settings):
             notes = self._client.mget([_ALIVE + name for name in names]) if names else []
         return {name: json.loads(note) for name, note in zip(names, notes, strict=True) if note}
+
+    # -- who takes submissions
+    def show_consumer(self, told: Mapping[str, Any]) -> None:
+        """Tell how this process gets on with submissions; forgotten after `ALIVE_SECONDS`."""
+        with translated(self._settings):
+            self._client.set(_CONSUMER + self._worker, json.dumps(told), px=_LEASE_MILLISECONDS)
+
+    def end_consumer(self) -> None:
+        """This process takes no submissions any more."""
+        with translated(self._settings):
+            self._client.delete(_CONSUMER + self._worker)
+
+    def consumers(self) -> list[dict[str, Any]]:
+        """What the processes that take submissions told lately."""
+        with translated(self._settings):
+            keys = sorted(self._client.scan_iter(match=_CONSUMER + "*", count=1000))
+            notes = self._client.mget(keys) if keys else []
+        return [json.loads(note) for note in notes if note]
 
     # -- what runs
     def begun(self, task: str, task_id: str, ids: Sequence[str]) -> int:

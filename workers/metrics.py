@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasks.measures import Answered, Outcome
+from tasks.measures import Answered, Outcome, Submitted
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -73,6 +73,13 @@ COUNTED = (
     Series("skillbus_encoded_texts_total", "counter", (), "texts that the encoder read"),
     Series("skillbus_encoded_tokens_total", "counter", (), "tokens that the encoder read"),
     Series("skillbus_encoding_seconds_total", "counter", (), "seconds that the encoder took"),
+    Series(
+        "skillbus_submissions_total",
+        "counter",
+        ("outcome",),
+        "messages from a queue that were recorded (again, too) or refused, and replies that were "
+        "sent (replied) or had no queue (dropped)",
+    ),
 )
 
 ASKED = (
@@ -103,6 +110,18 @@ ASKED = (
     Series("skillbus_unlinked_skills", "gauge", (), "skills that wait for linking"),
     Series("skillbus_links", "gauge", (), "links between skills"),
     Series("skillbus_sources", "gauge", (), "sources"),
+    Series(
+        "skillbus_consumers",
+        "gauge",
+        (),
+        "processes that take submissions and have their broker now",
+    ),
+    Series(
+        "skillbus_submissions_waiting",
+        "gauge",
+        (),
+        "messages in the queue of submissions that no consumer has in hand",
+    ),
 )
 
 
@@ -133,6 +152,7 @@ class Instruments:
         self._texts = counter("skillbus_encoded_texts_total")
         self._tokens = counter("skillbus_encoded_tokens_total")
         self._encoding = counter("skillbus_encoding_seconds_total")
+        self._submissions = counter("skillbus_submissions_total")
 
     def task_ended(self, task: str, outcome: Outcome, seconds: float) -> None:
         """A task came to an end."""
@@ -159,6 +179,10 @@ class Instruments:
         self._texts.inc(texts)
         self._tokens.inc(tokens)
         self._encoding.inc(seconds)
+
+    def submitted(self, outcome: Submitted) -> None:
+        """A message from a queue, or a reply to one, was dealt with."""
+        self._submissions.labels(outcome).inc()
 
 
 class Gauges:
@@ -223,6 +247,11 @@ def gauge_values(report: Report) -> Values:
     if report.get("sources") is not None:
         put("sources", len(report["sources"]))
     _put_workers(report.get("workers"), put)
+    consumers = report.get("submissions")
+    if consumers is not None:
+        put("consumers", sum(one["connected"] for one in consumers))
+        waiting = [one["waiting"] for one in consumers if one["waiting"] is not None]
+        put("submissions_waiting", max(waiting, default=None))
     return found
 
 

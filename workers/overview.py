@@ -35,6 +35,7 @@ _JOURNAL = (
     "dead_letters",
     "trouble",
     "workers",
+    "submissions",
 )
 
 Answer = dict[str, Any]
@@ -153,7 +154,13 @@ class Overview:
             for worker, queues in activity.queues_of_workers().items()
         ]
         told = told_of_journal(self._journal.get())
-        return {**told, "trouble": activity.trouble, "workers": workers}
+        consumers = activity.consumers()
+        return {
+            **told,
+            "trouble": activity.trouble,
+            "workers": workers,
+            "submissions": consumers,
+        }
 
     def _ask_requests(self) -> float | None:
         request = self._activity.get().requests([self._oldest]).get(self._oldest)

@@ -1,11 +1,11 @@
-"""What a worker answers on its metrics port: figures, whether it lives, whether it is ready."""
+"""What a process answers on its metrics port: figures, whether it lives, whether it is ready."""
 
 from __future__ import annotations
 
 import json
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
@@ -25,18 +25,18 @@ _CLIENT_SECONDS = 10.0
 _JSON = "application/json"
 
 
-class Scrape:
-    """The port of a worker's parent. Bound before the parent forks, served after.
+class MetricsPort:
+    """`workers.metrics_port`. Bound when made, answers once started.
 
-    Raises UsageError when the address cannot be had.
+    figures: what Prometheus is told. unready: why the process does not do its work now. Raises
+    UsageError when the address cannot be had.
     """
 
-    def __init__(self, settings: Settings, app: Any, figures: ManyProcesses) -> None:
+    def __init__(
+        self, settings: Settings, figures: Callable[[], bytes], unready: Callable[[], list[str]]
+    ) -> None:
         self._figures = figures
-        self._overview = Overview(settings, app)
-        self._overview.prepare()
-        patience = min(_PATIENCE_SECONDS, settings.servers.timeout_seconds)
-        self._gauges = Gauges(lambda: self._overview.report(patience), FRESH_SECONDS)
+        self._unready = unready
         host, port = settings.workers.metrics_host, settings.workers.metrics_port
         self._server = _Server((host, port), self)
         self._thread: threading.Thread | None = None
@@ -59,19 +59,40 @@ class Scrape:
         if self._thread is not None:
             self._server.shutdown()
         self._server.server_close()
-        self._overview.close()
 
     def answer(self, path: str) -> tuple[int, str, bytes]:
         """Status, content type and body for a path."""
         if path == "/metrics":
-            return 200, CONTENT_TYPE, self._figures.text(self._gauges)
+            return 200, CONTENT_TYPE, self._figures()
         if path == "/healthz":
             return 200, _JSON, b'{"alive": true}\n'
         if path == "/readyz":
-            reasons = unready(self._gauges.report(), self._figures.ready())
+            reasons = self._unready()
             body = {"ready": not reasons, "reasons": reasons}
             return (503 if reasons else 200), _JSON, json.dumps(body).encode() + b"\n"
         return 404, _JSON, b'{"detail": "there are /metrics, /healthz and /readyz"}\n'
+
+
+class Scrape:
+    """The port of a worker's parent. Bound before the parent forks, served after."""
+
+    def __init__(self, settings: Settings, app: Any, figures: ManyProcesses) -> None:
+        overview = Overview(settings, app)
+        overview.prepare()
+        patience = min(_PATIENCE_SECONDS, settings.servers.timeout_seconds)
+        gauges = Gauges(lambda: overview.report(patience), FRESH_SECONDS)
+        self._overview = overview
+        self._port = MetricsPort(
+            settings,
+            lambda: figures.text(gauges),
+            lambda: unready(gauges.report(), figures.ready()),
+        )
+        self.start, self.leave = self._port.start, self._port.leave
+
+    def stop(self) -> None:
+        """Stop answering."""
+        self._port.stop()
+        self._overview.close()
 
 
 class Teller:
@@ -131,8 +152,8 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, address: tuple[str, int], scrape: Scrape) -> None:
-        self.scrape = scrape
+    def __init__(self, address: tuple[str, int], port: MetricsPort) -> None:
+        self.port = port
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler, bind_and_activate=False)
         try:
@@ -157,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer one question."""
-        status, kind, body = self.server.scrape.answer(self.path.partition("?")[0])
+        status, kind, body = self.server.port.answer(self.path.partition("?")[0])
         self.send_response(status)
         for name, value in self._headers(kind, body).items():
             self.send_header(name, value)

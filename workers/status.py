@@ -10,6 +10,7 @@ from config.settings import Settings
 from graph.protocol import SkillGraph, Source
 from tasks.activity import Activity
 from tasks.journal import Journal
+from workers.submissions.telling import consumers_of_home
 
 
 def status_of(
@@ -24,6 +25,7 @@ def status_of(
         **told_of_catalog(graph.counts()),
         **told_of_journal(journal),
         "sources": told_of_sources(graph.sources()),
+        "submissions": consumers_of_home(settings.home),
     }
 
 
@@ -79,6 +81,7 @@ def told_of_source(source: Source) -> dict[str, Any]:
             "branch": source.branch,
             "path": source.path,
             "licences": list(source.licences),
+            "poll_seconds": source.poll_seconds,
             "commit": source.commit,
             "last_attempt": source.last_attempt,
             "last_error": source.last_error,

@@ -66,6 +66,10 @@ class Outside(Protocol):
         """Leave nothing behind."""
         ...
 
+    def drop(self) -> None:
+        """Have consumers make the queue anew."""
+        ...
+
 
 class OnRedis:
     """A program on Redis."""
@@ -107,6 +111,9 @@ class OnRedis:
 
     def clear(self) -> None:
         self.client.flushdb()
+
+    def drop(self) -> None:
+        self.client.delete(STREAM)
 
 
 class OnRabbit:
@@ -171,6 +178,12 @@ class OnRabbit:
             return int(channel.queue_declare(STREAM, passive=True).method.message_count)
 
     def clear(self) -> None:
+        """An empty queue, so that consumers need not make it."""
+        with self.channel() as channel:
+            channel.queue_delete(STREAM)
+            channel.queue_declare(STREAM, durable=True, arguments={"x-queue-type": "quorum"})
+
+    def drop(self) -> None:
         with self.channel() as channel:
             channel.queue_delete(STREAM)
 

@@ -43,6 +43,7 @@ REPORT: dict[str, Any] = {
     "links": 20,
     "sources": [{"source_id": "crafts"}],
     "oldest_waiting_seconds": 7.0,
+    "submissions": [{"connected": True, "waiting": 4}, {"connected": False, "waiting": None}],
 }
 
 
@@ -66,6 +67,7 @@ def figures() -> OneProcess:
     measures.query_answered("hit", degraded=True)
     measures.letter_buried("")
     measures.encoded(3, 40, 0.1)
+    measures.submitted("refused")
     return made
 
 
@@ -105,6 +107,8 @@ def test_gauges_say_what_the_report_says() -> None:
     assert values["skillbus_unpaged_skills"] == {(): 4}
     assert values["skillbus_trouble"] == {(): 1}
     assert values["skillbus_index_lag_seconds"] == {(): 7}
+    assert values["skillbus_consumers"] == {(): 1}
+    assert values["skillbus_submissions_waiting"] == {(): 4}
 
 
 def test_what_nobody_could_tell_has_no_gauge() -> None:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from config.errors import UsageError
+from config.settings import Settings
 from workers.cli.common import note, read_settings
+
+if TYPE_CHECKING:
+    from workers.metrics import OneProcess
+    from workers.submissions.service import Submissions
 
 
 @click.command()
@@ -18,13 +26,14 @@ def consume(ctx: click.Context) -> None:
 
     The broker is that of `submissions.broker`: RabbitMQ's queue or Redis' stream of that name. With
     servers, run as many as you like; an embedded library is worked on by this process itself, and
-    `serve` does the same beside all else.
+    `serve` does the same beside all else. On `workers.metrics_port` it tells how it is doing.
 
     \b
     Examples:
       SKILLBUS_SUBMISSIONS__BROKER=redis://127.0.0.1:6379/0 skillbus consume
     """
     from workers.deployment import find_serve, open_channel
+    from workers.metrics import OneProcess
     from workers.submissions.broker import broker_of
     from workers.submissions.carrier import QUEUE
     from workers.submissions.service import Submissions
@@ -41,6 +50,30 @@ def consume(ctx: click.Context) -> None:
     told = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: told.set())
-    with open_channel(settings, writable=True) as channel, Submissions(channel):
+    figures = OneProcess()
+    with (
+        open_channel(settings, writable=True, measures=figures.measures) as channel,
+        Submissions(channel, figures.measures) as submissions,
+        _told_on_port(settings, figures, submissions),
+    ):
+        figures.add_gauges(channel.report)
         note(f"taking {QUEUE} from {broker.address}")
         told.wait()
+
+
+@contextmanager
+def _told_on_port(
+    settings: Settings, figures: OneProcess, submissions: Submissions
+) -> Iterator[None]:
+    """Answer on `workers.metrics_port`, where that is not 0."""
+    if not settings.workers.metrics_port:
+        yield
+        return
+    from workers.scrape import MetricsPort
+
+    port = MetricsPort(settings, figures.text, submissions.unready)
+    port.start()
+    try:
+        yield
+    finally:
+        port.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -118,7 +119,20 @@ def _library(report: Mapping[str, Any]) -> list[str]:
             f"open      {report['open_events']} events, {report['open_queries']} queries{since}",
             f"dead      {report['dead_letters']} letters",
         ]
+    lines += [_consumer(one) for one in report.get("submissions") or ()]
     return lines + [_source(one) for one in report["sources"] or ()]
+
+
+def _consumer(told: Mapping[str, Any]) -> str:
+    """A process that takes submissions in one line: what it has done, and how it gets on."""
+    waiting = "?" if told["waiting"] is None else told["waiting"]
+    last = told["last_message"]
+    ago = f", the last {max(0.0, time.time() - last):.0f} s ago" if last else ""
+    state = told["problem"] or ("connected" if told["connected"] else "not connected")
+    return (
+        f"consumer  {told['consumer']} on {told['broker']}: {told['recorded']} recorded, "
+        f"{told['refused']} refused{ago}, {told['replied']} replied, {waiting} waiting; {state}"
+    )
 
 
 def _source(told: Mapping[str, Any]) -> str:

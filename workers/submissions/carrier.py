@@ -59,6 +59,10 @@ class Carrier(Outlet, Protocol):
         """
         ...
 
+    def waiting(self) -> int:
+        """Messages that no consumer has in hand."""
+        ...
+
     def confirm(self, delivery: Delivery) -> None:
         """A message is recorded: the broker forgets it."""
         ...

@@ -22,6 +22,9 @@ _HEARTBEAT_SECONDS = 30
 _BEAT_SECONDS = 1.0
 _UNLIMITED_FROM = 4
 """The major version since which RabbitMQ drops what was delivered 20 times, unless told not to."""
+_REGISTERED_SECONDS = 1.0
+"""Before that version, RabbitMQ writes down after half a second where a new quorum queue is kept,
+and does not find it again when it is killed before: https://github.com/rabbitmq/ra/pull/443."""
 
 
 class RabbitOutlet:
@@ -94,6 +97,10 @@ class RabbitOutlet:
             raise TransientError(f"{where} does not answer as expected: {error}") from error
         except MessageNacked as error:
             raise TransientError(f"{where} does not take a reply now") from error
+        except TimeoutError as error:
+            raise TransientError(
+                f"{where} does not answer in {self._broker.seconds:g} s"
+            ) from error
         except (OSError, KombuError) as error:
             raise TransientError(f"{where} does not answer: {error}") from error
 
@@ -110,6 +117,7 @@ class RabbitCarrier(RabbitOutlet):
         try:
             with self._translated():
                 self._declare()
+                self._asking = self._connection.channel()
                 self._receiving = self._connection.channel()
                 # Some encodings that a message may name take hours to decode.
                 self._receiving.auto_decode = False
@@ -127,11 +135,13 @@ class RabbitCarrier(RabbitOutlet):
             asking.close()
             return
         version = str(self._connection.connection.server_properties.get("version", "0"))
-        arguments: dict[str, object] = {"x-queue-type": "quorum"}
-        if int(version.partition(".")[0]) >= _UNLIMITED_FROM:
-            arguments["x-delivery-limit"] = -1
+        is_old = int(version.partition(".")[0]) < _UNLIMITED_FROM
+        limit = {} if is_old else {"x-delivery-limit": -1}
+        arguments = {"x-queue-type": "quorum", **limit}
         with self._connection.channel() as channel:
             channel.queue_declare(QUEUE, durable=True, auto_delete=False, arguments=arguments)
+        if is_old:
+            time.sleep(_REGISTERED_SECONDS)
 
     def _arrive(self, message: Any) -> None:
         told = message.properties
@@ -153,6 +163,11 @@ class RabbitCarrier(RabbitOutlet):
         arrived = list(self._arrived)
         self._arrived.clear()
         return arrived
+
+    def waiting(self) -> int:
+        """Messages that nobody has taken yet."""
+        with self._translated():
+            return int(self._asking.queue_declare(QUEUE, passive=True).message_count)
 
     def confirm(self, delivery: Delivery) -> None:
         """Acknowledge a message."""

@@ -156,6 +156,13 @@ class RedisCarrier(RedisOutlet):
             if not one["pending"] and one["idle"] > max(_GONE_SECONDS * 1000, 2 * self._idle):
                 self._forget(keys=[QUEUE], args=[GROUP, one["name"]])
 
+    def waiting(self) -> int:
+        """Entries of the stream: confirmed ones are gone, and those in hand are here or with
+        another consumer."""
+        length = int(self._call(lambda client: client.xlen(QUEUE)))
+        pending = self._call(lambda client: client.xpending(QUEUE, GROUP))["pending"]
+        return max(0, length - int(pending))
+
     def confirm(self, delivery: Delivery) -> None:
         """Acknowledge an entry and delete it."""
 

@@ -6,12 +6,14 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from tasks.measures import Measures, NoMeasures
 from workers.channel import Channel
 from workers.names import process_name
 from workers.submissions.broker import broker_of
 from workers.submissions.consumer import Consumer
 from workers.submissions.intake import Intake
 from workers.submissions.relay import Relay
+from workers.submissions.telling import TELL_SECONDS, Teller, Told
 
 
 class Submissions:
@@ -21,14 +23,19 @@ class Submissions:
     once when the settings name none.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, measures: Measures | None = None) -> None:
         self.broker = broker_of(channel.settings)
+        self.name = process_name()
         self._stopping = threading.Event()
-        self.consumer = Consumer(Intake(channel), self.broker, process_name(), self._stopping)
-        self.relay = Relay(channel, self.broker, self._stopping)
+        measures = measures or NoMeasures()
+        intake = Intake(channel)
+        self.consumer = Consumer(intake, self.broker, self.name, self._stopping, measures)
+        self.relay = Relay(channel, self.broker, self._stopping, measures)
+        self._teller = Teller(channel)
+        runs = {"consumer": self.consumer.run, "relay": self.relay.run, "teller": self._tell}
         self._threads = [
-            threading.Thread(target=self.consumer.run, name="skillbus-consumer", daemon=True),
-            threading.Thread(target=self.relay.run, name="skillbus-relay", daemon=True),
+            threading.Thread(target=run, name=f"skillbus-{name}", daemon=True)
+            for name, run in runs.items()
         ]
 
     def __enter__(self) -> Self:
@@ -48,12 +55,29 @@ class Submissions:
         for thread in self._threads:
             thread.join()
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> Told:
         """Where submissions come from, what this process has done, and why it does not get on."""
         return {
+            "consumer": self.name,
             "broker": self.broker.address,
+            "connected": self.consumer.connected.is_set(),
             "problem": self.consumer.problem or self.relay.problem,
-            "taken": self.consumer.taken,
+            "waiting": self.consumer.waiting,
+            "recorded": self.consumer.taken,
             "refused": self.consumer.refused,
             "replied": self.relay.replied,
+            "last_message": self.consumer.last_message,
         }
+
+    def unready(self) -> list[str]:
+        """Why no submissions are taken now; empty while they are."""
+        problem = self.status()["problem"]
+        away = [] if self.consumer.connected.is_set() else ["the broker is not connected"]
+        return [problem] if problem else away
+
+    def _tell(self) -> None:
+        while True:
+            self._teller.tell(self.status())
+            if self._stopping.wait(TELL_SECONDS):
+                break
+        self._teller.end()
