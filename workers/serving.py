@@ -70,7 +70,8 @@ def _access_on(settings: Settings, address: tuple[str, int], unprotected: bool) 
     """Who is heard on a port: tokens; before there are any, everybody on loopback may ask."""
     is_open = unprotected or ipaddress.ip_address(address[0]).is_loopback
     hosts = (*LOOPBACK_HOSTS, *settings.gateway.hosts, shown((address[0], 0)).rpartition(":")[0])
-    return Access(tokens_of(settings), is_open, hosts)
+    tokens = tokens_of(settings)
+    return Access(tokens, is_open and not tokens.exist(), hosts)
 
 
 def run_gateway(

@@ -7,6 +7,7 @@ port it needs a token, and no token may ask too often; a body is taken in within
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import re
 import time
 import uuid
@@ -143,7 +144,7 @@ class Door:
         caller = self._caller(scope["path"], headers)
         scope["state"]["caller"] = caller
         if self._access.tokens is not None and scope["path"] not in _OPEN:
-            seconds = self._buckets.take(caller.name)
+            seconds = self._buckets.take(_bucket_of(caller, scope))
             if seconds > 0:
                 raise HTTPException(
                     429,
@@ -213,6 +214,20 @@ def _host_of(origin: str) -> str:
         return urlsplit(origin.lower()).netloc
     except ValueError:
         return ""
+
+
+def _bucket_of(caller: Caller, scope: Connection) -> str:
+    """Who shares a limit: a token's own, or all of one address. Nobody can keep others out."""
+    if caller.name != ANONYMOUS:
+        return caller.name
+    host = (scope.get("client") or ("",))[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return f"{ANONYMOUS} {host}"
+    if address.version == 6:  # whoever has one such address has all of its network
+        address = ipaddress.ip_network((address, 64), strict=False).network_address
+    return f"{ANONYMOUS} {address}"
 
 
 def _is_bounded(scope: Connection) -> bool:

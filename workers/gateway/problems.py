@@ -100,9 +100,13 @@ def status_of_error(error: SkillbusError) -> int:
 
 
 async def _ours(request: Request, error: Any) -> JSONResponse:
+    detail = str(error)
     if isinstance(error, SetupError):
-        log.error("a setting is wrong", reason=str(error))
-    return problem(request.scope, status_of_error(error), str(error))
+        # Who asks is not told where servers are and secrets are kept; the user's own commands are.
+        log.error("a setting is wrong", reason=detail)
+        if request.state.caller.name:
+            detail = "a setting of this deployment is wrong; the gateway's log says which"
+    return problem(request.scope, status_of_error(error), detail)
 
 
 async def _invalid(request: Request, error: Any) -> JSONResponse:

@@ -79,17 +79,28 @@ class Tokens:
         self._lock = threading.Lock()
         self._seen: tuple[int, int, int] | None = None
         self._known: tuple[Token, ...] = ()
+        self._met = False
 
     def exist(self) -> bool:
-        """Whether there is a file, even one whose tokens were all revoked."""
-        return self.path.exists()
+        """Whether there is a file, even one whose tokens were all revoked, or was one before: a
+        file that is moved away lets nobody in. Raises SetupError when that cannot be told."""
+        with self._lock:
+            try:
+                self.path.lstat()
+                self._met = True
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise SetupError(f"{self.path}: {error.strerror}") from None
+            return self._met
 
     def all(self) -> tuple[Token, ...]:
         """The tokens, oldest first; raises SetupError for a file that cannot be used."""
         with self._lock:
             try:
                 found = self.path.stat()
-                version = (found.st_mtime_ns, found.st_size, found.st_ino)
+                self._met = True
+                version = (found.st_ctime_ns, found.st_size, found.st_ino)
                 if version != self._seen:
                     self._known = self._read(found.st_mode)
                     self._seen = version
