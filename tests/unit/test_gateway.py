@@ -15,8 +15,10 @@ import pytest
 from config.errors import NotFoundError, SetupError, UsageError
 from skills.events import QueryAsked, new_event
 from tasks.sqlite_journal import SqliteJournal
+from workers.gateway import limits
+from workers.gateway.door import Access, Caller, _bucket_of, identify
 from workers.gateway.limits import Buckets
-from workers.gateway.tokens import Scope, Tokens
+from workers.gateway.tokens import ANONYMOUS, Scope, Tokens
 from workers.gateway.waiting import Waiting
 
 
@@ -100,6 +102,31 @@ def test_a_file_that_others_can_read_is_refused(tokens: Tokens) -> None:
         tokens.find(secret)
 
 
+def test_a_file_that_is_moved_away_lets_nobody_in(tokens: Tokens) -> None:
+    access = Access(tokens, open=True)
+    assert identify(access, {}) == Caller(ANONYMOUS, Scope.READ)
+    secret = tokens.add("ci", Scope.ADMIN)
+    known = {"authorization": f"Bearer {secret}"}
+    assert identify(access, known) == Caller("ci", Scope.ADMIN)
+    tokens.path.rename(tokens.path.with_name("away"))
+    assert identify(access, {}) is None
+    assert identify(access, known) is None
+
+
+@pytest.mark.parametrize("target", ["nowhere", "tokens.json"])
+def test_a_link_that_leads_nowhere_lets_nobody_in(tokens: Tokens, target: str) -> None:
+    tokens.path.symlink_to(tokens.path.with_name(target))
+    assert identify(Access(tokens, open=True), {}) is None
+
+
+def test_a_file_whose_mode_is_changed_is_looked_at_again(tokens: Tokens) -> None:
+    secret = tokens.add("ci", Scope.READ)
+    assert tokens.find(secret) is not None
+    tokens.path.chmod(0o644)
+    with pytest.raises(SetupError, match="chmod 600"):
+        tokens.find(secret)
+
+
 def test_a_bucket_empties_and_fills(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -112,6 +139,33 @@ def test_a_bucket_empties_and_fills(monkeypatch: pytest.MonkeyPatch) -> None:
     assert buckets.take("a") == pytest.approx(0.5)
     now[0] += 1_000
     assert [buckets.take("a") for _ in range(4)][:3] == [0, 0, 0]
+
+
+def test_any_number_of_names_have_a_bounded_number_of_buckets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(limits, "MOST_BUCKETS", 100)
+    buckets = Buckets(a_minute=60, burst=2)
+    taken = [buckets.take(f"anonymous {number}") for number in range(200)]
+    assert taken[:102] == [0] * 102
+    assert all(taken[102:])  # they share what is left
+    assert buckets.take("anonymous 7") == 0
+    now[0] += 10
+    assert [buckets.take(f"another {number}") for number in range(100)] == [0] * 100
+    assert len(buckets._levels) <= 101
+
+
+def test_who_has_no_token_shares_a_limit_with_the_own_address_alone() -> None:
+    def bucket(host: str | None, name: str = ANONYMOUS) -> str:
+        client = None if host is None else (host, 4711)
+        return _bucket_of(Caller(name, Scope.READ), {"client": client})
+
+    assert bucket("192.0.2.1") != bucket("192.0.2.2")
+    assert bucket("2001:db8::1") == bucket("2001:db8::ffff:1") != bucket("2001:db8:0:1::1")
+    assert bucket(None) == bucket("") != bucket("192.0.2.1")
+    assert bucket("192.0.2.1", "ci") == bucket("192.0.2.2", "ci") == "ci"
 
 
 def test_many_wait_for_jobs_and_each_hears_of_its_own() -> None:
