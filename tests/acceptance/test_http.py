@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from skills.events import SourceChanged, new_event
+from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill, write_topics
 from tests.support.program import ForkServer, Process, Skillbus, wait_for
 
@@ -42,6 +43,8 @@ def skillbus(fork_server: ForkServer, base: Path) -> Skillbus:
         base / "home",
         SKILLBUS_GATEWAY__ROOTS=json.dumps([str(base / "allowed")]),
         SKILLBUS_GATEWAY__BODY_SECONDS="1",
+        SKILLBUS_GIT__PROTOCOLS='["http"]',
+        SKILLBUS_GIT__ALLOW_PRIVATE="true",
         SKILLBUS_LOG_LEVEL="info",
     )
 
@@ -310,6 +313,82 @@ def test_sources_come_from_allowed_places_only(clients: Clients, base: Path) -> 
     refused(client.delete("/v1/sources/new"), 404, "not-found")
 
 
+def test_an_admin_has_a_repository_followed(clients: Clients, base: Path) -> None:
+    client = clients["admin"]
+    remote = PushedRepository(base / "remotes", "looms")
+    write_skill(remote.tree / "skills", "loom-warping", "Warp a floor loom evenly")
+    commit = remote.push()
+
+    def ended(answer: httpx.Response) -> dict[str, Any]:
+        assert answer.status_code == 202, answer.text
+        told: dict[str, Any] = wait_for(
+            lambda: (
+                (job := client.get(answer.headers["location"]).json())["state"] != "accepted"
+                and job
+            )
+        )
+        return told
+
+    with served_over_http(remote.bare.parent) as root:
+        body = {"url": f"{root}/looms.git", "path": "skills/", "licences": ["MIT"]}
+        refused(clients["write"].post("/v1/sources", json=body), 403, "not-allowed")
+        headers = {"Idempotency-Key": "looms-1"}
+        added = client.post("/v1/sources", json=body, headers=headers)
+        assert added.json()["source_id"] == "looms"
+        assert ended(added)["outcome"]["found"] == 1
+        again = client.post("/v1/sources", json=body, headers=headers)
+        assert again.json() == added.json()
+        other = client.post("/v1/sources", json=body | {"path": ""}, headers=headers)
+        refused(other, 422, "not-valid")
+        shown = clients["read"].get("/v1/sources/looms").json()
+        assert (shown["kind"], shown["commit"], shown["path"]) == ("git", commit, "skills")
+        assert (shown["licences"], shown["last_error"]) == (["MIT"], "")
+        assert shown["lag_seconds"] < 60
+        assert "branch" not in clients["read"].get("/v1/sources/crafts").json()
+        taken = {"url": f"{root}/other.git", "source_id": "looms"}
+        assert (
+            "already git"
+            in refused(client.post("/v1/sources", json=taken), 400, "not-possible")["detail"]
+        )
+        refused(clients["read"].post("/v1/sources/looms/refresh"), 403, "not-allowed")
+        refused(client.post("/v1/sources/absent/refresh"), 404, "not-found")
+        remote.bare.rename(remote.bare.parent / "away.git")
+        assert ended(clients["write"].post("/v1/sources/looms/refresh"))["state"] == "failed"
+    shown = clients["read"].get("/v1/sources/looms").json()
+    assert "no repository" in shown["last_error"]
+    assert shown["last_attempt"] > shown["last_success"] > 0
+    assert ended(client.delete("/v1/sources/looms"))["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"url": "file:///etc"},
+        {"url": "ext::sh -c id"},
+        {"url": "--upload-pack=id"},
+        {"url": "http://ana:pass@git.example/x.git"},
+        {"url": "http://git.example/x.git?y"},
+        {"url": "http://git.example/x.git", "branch": "--x"},
+        {"url": "http://git.example/x.git", "path": "../.."},
+        {"url": "http://git.example/x.git", "credential_file": "../../etc/passwd"},
+        {"url": "http://git.example/x.git", "credential_file": "absent"},
+        {"url": "http://git.example/", "source_id": "../x"},
+        {"url": "http://git.example/x y.git"},
+        {"url": "http://git.example/..git"},
+        {"url": "http://git.example/x.git", "root": "/srv"},
+        {"url": "http://git.example/x.git", "poll_seconds": -1},
+        {"root": "/srv"},
+        {"root": "/srv", "source_id": "x", "branch": "main"},
+        {"source_id": "x"},
+    ],
+)
+def test_what_is_no_address_or_no_source_is_refused(clients: Clients, more: dict[str, Any]) -> None:
+    answer = clients["admin"].post("/v1/sources", json=more)
+    assert answer.status_code in (400, 422), answer.text
+    assert "pass" not in answer.json()["detail"].replace("password", "").replace("passwd", "")
+    assert clients["admin"].get("/v1/sources").json()["sources"][0]["source_id"] == "crafts"
+
+
 def test_events_are_accepted_in_a_name_of_their_own(clients: Clients, base: Path) -> None:
     client = clients["write"]
     event = new_event(SourceChanged(source_id="crafts"), "my-ci").model_dump(mode="json")
@@ -349,7 +428,7 @@ def test_without_a_token_nothing_is_told(served: Process, port: int) -> None:
             refused(answer, 401, "no-token")
             assert answer.headers["www-authenticate"].startswith("Bearer")
         for given in ("Bearer x", "Bearer", "Basic eDp5", "Bearer skb_\xff", "bearer x y"):
-            headers = {"Authorization": given.encode("latin-1")}
+            headers = {b"Authorization": given.encode("latin-1")}
             refused(client.get("/v1/skills", headers=headers), 401, "no-token")
         body = {"task": TASK}
         refused(client.post("/v1/queries", json=body), 401, "no-token")

@@ -109,9 +109,10 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
     settings = read_settings(ctx)
     rows = []
     with open_catalog(settings) as graph:
-        for source in graph.sources():
-            entries = graph.entries_under(source.source_id, "")
-            count = sum(entry.state is State.PUBLISHED for entry in entries)
+        found = graph.sources()
+        counted = graph.states([source.source_id for source in found])
+        for source in found:
+            count = counted[source.source_id].get(State.PUBLISHED, 0)
             rows.append(told_of_source(source) | {"published": count, "there": _is_there(source)})
     if as_json:
         print_json(rows)

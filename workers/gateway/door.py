@@ -88,14 +88,19 @@ def needs(scope: Scope) -> Any:
     """A dependency that lets only callers with this scope pass."""
 
     def check(caller: Asking) -> None:
-        if caller.scope < scope:
-            raise HTTPException(
-                403,
-                f"this needs a token of scope {scope.name.lower()}, and yours is for "
-                f"{caller.scope.name.lower()}",
-            )
+        require(caller, scope)
 
     return Depends(check)
+
+
+def require(caller: Caller, scope: Scope) -> None:
+    """Raise HTTPException unless a caller has this scope."""
+    if caller.scope < scope:
+        raise HTTPException(
+            403,
+            f"this needs a token of scope {scope.name.lower()}, and yours is for "
+            f"{caller.scope.name.lower()}",
+        )
 
 
 class Door:
