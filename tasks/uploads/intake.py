@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from pydantic import ValidationError
 
@@ -161,20 +163,34 @@ def text_members(files: Mapping[str, str]) -> Iterator[Member]:
 
 
 def folder_members(folder: Path, gauge: Gauge) -> Iterator[Member]:
-    """Members of a folder; links and special files in it are refused."""
-    for current, folders, files in os.walk(folder, onerror=_unreadable):
+    """Members of a folder; links and special files in it are refused, also those that take a file's
+    place meanwhile."""
+    top = folder.resolve()
+    for current, folders, files, place in os.fwalk(top, onerror=_unreadable):
         folders.sort()
         for name in sorted(folders + files):
-            found = Path(current, name)
-            relative = found.relative_to(folder).as_posix()
+            relative = Path(current, name).relative_to(top).as_posix()
             gauge.count_member(relative)
-            mode = found.lstat().st_mode
-            if stat.S_ISDIR(mode):
+            if stat.S_ISDIR(os.lstat(name, dir_fd=place).st_mode):
                 continue
-            if not stat.S_ISREG(mode):
-                raise ArchiveError(f"{shown(relative)}: a link or special; only plain files")
-            with found.open("rb") as stream:
+            with _plain_file(name, place, relative) as stream:
                 yield Member(relative, _counted(chunks_of(stream), relative, gauge))
+
+
+def _plain_file(name: str, folder: int, relative: str) -> BinaryIO:
+    def opener(path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+    try:
+        stream = open(name, "rb", opener=opener)  # noqa: SIM115 - the caller closes it
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise UsageError(f"{shown(relative)} cannot be read: {error.strerror}") from error
+    else:
+        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            return stream
+        stream.close()
+    raise ArchiveError(f"{shown(relative)}: a link or special; only plain files")
 
 
 def _counted(chunks: Iterable[bytes], name: str, gauge: Gauge) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -154,6 +155,40 @@ def test_a_folder_is_taken_as_its_archive_is(settings: Settings, tmp_path: Path)
     (tmp_path / "trips" / "passwords").symlink_to("/etc/passwd")
     with store.staging() as place, pytest.raises(ArchiveError, match=r"passwords.*link"):
         take_in(settings, store, place, tmp_path / "trips", "team")
+
+
+def test_a_file_of_a_folder_that_becomes_a_link_is_not_followed(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("of somebody else")
+    folder = tmp_path / "trips"
+    folder.mkdir()
+    (folder / "SKILL.md").write_bytes(SKILL)
+    changing = folder / "notes.md"
+
+    def to_a_link() -> None:
+        changing.unlink()
+        changing.symlink_to(tmp_path / "secret")
+
+    def to_a_pipe() -> None:
+        changing.unlink()
+        os.mkfifo(changing)
+
+    store, looked = upload_store(settings), os.lstat
+    for change in (to_a_link, to_a_pipe):
+        changing.unlink(missing_ok=True)
+        changing.write_text("plain")
+
+        def look(path: Any, *, dir_fd: int, change: Callable[[], None] = change) -> os.stat_result:
+            found = looked(path, dir_fd=dir_fd)
+            if path == "notes.md":
+                change()
+            return found
+
+        with monkeypatch.context() as patched, store.staging() as place:
+            patched.setattr(os, "lstat", look)
+            with pytest.raises(ArchiveError, match=r"notes\.md.*only plain files"):
+                take_in(settings, store, place, folder, "team")
 
 
 def test_one_skill_file_needs_a_path(settings: Settings) -> None:
