@@ -179,7 +179,9 @@ def test_a_file_of_a_folder_that_becomes_a_link_is_not_followed(
         changing.unlink(missing_ok=True)
         changing.write_text("plain")
 
-        def look(path: Any, *, dir_fd: int, change: Callable[[], None] = change) -> os.stat_result:
+        def look(
+            path: Any, *, dir_fd: int | None = None, change: Callable[[], None] = change
+        ) -> os.stat_result:
             found = looked(path, dir_fd=dir_fd)
             if path == "notes.md":
                 change()
