@@ -86,10 +86,10 @@ class Channel(ABC):
         seconds: how long the answer to a query is wanted, at default `workers.query_seconds`.
         Raises TransientError when too many wait.
         """
-        workers, asked = self.settings.workers, isinstance(event.content(), QueryAsked)
+        asked = isinstance(event.content(), QueryAsked)
         kind: Kind = "query" if asked else "event"
-        self._check_room(kind, workers.open_queries if asked else workers.open_events)
-        wanted = (seconds or workers.query_seconds) if asked else None
+        self.check_room(kind)
+        wanted = (seconds or self.settings.workers.query_seconds) if asked else None
         is_new = self.journal.accept(event, kind, wanted)
         if is_new:
             self._send(QUERY.name if asked else PLAN.name, job_id(event), trace_of(event))
@@ -151,12 +151,15 @@ class Channel(ABC):
         return answered
 
     def _recorded(self, asked: QueryAsked, origin: str) -> str:
-        self._check_room("query", self.settings.workers.open_queries)
+        self.check_room("query")
         event = new_event(asked, origin)
         self.journal.accept(event, "query", self.settings.workers.query_seconds)
         return job_id(event)
 
-    def _check_room(self, kind: Kind, most: int) -> None:
+    def check_room(self, kind: Kind) -> None:
+        """Raise TransientError when too many events or queries wait."""
+        workers = self.settings.workers
+        most = workers.open_events if kind == "event" else workers.open_queries
         if self.journal.count_open(kind) >= most:
             what = "events" if kind == "event" else "queries"
             raise TransientError(

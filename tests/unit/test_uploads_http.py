@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from config.errors import TransientError
 from config.settings import Settings, UploadSettings
 from workers.gateway.app import create_gateway
 
@@ -24,13 +25,18 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def client(settings: Settings) -> httpx.AsyncClient:
-    channel: Any = SimpleNamespace(
+def channel(settings: Settings) -> SimpleNamespace:
+    return SimpleNamespace(
         settings=settings,
         journal=None,
         graph=SimpleNamespace(sources=list),
         accept=lambda event: event.id,
+        check_room=lambda kind: None,
     )
+
+
+@pytest.fixture
+def client(channel: Any) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(create_gateway(channel))
     return httpx.AsyncClient(transport=transport, base_url="http://skillbus")
 
@@ -58,6 +64,18 @@ def test_one_too_many_is_asked_to_come_again(client: httpx.AsyncClient) -> None:
     assert first.status_code == 202
     assert second.status_code == 503
     assert "retry-after" in second.headers
+
+
+def test_what_could_not_be_accepted_is_not_taken_in(
+    channel: SimpleNamespace, client: httpx.AsyncClient, settings: Settings
+) -> None:
+    def full(kind: str) -> None:
+        raise TransientError(f"too many of kind {kind} wait")
+
+    channel.check_room = full
+    answer = asyncio.run(client.post(WHERE, content=slowly(2.0), headers=TEXT))
+    assert (answer.status_code, "kind event" in answer.text) == (503, True)
+    assert not (settings.home / "uploads").exists()
 
 
 def test_what_was_accepted_is_on_disk(client: httpx.AsyncClient, settings: Settings) -> None:

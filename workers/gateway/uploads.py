@@ -99,6 +99,8 @@ def upload_routes(channel: Channel) -> APIRouter:
         """Take in a SKILL.md, or a zip or tar of one skill or several; replaces those there are."""
         wanted = _wanted(request)
         check_source(source)
+        # What cannot be accepted afterwards would lie about until it is swept.
+        await run_in_threadpool(channel.check_room, "event")
         if not room.acquire(blocking=False):
             most = channel.settings.uploads.at_once
             raise TransientError(f"{most} uploads are taken in already (uploads.at_once)")
