@@ -49,13 +49,15 @@ _LEAST_VERSION = (2, 37)
 _TICK_SECONDS = 0.05
 _MOST_MEMORY_KIB = 1 << 20
 """Of each process of a fetch: a few bytes of a pack can stand for an object of any size."""
-_LEASH = f"""exec 3<&0 </dev/null
-{{ read -r _ <&3; kill -9 -$$; }} &
+_LEASH = """exec 3<&0 </dev/null
+{ read -r _ <&3; kill -9 -$$; } &
 exec 3<&-
-ulimit -v {_MOST_MEMORY_KIB} 2>/dev/null || :
+ulimit -v "$1" 2>/dev/null || :
+shift
 exec "$@"
 """
-"""For sh: runs its arguments, and ends them all once nobody holds the other end of its input."""
+"""For sh: runs a command within so much memory, and ends all of it once nobody holds the other end
+of its input."""
 _ASK = """#!/bin/sh
 case "$1" in
 Username*) printf '%s\\n' "$CREDENTIAL_USER" ;;
@@ -103,6 +105,11 @@ def command(folder: Path, arguments: Sequence[str], options: Sequence[str] = ())
     """The command line of a git that works in the bare repository `folder`."""
     chosen = [part for option in (*_OPTIONS, *options) for part in ("-c", option)]
     return [program(), "--no-pager", f"--git-dir={folder}", *chosen, *arguments]
+
+
+def leashed(words: Sequence[str]) -> list[str]:
+    """A command line that runs another, until its standard input is closed."""
+    return ["/bin/sh", "-c", _LEASH, "git", str(_MOST_MEMORY_KIB), *words]
 
 
 def program() -> str:
@@ -169,7 +176,7 @@ def transfer(
     ]
     with _asking(folder, credential) as asking, tempfile.TemporaryFile() as said:
         process = subprocess.Popen(  # noqa: S603 - arguments are passed on as they are
-            ["/bin/sh", "-c", _LEASH, "fetch", *command(folder, arguments, remote.pins)],
+            leashed(command(folder, arguments, remote.pins)),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=said,

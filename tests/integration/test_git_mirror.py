@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -22,12 +23,13 @@ from config.errors import PermanentError, SetupError, TransientError, UsageError
 from config.settings import Settings
 from graph.protocol import Source
 from tasks.folders import SkillGoneError, read_folder, scan
-from tasks.git.mirror import Mirror, check_source, folder_of
+from tasks.git.mirror import Mirror, check_source, drop_strays, folder_of
 from tasks.git.program import size_of
 from tasks.git.reader import GitReader, open_git_reader
 from tests.support.git_remote import PushedRepository, served_over_http
+from tests.support.secrecy import made_up
 
-SECRET = "hunter2-of-the-test"
+SECRET = made_up("of-the-remote")
 
 
 def settings(home: Path, **git: Any) -> Settings:
@@ -73,11 +75,43 @@ def answering(status: int, **headers: str) -> Iterator[tuple[str, list[dict[str,
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with serving(Handler) as root:
+        yield f"{root}/x.git", asked
+
+
+@contextmanager
+def answering_files(alternate: str) -> Iterator[str]:
+    """A server of plain files: a branch, and another repository that has its objects."""
+    files = {
+        "/x.git/info/refs": b"1" * 40 + b"\trefs/heads/main\n",
+        "/x.git/HEAD": b"ref: refs/heads/main\n",
+        "/x.git/objects/info/http-alternates": f"{alternate}/objects/\n".encode(),
+        "/x.git/objects/info/alternates": f"{alternate}/objects/\n".encode(),
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = files.get(self.path.partition("?")[0])
+            self.send_response(404 if content is None else 200)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with serving(Handler) as root:
+        yield f"{root}/x.git"
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """An HTTP server on loopback; its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/x.git", asked
+        yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
@@ -135,24 +169,116 @@ def test_links_and_submodules_are_not_followed(
         assert reader.read("kiln").files == ()
 
 
-@pytest.mark.parametrize("name", ["..", ".git", ".", "a/b"])
-def test_names_that_lead_out_are_refused_by_git(
-    tmp_path: Path, remote: PushedRepository, source: Source, name: str
-) -> None:
-    blob = remote.git("rev-parse", "HEAD:kiln/SKILL.md")
-    entry = f"100644 {name}".encode() + b"\0" + bytes.fromhex(blob)
-    tree = subprocess.run(
-        ["git", "hash-object", "-t", "tree", "-w", "--literally", "--stdin"],
-        input=entry,
+def made(remote: PushedRepository, content: bytes, kind: str) -> str:
+    """Write an object of any kind and content into the bare repository; its id."""
+    run = subprocess.run(
+        ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"],
+        input=content,
         cwd=remote.bare,
         capture_output=True,
         check=True,
-    ).stdout.decode()
-    commit = remote.git("-C", str(remote.bare), "commit-tree", "-m", "x", tree.strip())
+    )
+    return run.stdout.decode().strip()
+
+
+def point_to(remote: PushedRepository, tree: str) -> str:
+    """Have the branch lead to a tree; the commit."""
+    commit = remote.git("-C", str(remote.bare), "commit-tree", "-m", "x", tree)
     remote.git("-C", str(remote.bare), "update-ref", "refs/heads/main", commit)
+    return commit
+
+
+def entry(name: bytes, object_id: str, mode: str = "100644") -> bytes:
+    return mode.encode() + b" " + name + b"\0" + bytes.fromhex(object_id)
+
+
+@pytest.mark.parametrize("name", [b"..", b".git", b".", b"a/b", b".GIT"])
+def test_names_that_lead_out_are_refused_by_git(
+    tmp_path: Path, remote: PushedRepository, source: Source, name: bytes
+) -> None:
+    blob = remote.git("rev-parse", "HEAD:kiln/SKILL.md")
+    point_to(remote, made(remote, entry(name, blob), "tree"))
     known = settings(tmp_path / "home")
     with pytest.raises(PermanentError, match="git refuses"):
         Mirror(source, known).fetch()
+
+
+def test_names_that_no_file_system_would_take_alike(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    """A newline, bytes that are not UTF-8, and two names that differ in case alone."""
+    folder = remote.git("rev-parse", "HEAD:kiln")
+    names = sorted([b"Kiln", b"kiln", b"new\nline", b"not-\xff", "\u4e2d".encode()])
+    point_to(remote, made(remote, b"".join(entry(one, folder, "40000") for one in names), "tree"))
+    with reading(source, settings(tmp_path / "home")) as reader:
+        found = reader.scan("")
+        assert set(found.signatures) == {"Kiln", "kiln", "new\nline", "\u4e2d"}
+        assert found.refused == {"not-\\xff": "the folder's name is not UTF-8; rename it"}
+        assert reader.read("Kiln") == reader.read("kiln") == reader.read("new\nline")
+
+
+def test_a_folder_of_a_hundred_thousand_files(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    blob, kiln = (remote.git("rev-parse", f"HEAD:kiln{one}") for one in ("/SKILL.md", ""))
+    many = b"".join(entry(b"f%06d" % number, blob) for number in range(100_000))
+    inner = made(remote, entry(b"SKILL.md", blob) + many, "tree")
+    outer = [entry(b"kiln", kiln, "40000"), entry(b"many", inner, "40000")]
+    point_to(remote, made(remote, b"".join(outer), "tree"))
+    started = time.monotonic()
+    with reading(source, settings(tmp_path / "home")) as reader:
+        assert set(reader.scan("").signatures) == {"kiln", "many"}
+        assert reader.read("kiln").files == ()
+        with pytest.raises(PermanentError, match=r"limits\.folder_files"):
+            reader.read("many")
+    assert time.monotonic() - started < 10
+
+
+def test_few_bytes_that_stand_for_many(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    """Files of zeros are known by their size alone, and not read."""
+    known = settings(tmp_path / "home")
+    limits = known.limits.model_copy(update={"folder_bytes": 1_000_000})
+    (remote.tree / "kiln/zeros").write_bytes(bytes(20_000_000))
+    (remote.tree / "large").mkdir()
+    (remote.tree / "large/SKILL.md").write_bytes(bytes(20_000_000))
+    remote.push()
+    with reading(source, known.model_copy(update={"limits": limits})) as reader:
+        with pytest.raises(PermanentError, match=r"limits\.folder_bytes"):
+            reader.read("kiln")
+        with pytest.raises(PermanentError, match=r"limits\.skill_bytes"):
+            reader.read("large")
+
+
+def test_an_object_that_would_fill_the_memory(
+    tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole files are not held in memory, but what is said of a commit is."""
+    monkeypatch.setattr("tasks.git.program._MOST_MEMORY_KIB", 80_000)
+    head = remote.git("cat-file", "commit", "HEAD").encode() + b"\n"
+    commit = made(remote, head + bytes(70_000_000).replace(b"\0", b"x"), "commit")
+    remote.git("-C", str(remote.bare), "update-ref", "refs/heads/main", commit)
+    with served_over_http(remote.bare.parent) as root:
+        source = Source("team", "git", f"{root}/skills.git")
+        with pytest.raises(PermanentError, match="too large"):
+            Mirror(source, settings(tmp_path / "home")).fetch()
+
+
+def test_a_pointer_to_large_file_storage_is_no_skill(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 9\n"
+    (remote.tree / "kiln/data.bin").write_text(pointer)
+    (remote.tree / "stored").mkdir()
+    (remote.tree / "stored/SKILL.md").write_text(pointer)
+    (remote.tree / ".gitattributes").write_text("* filter=lfs diff=lfs merge=lfs -text\n")
+    remote.push()
+    with reading(source, settings(tmp_path / "home")) as reader:
+        assert set(reader.scan("").signatures) == {"kiln", "stored"}
+        assert reader.read("kiln").files[0].size == len(pointer)
+        with pytest.raises(PermanentError, match="large-file storage"):
+            reader.read("stored")
 
 
 def made_tree(remote: PushedRepository, entries: Iterable[str]) -> str:
@@ -231,9 +357,9 @@ def test_nothing_that_a_repository_brings_is_run(
 def test_more_than_the_limit_is_not_fetched(
     tmp_path: Path, remote: PushedRepository, source: Source
 ) -> None:
-    (remote.tree / "large.bin").write_bytes(os.urandom(30_000_000))
+    (remote.tree / "large.bin").write_bytes(os.urandom(12_000_000))
     remote.push()
-    known = settings(tmp_path / "home", megabytes=2)
+    known = settings(tmp_path / "home", megabytes=1)
     with pytest.raises(PermanentError, match=r"git\.megabytes"):
         Mirror(source, known).fetch()
     assert size_of(folder_of("team", known)) < 1_000_000
@@ -343,16 +469,179 @@ def test_gits_own_protocol(tmp_path: Path, remote: PushedRepository, source: Sou
         daemon.wait()
 
 
-def test_a_mirror_is_tidied_and_read_meanwhile(tmp_path: Path, remote: PushedRepository) -> None:
+def test_a_mirror_is_tidied_and_read_meanwhile(
+    tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.git.mirror._MOST_PACKS", 3)
     known = settings(tmp_path / "home")
     with served_over_http(remote.bare.parent) as root:
         source = Source("team", "git", f"{root}/skills.git")
         mirror = Mirror(source, known)
         first = mirror.fetch()
         with open_git_reader(replace(source, commit=first), known) as reader:
-            for number in range(18):
+            for number in range(4):
                 (remote.tree / "kiln/SKILL.md").write_text(f"Number {number}\n")
                 remote.push()
                 mirror.fetch()
             assert b"Fire." in reader.read("kiln").content
-    assert len(list((mirror.folder / "objects/pack").glob("*.pack"))) < 16
+    assert len(list((mirror.folder / "objects/pack").glob("*.pack"))) < 4
+
+
+# -- many processes, and what they leave
+
+
+def test_one_process_at_a_time_changes_a_mirror(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    known = settings(tmp_path / "home")
+    commit = Mirror(source, known).fetch()
+    Mirror(source, known).drop()
+    assert list((tmp_path / "home/git").iterdir()) == []
+    errors: list[Exception] = []
+
+    def ensure() -> None:
+        try:
+            Mirror(source, known).ensure(commit)
+        except Exception as error:  # told by the thread that looks
+            errors.append(error)
+
+    threads = [threading.Thread(target=ensure) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(list((folder_of("team", known) / "objects/pack").glob("*.pack"))) == 1
+
+
+def test_whoever_waits_for_a_mirror_gives_up_in_time(tmp_path: Path, source: Source) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        slow = replace(source, root=f"http://127.0.0.1:{silent.getsockname()[1]}/x.git")
+        known = settings(tmp_path / "home", seconds=1)
+
+        def fetch() -> None:
+            with pytest.raises(TransientError):
+                Mirror(slow, known).fetch()
+
+        first = threading.Thread(target=fetch)
+        first.start()
+        while not folder_of("team", known).exists():
+            time.sleep(0.01)
+        with pytest.raises(TransientError, match="another process"):
+            Mirror(slow, known).fetch(lambda: True)
+        Mirror(slow, known).drop()
+        assert folder_of("team", known).exists()
+        first.join()
+
+
+@pytest.mark.parametrize("harm", ["killed", "object", "meanwhile", "ref", "config"])
+def test_a_mirror_that_was_left_damaged_is_mended(
+    tmp_path: Path, remote: PushedRepository, source: Source, harm: str
+) -> None:
+    known = settings(tmp_path / "home")
+    commit = Mirror(source, known).fetch()
+    folder = folder_of("team", known)
+    if harm == "killed":
+        for name in ("shallow.lock", "config.lock", "refs/skillbus/head.lock"):
+            (folder / name).touch()
+        (folder / "objects/pack/tmp_pack_x").write_bytes(b"PACK")
+    elif harm == "object":
+        (pack,) = (folder / "objects/pack").glob("*.pack")
+        pack.chmod(0o600)
+        pack.write_bytes(pack.read_bytes()[:12] + bytes(300))
+        with open_git_reader(replace(source, commit=commit), known) as reader:
+            assert reader.read("kiln").content.endswith(b"Fire.\n")
+    elif harm == "meanwhile":
+        with open_git_reader(replace(source, commit=commit), known) as reader:
+            shutil.rmtree(folder / "objects")
+            with pytest.raises(TransientError, match="fetched anew"):
+                reader.read("kiln")
+    elif harm == "ref":
+        (folder / "refs/skillbus/head").write_text("0" * 39 + "1\n")
+    else:
+        (folder / "HEAD").write_text("")
+    (remote.tree / "kiln/SKILL.md").write_text("Anew.\n")
+    newer = remote.push()
+    assert Mirror(source, known).fetch() == newer
+    with open_git_reader(replace(source, commit=newer), known) as reader:
+        assert reader.read("kiln").content == b"Anew.\n"
+
+
+def test_a_commit_that_is_not_given_any_more(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    """Another machine has fetched it, then the branch was pushed by force and the host tidied."""
+    (remote.tree / "kiln/SKILL.md").write_text("Anew.\n")
+    remote.git("add", "--all")
+    remote.git("commit", "-q", "--amend", "-m", "anew")
+    gone = remote.git("rev-parse", "origin/main")
+    remote.publish()
+    remote.git("-C", str(remote.bare), "reflog", "expire", "--expire=all", "--all")
+    remote.git("-C", str(remote.bare), "gc", "-q", "--prune=all")
+    with (
+        pytest.raises(TransientError, match=r"is not here: commit .* not given any more"),
+        open_git_reader(replace(source, commit=gone), settings(tmp_path / "home")),
+    ):
+        pass
+
+
+def test_git_ends_with_who_started_it(tmp_path: Path, source: Source) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from tests.integration.test_git_mirror import Mirror, Source, settings\n"
+        "Mirror(Source('team', 'git', sys.argv[1]), settings(Path(sys.argv[2]))).fetch()\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30)
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/x.git"
+        started = subprocess.Popen([sys.executable, "-c", program, address, str(tmp_path / "home")])
+        connection, _ = silent.accept()
+        with connection:
+            connection.settimeout(10)
+            connection.recv(4096)
+            started.kill()
+            started.wait()
+            assert connection.recv(4096) == b""  # the other end is closed
+
+
+def test_mirrors_of_sources_that_are_gone_are_dropped(tmp_path: Path) -> None:
+    known = settings(tmp_path / "home")
+    for name in ("kept", "gone", "new"):
+        folder_of(name, known).mkdir(parents=True)
+    long_ago = time.time() - 10_000
+    for name in ("kept", "gone"):
+        os.utime(folder_of(name, known), (long_ago, long_ago))
+    drop_strays(["kept"], known)
+    assert {one.name for one in (tmp_path / "home/git").iterdir()} == {"kept.git", "new.git"}
+
+
+# -- where names lead
+
+
+def test_git_connects_to_what_was_checked_and_nowhere_else(
+    tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git's own look-up would find no such name, or another place for it."""
+    looked_up = {"skills.invalid": "127.0.0.1", "localhost": "127.9.9.9"}
+
+    def found(host: str, port: int, **_: object) -> list[tuple[Any, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (looked_up[host], port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    known = settings(tmp_path / "home")
+    with served_over_http(remote.bare.parent) as root:
+        port = root.rpartition(":")[2]
+        near = Source("team", "git", f"http://skills.invalid:{port}/skills.git")
+        assert Mirror(near, known).fetch() == remote.git("rev-parse", "HEAD")
+        rebound = Source("other", "git", f"http://localhost:{port}/skills.git")
+        with pytest.raises(TransientError, match="connect"):
+            Mirror(rebound, known).fetch()
+
+
+def test_a_server_without_gits_protocol_leads_nowhere_else(tmp_path: Path, source: Source) -> None:
+    """Plain files over HTTP can name other repositories to take objects from."""
+    with answering(200) as (inside, asked), answering_files(inside) as address:
+        mirror = Mirror(replace(source, root=address), settings(tmp_path / "home"))
+        with pytest.raises((PermanentError, TransientError)):
+            mirror.fetch()
+        assert asked == []

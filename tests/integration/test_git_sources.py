@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from graph.protocol import Source
 from skills.events import (
     GitOrigin,
+    Pushed,
     SkillRemoved,
     SkillUpserted,
     SourceChanged,
@@ -117,11 +119,86 @@ def test_absence_removes_nothing(runtime: Runtime, remote: PushedRepository, add
     remote.git("push", "-q", "origin", ":refs/heads/release")
     state, reason = come(runtime)
     assert (state, "branch is gone" in reason) == ("failed", True)
+    assert paths(runtime) == before
+    # It comes back with less in it.
+    remote.git("rm", "-rq", "skills/loom")
+    remote.push(branch="release")
+    assert come(runtime) == ("done", "")
+    assert set(paths(runtime)) == {"skills/kiln"}
+    assert source_of(runtime).last_error == ""
     remote.bare.rename(remote.bare.parent / "elsewhere.git")
     state, reason = come(runtime)
     assert (state, "no repository" in reason) == ("failed", True)
-    assert paths(runtime) == before
+    assert set(paths(runtime)) == {"skills/kiln"}
     assert "no repository" in source_of(runtime).last_error
+
+
+def test_another_default_branch_an_empty_one_and_an_empty_repository(
+    runtime: Runtime, remote: PushedRepository, address: str
+) -> None:
+    assert come(runtime, address) == ("done", "")
+    put(remote.tree, "skills/dye")
+    remote.push(branch="next")
+    assert come(runtime) == ("done", "")
+    assert "skills/dye" not in paths(runtime)
+    remote.git("-C", str(remote.bare), "symbolic-ref", "HEAD", "refs/heads/next")
+    assert come(runtime) == ("done", "")
+    before = paths(runtime)
+    assert set(before) == {"skills/kiln", "skills/loom", "skills/dye"}
+    # Without any branch nothing is known; a branch without files is known to be empty.
+    for branch in ("main", "next"):
+        remote.git("-C", str(remote.bare), "update-ref", "-d", f"refs/heads/{branch}")
+    state, reason = come(runtime)
+    assert (state, "branch is gone" in reason) == ("failed", True)
+    assert paths(runtime) == before
+    remote.git("rm", "-rq", "skills")
+    remote.push(branch="next")
+    assert come(runtime) == ("done", "")
+    assert paths(runtime) == {}
+    put(remote.tree, "skills/kiln")
+    remote.push(branch="next")
+    assert come(runtime) == ("done", "")
+    assert set(paths(runtime)) == {"skills/kiln"}
+
+
+def pushed(runtime: Runtime, before: str, after: str) -> str:
+    told = Pushed(before=before, after=after)
+    return runtime.submit(SourceChanged(source_id="team", pushed=told), "skillbus/tests")
+
+
+def test_what_is_told_before_it_is_served_is_awaited(
+    runtime: Runtime, remote: PushedRepository, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come(runtime, address)
+    before = source_of(runtime).commit
+    put(remote.tree, "skills/dye")
+    after = remote.commit()
+    event_id = pushed(runtime, before, after)
+    time.sleep(0.4)
+    assert runtime.journal.job(event_id).state == "accepted"
+    remote.publish()
+    wait_for(lambda: runtime.journal.job(event_id).state == "done")
+    settle(runtime)
+    assert "skills/dye" in paths(runtime)
+    monkeypatch.setattr("tasks.fetch._PAUSES", (3600.0,))
+    # Told late, or of a commit that others have followed: nothing is awaited.
+    for was, now in ((before, after), ("", before), (before, "1" * 40)):
+        event_id = pushed(runtime, was, now)
+        wait_for(lambda one=event_id: runtime.journal.job(one).state == "done")
+        put(remote.tree, f"skills/{now[:7]}")
+        remote.push()
+    assert f"skills/{after[:7]}" in paths(runtime)
+    # What never comes ends all the same, and the skills stay.
+    monkeypatch.setattr("tasks.fetch._PAUSES", (0.01, 0.01))
+    event_id = pushed(runtime, source_of(runtime).commit, "2" * 40)
+    wait_for(lambda: runtime.journal.job(event_id).state == "done")
+    remote.git("-C", str(remote.bare), "update-ref", "-d", "refs/heads/main")
+    monkeypatch.setattr("tasks.fetch._PAUSES", (0.01,) * 200)
+    event_id = pushed(runtime, "", remote.commit())
+    time.sleep(0.2)
+    assert runtime.journal.job(event_id).state == "accepted"
+    remote.publish()
+    wait_for(lambda: runtime.journal.job(event_id).state == "done")
 
 
 def test_a_removed_source_leaves_nothing(runtime: Runtime, address: str, tmp_path: Path) -> None:
@@ -154,32 +231,44 @@ def test_a_remote_is_polled(tmp_path: Path, remote: PushedRepository, address: s
         wait_for(lambda: "skills/dye" in paths(runtime))
 
 
-def test_a_new_source_that_fails_is_none(runtime: Runtime, address: str) -> None:
+def test_a_new_source_that_fails_is_none(runtime: Runtime, address: str, tmp_path: Path) -> None:
     state, reason = come(runtime, address, branch="never")
     assert (state, "branch is gone" in reason) == ("failed", True)
-    state, reason = come(runtime, address.replace("http://127.0.0.1", "http://localhost."))
-    assert runtime.graph.sources() == [] or state == "done"
+    state, reason = come(runtime, address, path="nowhere")
+    assert (state, "has no folder nowhere" in reason) == ("failed", True)
+    assert runtime.graph.sources() == []
+    assert list((tmp_path / "home/git").iterdir()) == []
 
 
-def test_a_slow_remote_holds_up_no_directory(tmp_path: Path, remote: PushedRepository) -> None:
-    import socket
-
+def test_a_hung_host_holds_up_no_other(
+    tmp_path: Path, remote: PushedRepository, address: str
+) -> None:
     root = tmp_path / "folder"
     put(root, "near")
+    slow_ones = [f"slow-{number}" for number in range(3)]
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
-        tiny_runtime(tmp_path / "home", git=ALLOWED | {"seconds": 3}) as runtime,
+        tiny_runtime(tmp_path / "home", git=ALLOWED | {"seconds": 2}) as runtime,
     ):
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}/slow.git"
-        content = SourceChanged(source_id="team", root=address, git=GitOrigin())
-        slow = runtime.submit(content, "skillbus/tests")
+
+        def submit(source_id: str, root: str, git: GitOrigin | None = None) -> str:
+            content = SourceChanged(source_id=source_id, root=root, git=git)
+            return runtime.submit(content, "skillbus/tests")
+
+        def is_done(event_id: str) -> bool:
+            return runtime.journal.job(event_id).state == "done"
+
         started = time.monotonic()
-        near = runtime.submit(SourceChanged(source_id="near", root=str(root)), "skillbus/tests")
-        wait_for(lambda: runtime.journal.job(near).state == "done")
-        assert time.monotonic() - started < 2.0
-        assert runtime.journal.job(slow).state == "accepted"
-        wait_for(lambda: runtime.journal.job(slow).state == "failed")
-        assert "not fetched within 3 s" in runtime.journal.job(slow).reason
+        hung = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        slow = [submit(name, f"{hung}/{name}.git", GitOrigin()) for name in slow_ones]
+        wait_for(lambda: (tmp_path / "home/git/slow-0.git/HEAD").exists())
+        near = submit("near", str(root))
+        other = submit("other", address.replace("127.0.0.1", "localhost"), GitOrigin())
+        wait_for(lambda: is_done(near) and is_done(other))
+        assert time.monotonic() - started < 1.9
+        assert {runtime.journal.job(one).state for one in slow} == {"accepted"}
+        wait_for(lambda: runtime.journal.job(slow[0]).state == "failed")
+        assert "not fetched within 2 s" in runtime.journal.job(slow[0]).reason
     assert threading.active_count() < 50
 
 

@@ -48,16 +48,49 @@ class PushedRepository:
         )
         return run.stdout.strip()
 
-    def push(self, message: str = "change", branch: str = "main") -> str:
-        """Commit all there is and push it by force; the commit."""
+    def commit(self, message: str = "change") -> str:
+        """Commit all there is; the commit."""
         self.git("add", "--all")
         self.git("commit", "-q", "--allow-empty", "-m", message)
-        self.git("push", "-q", "--force", "origin", f"HEAD:refs/heads/{branch}")
         return self.git("rev-parse", "HEAD")
+
+    def push(self, message: str = "change", branch: str = "main") -> str:
+        """Commit all there is and push it by force; the commit."""
+        commit = self.commit(message)
+        self.publish(branch)
+        return commit
+
+    def publish(self, branch: str = "main") -> None:
+        """Push what is committed by force."""
+        self.git("push", "-q", "--force", "origin", f"HEAD:refs/heads/{branch}")
+
+
+class Gate:
+    """Requests wait at it while it is shut. waiting: how many came to a shut gate."""
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+        self._open.set()
+        self.waiting = 0
+
+    def shut(self) -> None:
+        """Keep requests waiting from now on."""
+        self.waiting = 0
+        self._open.clear()
+
+    def open(self) -> None:
+        """Let all pass."""
+        self._open.set()
+
+    def pass_through(self) -> None:
+        """Wait until it is open."""
+        if not self._open.is_set():
+            self.waiting += 1
+            self._open.wait(60)
 
 
 @contextmanager
-def served_over_http(folder: Path) -> Iterator[str]:
+def served_over_http(folder: Path, gate: Gate | None = None) -> Iterator[str]:
     """`git http-backend` for the repositories below a folder; yields the address of the folder."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -69,6 +102,8 @@ def served_over_http(folder: Path) -> Iterator[str]:
                 super().handle()
 
         def do_GET(self) -> None:
+            if gate is not None:
+                gate.pass_through()
             self._answer(b"")
 
         def do_POST(self) -> None:
