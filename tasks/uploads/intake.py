@@ -72,13 +72,16 @@ def take_in(
     source_id: str,
     path: str = "",
     wanted: tuple[str, ...] = (),
+    package_id: str = "",
 ) -> Upload:
     """Unpack an upload within the bounds of `[uploads]`, and hand its packages in.
 
     place: a folder from `store.staging`. body: the file as it was received, or a folder. path:
     where in the source it belongs, "" for as it is named. wanted: kinds (`kind_of`) that it was
-    said to be, empty for any. Raises ArchiveError, TransientError.
+    said to be, empty for any. package_id: from `new_package_id`, "" for a new one. Raises
+    ArchiveError, TransientError.
     """
+    package_id = package_id or new_package_id()
     check_source(source_id)
     if path:
         path = clean_path(path, settings.uploads.depth)
@@ -86,7 +89,7 @@ def take_in(
         # A folder without a name of its own in the source is there under its own.
         members = folder_members(body, Gauge(settings.uploads, _WITHOUT_RATIO))
         path = path or body.resolve().name if (body / SKILL_FILE).exists() else path
-        return _hand_in(settings, store, place, source_id, path, members)
+        return _hand_in(settings, store, place, source_id, path, members, package_id)
     with body.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > settings.uploads.megabytes * MEGABYTE:
@@ -102,7 +105,7 @@ def take_in(
             members = iter([Member(SKILL_FILE, chunks_of(file))])
         else:
             members = tar_members(file, kind.removeprefix("tar").removeprefix("."), gauge)
-        return _hand_in(settings, store, place, source_id, path, members)
+        return _hand_in(settings, store, place, source_id, path, members, package_id)
 
 
 _WITHOUT_RATIO = 1 << 60
@@ -120,13 +123,14 @@ def _hand_in(
     source_id: str,
     path: str,
     members: Iterable[Member],
+    package_id: str,
 ) -> Upload:
     skills = place / "skills"
     contents = stage(settings, place, skills, source_id, path, members)
     content = SourceChanged(
         source_id=source_id, root=root_of(source_id), paths=tuple(sorted(contents.skills))
     )
-    event = new_event(content, ORIGIN).model_copy(update={"id": new_package_id()})
+    event = new_event(content, ORIGIN).model_copy(update={"id": package_id})
     store.hand_in(event.id, source_id, skills)
     ids = tuple(f"{source_id}:{one}" for one in content.paths)
     return Upload(event, ids, contents.left_out)

@@ -33,12 +33,17 @@ _PREFIX = "upload-"
 _SUFFIX = ".zip"
 _LONGEST_NAME = 200
 _ABANDONED_SECONDS = 3_600.0
+_ON_ITS_WAY_SECONDS = 60.0
+"""In which an event is recorded once its package has been handed in."""
 _SHARE = "gateways and workers must share one folder of uploads (uploads.folder)"
 
 
-def new_package_id() -> str:
-    """An id for an event that brings a package, and for the package."""
-    return _PREFIX + uuid.uuid4().hex
+def new_package_id(name: str = "") -> str:
+    """An id for an event that brings a package, and for the package.
+
+    name: 32 hex digits by which to tell that something is sent again; at default it is new.
+    """
+    return _PREFIX + (name or uuid.uuid4().hex)
 
 
 def is_package_id(event_id: str) -> bool:
@@ -106,13 +111,19 @@ class UploadStore:
     def hand_in(self, package_id: str, source_id: str, skills: Path) -> None:
         """Move a staged folder of packages, each synced, to where its event will find it.
 
-        On disk for good when this returns. Raises TransientError.
+        On disk for good when this returns. Raises TransientError, also while another with this id
+        may be on its way; what a kill left of one gives way.
         """
+        place = self._packages / package_id
         with _passing(f"{self._packages} cannot be written"):
             self._source(source_id).mkdir(mode=0o700, exist_ok=True)
             sync_folder(self._sources)
             sync_folder(skills)
-            skills.rename(self._packages / package_id)
+            if place.exists():
+                if not _is_older(place, time.time() - _ON_ITS_WAY_SECONDS):
+                    raise TransientError("this upload is being taken in; send it again in a while")
+                place.rename(skills.with_name("left"))
+            skills.rename(place)
             sync_folder(self._packages)
 
     def put(self, source_id: str, package_id: str) -> None:

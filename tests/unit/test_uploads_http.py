@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,10 @@ import pytest
 
 from config.errors import TransientError
 from config.settings import Settings, UploadSettings
+from tasks.sqlite_journal import SqliteJournal
 from workers.gateway.app import create_gateway
+from workers.gateway.door import OWN
+from workers.gateway.idempotency import job_of_key
 
 TEXT = {"Content-Type": "text/markdown"}
 WHERE = "/v1/skills?source=s&path=x"
@@ -33,10 +37,6 @@ def channel(settings: Settings) -> SimpleNamespace:
         accept=lambda event: event.id,
         check_room=lambda kind: None,
     )
-
-
-@pytest.fixture
-def client(channel: Any) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(create_gateway(channel))
     return httpx.AsyncClient(transport=transport, base_url="http://skillbus")
 
@@ -64,6 +64,46 @@ def test_one_too_many_is_asked_to_come_again(client: httpx.AsyncClient) -> None:
     assert first.status_code == 202
     assert second.status_code == 503
     assert "retry-after" in second.headers
+
+
+def test_an_upload_that_is_sent_again_is_the_same_job_over_restarts(settings: Settings) -> None:
+    packages = settings.home / "uploads" / "packages"
+
+    def send(content: bytes, key: str, where: str = WHERE) -> httpx.Response:
+        """As a process that has just begun sees it."""
+        journal = SqliteJournal(settings.home / "journal.db")
+        channel: Any = SimpleNamespace(
+            settings=settings,
+            journal=journal,
+            graph=SimpleNamespace(sources=list),
+            accept=lambda event: journal.accept(event, "event"),
+        )
+        transport = httpx.ASGITransport(create_gateway(channel))
+        client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
+        headers = TEXT | {"Idempotency-Key": key}
+        try:
+            return asyncio.run(client.post(where, content=content, headers=headers))
+        finally:
+            journal.close()
+
+    first = send(b"# x\n", "one")
+    assert (first.status_code, first.json()["skills"]) == (202, ["s:x"])
+    assert send(b"# x\n", "one").json() == first.json()
+    assert send(b"# x\n", "two").json()["id"] != first.json()["id"]
+    for content, where in ((b"# y\n", WHERE), (b"# x\n", f"{WHERE}y")):
+        refused = send(content, "one", where)
+        assert (refused.status_code, "Idempotency-Key" in refused.text) == (422, True)
+    assert send(b"", "three").status_code == 400
+    assert len(list(packages.iterdir())) == 2
+    # A kill between package and journal: it gives way, but not to one that may be on its way.
+    left = packages / f"upload-{job_of_key(OWN, 'four')}"
+    left.mkdir()
+    (left / "older.zip").write_bytes(b"")
+    assert send(b"# x\n", "four").status_code == 503
+    os.utime(left, (1, 1))
+    assert send(b"# x\n", "four").json()["id"] == left.name
+    assert [one.name for one in left.iterdir()] != ["older.zip"]
+    assert send(b"# x\n", "four").status_code == 202
 
 
 def test_what_could_not_be_accepted_is_not_taken_in(

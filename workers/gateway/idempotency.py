@@ -12,6 +12,7 @@ from fastapi import Header
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
+from config.errors import NotFoundError
 from skills.events import GATEWAY, Data, Event, describe, new_event, with_origin
 from tasks.journal import job_id
 from workers.channel import Channel
@@ -39,19 +40,33 @@ def accept(channel: Channel, caller: Caller, data: Data, key: str | None) -> str
     except ValidationError as error:
         raise HTTPException(422, describe(error)) from None
     if key is not None:
-        event = event.model_copy(update={"id": _id_of(caller, key)})
+        event = event.model_copy(update={"id": job_of_key(caller, key)})
     if not channel.accept_once(event):
         _check_same(channel, event)
     return job_id(event)
 
 
-def _id_of(caller: Caller, key: str) -> str:
+def job_of_key(caller: Caller, key: str) -> str:
+    """The id, 32 hex digits, that a caller's key stands for."""
     return hashlib.sha256(f"idempotency\0{caller.name}\0{key}".encode()).hexdigest()[:32]
+
+
+def sent_before(channel: Channel, event_id: str) -> Event | None:
+    """The event that came under an id, None when none did."""
+    try:
+        return channel.journal.job(event_id).event
+    except NotFoundError:
+        return None
+
+
+def other_request() -> HTTPException:
+    """The refusal of a key that came with something else before."""
+    return HTTPException(
+        422, "this Idempotency-Key came with another request before; take a new key"
+    )
 
 
 def _check_same(channel: Channel, event: Event) -> None:
     before = channel.journal.job(job_id(event)).event
     if (before.type, before.data) != (event.type, event.data):
-        raise HTTPException(
-            422, "this Idempotency-Key came with another request before; take a new key"
-        )
+        raise other_request()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import shutil
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,17 +20,20 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
-from config.errors import TransientError
+from config.errors import PermanentError, TransientError
 from config.settings import Settings
-from skills.events import with_origin
+from skills.events import Event, SourceChanged, with_origin
 from tasks.uploads.bounds import CHUNK, MEGABYTE, TooLargeError
-from tasks.uploads.intake import Upload, check_kind, check_source, take_in, too_large
-from tasks.uploads.store import upload_store
+from tasks.uploads.intake import check_kind, check_source, take_in, too_large
+from tasks.uploads.store import new_package_id, upload_store
 from workers.channel import Channel
-from workers.gateway.door import Asking, needs
+from workers.gateway.door import Asking, Caller, needs
+from workers.gateway.idempotency import IdempotencyKey, job_of_key, other_request, sent_before
 from workers.gateway.tokens import Scope
 
 _FORM = "multipart/form-data"
+_DIGEST, _LEFT_OUT = "uploaddigest", "leftout"
+"""Extension attributes of the event of an upload."""
 _KINDS: dict[str, tuple[str, ...]] = {
     "text/markdown": ("text",),
     "application/zip": ("zip",),
@@ -95,6 +100,7 @@ def upload_routes(channel: Channel) -> APIRouter:
                 "top; takes the place of an archive's one top folder",
             ),
         ] = "",
+        key: IdempotencyKey = None,
     ) -> Uploaded:
         """Take in a SKILL.md, or a zip or tar of one skill or several; replaces those there are."""
         wanted = _wanted(request)
@@ -106,25 +112,83 @@ def upload_routes(channel: Channel) -> APIRouter:
             raise TransientError(f"{most} uploads are taken in already (uploads.at_once)")
         try:
             async with _received(request, channel.settings) as place:
-                taken = await run_in_threadpool(_taken, channel, place, source, path, wanted)
+                sent = _Sent(place, source, path, wanted, caller, key)
+                uploaded = await run_in_threadpool(_accepted, channel, sent)
         except TooLargeError as error:
             raise HTTPException(413, str(error)) from None
         finally:
             room.release()
-        event = with_origin(taken.event, caller.name)
-        await run_in_threadpool(channel.accept, event)
-        response.headers["Location"] = f"/v1/events/{event.id}"
-        return Uploaded(id=event.id, skills=list(taken.skill_ids), left_out=taken.left_out)
+        response.headers["Location"] = f"/v1/events/{uploaded.id}"
+        return uploaded
 
     return router
 
 
-def _taken(
-    channel: Channel, place: Path, source: str, path: str, wanted: tuple[str, ...]
-) -> Upload:
-    check_kind(channel.graph.sources(), source)
-    store = upload_store(channel.settings)
-    return take_in(channel.settings, store, place, place / "body", source, path, wanted)
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """An upload as it was received: the file `body` in a staging folder, and what was said of
+    it."""
+
+    place: Path
+    source: str
+    path: str
+    wanted: tuple[str, ...]
+    caller: Caller
+    key: str | None
+
+    def digest(self) -> str:
+        """What tells one upload from another that comes under the same key."""
+        with (self.place / "body").open("rb") as body:
+            content = hashlib.file_digest(body, "sha256").hexdigest()
+        return hashlib.sha256(f"{self.source}\0{self.path}\0{content}".encode()).hexdigest()
+
+
+def _accepted(channel: Channel, sent: _Sent) -> Uploaded:
+    """Take an upload in, and accept its event: both are on disk when this returns.
+
+    What came before under the same key is left as it is. The event remembers of the upload what
+    has to be told again.
+    """
+    check_kind(channel.graph.sources(), sent.source)
+    if sent.key is None:
+        return _told(_handed_in(channel, sent, "", {}))
+    package_id = new_package_id(job_of_key(sent.caller, sent.key))
+    digest = sent.digest()
+    event = sent_before(channel, package_id)
+    if event is None:
+        event = _handed_in(channel, sent, package_id, {_DIGEST: digest})
+    if (event.model_extra or {}).get(_DIGEST) != digest:
+        raise other_request()
+    return _told(event)
+
+
+def _handed_in(channel: Channel, sent: _Sent, package_id: str, told: dict[str, str]) -> Event:
+    settings, place = channel.settings, sent.place
+    taken = take_in(
+        settings,
+        upload_store(settings),
+        place,
+        place / "body",
+        sent.source,
+        sent.path,
+        sent.wanted,
+        package_id,
+    )
+    event = with_origin(taken.event, sent.caller.name)
+    event = event.model_copy(update={**told, _LEFT_OUT: taken.left_out})
+    channel.accept(event)
+    return event
+
+
+def _told(event: Event) -> Uploaded:
+    content = event.content()
+    if not isinstance(content, SourceChanged):
+        raise PermanentError(f"{event.id} is no upload")
+    return Uploaded(
+        id=event.id,
+        skills=[f"{content.source_id}:{path}" for path in content.paths],
+        left_out=int((event.model_extra or {}).get(_LEFT_OUT, 0)),
+    )
 
 
 def _media_type(request: Request) -> str:
