@@ -148,7 +148,8 @@ def run_serve(
 def _bound(address: tuple[str, int]) -> Iterator[socket.socket]:
     """A socket on the address; raises UsageError when somebody else has it."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    with socket.socket(family) as bound:
+    # Only of sockets that are named TCP asyncio sends small pieces at once, not 40 ms later.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind(address)
@@ -207,6 +208,7 @@ def _config(gateway: ASGIApp, settings: Settings) -> uvicorn.Config:
         http=patient_protocol(settings.gateway),
         ws="none",
         lifespan="off",
+        log_config=None,  # its lines look as ours do
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -71,6 +71,9 @@ def served(skillbus: Skillbus, base: Path, secrets: dict[str, str], port: int) -
     assert '"path": "/v1/queries"' in logged
     for secret in secrets.values():
         assert secret not in logged
+    for line in process.text("err").splitlines():
+        if not line.startswith(("serving ", "listening ")):
+            assert isinstance(json.loads(line), dict), line
 
 
 @pytest.fixture(scope="module")
@@ -546,7 +549,7 @@ def test_bodies_that_are_too_large_or_too_slow(clients: Clients, port: int) -> N
     )
     with socket.create_connection(("127.0.0.1", port), timeout=20) as announced:
         announced.sendall(f"{head}Content-Length: 2000001\r\n\r\n".encode())
-        assert b"gateway.body_bytes" in announced.recv(10_000)
+        assert b"gateway.body_bytes" in b"".join(iter(lambda: announced.recv(10_000), b""))
     with socket.create_connection(("127.0.0.1", port), timeout=20) as unannounced:
         unannounced.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         for _ in range(201):
