@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.program import ForkServer, Skillbus
 
-pytest_plugins = ["tests.support.servers", "tests.support.elastic"]
+pytest_plugins = ["tests.support.servers", "tests.support.elastic", "tests.support.secrecy"]
 
 
 @pytest.fixture(scope="session")

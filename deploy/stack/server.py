@@ -30,6 +30,9 @@ ASK_SECONDS = 2.0
 LOG_LINES = 15
 """Lines of a log that a message quotes."""
 
+STAMP = "stk_"
+"""How every password begins, so that a search finds those that are where they should not be."""
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -120,7 +123,7 @@ class Server(ABC):
         if path is None:
             return ""
         if not path.exists():
-            write_private(path, secrets.token_urlsafe(24) + "\n")
+            write_private(path, f"{STAMP}{secrets.token_urlsafe(24)}\n")
         return path.read_text(encoding="utf-8").strip()
 
     def start(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import Skillbus
+from tests.support.secrecy import made_up
 
 PRIVATE = '[git]\nprotocols = ["http"]\nallow_private = true\n'
 
@@ -62,10 +63,10 @@ def test_a_repository_is_followed(
         ("ext::sh -c touch", "no address of a repository"),
         ("file:///etc", "only https"),
         ("git://localhost/x", "only https"),
-        ("https://user:secret@example.org/x.git", "no name or password"),
+        (f"https://user:{made_up('x')}@example.org/x.git", "no name or password"),
     ],
 )
 def test_addresses_that_are_refused(skillbus: Skillbus, url: str, said: str) -> None:
     error = skillbus("sources", "add", url, code=2).err
     assert said in error
-    assert "secret" not in error
+    assert made_up("x") not in error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import socket
@@ -26,6 +27,7 @@ from config.errors import SetupError, UsageError
 from config.settings import Settings
 from graph.protocol import Source
 from skills.events import SourceChanged
+from tests.support.secrecy import made_up
 from tests.support.tiny import TinyEncoder
 from tests.support.webhooks import (
     NONE,
@@ -45,9 +47,9 @@ from workers.runtime import Runtime
 from workers.webhooks.delivery import Delivery
 
 ROOT = Path(__file__).resolve().parents[2]
-SECRET = "correct horse battery staple"
-SIGNING = "whsec_c2lnbmluZyBrZXkgb2YgMzIgYnl0ZXMsIG5vIG1vcmU="
-TEAM_SECRET = "for the team alone"
+SECRET = made_up("of all hosts")
+SIGNING = f"whsec_{base64.b64encode(made_up('key-of-32-bytes').encode()).decode()}"
+TEAM_SECRET = made_up("of the team alone")
 ADDRESS = "https://git.example/crafts/skills.git"
 LIMIT = 200_000
 SECONDS = 1.0

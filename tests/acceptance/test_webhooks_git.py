@@ -12,9 +12,10 @@ import pytest
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import ForkServer, Skillbus, wait_for
+from tests.support.secrecy import made_up
 from tests.support.webhooks import NONE, github, github_push
 
-SECRET = "correct horse battery staple"
+SECRET = made_up("of the host")
 TASK = "fire stoneware in an electric kiln"
 SETTINGS = """\
 [git]

@@ -15,6 +15,7 @@ from tasks.app import create_app, queue_depth
 from tasks.broker import rabbitmq_facts
 from tasks.services import Services
 from tasks.transport import server_transport
+from tests.support.secrecy import made_up
 
 QUEUES = ("test.facts.one", "test.facts.two")
 
@@ -70,11 +71,11 @@ def test_a_wrong_password_is_told_and_not_shown(
 ) -> None:
     del rabbitmq_password_file
     wrong = tmp_path / "wrong"
-    wrong.write_text("not-the-password", encoding="utf-8")
+    wrong.write_text(made_up("and-wrong"), encoding="utf-8")
     app, arguments = app_of(rabbitmq_url, wrong)
     with pytest.raises(UsageError, match="refuses the login") as caught:
         rabbitmq_facts(app, QUEUES, arguments)
-    assert "not-the-password" not in str(caught.value)
+    assert made_up("and-wrong") not in str(caught.value)
     with pytest.raises(UsageError, match="refuses the login"):
         queue_depth(app, QUEUES[0])
     app.close()

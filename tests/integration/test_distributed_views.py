@@ -21,6 +21,7 @@ from tasks.policies import LINK, PLAN, QUERY
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics
 from tests.support.program import wait_for
+from tests.support.secrecy import made_up
 from tests.support.servers import RunServers, ServerControls
 from workers.metrics import ASKED, COUNTED
 
@@ -244,11 +245,11 @@ def test_doctor_says_what_would_lose_work(running: Distributed) -> None:
 
 def test_doctor_tells_wrong_passwords_and_goes_on(running: Distributed, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong"
-    wrong.write_text("not-the-password\n", encoding="utf-8")
+    wrong.write_text(made_up("and-wrong") + "\n", encoding="utf-8")
     rows = doctored(running, 1, SKILLBUS_SERVERS__REDIS_PASSWORD_FILE=str(wrong))
     assert "redis_password_file" in rows["redis"]["detail"]
     assert rows["neo4j"]["state"] == rows["elasticsearch"]["state"] == "good"
-    assert "not-the-password" not in json.dumps(rows)
+    assert made_up("and-wrong") not in json.dumps(rows)
 
 
 def test_doctor_misses_workers_and_an_index(running: Distributed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from search.elastic.index import ElasticSearchIndex
 from search.protocol import Filters
 from skills.record import RevisionKey
 from tests.support.answers import Answer, Request, answering
+from tests.support.secrecy import made_up
 
 
 def settings(url: str, **changed: object) -> ServerSettings:
@@ -61,14 +63,14 @@ def test_refusals_are_told_apart(
     answer: Answer, kind: type[Exception], message: str, tmp_path: Path
 ) -> None:
     secret = tmp_path / "password"
-    secret.write_text("sesame-73\n")
+    secret.write_text(made_up("of-elastic") + "\n")
     with answering(lambda _: answer) as url:
         index = open_on(url, elasticsearch_password_file=secret)
         with pytest.raises(kind, match=message) as caught:
             index.keys()
         assert type(caught.value) is kind
         assert url in str(caught.value)
-        assert "sesame-73" not in str(caught.value)
+        assert made_up("of-elastic") not in str(caught.value)
         health = index_health(settings(url), "m:1", 4)
         assert health.problems
         index.close()
@@ -76,7 +78,7 @@ def test_refusals_are_told_apart(
 
 def test_the_password_is_sent_and_the_address_has_none(tmp_path: Path) -> None:
     secret = tmp_path / "password"
-    secret.write_text("sesame-73\n")
+    secret.write_text(made_up("of-elastic") + "\n")
     seen: list[str] = []
 
     def answer(request: Request) -> Answer:
@@ -88,7 +90,8 @@ def test_the_password_is_sent_and_the_address_has_none(tmp_path: Path) -> None:
         with connection.translated() as elastic:
             elastic.count(index="x")
         connection.close()
-    assert seen == ["Basic ZWxhc3RpYzpzZXNhbWUtNzM="]
+    shown = base64.b64encode(f"elastic:{made_up('of-elastic')}".encode()).decode()
+    assert seen == [f"Basic {shown}"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tests.support.catalog import run_cypher
 from tests.support.distributed import Deployments, deployments
 from tests.support.faults import LIMIT, PATIENT, Arena, change_of
 from tests.support.program import ForkServer, wait_for
+from tests.support.secrecy import made_up
 
 __all__ = ["deployments"]
 
@@ -40,7 +41,7 @@ def wrong_password(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
     """A password that Neo4j does not know."""
     del arena
     file = folder / "password"
-    file.write_text("sesame-73\n")
+    file.write_text(made_up("and-wrong") + "\n")
     yield {"SKILLBUS_SERVERS__NEO4J_PASSWORD_FILE": str(file)}
 
 

@@ -256,13 +256,15 @@ def test_an_object_that_would_fill_the_memory(
 ) -> None:
     """Whole files are not held in memory, but what is said of a commit is."""
     monkeypatch.setattr("tasks.git.program._MOST_MEMORY_KIB", 80_000)
-    head = remote.git("cat-file", "commit", "HEAD").encode() + b"\n"
-    commit = made(remote, head + bytes(70_000_000).replace(b"\0", b"x"), "commit")
-    remote.git("-C", str(remote.bare), "update-ref", "refs/heads/main", commit)
     with served_over_http(remote.bare.parent) as root:
-        source = Source("team", "git", f"{root}/skills.git")
+        mirror = Mirror(Source("team", "git", f"{root}/skills.git"), settings(tmp_path / "home"))
+        mirror.fetch()
+        head = remote.git("cat-file", "commit", "HEAD").encode() + b"\n"
+        remote.git("-C", str(remote.bare), "config", "core.compression", "1")
+        commit = made(remote, head + b"x" * 70_000_000, "commit")
+        remote.git("-C", str(remote.bare), "update-ref", "refs/heads/main", commit)
         with pytest.raises(PermanentError, match="too large"):
-            Mirror(source, settings(tmp_path / "home")).fetch()
+            mirror.fetch()
 
 
 def test_a_pointer_to_large_file_storage_is_no_skill(

@@ -35,6 +35,7 @@ from tests.support.catalog import (
     open_catalog,
     run_cypher,
 )
+from tests.support.secrecy import made_up
 from tests.support.servers import ServerControls
 
 SKILLS = 12
@@ -473,7 +474,7 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_wrong_login_and_database(own: ServerSettings, tmp_path: Path) -> None:
     wrong = tmp_path / "password"
-    wrong.write_text("not-the-password\n")
+    wrong.write_text(made_up("and-wrong") + "\n")
     for changed, said in (
         ({"neo4j_password_file": wrong}, "servers.neo4j_password_file"),
         ({"neo4j_password_file": None}, "servers.neo4j_password_file"),
@@ -482,7 +483,7 @@ def test_wrong_login_and_database(own: ServerSettings, tmp_path: Path) -> None:
         graph = Neo4jSkillGraph(own.model_copy(update=changed))
         with pytest.raises(UsageError, match=said) as caught:
             graph.entries()
-        assert "not-the-password" not in str(caught.value)
+        assert made_up("and-wrong") not in str(caught.value)
         graph.close()
 
 

@@ -113,7 +113,8 @@ class ForkServer:
     ) -> Process:
         """Start a command."""
         number = next(self._numbers)
-        output = self._folder / f"command-{number}"
+        words = "-".join(itertools.takewhile(str.isalpha, args[:2]))
+        output = self._folder / f"command-{number}-{words}"
         source = "/dev/null"
         if stdin is not None:
             source = str(output.with_suffix(".in"))

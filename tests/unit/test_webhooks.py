@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from dataclasses import replace
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from config.errors import SetupError
 from config.settings import WebhookSettings
 from graph.protocol import Source
+from tests.support.secrecy import made_up
 from tests.support.webhooks import (
     NEW,
     NONE,
@@ -35,11 +37,12 @@ from workers.webhooks.secrets import Secret, read_secrets
 from workers.webhooks.signatures import verify
 from workers.webhooks.sources import heard
 
-SIGNING = "whsec_c2lnbmluZyBrZXkgb2YgMzIgYnl0ZXMsIG5vIG1vcmU="
+SECRET = made_up("of a host")
+SIGNING = f"whsec_{base64.b64encode(made_up('key-of-32-bytes').encode()).decode()}"
 SENDERS: dict[str, tuple[Sender, Any, str]] = {
-    "github": (github, github_push, "s3cret"),
-    "gitea": (gitea, gitea_push, "s3cret"),
-    "gitlab": (gitlab, gitlab_push, "s3cret"),
+    "github": (github, github_push, SECRET),
+    "gitea": (gitea, gitea_push, SECRET),
+    "gitlab": (gitlab, gitlab_push, SECRET),
     "gitlab signed": (gitlab, gitlab_push, SIGNING),
 }
 
@@ -121,31 +124,31 @@ def test_another_secret_another_body_or_no_signature_is_refused(
 
 
 def test_a_weaker_or_unprefixed_signature_of_github_is_refused() -> None:
-    delivery = github(github_push(), "s3cret")
+    delivery = github(github_push(), SECRET)
     bare = delivery.headers["x-hub-signature-256"].removeprefix("sha256=")
     for value in (bare, f"sha1={bare}", f"SHA256={bare}", f"sha256={bare.upper()}"):
-        refused(401, changed(delivery, x_hub_signature_256=value), "s3cret")
+        refused(401, changed(delivery, x_hub_signature_256=value), SECRET)
 
 
 def test_a_bad_signature_of_forgejo_is_not_made_good_by_the_other_header() -> None:
-    delivery = gitea(gitea_push(), "s3cret", brand="forgejo")
+    delivery = gitea(gitea_push(), SECRET, brand="forgejo")
     good = delivery.headers["x-forgejo-signature"]
-    assert verify(delivery, [Secret("s3cret")])
+    assert verify(delivery, [Secret(SECRET)])
     worse = changed(delivery, x_forgejo_signature="0" * 64, x_gitea_signature=good)
-    refused(401, worse, "s3cret")
+    refused(401, worse, SECRET)
 
 
 def test_what_comes_again_has_the_same_identity_whatever_is_unsigned() -> None:
     for send, push in ((github, github_push), (gitea, gitea_push)):
-        first = send(push(), "s3cret")
+        first = send(push(), SECRET)
         again = replace(first, headers={**first.headers, "x-github-delivery": "other"})
-        other = send(push(after="3d" * 20), "s3cret")
-        identities = [verify(one, [Secret("s3cret")]).identity for one in (first, again, other)]
+        other = send(push(after="3d" * 20), SECRET)
+        identities = [verify(one, [Secret(SECRET)]).identity for one in (first, again, other)]
         assert identities[0] == identities[1] != identities[2]
 
 
 def test_a_retry_of_gitlab_has_the_same_identity() -> None:
-    for secret in ("s3cret", SIGNING):
+    for secret in (SECRET, SIGNING):
         now = int(time.time())
         times = [{"webhook_timestamp": str(now + late)} for late in (0, 9)]
         keys = {"idempotency_key": "key-1"}
@@ -157,25 +160,25 @@ def test_a_retry_of_gitlab_has_the_same_identity() -> None:
 
 
 def test_gitlab_without_an_id_is_refused() -> None:
-    delivery = changed(gitlab(gitlab_push(), "s3cret"), idempotency_key=None)
-    assert "Idempotency-Key" in refused(400, delivery, "s3cret")
+    delivery = changed(gitlab(gitlab_push(), SECRET), idempotency_key=None)
+    assert "Idempotency-Key" in refused(400, delivery, SECRET)
     older = changed(delivery, x_gitlab_event_uuid="0a1b")
     newest = replace(older, body=older.body + b" ")
-    identities = {verify(one, [Secret("s3cret")]).identity for one in (older, older, newest)}
+    identities = {verify(one, [Secret(SECRET)]).identity for one in (older, older, newest)}
     assert len(identities) == 2
 
 
 def test_a_signing_token_is_never_taken_as_a_plain_one() -> None:
-    delivery = gitlab(gitlab_push(), "s3cret", x_gitlab_token=SIGNING)
+    delivery = gitlab(gitlab_push(), SECRET, x_gitlab_token=SIGNING)
     refused(401, delivery, SIGNING)
 
 
 def test_a_signature_is_asked_for_where_both_are_known() -> None:
     """A hook that has both sends both: then the stronger counts."""
-    delivery = gitlab(gitlab_push(), SIGNING, x_gitlab_token="s3cret")
-    assert verify(delivery, [Secret("s3cret"), Secret(SIGNING)]).sent is not None
+    delivery = gitlab(gitlab_push(), SIGNING, x_gitlab_token=SECRET)
+    assert verify(delivery, [Secret(SECRET), Secret(SIGNING)]).sent is not None
     forged = replace(delivery, body=b"{}")
-    refused(401, forged, "s3cret", SIGNING)
+    refused(401, forged, SECRET, SIGNING)
 
 
 def test_a_secret_counts_for_its_source_alone() -> None:
@@ -223,7 +226,7 @@ def test_a_push_is_read_alike_from_every_host(signed: tuple[Delivery, str]) -> N
 @pytest.mark.parametrize(("send", "push"), [(github, github_push), (gitea, gitea_push)])
 def test_a_push_in_a_form(send: Sender, push: Any) -> None:
     content = push(ref="refs/heads/größer & mehr=1")
-    notice = read_notice(send(content, "s3cret", form=True))
+    notice = read_notice(send(content, SECRET, form=True))
     assert notice.push is not None
     assert notice.push.branch == "größer & mehr=1"
 
@@ -431,7 +434,7 @@ def test_nothing_is_believed_without_the_secret(
     host: str, headers: dict[str, str], body: bytes
 ) -> None:
     with pytest.raises(DeliveryError) as caught:
-        verify(Delivery(host, headers, body), [Secret("s3cret"), Secret(SIGNING)])
+        verify(Delivery(host, headers, body), [Secret(SECRET), Secret(SIGNING)])
     assert caught.value.status == 401
 
 
