@@ -47,7 +47,7 @@ def measure(queries: int) -> dict[str, float]:
                 time.sleep(0.1)
             tokens = Tokens(base / "tokens.json")
             secret = tokens.add("bench", Scope.READ)
-            with socket.socket() as port:
+            with socket.socket(proto=socket.IPPROTO_TCP) as port:  # as `serve` binds it
                 port.bind(("127.0.0.1", 0))
                 gateway = create_gateway(runtime, Access(tokens))
                 server = uvicorn.Server(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from config.errors import UsageError
-from workers.serving import parse_listen
+from workers.serving import _bound, parse_listen
 
 
 @pytest.mark.parametrize(
@@ -48,3 +50,9 @@ def test_anything_else_is_refused(text: str, said: str) -> None:
 )
 def test_any_address_where_something_else_protects_it(text: str, address: tuple[str, int]) -> None:
     assert parse_listen(text, unprotected=True) == address
+
+
+def test_small_answers_are_sent_at_once() -> None:
+    """asyncio sets TCP_NODELAY where the protocol is named, and what is accepted inherits it."""
+    with _bound(("127.0.0.1", 0)) as bound:
+        assert bound.proto == socket.IPPROTO_TCP
