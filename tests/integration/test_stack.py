@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "deploy.stack", "--folder", folder, *arguments],
         cwd=ROOT,
         capture_output=True,
@@ -31,6 +31,8 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=240,
         check=False,
     )
+    sys.stderr.write(done.stdout + done.stderr)  # into the log of this test
+    return done
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:

@@ -234,4 +234,5 @@ def run_installed(*args: str, home: Path, seconds: float = SECONDS) -> Result:
         check=False,
         stdin=subprocess.DEVNULL,
     )
+    sys.stderr.write(done.stderr)  # into the log of this test
     return Result(done.returncode, done.stdout, done.stderr)
