@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pika
 from redis import Redis
@@ -43,7 +43,7 @@ class Reply:
 class Outside(Protocol):
     """A program that knows the broker and nothing of skillbus. `settings`: of `[submissions]`."""
 
-    name: str
+    name: Literal["redis", "rabbitmq"]
     settings: dict[str, Any]
 
     def put(self, body: str | bytes, reply_to: str = "", correlation_id: str = "") -> None:
@@ -74,7 +74,7 @@ class Outside(Protocol):
 class OnRedis:
     """A program on Redis."""
 
-    name = "redis"
+    name: Literal["redis", "rabbitmq"] = "redis"
 
     def __init__(self, servers: RunServers) -> None:
         url = f"{servers.url('redis').rpartition('/')[0]}/{_DATABASE}"
@@ -119,7 +119,7 @@ class OnRedis:
 class OnRabbit:
     """A program on RabbitMQ."""
 
-    name = "rabbitmq"
+    name: Literal["redis", "rabbitmq"] = "rabbitmq"
 
     def __init__(self, servers: RunServers) -> None:
         url, file = servers.url("rabbitmq"), servers.password_file("rabbitmq")
@@ -144,12 +144,15 @@ class OnRabbit:
         reply_to: str = "",
         correlation_id: str = "",
         encoding: str | None = None,
+        kind: str | None = None,
     ) -> None:
+        """Write a message; encoding, kind: what AMQP says of its content."""
         properties = pika.BasicProperties(
             delivery_mode=2,
             reply_to=reply_to or None,
             correlation_id=correlation_id or None,
             content_encoding=encoding,
+            content_type=kind,
         )
         with self.channel() as channel:
             channel.basic_publish("", STREAM, body, properties, mandatory=True)

@@ -16,7 +16,7 @@ from workers.submissions.intake import Intake, Refusal
 
 log = structlog.get_logger()
 
-_WAIT_SECONDS = 1.0
+_WAIT_SECONDS = 0.3
 _COUNT_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 5.0
 _FIRST_HOLD_SECONDS, _LONGEST_HOLD_SECONDS = 0.05, 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -20,6 +20,10 @@ from workers.submissions.carrier import CONTENT_TYPE, QUEUE, Delivery, Message
 _ACCESS_REFUSED = 403
 _HEARTBEAT_SECONDS = 30
 _BEAT_SECONDS = 1.0
+_CONTENT_TYPES = (CONTENT_TYPE, "application/json", "text/plain", "application/octet-stream", "")
+"""The last ones are what clients write that were told nothing."""
+_ENCODINGS = ("utf-8", "utf8", "us-ascii", "binary", "identity", "")
+_SHOWN = 80
 _UNLIMITED_FROM = 4
 """The major version since which RabbitMQ drops what was delivered 20 times, unless told not to."""
 _REGISTERED_SECONDS = 1.0
@@ -147,7 +151,9 @@ class RabbitCarrier(RabbitOutlet):
         told = message.properties
         beside = [str(told.get(name) or "") for name in ("reply_to", "correlation_id")]
         mark = str(message.delivery_info["delivery_tag"])
-        self._arrived.append(Delivery(mark, Message(bytes(message.body), *beside)))
+        self._arrived.append(
+            Delivery(mark, Message(bytes(message.body), *beside, _problem_of(told)))
+        )
 
     def receive(self, seconds: float, room: int) -> list[Delivery]:
         """Messages that have arrived; RabbitMQ sends no more than `submissions.prefetch`."""
@@ -173,3 +179,15 @@ class RabbitCarrier(RabbitOutlet):
         """Acknowledge a message."""
         with self._translated():
             self._receiving.basic_ack(int(delivery.mark))
+
+
+def _problem_of(properties: Mapping[str, Any]) -> str:
+    """Why a message of this form can be no event, "" where its body has to tell."""
+    kind, encoding = (
+        str(properties.get(name) or "") for name in ("content_type", "content_encoding")
+    )
+    if kind.partition(";")[0].strip().lower() not in _CONTENT_TYPES:
+        return f"content type {kind[:_SHOWN]!r}: send {CONTENT_TYPE}"
+    if encoding.lower() not in _ENCODINGS:
+        return f"content encoding {encoding[:_SHOWN]!r}: send UTF-8, as it is"
+    return ""

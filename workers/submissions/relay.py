@@ -32,7 +32,7 @@ from workers.submissions.settling import Settling
 log = structlog.get_logger()
 
 _TURN_SECONDS = 5.0
-_WAIT_SECONDS = 1.0
+_WAIT_SECONDS = 0.3
 _AT_ONCE = 100
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 5.0
 

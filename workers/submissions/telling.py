@@ -49,7 +49,7 @@ class Teller:
             if self._shared is not None:
                 self._shared.show_consumer(told)
             else:
-                beside = self._path.with_suffix(f".{os.getpid()}")
+                beside = self._path.with_suffix(f".{os.getpid()}-{id(self):x}")
                 beside.write_text(json.dumps(told), encoding="utf-8")
                 beside.replace(self._path)
         except (SkillbusError, OSError) as error:
