@@ -292,6 +292,14 @@ class GatewaySettings(Group):
     )
     requests_a_minute: float = Field(1_200.0, gt=0, description="of one token, over time")
     burst: int = Field(200, ge=1, description="requests of one token at once")
+    deliveries_a_minute: float = Field(
+        600.0,
+        gt=0,
+        description="webhook deliveries of one address for one host that are not taken in",
+    )
+    delivery_burst: int = Field(
+        1_000, ge=1, description="of these at once, with those that are being looked at"
+    )
     wait_seconds: float = Field(30.0, gt=0, le=600, description="longest `Prefer: wait`")
     connections: int = Field(1_000, ge=1, description="at once; more are told to come back")
     streams: int = Field(200, ge=1, description="event streams that are open at once")

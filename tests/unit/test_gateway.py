@@ -17,7 +17,7 @@ from skills.events import QueryAsked, new_event
 from tasks.sqlite_journal import SqliteJournal
 from workers.gateway import limits
 from workers.gateway.door import Access, Caller, _bucket_of, identify
-from workers.gateway.limits import Buckets
+from workers.gateway.limits import Buckets, Room
 from workers.gateway.tokens import ANONYMOUS, Scope, Tokens
 from workers.gateway.waiting import Waiting
 
@@ -158,14 +158,49 @@ def test_any_number_of_names_have_a_bounded_number_of_buckets(
 
 
 def test_who_has_no_token_shares_a_limit_with_the_own_address_alone() -> None:
-    def bucket(host: str | None, name: str = ANONYMOUS) -> str:
+    def bucket(host: str | None, name: str = ANONYMOUS, path: str = "/v1/sources") -> str:
         client = None if host is None else (host, 4711)
-        return _bucket_of(Caller(name, Scope.READ), {"client": client})
+        state = {"caller": Caller(name, Scope.READ)}
+        return _bucket_of({"client": client, "path": path, "state": state})
 
     assert bucket("192.0.2.1") != bucket("192.0.2.2")
     assert bucket("2001:db8::1") == bucket("2001:db8::ffff:1") != bucket("2001:db8:0:1::1")
     assert bucket(None) == bucket("") != bucket("192.0.2.1")
     assert bucket("192.0.2.1", "ci") == bucket("192.0.2.2", "ci") == "ci"
+    hosts = {bucket("192.0.2.1", path=f"/v1/webhooks/{one}") for one in ("github", "gitlab")}
+    assert len(hosts | {bucket("192.0.2.1")}) == 3
+    unknown = [bucket("192.0.2.1", path="/v1/webhooks/" + "x" * n) for n in (20, 2_000)]
+    assert unknown[0] == unknown[1]
+
+
+def test_what_is_given_back_was_never_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    buckets = Buckets(a_minute=60, burst=2)
+    for _ in range(9):
+        assert buckets.take("a") == 0
+        buckets.give_back("a")
+    buckets.give_back("a")
+    assert [buckets.take("a") for _ in range(3)] == [0, 0, pytest.approx(1.0)]
+
+
+def test_half_of_the_room_is_for_others() -> None:
+    async def run() -> None:
+        room = Room(4)
+        async with room.place("slow", 1), room.place("slow", 1):
+            with pytest.raises(TimeoutError):
+                async with room.place("slow", 0.02):
+                    pytest.fail("there was room")
+            async with room.place("a", 1), room.place("b", 1):
+                waiting = asyncio.create_task(enter(room, "c"))
+                await asyncio.sleep(0.02)
+                assert not waiting.done()
+            assert await waiting
+
+    async def enter(room: Room, name: str) -> bool:
+        async with room.place(name, 5):
+            return True
+
+    asyncio.run(run())
 
 
 def test_many_wait_for_jobs_and_each_hears_of_its_own() -> None:

@@ -40,6 +40,7 @@ _OPEN = ("/healthz", "/readyz")
 _UPLOAD = ("POST", "/v1/skills")
 _SIGNED = "/v1/webhooks/"
 """Paths below which a signature stands for a token."""
+_LONGEST_HOST = len(_SIGNED) + 8
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -111,6 +112,7 @@ class Door:
         self._access = access
         self._settings = settings
         self._buckets = Buckets(settings.requests_a_minute, settings.burst)
+        self._deliveries = Buckets(settings.deliveries_a_minute, settings.delivery_burst)
         self._hosts = None if access.hosts is None else {name.lower() for name in access.hosts}
         self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
 
@@ -129,6 +131,8 @@ class Door:
                 self._admit(scope, headers)
                 body = _Body(receive, self._settings) if _is_bounded(scope) else receive
                 await self._app(scope, body, answer)
+                if _is_delivery(scope) and 200 <= answer.status < 300:
+                    self._deliveries.give_back(_bucket_of(scope))
             except HTTPException as error:
                 refusal = problem(scope, error.status_code, str(error.detail), error.headers)
                 await refusal(scope, receive, answer)
@@ -149,16 +153,28 @@ class Door:
         caller = self._caller(scope["path"], headers)
         scope["state"]["caller"] = caller
         if self._access.tokens is not None and scope["path"] not in _OPEN:
-            seconds = self._buckets.take(_bucket_of(caller, scope))
-            if seconds > 0:
-                raise HTTPException(
-                    429,
-                    f"more than {self._settings.requests_a_minute:g} requests a minute "
-                    "(gateway.requests_a_minute); try again later",
-                    {"Retry-After": str(int(seconds) + 1)},
-                )
+            self._take(scope)
         if _is_bounded(scope):
             _check_length(headers, self._settings.body_bytes)
+
+    def _take(self, scope: Connection) -> None:
+        """Count a request; raises HTTPException for one too many.
+
+        Deliveries have buckets of their own, and those that are taken in are given back: however
+        many a host sends, only what is forged, wrong or sent again is counted.
+        """
+        if _is_delivery(scope):
+            buckets, what, setting = self._deliveries, "deliveries", "deliveries_a_minute"
+        else:
+            buckets, what, setting = self._buckets, "requests", "requests_a_minute"
+        seconds = buckets.take(_bucket_of(scope))
+        if seconds > 0:
+            raise HTTPException(
+                429,
+                f"more than {buckets.a_minute:g} {what} a minute (gateway.{setting}); "
+                "try again later",
+                {"Retry-After": str(int(seconds) + 1)},
+            )
 
     def _check_host(self, headers: Headers) -> None:
         if self._hosts is None:
@@ -221,24 +237,37 @@ def _host_of(origin: str) -> str:
         return ""
 
 
-def _bucket_of(caller: Caller, scope: Connection) -> str:
-    """Who shares a limit: a token's own, or all of one address. Nobody can keep others out."""
+def _bucket_of(scope: Connection) -> str:
+    """Who shares a limit: a token's own, or all of one address, for each host of deliveries. Nobody
+    can keep others out."""
+    caller: Caller = scope["state"]["caller"]
     if caller.name != ANONYMOUS:
         return caller.name
-    host = (scope.get("client") or ("",))[0]
+    what = scope["path"][:_LONGEST_HOST] if _is_delivery(scope) else ANONYMOUS
+    return f"{what} {network_of(scope)}"
+
+
+def network_of(scope: Connection) -> str:
+    """The address that a request comes from; of IPv6 its network: whoever has one has all of it."""
+    host: str = (scope.get("client") or ("",))[0]
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return f"{ANONYMOUS} {host}"
-    if address.version == 6:  # whoever has one such address has all of its network
-        address = ipaddress.ip_network((address, 64), strict=False).network_address
-    return f"{ANONYMOUS} {address}"
+        return host
+    if address.version == 6:
+        return str(ipaddress.ip_network((address, 64), strict=False).network_address)
+    return str(address)
+
+
+def _is_delivery(scope: Connection) -> bool:
+    """Whether a request comes from a repository host, whose signature stands for a token."""
+    path: str = scope["path"]
+    return path.startswith(_SIGNED)
 
 
 def _is_bounded(scope: Connection) -> bool:
     """Whether the body is bounded here: uploads and webhooks have bounds of their own."""
-    path: str = scope["path"]
-    return (scope["method"], path) != _UPLOAD and not path.startswith(_SIGNED)
+    return (scope["method"], scope["path"]) != _UPLOAD and not _is_delivery(scope)
 
 
 def _check_length(headers: Headers, most: int) -> None:

@@ -1,10 +1,14 @@
-"""How many requests each caller may make: a bucket of tokens that fills at a steady rate."""
+"""How often each may ask: a bucket of tokens that fills at a steady rate; and how many at once."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 MOST_BUCKETS = 10_000
 """Callers without a token are told apart by address, and an attacker may have any number."""
@@ -20,6 +24,7 @@ class Buckets:
     """
 
     def __init__(self, a_minute: float, burst: int) -> None:
+        self.a_minute = a_minute
         self._rate = a_minute / 60.0
         self._burst = float(burst)
         self._lock = threading.Lock()
@@ -39,6 +44,14 @@ class Buckets:
             self._levels[name] = (level - 1.0, now)
             return 0.0
 
+    def give_back(self, name: str) -> None:
+        """Undo a `take`."""
+        with self._lock:
+            name = name if name in self._levels else _OTHERS
+            if name in self._levels:
+                level, since = self._levels[name]
+                self._levels[name] = (level + 1.0, since)
+
     def _place(self, name: str, now: float) -> str:
         if name in self._levels or len(self._levels) < MOST_BUCKETS:
             return name
@@ -50,3 +63,30 @@ class Buckets:
                 if level + (now - since) * self._rate < self._burst
             }
         return name if len(self._levels) < MOST_BUCKETS else _OTHERS
+
+
+class Room:
+    """Room for so many at once, half of it for any one name; for one event loop."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._share = max(1, most // 2)
+        self._inside: Counter[str] = Counter()
+        self._left = asyncio.Condition()
+
+    @asynccontextmanager
+    async def place(self, name: str, seconds: float) -> AsyncIterator[None]:
+        """Be inside; raises TimeoutError when there is no room for so long."""
+        async with asyncio.timeout(seconds), self._left:
+            await self._left.wait_for(lambda: self._has_room(name))
+            self._inside[name] += 1
+        try:
+            yield
+        finally:
+            async with self._left:
+                self._inside[name] -= 1
+                self._inside += Counter()  # drops those with none
+                self._left.notify_all()
+
+    def _has_room(self, name: str) -> bool:
+        return self._inside.total() < self._most and self._inside[name] < self._share

@@ -18,6 +18,8 @@ from starlette.requests import ClientDisconnect
 from config.errors import SetupError
 from config.settings import WebhookSettings
 from workers.channel import Channel
+from workers.gateway.door import network_of
+from workers.gateway.limits import Room
 from workers.webhooks.delivery import HOSTS, Delivery, DeliveryError
 from workers.webhooks.receipt import Receipt, receive
 from workers.webhooks.secrets import check_secrets
@@ -36,8 +38,11 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     413: {"description": "The body is too large"},
     415: {"description": "A content type that hosts do not send"},
     422: {"description": "Content that cannot be read"},
+    429: {"description": "Too many that were not taken in"},
     503: {"description": "Busy, or a secret cannot be read: try again"},
 }
+_PATIENCE_SECONDS = 5.0
+"""In which a delivery comes to its turn: hosts wait for 10 seconds in all."""
 _CLOSE = {"Connection": "close"}
 _BUSY = {"Retry-After": "5"}
 _BODY: dict[str, Any] = {
@@ -67,7 +72,7 @@ def webhook_routes(channel: Channel) -> APIRouter:
     check_secrets(settings)
     check_repositories(settings)
     router = APIRouter(tags=["webhooks"])
-    bodies = 0
+    room = Room(settings.open_bodies)
 
     @router.post(
         "/v1/webhooks/{host}",
@@ -78,20 +83,18 @@ def webhook_routes(channel: Channel) -> APIRouter:
     async def deliver(host: str, request: Request, response: Response) -> Receipt:
         """Take a delivery of `github`, `gitlab`, `gitea` or `forgejo`: a push to a branch that a
         git source follows becomes an event for that source."""
-        nonlocal bodies
         if host not in HOSTS:
             raise HTTPException(404, f"no such host; known: {', '.join(HOSTS)}")
         _check_head(request, settings)
-        if bodies >= settings.open_bodies:
-            raise HTTPException(503, "many deliveries arrive at once; try again", _BUSY | _CLOSE)
-        bodies += 1
         try:
-            body = await _read(request, settings)
-            headers = {name.lower(): value for name, value in reversed(request.headers.items())}
-            delivery = Delivery(HOSTS[host], headers, body)
-            receipt = await run_in_threadpool(_received, channel, delivery)
-        finally:
-            bodies -= 1
+            async with room.place(network_of(request.scope), _PATIENCE_SECONDS):
+                body = await _read(request, settings)
+                headers = {name.lower(): value for name, value in reversed(request.headers.items())}
+                delivery = Delivery(HOSTS[host], headers, body)
+                receipt = await run_in_threadpool(_received, channel, delivery)
+        except TimeoutError:
+            detail = "too many deliveries arrive at once; try again"
+            raise HTTPException(503, detail, _BUSY | _CLOSE) from None
         if receipt.state != "accepted":
             response.status_code = 200
         elif len(receipt.ids) == 1:
