@@ -90,7 +90,7 @@ def run_gateway(
             f"`skillbus serve --listen {shown(address)}`"
         )
     with ExitStack() as stack:
-        port = stack.enter_context(_bound(address))
+        port = stack.enter_context(bound(address))
         told = stack.enter_context(_told_to_stop())
         figures = OneProcess()
         channel = stack.enter_context(open_channel(settings, writable=True))
@@ -114,7 +114,7 @@ def run_serve(
         raise UsageError(f"{path} is too long for a socket; choose a shorter SKILLBUS_HOME")
     make_home(settings.home)
     with ExitStack() as stack:
-        port = stack.enter_context(_bound(address)) if address else None
+        port = stack.enter_context(bound(address)) if address else None
         told = stack.enter_context(_told_to_stop())
         figures = OneProcess()
         opened = open_channel(settings, writable=True, measures=figures.measures)
@@ -136,7 +136,7 @@ def run_serve(
             note(f"listening on http://{shown(address)}")
             access = _access_on(settings, address, unprotected)
             stack.enter_context(
-                _serving_beside(create_gateway(channel, access, figures), settings, port)
+                serving_beside(create_gateway(channel, access, figures), settings, port)
             )
         gateway = create_gateway(channel, figures=figures)
         server = uvicorn.Server(_config(gateway, settings))
@@ -145,7 +145,7 @@ def run_serve(
 
 
 @contextmanager
-def _bound(address: tuple[str, int]) -> Iterator[socket.socket]:
+def bound(address: tuple[str, int]) -> Iterator[socket.socket]:
     """A socket on the address; raises UsageError when somebody else has it."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     # Only of sockets that are named TCP asyncio sends small pieces at once, not 40 ms later.
@@ -188,7 +188,7 @@ def _told_to_stop() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def _serving_beside(gateway: ASGIApp, settings: Settings, port: socket.socket) -> Iterator[None]:
+def serving_beside(gateway: ASGIApp, settings: Settings, port: socket.socket) -> Iterator[None]:
     """Serve on the port in a thread: signals are the first server's business."""
     server = uvicorn.Server(_config(gateway, settings))
     thread = threading.Thread(
