@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from config.errors import SkillbusError
+from config.errors import SetupError, SkillbusError
 from config.settings import Settings
+from graph.protocol import Source
 from tasks.journal import Journal
 from workers.questions import Questions
 from workers.stores import open_graph
@@ -42,10 +43,11 @@ def _result(name: str, found: str | SkillbusError) -> dict[str, str]:
 
 
 def machine_checks(settings: Settings) -> dict[str, Check]:
-    """Models, and the disk where the library lies on it."""
+    """Programs and models, and the disk where the library lies on it."""
     checks: dict[str, Check] = {}
     if not settings.distributed:  # else the home holds a socket, and may be small
         checks["disk"] = lambda: _check_disk(settings)
+    checks["git"] = _check_git
     checks["encoder"] = lambda: _check_encoder(settings)
     if settings.reranker.model:
         checks["reranker"] = lambda: _check_reranker(settings)
@@ -70,6 +72,16 @@ def _check_disk(settings: Settings) -> str:
     if free < _LOW_DISK_BYTES:
         raise SkillbusError(f"{free / 1e6:.0f} MB free at {folder}; make room")
     return f"{free / 1e9:.1f} GB free at {folder}"
+
+
+def _check_git() -> str:
+    """What git is; its absence is wrong only where there are git sources, and told there."""
+    from tasks.git import program
+
+    try:
+        return program.version()
+    except SetupError as error:
+        return f"{error}, or do without them"
 
 
 def _check_encoder(settings: Settings) -> str:
@@ -156,7 +168,24 @@ def _check_sources(settings: Settings) -> str:
         for source in found
         if source.kind == "directory" and not Path(source.root).is_dir()
     ]
-    away += [f"{source.source_id}: {source.last_error}" for source in found if source.last_error]
+    away += told_of_failures(found)
+    if any(source.kind == "git" for source in found):
+        away += _missing_git()
     if away:
         raise SkillbusError("; ".join(away))
     return f"{len(found)} there"
+
+
+def told_of_failures(sources: Sequence[Source]) -> list[str]:
+    """Git sources that could not be fetched, each with the reason."""
+    return [f"{source.source_id}: {source.last_error}" for source in sources if source.last_error]
+
+
+def _missing_git() -> list[str]:
+    from tasks.git import program
+
+    try:
+        program.program()
+    except SetupError as error:
+        return [str(error)]
+    return []

@@ -16,7 +16,7 @@ from skills.record import RevisionKey
 from tasks import redis
 from tasks.broker import rabbitmq_facts
 from tasks.transport import server_transport
-from workers.checks import Check, check_letters
+from workers.checks import Check, check_letters, told_of_failures
 from workers.names import process_name
 from workers.remote import sending_app
 from workers.stores import open_activity, open_graph, open_index, open_journal
@@ -226,10 +226,13 @@ def _check_sources(settings: Settings) -> str:
         if source.kind == "directory" and not Path(source.root).is_dir()
     ]
     unread = [source.source_id for source in found if not source.last_success]
+    wrong = told_of_failures(found)
     if unread:
-        raise SkillbusError(
+        wrong.append(
             f"{', '.join(unread)} could never be read whole: is the folder there on the machines "
             "whose workers take plan and ingest?"
         )
+    if wrong:
+        raise SkillbusError("; ".join(wrong))
     there = f", {', '.join(away)} not on this machine" if away else ""
     return f"{len(found)} known{there}"

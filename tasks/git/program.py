@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -116,23 +117,29 @@ def program() -> str:
     """The path of git; raises SetupError when it is not there or too old to be safe."""
     found = shutil.which("git")
     if found is None:
-        raise SetupError("git sources need the git program: install git")
-    if found not in _checked:
+        raise SetupError(
+            "no git on this machine, which git sources need on every machine whose workers take "
+            "fetch or ingest: install git"
+        )
+    if found not in _versions:
         told = subprocess.run(  # noqa: S603 - a fixed argument, no shell
             [found, "--version"], capture_output=True, text=True, env=environment(), check=False
-        ).stdout
-        numbers = [part for part in told.split()[2:3] for part in part.split(".")[:2]]
-        if not all(part.isdigit() for part in numbers) or (
-            tuple(map(int, numbers)) < _LEAST_VERSION
-        ):
+        ).stdout.strip()
+        numbers = [int(number) for number in re.findall(r"\d+", told)[:2]]
+        if tuple(numbers) < _LEAST_VERSION:
             least = ".".join(map(str, _LEAST_VERSION))
-            raise SetupError(f"{told.strip() or found}: git {least} or later is needed")
-        _checked.add(found)
+            raise SetupError(f"{told or found}: git {least} or later is needed for git sources")
+        _versions[found] = told
     return found
 
 
-_checked: set[str] = set()
-"""Programs whose version was asked for."""
+def version() -> str:
+    """What git says it is; raises SetupError as `program` does."""
+    return _versions[program()]
+
+
+_versions: dict[str, str] = {}
+"""What programs said they were."""
 
 
 def run(folder: Path, *arguments: str, seconds: float = 60.0) -> bytes:

@@ -255,13 +255,13 @@ def test_an_object_that_would_fill_the_memory(
     tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole files are not held in memory, but what is said of a commit is."""
-    monkeypatch.setattr("tasks.git.program._MOST_MEMORY_KIB", 80_000)
+    monkeypatch.setattr("tasks.git.program._MOST_MEMORY_KIB", 50_000)
     with served_over_http(remote.bare.parent) as root:
         mirror = Mirror(Source("team", "git", f"{root}/skills.git"), settings(tmp_path / "home"))
         mirror.fetch()
         head = remote.git("cat-file", "commit", "HEAD").encode() + b"\n"
         remote.git("-C", str(remote.bare), "config", "core.compression", "1")
-        commit = made(remote, head + b"x" * 70_000_000, "commit")
+        commit = made(remote, head + b"x" * 35_000_000, "commit")
         remote.git("-C", str(remote.bare), "update-ref", "refs/heads/main", commit)
         with pytest.raises(PermanentError, match="too large"):
             mirror.fetch()

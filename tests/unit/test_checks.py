@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from config.errors import SkillbusError, TransientError, UsageError
-from config.settings import ServerSettings
+from config.settings import ServerSettings, Settings
+from graph.local import SqliteSkillGraph
+from graph.protocol import Source
 from tasks import redis
+from tasks.git import program
 from workers import supervisor
-from workers.checks import carry_out, carry_out_side_by_side
+from workers.checks import carry_out, carry_out_side_by_side, home_checks, machine_checks
 from workers.scrape import unready
 from workers.server_checks import _check_clock, _check_version
 
@@ -75,3 +80,23 @@ def test_a_worker_is_ready_when_servers_answer_and_a_child_has_loaded() -> None:
 def test_every_worker_needs_a_port() -> None:
     with pytest.raises(UsageError, match="leaves no port"):
         supervisor.supervise([], 1, 65_533)
+
+
+def test_git_is_missed_where_there_are_git_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    check = machine_checks(Settings())["git"]
+    assert "install git, or do without" in check()
+    with closing(SqliteSkillGraph(tmp_path / "graph.db", writable=True)) as graph:
+        graph.put_source(Source("team", "git", "https://example.org/x", last_error="gone"))
+    sources = home_checks(Settings().model_copy(update={"home": tmp_path}))["sources"]
+    with pytest.raises(SkillbusError, match="team: gone; no git on this machine"):
+        sources()
+    old = tmp_path / "git"
+    old.write_text("#!/bin/sh\necho git version 2.30.2\n")
+    old.chmod(0o755)
+    assert "git version 2.30.2: git 2.37 or later is needed" in check()
+    old.write_text("#!/bin/sh\necho git version 2.49.GIT\n")
+    assert check() == "git version 2.49.GIT"
+    program._versions.clear()
