@@ -2,47 +2,61 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import anyio
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
+from config.settings import PolicySettings, Settings
 from skills.tokens import count_tokens
-from tests.support.library import write_skill
-from tests.support.mcp import over_stdio, text_of
+from tests.support.library import write_skill, write_topics
+from tests.support.mcp import Agent, agent, in_process, over_stdio, text_of
 from tests.support.program import ROOT, ForkServer, Skillbus, clean_environment, wait_for
 
 TASK = "fire stoneware in an electric kiln"
-KILN = "crafts:kiln-firing"
-
-Doing = Callable[[Client], Coroutine[Any, Any, None]]
-
-
-def _with(home: Path, doing: Doing, mode: str = "auto") -> None:
-    async def run() -> None:
-        async with over_stdio(home, mode) as client:
-            await doing(client)
-
-    asyncio.run(run())
+KILN = "c:kiln-firing"
+ODD = "c:glass/blowing 100% 吹玻璃"
 
 
-def test_what_the_server_says_of_itself(library: Skillbus) -> None:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve skills, one broken; a source of one letter makes ids look like Windows paths."""
+    root = write_topics(tmp_path_factory.mktemp("mcp") / "c")
+    write_skill(root, "glass/blowing 100% 吹玻璃", "Blow a glass vase")
+    (root / "broken").mkdir()
+    (root / "broken" / "SKILL.md").write_bytes(b"")
+    return root
+
+
+@pytest.fixture(scope="module")
+def home(fork_server: ForkServer, folder: Path) -> Skillbus:
+    skillbus = Skillbus(fork_server, folder.parent / "home")
+    skillbus("sync", str(folder), code=4)
+    return skillbus
+
+
+@pytest.fixture(scope="module")
+def own(home: Skillbus) -> Iterator[Agent]:
+    """An agent that keeps one process for all of these tests."""
+    with agent(over_stdio(home.home)) as kept:
+        yield kept
+
+
+def test_what_the_server_says_of_itself(own: Agent) -> None:
     async def look(client: Client) -> None:
         assert client.server_info is not None
         assert client.server_info.name == "skillbus"
-        assert client.instructions is not None
-        assert count_tokens(client.instructions) < 200
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert list(tools) == ["find_skills", "read_skill", "list_sources"]
+        assert list(tools) == ["find_skills", "read_skill"]
         for tool in tools.values():
             assert tool.annotations is not None
             assert tool.annotations.read_only_hint is True
@@ -53,11 +67,10 @@ def test_what_the_server_says_of_itself(library: Skillbus) -> None:
         (template,) = (await client.list_resource_templates()).resource_templates
         assert template.uri_template == "skillbus://skills/{skill_id}"
 
-    _with(library.home, look)
+    own(look)
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_an_agent_finds_skills_and_reads_on(library: Skillbus, mode: str) -> None:
+def test_an_agent_finds_skills_and_reads_on(own: Agent) -> None:
     async def work(client: Client) -> None:
         told: list[tuple[float, str | None]] = []
 
@@ -75,7 +88,6 @@ def test_an_agent_finds_skills_and_reads_on(library: Skillbus, mode: str) -> Non
         assert data["skills"][0]["skill_id"] == KILN
         assert data["text"] == text_of(found)
         assert 'lines="' in data["text"]
-        assert count_tokens(text_of(found)) <= 900
         assert count_tokens(json.dumps(data, ensure_ascii=False)) <= 900
         assert [progress for progress, _ in told] == sorted(progress for progress, _ in told)
         assert told[0][1] == "asked"
@@ -88,39 +100,38 @@ def test_an_agent_finds_skills_and_reads_on(library: Skillbus, mode: str) -> Non
         assert "name: kiln-firing" in text_of(line)
         assert "Prepare" not in text_of(line)
 
-        sources = await client.call_tool("list_sources", {})
-        assert sources.structured_content is not None
-        assert sources.structured_content["sources"] == [
-            {"source_id": "crafts", "kind": "directory"}
-        ]
-        filtered = await client.call_tool(
-            "find_skills", {"task": TASK, "filters": {"source": ["elsewhere"]}}
-        )
-        assert not filtered.is_error
-        assert filtered.structured_content is not None
-        assert filtered.structured_content["status"] == "NO_SKILL_HIT"
+        for source, status in (("c", "SKILL_HIT"), ("d", "NO_SKILL_HIT")):
+            filtered = await client.call_tool(
+                "find_skills", {"task": TASK, "filters": {"source": [source]}}
+            )
+            assert not filtered.is_error
+            assert filtered.structured_content is not None
+            assert filtered.structured_content["status"] == status
         assert "passes the filters" in text_of(filtered)
 
-    _with(library.home, work, mode)
+    own(work)
 
 
-def test_what_is_wrong_is_said_and_the_server_goes_on(library: Skillbus) -> None:
+def test_what_is_wrong_is_said_and_the_server_goes_on(own: Agent) -> None:
     wrong: list[tuple[str, dict[str, Any], str]] = [
         ("find_skills", {}, "task"),
         ("find_skills", {"task": ""}, "at least 1 character"),
         ("find_skills", {"task": "  "}, "say in words"),
         ("find_skills", {"task": TASK, "budget": 0}, "greater than or equal to 200"),
+        ("find_skills", {"task": TASK, "budget": 50}, "greater than or equal to 200"),
         ("find_skills", {"task": TASK, "budget": "many"}, "integer"),
         ("find_skills", {"task": TASK, "budget": 200}, "give at least"),
         ("find_skills", {"task": TASK, "top": 0}, "top"),
         ("find_skills", {"task": TASK, "buget": 900}, "buget"),
         ("find_skills", {"task": TASK, "filters": {"colour": ["red"]}}, "filters.colour"),
+        ("find_skills", {"task": TASK, "filters": {"source": "c"}}, "filters.source"),
         ("find_skills", {"task": "x" * 300_000}, "limit"),
-        ("read_skill", {"skill_id": "crafts:nothing"}, "no skill 'crafts:nothing'"),
-        ("read_skill", {"skill_id": "crafts:broken"}, "could not be read"),
+        ("read_skill", {"skill_id": "c:nothing"}, "no skill 'c:nothing'"),
+        ("read_skill", {"skill_id": "c:broken"}, "could not be read"),
         ("read_skill", {"skill_id": KILN, "lines": "9000"}, "beyond the end"),
+        ("read_skill", {"skill_id": KILN, "lines": "9-3"}, 'write lines as "36-42, 60"'),
         ("read_skill", {"skill_id": KILN, "lines": "a-b"}, 'write lines as "36-42, 60"'),
-        ("read_skill", {"skill_id": KILN, "passages": [99]}, "numbered 0 to"),
+        ("read_skill", {"skill_id": KILN, "lines": "1\0"}, 'write lines as "36-42, 60"'),
         ("read_skill", {"skill_id": KILN, "budget": 200_001}, "200000"),
         ("read_skill", {"skill_id": "\0"}, "no id of a skill"),
         ("read_skill", {"skill_id": "x" * 2001}, "2000 characters"),
@@ -135,32 +146,31 @@ def test_what_is_wrong_is_said_and_the_server_goes_on(library: Skillbus) -> None
             assert "Traceback" not in text_of(result)
         least = await client.call_tool("find_skills", {"task": TASK, "budget": 200})
         budget = int(text_of(least).rpartition(" ")[2])
-        assert not (
-            await client.call_tool("find_skills", {"task": TASK, "budget": budget})
-        ).is_error
+        again = await client.call_tool("find_skills", {"task": TASK, "budget": budget})
+        assert not again.is_error
 
-    _with(library.home, err)
+    own(err)
 
 
 TRAVERSAL = [
     "../../etc/passwd",
     "/etc/passwd",
-    "crafts:../../../../etc/passwd",
-    "crafts:kiln-firing/../../../home/serve.sock",
-    "crafts:kiln-firing/SKILL.md",
-    "crafts:kiln-firing/",
-    "crafts:./kiln-firing",
+    "c:../../../../etc/passwd",
+    "c:kiln-firing/../../../home/serve.sock",
+    "c:kiln-firing/SKILL.md",
+    "c:kiln-firing/",
+    "c:./kiln-firing",
     "CRAFTS:kiln-firing",
-    "crafts:kiln-firing\0",
-    "crafts:%2e%2e/x",
+    "c:kiln-firing\0",
+    "c:%2e%2e/x",
     "file:///etc/passwd",
-    "crafts:",
+    "c:",
     "*",
     "'; DROP TABLE entries; --",
 ]
 
 
-def test_nothing_outside_the_catalog_can_be_read(library: Skillbus) -> None:
+def test_nothing_outside_the_catalog_can_be_read(own: Agent) -> None:
     async def read(client: Client) -> None:
         (content,) = (await client.read_resource(f"skillbus://skills/{quote(KILN, '')}")).contents
         assert content.mime_type == "text/markdown"
@@ -176,72 +186,62 @@ def test_nothing_outside_the_catalog_can_be_read(library: Skillbus) -> None:
             with pytest.raises(MCPError):
                 await client.read_resource(uri)
 
-    _with(library.home, read)
+    own(read)
 
 
-def test_ids_with_slashes_and_odd_letters(fork_server: ForkServer, tmp_path: Path) -> None:
-    # A source of one letter makes the id look like a path on a Windows drive.
-    write_skill(tmp_path / "c", "glass/blowing 100% 吹玻璃", "Blow a glass vase")
-    skillbus = Skillbus(fork_server, tmp_path / "home")
-    skillbus("sync", str(tmp_path / "c"))
-    (skill_id,) = skillbus.skills()
-    assert skill_id == "c:glass/blowing 100% 吹玻璃"
-
+def test_skills_are_listed_as_resources_that_can_be_read(own: Agent) -> None:
     async def read(client: Client) -> None:
-        (content,) = (
-            await client.read_resource(f"skillbus://skills/{quote(skill_id, '')}")
-        ).contents
+        listed = (await client.list_resources()).resources
+        assert KILN in [one.name for one in listed]
+        assert "c:broken" not in [one.name for one in listed]
+        (odd,) = (one for one in listed if one.name == ODD)
+        (content,) = (await client.read_resource(odd.uri)).contents
         assert "1. Prepare the blowing 100% 吹玻璃." in content.text  # type: ignore[union-attr]
+        after = await client.list_resources(cursor=KILN)
+        assert [one.name for one in after.resources] == [
+            one.name for one in listed if one.name > KILN
+        ]
+        for cursor in ("\0", "x" * 3000):
+            with pytest.raises(MCPError):
+                await client.list_resources(cursor=cursor)
 
-    _with(skillbus.home, read)
+    own(read)
 
 
-def test_what_the_policy_withholds_cannot_be_read_either(library: Skillbus) -> None:
+def test_what_the_policy_withholds_is_neither_listed_nor_read(home: Skillbus) -> None:
+    policy = PolicySettings(sources={"c": "withhold"})
+
     async def run() -> None:
-        policy = {"SKILLBUS_POLICY__SOURCES": '{"crafts": "withhold"}'}
-        async with over_stdio(library.home, **policy) as client:
+        async with in_process(Settings(home=home.home, policy=policy)) as client:
             result = await client.call_tool("read_skill", {"skill_id": KILN})
             assert result.is_error
             assert "withheld by policy: nothing of its source is sent" in text_of(result)
             with pytest.raises(MCPError, match="withheld by policy"):
                 await client.read_resource(f"skillbus://skills/{quote(KILN, '')}")
+            assert (await client.list_resources()).resources == []
 
-    asyncio.run(run())
+    anyio.run(run)
 
 
 def test_without_a_library_it_says_what_to_do(tmp_path: Path) -> None:
-    async def ask(client: Client) -> None:
-        for name, arguments in (("find_skills", {"task": TASK}), ("list_sources", {})):
-            result = await client.call_tool(name, arguments)
-            assert result.is_error
-            assert "run `skillbus sync DIR` first" in text_of(result)
+    async def run() -> None:
+        async with in_process(Settings(home=tmp_path / "none")) as client:
+            asked = (("find_skills", {"task": TASK}), ("read_skill", {"skill_id": KILN}))
+            for name, arguments in asked:
+                result = await client.call_tool(name, arguments)
+                assert result.is_error
+                assert "run `skillbus sync DIR` first" in text_of(result)
+            with pytest.raises(MCPError, match="skillbus sync DIR"):
+                await client.list_resources()
 
-    _with(tmp_path / "none", ask)
-
-
-def test_who_stops_waiting_does_not_hold_up_the_next(library: Skillbus) -> None:
-    async def leave(client: Client) -> None:
-        # The first query waits for the models, which takes seconds.
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await client.call_tool("find_skills", {"task": TASK})
-        started = time.monotonic()
-        assert (await client.list_tools()).tools
-        assert time.monotonic() - started < 2
-        found = await client.call_tool("find_skills", {"task": TASK})
-        assert not found.is_error, text_of(found)
-
-    _with(library.home, leave)
+    anyio.run(run)
 
 
 def test_a_running_serve_answers_and_one_that_ended_is_done_without(
-    fork_server: ForkServer, folder: Path, tmp_path: Path
+    own: Agent, home: Skillbus, folder: Path
 ) -> None:
-    skillbus = Skillbus(fork_server, tmp_path / "home")
-    skillbus("sync", str(folder))
-
     def asked() -> int:
-        with skillbus.client() as client:
+        with home.client() as client:
             text = client.get("/metrics").text
         found = [
             float(line.rpartition(" ")[2])
@@ -250,93 +250,103 @@ def test_a_running_serve_answers_and_one_that_ended_is_done_without(
         ]
         return int(sum(found))
 
-    async def work(client: Client) -> None:
-        with skillbus.serving():
-            found = await client.call_tool("find_skills", {"task": TASK})
-            assert not found.is_error, text_of(found)
-            assert asked() == 1
-            write_skill(folder, "glass-blowing", "Blow a glass vase")
-            await asyncio.to_thread(wait_for, lambda: "crafts:glass-blowing" in skillbus.skills())
-            read = await client.call_tool("read_skill", {"skill_id": "crafts:glass-blowing"})
-            assert not read.is_error, text_of(read)
-        found = await client.call_tool("find_skills", {"task": "blow a glass vase"})
+    async def find(client: Client, task: str = TASK) -> str:
+        found = await client.call_tool("find_skills", {"task": task})
         assert not found.is_error, text_of(found)
-        assert "crafts:glass-blowing" in text_of(found)
+        return text_of(found)
 
-    _with(skillbus.home, work)
+    async def read(client: Client) -> None:
+        read = await client.call_tool("read_skill", {"skill_id": "c:glass-engraving"})
+        assert not read.is_error, text_of(read)
 
-
-def _initialise(protocol: str = "2025-06-18") -> str:
-    return json.dumps(
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": protocol,
-                "capabilities": {},
-                "clientInfo": {"name": "test", "version": "1"},
-            },
-        }
-    )
+    with home.serving():
+        own(find)
+        assert asked() == 1
+        write_skill(folder, "glass-engraving", "Engrave a glass vase")
+        wait_for(lambda: "c:glass-engraving" in home.skills())
+        own(read)
+    assert "c:glass-engraving" in own(lambda client: find(client, "engrave a glass vase"))
 
 
-def _call(number: int, **arguments: Any) -> str:
-    return json.dumps(
-        {
-            "jsonrpc": "2.0",
-            "id": number,
-            "method": "tools/call",
-            "params": {"name": "read_skill", "arguments": arguments},
-        }
-    )
+class Wire:
+    """A process to which lines are written as they are."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self._number = 0
+
+    def tell(self, line: str | dict[str, Any]) -> None:
+        text = line if isinstance(line, str) else json.dumps({"jsonrpc": "2.0"} | line)
+        assert self.process.stdin is not None
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, method: str, **params: Any) -> int:
+        self._number += 1
+        self.tell({"id": self._number, "method": method, "params": params})
+        return self._number
+
+    def call(self, tool: str, **arguments: Any) -> int:
+        return self.ask("tools/call", name=tool, arguments=arguments)
+
+    def until(self, number: int) -> list[dict[str, Any]]:
+        """What is said up to the answer with this number."""
+        assert self.process.stdout is not None
+        told: list[dict[str, Any]] = []
+        while not told or told[-1].get("id") != number:
+            told.append(json.loads(self.process.stdout.readline()))
+        return told
 
 
-def test_initialize_is_answered_before_models_are_loaded_and_only_the_protocol_is_written(
-    library: Skillbus, tmp_path: Path
-) -> None:
-    lines = [
-        json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-        "not JSON",
-        '{"jsonrpc": "2.0", "id": 7}',
-        _call(3, skill_id="\ud800"),
-        _call(4, skill_id=KILN, lines="1\ud800"),
-        _call(2, skill_id=KILN),
-    ]
-    errors = (tmp_path / "errors").open("w+", encoding="utf-8")
-    process = subprocess.Popen(
-        [sys.executable, "-X", "importtime", "-m", "workers.cli", "mcp"],
-        cwd=ROOT,
-        env={**clean_environment(), "SKILLBUS_HOME": str(library.home)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        text=True,
-        encoding="utf-8",
-    )
-    with errors, process:
+@pytest.fixture
+def wire(home: Skillbus, tmp_path: Path) -> Iterator[Wire]:
+    """A process that tells what it imports, and ends well when its input does."""
+    with (
+        (tmp_path / "errors").open("w", encoding="utf-8") as errors,
+        subprocess.Popen(
+            [sys.executable, "-X", "importtime", "-m", "workers.cli", "mcp"],
+            cwd=ROOT,
+            env={**clean_environment(), "SKILLBUS_HOME": str(home.home)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            encoding="utf-8",
+        ) as process,
+    ):
+        yield Wire(process)
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(_initialise() + "\n")
-        process.stdin.flush()
-        first = json.loads(process.stdout.readline())
-        assert first["result"]["serverInfo"]["name"] == "skillbus"
-        process.stdin.write("\n".join(lines) + "\n")
-        process.stdin.flush()
-        told = []
-        while not told or told[-1].get("id") != 2:
-            told.append(json.loads(process.stdout.readline()))
         process.stdin.close()
         assert process.stdout.read() == ""
         assert process.wait(30) == 0
-        errors.seek(0)
-        err = errors.read()
-    assert "Prepare the kiln" in told[-1]["result"]["content"][0]["text"]
+
+
+def test_on_the_wire(home: Skillbus, wire: Wire, tmp_path: Path) -> None:
+    """An older client, line by line, beside a `serve` that hangs for a while."""
+    client = {"name": "test", "version": "1"}
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+    with home.serving() as served:
+        first = wire.until(wire.ask("initialize", **hello))[0]
+        assert first["result"]["serverInfo"]["name"] == "skillbus"
+        wire.tell({"method": "notifications/initialized"})
+        served.send(signal.SIGSTOP)
+        left = wire.call("find_skills", task=TASK)
+        wire.tell({"method": "notifications/cancelled", "params": {"requestId": left}})
+        assert len(wire.until(wire.ask("tools/list"))[-1]["result"]["tools"]) == 2
+        served.send(signal.SIGCONT)
+
+        wire.tell("not JSON")
+        wire.tell('{"jsonrpc": "2.0", "id": 7000}')
+        for arguments in ({"skill_id": "\ud800"}, {"skill_id": KILN, "lines": "1\ud800"}):
+            wire.call("read_skill", **arguments)
+        told = wire.until(wire.call("find_skills", task=TASK))
+    assert told[-1]["result"]["structuredContent"]["skills"][0]["skill_id"] == KILN
     for answer in told[:-1]:
         assert "error" in answer or answer["result"]["isError"]
+        assert answer.get("id") != left
     # What is loaded for the first answer has neither models nor workers in it.
-    imported = [
-        line.rpartition("|")[2].strip() for line in err.splitlines() if "import time:" in line
-    ]
+    lines = (tmp_path / "errors").read_text("utf-8").splitlines()
+    imported = [line.rpartition("|")[2].strip() for line in lines if "import time:" in line]
     before = imported[: imported.index("workers.mcp_server.stdio") + 1]
     assert not {"torch", "sentence_transformers", "sklearn"}.intersection(before)

@@ -1,42 +1,204 @@
-"""MCP over streamable HTTP, as a gateway serves it: with tokens, over a real port."""
+"""MCP over streamable HTTP, through the door of a real gateway: tokens, limits, many agents."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 import uvicorn
-from fastapi import FastAPI
 from mcp import Client
-from starlette.datastructures import Headers
 
 from config.settings import Settings
+from deploy.stack.ports import free_port
 from tests.support.mcp import over_http, text_of
-from tests.support.program import Skillbus, wait_for
+from tests.support.program import ForkServer, Skillbus, wait_for
 from workers.channel import Channel
-from workers.mcp_server.http import mount_mcp
+from workers.gateway.app import create_gateway
+from workers.gateway.door import LOOPBACK_HOSTS, Access
+from workers.gateway.tokens import Scope, Tokens
 from workers.runtime import Runtime
 
 TASK = "fire stoneware in an electric kiln"
-TOKENS = {"Bearer secret-of-ada": "ada", "Bearer secret-of-bob": "bob"}
+KILN = "crafts:kiln-firing"
+MODES = ("auto", "legacy")
+BURST = 60
+LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+PROTOCOL = {
+    "Accept": "application/json, text/event-stream",
+    "Content-Type": "application/json",
+}
 
 
-def _authorise(scope: Any) -> str | None:
-    return TOKENS.get(Headers(scope=scope).get("authorization", ""))
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
+    return Tokens(tmp_path_factory.mktemp("mcp-http") / "tokens.json")
 
 
-@contextmanager
-def _served(channel: Channel) -> Iterator[str]:
-    """The address of a gateway with nothing but MCP over a channel."""
-    gateway = FastAPI(openapi_url=None)
-    mount_mcp(gateway, channel, _authorise)
-    with socket.socket() as port:
+@pytest.fixture(scope="module")
+def secrets(tokens: Tokens) -> dict[str, str]:
+    scopes = {"ada": Scope.READ, "bob": Scope.WRITE, "eve": Scope.READ, "ann": Scope.ADMIN}
+    return {name: tokens.add(name, scope) for name, scope in scopes.items()}
+
+
+@pytest.fixture(scope="module")
+def url(
+    fork_server: ForkServer, library: Skillbus, tokens: Tokens, secrets: dict[str, str]
+) -> Iterator[str]:
+    """`skillbus serve --listen` on the library; no secret may be in what it writes."""
+    served = Skillbus(
+        fork_server,
+        library.home,
+        SKILLBUS_GATEWAY__TOKENS_FILE=str(tokens.path),
+        SKILLBUS_GATEWAY__BURST=str(BURST),
+        SKILLBUS_GATEWAY__REQUESTS_A_MINUTE="120",
+        SKILLBUS_GATEWAY__BODY_BYTES="30000",
+        SKILLBUS_LOG_LEVEL="info",
+    )
+    address = f"127.0.0.1:{free_port(set())}"
+    with served.serving("--listen", address) as process:
+        yield f"http://{address}/mcp"
+    written = process.text("err") + process.text("out")
+    assert '"path": "/mcp"' in written
+    assert "Traceback" not in written
+    for secret in secrets.values():
+        assert secret not in written
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return PROTOCOL | {"Authorization": f"Bearer {secret}"}
+
+
+async def work(client: Client) -> str:
+    """Find a skill, read on, read it as a resource, and be refused; the first answer's text."""
+    told: list[str | None] = []
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    assert len((await client.list_tools()).tools) == 2
+    found = await client.call_tool(
+        "find_skills", {"task": TASK, "budget": 900}, progress_callback=tell
+    )
+    assert not found.is_error, text_of(found)
+    assert found.structured_content is not None
+    assert found.structured_content["skills"][0]["skill_id"] == KILN
+    assert told[0] == "asked"
+    assert str(told[-1]).startswith("done: ")
+    read = await client.call_tool("read_skill", {"skill_id": KILN})
+    assert "Prepare the kiln firing" in text_of(read)
+    (content,) = (await client.read_resource("skillbus://skills/crafts%3Akiln-firing")).contents
+    assert "Prepare the kiln firing" in content.text  # type: ignore[union-attr]  # no blob
+    wrong = await client.call_tool("read_skill", {"skill_id": "../../etc/passwd"})
+    assert wrong.is_error
+    return text_of(found)
+
+
+def test_many_agents_at_once_with_tokens_of_any_scope(url: str, secrets: dict[str, str]) -> None:
+    texts: list[str] = []
+
+    async def one(name: str, mode: str) -> None:
+        async with over_http(url, secrets[name], mode) as client:
+            texts.append(await work(client))
+
+    async def all_of_them() -> None:
+        async with anyio.create_task_group() as group:
+            for name in ("ada", "bob", "ann"):
+                for mode in MODES:
+                    group.start_soon(one, name, mode)
+
+    anyio.run(all_of_them)
+    assert len(texts) == 6
+    assert len(set(texts)) == 1
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"Authorization": "Bearer x"}, {"Authorization": "Basic YTpi"}]
+)
+def test_without_a_token_nothing_is_served(url: str, headers: dict[str, str]) -> None:
+    for method, body in (("POST", LIST_TOOLS), ("GET", None), ("DELETE", None)):
+        answer = httpx.request(method, url, json=body, headers=PROTOCOL | headers)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "tools" not in answer.text
+
+
+def test_a_token_that_is_revoked_is_refused_from_then_on(url: str, tokens: Tokens) -> None:
+    secret = tokens.add("gone", Scope.READ)
+    assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secret)).status_code == 200
+    tokens.revoke("gone")
+    assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secret)).status_code == 401
+
+
+def test_a_web_page_cannot_reach_it_by_another_name(url: str, secrets: dict[str, str]) -> None:
+    allowed = bearer(secrets["ada"])
+    rebound = httpx.post(url, json=LIST_TOOLS, headers=allowed | {"Host": "skills.evil.example"})
+    assert rebound.status_code == 421
+    for origin in ("http://evil.example", "null"):
+        foreign = httpx.post(url, json=LIST_TOOLS, headers=allowed | {"Origin": origin})
+        assert foreign.status_code == 403
+    own = url.removesuffix("/mcp")
+    assert httpx.post(url, json=LIST_TOOLS, headers=allowed | {"Origin": own}).status_code == 200
+
+
+def test_one_who_asks_too_often_is_slowed_and_nobody_else(
+    url: str, secrets: dict[str, str]
+) -> None:
+    with httpx.Client(headers=bearer(secrets["eve"])) as eve:
+        assert eve.post(url, json=LIST_TOOLS).status_code == 200
+        for _ in range(BURST + 20):
+            eve.get(url)
+        slowed = eve.post(url, json=LIST_TOOLS)
+    assert slowed.status_code == 429
+    assert int(slowed.headers["retry-after"]) >= 1
+    assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secrets["ann"])).status_code == 200
+
+
+def test_what_is_no_request_of_the_protocol_is_refused(url: str, secrets: dict[str, str]) -> None:
+    with httpx.Client(headers=bearer(secrets["ann"])) as client:
+        for body in (b"", b"{", b"[]", b'"x"', b"\xff\xfe", b'{"jsonrpc": "1.0"}', b"[" * 5000):
+            for version in ({}, {"MCP-Protocol-Version": "2026-07-28"}):
+                answer = client.post(url, content=body, headers=version)
+                assert 400 <= answer.status_code < 500, (body[:20], answer.status_code)
+        for large in (b" " * 30_001, iter([b" " * 10_001] * 3)):
+            assert client.post(url, content=large).status_code == 413
+
+
+def test_there_is_no_session_to_be_taken_over_or_held(url: str, secrets: dict[str, str]) -> None:
+    with httpx.Client(headers=bearer(secrets["ann"])) as client:
+        for method in ("GET", "DELETE"):
+            answer = client.request(method, url, headers={"Mcp-Session-Id": "0" * 32})
+            assert answer.status_code == 405
+            assert answer.headers["allow"] == "POST"
+        answer = client.post(url, json=LIST_TOOLS, headers={"Mcp-Session-Id": "0" * 32})
+        assert answer.status_code == 200
+        assert "mcp-session-id" not in answer.headers
+        listen = LIST_TOOLS | {"method": "subscriptions/listen"}
+        assert "error" in _said(client.post(url, json=listen))
+
+
+def _said(answer: httpx.Response) -> dict[str, Any]:
+    """The message of an answer, sent as JSON or as an event."""
+    data: dict[str, Any] = json.loads(answer.text.rpartition("data: ")[2])
+    return data
+
+
+@contextlib.contextmanager
+def silent(library: Skillbus, tokens: Tokens, **groups: Any) -> Iterator[tuple[str, Channel]]:
+    """A gateway behind which nobody answers queries: its runtime is not started."""
+    settings = Settings(**groups).model_copy(update={"home": library.home})
+    channel = Runtime(settings, writable=False)
+    gateway = create_gateway(channel, Access(tokens, hosts=LOOPBACK_HOSTS))
+    with socket.socket(proto=socket.IPPROTO_TCP) as port:
         port.bind(("127.0.0.1", 0))
         config = uvicorn.Config(gateway, log_level="warning", lifespan="off", ws="none")
         server = uvicorn.Server(config)
@@ -44,122 +206,76 @@ def _served(channel: Channel) -> Iterator[str]:
         thread.start()
         wait_for(lambda: server.started)
         try:
-            yield f"http://127.0.0.1:{port.getsockname()[1]}/mcp"
+            yield f"http://127.0.0.1:{port.getsockname()[1]}/mcp", channel
         finally:
             server.should_exit = True
             thread.join()
+            channel.stop()
 
 
-def _settings(library: Skillbus, **groups: Any) -> Settings:
-    return Settings(**groups).model_copy(update={"home": library.home})
-
-
-@pytest.fixture(scope="module")
-def channel(library: Skillbus) -> Iterator[Runtime]:
-    with Runtime(_settings(library), writable=False) as runtime:
-        yield runtime
-
-
-@pytest.fixture(scope="module")
-def url(channel: Runtime) -> Iterator[str]:
-    with _served(channel) as address:
-        yield address
-
-
-def _with(
-    url: str, token: str, doing: Callable[[Client], Coroutine[Any, Any, None]], mode: str
+def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
+    library: Skillbus, tokens: Tokens, secrets: dict[str, str]
 ) -> None:
-    async def run() -> None:
-        async with over_http(url, token, mode) as client:
-            await doing(client)
+    with silent(library, tokens) as (url, channel):
 
-    asyncio.run(run())
+        def open_queries() -> int:
+            return channel.journal.count_open("query")
+
+        async def leave(mode: str) -> None:
+            async with over_http(url, secrets["ada"], mode) as client:
+                with anyio.move_on_after(5):
+                    async with anyio.create_task_group() as group:
+                        group.start_soon(client.call_tool, "find_skills", {"task": TASK})
+                        while not await anyio.to_thread.run_sync(open_queries):
+                            await anyio.sleep(0.01)
+                        group.cancel_scope.cancel()
+
+        for mode in MODES:
+            anyio.run(leave, mode)
+            wait_for(lambda: open_queries() == 0, 5)
+        # One whose connection breaks.
+        call = {"name": "find_skills", "arguments": {"task": TASK}}
+        body = json.dumps(LIST_TOOLS | {"method": "tools/call", "params": call}).encode()
+        headers = bearer(secrets["ada"]) | {"Host": "127.0.0.1", "Content-Length": str(len(body))}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        host, _, number = url.removeprefix("http://").removesuffix("/mcp").partition(":")
+        with socket.create_connection((host, int(number))) as broken:
+            broken.sendall(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
+            wait_for(lambda: open_queries() == 1, 5)
+        wait_for(lambda: open_queries() == 0, 5)
 
 
-def test_who_leaves_has_the_query_cancelled(library: Skillbus) -> None:
-    # Nobody answers: this runtime is not started, and no other is yet.
-    waiting = Runtime(_settings(library), writable=False)
-    try:
-        with _served(waiting) as address:
+def test_a_query_that_nobody_answers_ends_in_time(
+    library: Skillbus, tokens: Tokens, secrets: dict[str, str]
+) -> None:
+    with silent(library, tokens, workers={"query_seconds": 0.5}) as (url, channel):
 
-            async def leave(client: Client) -> None:
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(1.0):
-                        await client.call_tool("find_skills", {"task": TASK})
-
-            _with(address, "secret-of-ada", leave, "auto")
-            wait_for(lambda: waiting.journal.count_open("query") == 0, 5)
-    finally:
-        waiting.stop()
-
-
-def test_a_query_that_nobody_answers_ends_in_time(library: Skillbus) -> None:
-    settings = _settings(library, workers={"query_seconds": 1.0})
-    waiting = Runtime(settings, writable=False)
-    try:
-        with _served(waiting) as address:
-
-            async def wait(client: Client) -> None:
+        async def wait() -> None:
+            async with over_http(url, secrets["ada"]) as client:
                 result = await client.call_tool("find_skills", {"task": TASK})
                 assert result.is_error
-                assert "no answer within 1 s" in text_of(result)
+                assert "no answer within 0.5 s" in text_of(result)
 
-            _with(address, "secret-of-ada", wait, "auto")
-            assert waiting.journal.count_open("query") == 0
+        anyio.run(wait)
+        assert channel.journal.count_open("query") == 0
+
+
+def test_while_there_are_no_tokens_anybody_on_this_machine_may_ask(
+    library: Skillbus, tmp_path: Path
+) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    channel = Runtime(Settings(home=library.home), writable=False)
+    gateway = create_gateway(channel, Access(tokens, open=True))
+    try:
+
+        async def ask() -> list[int]:
+            transport = httpx.ASGITransport(gateway)
+            async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+                before = await client.post("/mcp", json=LIST_TOOLS, headers=PROTOCOL)
+                tokens.add("ada", Scope.READ)
+                after = await client.post("/mcp", json=LIST_TOOLS, headers=PROTOCOL)
+                return [before.status_code, after.status_code]
+
+        assert asyncio.run(ask()) == [200, 401]
     finally:
-        waiting.stop()
-
-
-@pytest.mark.parametrize(("mode", "name"), [("auto", "ada"), ("legacy", "bob")])
-def test_an_agent_asks_over_http(url: str, channel: Runtime, mode: str, name: str) -> None:
-    async def work(client: Client) -> None:
-        told: list[str | None] = []
-
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
-            told.append(message)
-
-        assert len((await client.list_tools()).tools) == 3
-        found = await client.call_tool(
-            "find_skills", {"task": TASK, "budget": 900}, progress_callback=tell
-        )
-        assert not found.is_error, text_of(found)
-        data = found.structured_content
-        assert data is not None
-        assert data["skills"][0]["skill_id"] == "crafts:kiln-firing"
-        assert channel.journal.job(data["query_id"]).event.owner == name
-        assert told[0] == "asked"
-        assert str(told[-1]).startswith("done: ")
-        read = await client.call_tool("read_skill", {"skill_id": "crafts:kiln-firing"})
-        assert "Prepare the kiln firing" in text_of(read)
-        (content,) = (await client.read_resource("skillbus://skills/crafts%3Akiln-firing")).contents
-        assert "Prepare the kiln firing" in content.text  # type: ignore[union-attr]
-        wrong = await client.call_tool("read_skill", {"skill_id": "../../etc/passwd"})
-        assert wrong.is_error
-
-    _with(url, f"secret-of-{name}", work, mode)
-
-
-@pytest.mark.parametrize(
-    "headers", [{}, {"Authorization": "Bearer x"}, {"Authorization": "secret-of-ada"}]
-)
-def test_without_a_token_that_may_read_nothing_is_served(url: str, headers: dict[str, str]) -> None:
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    for method, body in (("POST", call), ("GET", None), ("DELETE", None)):
-        answer = httpx.request(method, url, json=body, headers=headers)
-        assert answer.status_code == 401
-        assert answer.headers["www-authenticate"] == "Bearer"
-        assert answer.headers["content-type"] == "application/problem+json"
-        assert "tools" not in answer.text
-
-
-def test_what_is_no_request_of_the_protocol_is_refused(url: str) -> None:
-    headers = {
-        "Authorization": "Bearer secret-of-ada",
-        "Accept": "application/json, text/event-stream",
-        "Content-Type": "application/json",
-    }
-    for body in (b"", b"{", b"[]", b'"x"', b"\xff\xfe", b'{"jsonrpc": "1.0"}', b"[" * 5000):
-        answer = httpx.post(url, content=body, headers=headers)
-        assert 400 <= answer.status_code < 500, (body[:20], answer.status_code)
-    large = httpx.post(url, content=b" " * 2_000_000, headers=headers)
-    assert large.status_code == 413
+        channel.stop()

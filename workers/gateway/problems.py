@@ -120,8 +120,8 @@ async def _invalid(request: Request, error: Any) -> JSONResponse:
 
 async def _refused(request: Request, error: Any) -> JSONResponse:
     headers = error.headers
-    if error.status_code == 405:
-        headers = {"Allow": ", ".join(sorted(_methods(request)))}
+    if error.status_code == 405 and (methods := _methods(request)):
+        headers = {"Allow": ", ".join(sorted(methods))}
     return problem(request.scope, error.status_code, str(error.detail), headers)
 
 

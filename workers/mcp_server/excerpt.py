@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from config.errors import UsageError
@@ -12,7 +14,7 @@ from skills.record import ParsedSkill
 from skills.tokens import count_tokens
 from tasks.assembly import PagedSkill, bundle_skill
 from tasks.choice import Chosen
-from workers.mcp_server.results import SkillText, cost
+from workers.mcp_server.results import MOST_BUDGET, SkillText, cost
 
 FRAME = """\
 # A skill of the library
@@ -48,23 +50,16 @@ def parse_ranges(text: str) -> list[Span]:
     return _merged(spans)
 
 
-def chosen_lines(parsed: ParsedSkill, lines: Sequence[Span], passages: Sequence[int]) -> list[Span]:
-    """The lines that are asked for; all of the body when nothing is.
+def chosen_lines(parsed: ParsedSkill, lines: Sequence[Span]) -> list[Span]:
+    """The lines that are asked for, as far as the file goes; its body when none are.
 
-    passages: numbers of passages, from 0 in the order of the file. Raises UsageError for lines or
-    passages that the file has not.
+    Raises UsageError for lines that the file has not.
     """
     end = len(parsed.lines)
     for first, _ in lines:
         if first > end:
             raise UsageError(f"line {first} is beyond the end: the file has {end} lines")
-    for number in passages:
-        if not 0 <= number < len(parsed.passages):
-            most = len(parsed.passages) - 1
-            raise UsageError(f"there is no passage {number}: they are numbered 0 to {most}")
-    spans = [(first, min(last, end)) for first, last in lines]
-    spans += [(parsed.passages[n].first_line, parsed.passages[n].last_line) for n in passages]
-    return _merged(spans or [(parsed.body_line, end)])
+    return [(first, min(last, end)) for first, last in lines] or [(parsed.body_line, end)]
 
 
 def read_lines(
@@ -73,20 +68,34 @@ def read_lines(
     """As many of the lines as fit into the budget, from the first on.
 
     path: where the SKILL.md lies, as the bundle names it. Raises UsageError when not even the
-    first line fits, and names a budget that would do.
+    first line fits, and says what would do.
     """
-    numbers = _without_blank_ends(revision.parsed, spans)
+    parsed = revision.parsed
+    numbers = _without_blank_ends(parsed, spans)
+    tokens = (count_tokens(parsed.text(number, number)) for number in numbers)
+    until = list(itertools.accumulate(tokens, initial=0))
 
     def render(count: int) -> SkillText:
-        return _text(revision, path, numbers[:count], numbers[count:])
+        return _text(revision, path, numbers[:count], numbers[count:], until[-1] - until[count])
 
-    count = _most(lambda count: cost(render(count)) <= budget, len(numbers))
+    # Lines cost more with their source and as JSON than by themselves.
+    most = bisect_right(until, budget) - 1
+    count = _most(lambda count: cost(render(count)) <= budget, most)
     if count == 0 and numbers:
-        raise UsageError(
-            f"a budget of {budget} tokens is less than line {numbers[0]} needs with its source; "
-            f"give at least {cost(render(1))}"
-        )
+        raise UsageError(_too_long(numbers[0], cost(render(1)), path, budget))
     return render(count)
+
+
+def _too_long(line: int, least: int, path: str, budget: int) -> str:
+    if least > MOST_BUDGET:
+        return (
+            f"line {line} is too long for any result: it takes {least} tokens with its source; "
+            f"read it in {path}, or ask for other lines"
+        )
+    return (
+        f"a budget of {budget} tokens is less than line {line} needs with its source; "
+        f"give at least {least}"
+    )
 
 
 def _without_blank_ends(parsed: ParsedSkill, spans: Sequence[Span]) -> list[int]:
@@ -111,19 +120,18 @@ def _most(fits: Callable[[int], bool], limit: int) -> int:
 
 
 def _text(
-    revision: StoredRevision, path: str, sent: Sequence[int], unsent: Sequence[int]
+    revision: StoredRevision,
+    path: str,
+    sent: Sequence[int],
+    unsent: Sequence[int],
+    unsent_tokens: int,
 ) -> SkillText:
-    parsed = revision.parsed
     chosen = Chosen(revision.key.skill_id, 0.0, ("read by its id",))
-    rest = _spans(unsent)
+    rest = tuple(_spans(unsent))
     skill = bundle_skill(PagedSkill(chosen, revision, path, (), "whole"), ()).model_copy(
         update={
-            "passages": tuple(_passages(parsed, _spans(sent))),
-            "left_out": LeftOut(
-                passages=len(rest),
-                tokens=sum(count_tokens(parsed.text(first, last)) for first, last in rest),
-                lines=tuple(rest),
-            ),
+            "passages": tuple(_passages(revision.parsed, _spans(sent))),
+            "left_out": LeftOut(passages=len(rest), tokens=unsent_tokens, lines=rest),
         }
     )
     return SkillText(
@@ -137,18 +145,18 @@ def _text(
 
 def _passages(parsed: ParsedSkill, spans: Sequence[Span]) -> Iterator[BundlePassage]:
     """The lines as quotations, each below one heading."""
-    edges = sorted(section.first_line for section in parsed.sections)
+    edges = [section.first_line for section in parsed.sections]
+    begins = [passage.first_line for passage in parsed.passages]
+    ends = [passage.last_line for passage in parsed.passages]
     for first, last in spans:
-        starts = [first, *(edge for edge in edges if first < edge <= last)]
+        starts = [first, *edges[bisect_right(edges, first) : bisect_right(edges, last)]]
         for start, end in zip(starts, [*(edge - 1 for edge in starts[1:]), last], strict=True):
-            section = next(
-                (one for one in parsed.sections if one.first_line <= start <= one.last_line), None
-            )
-            inside = [p for p in parsed.passages if p.first_line <= end and p.last_line >= start]
+            place = bisect_right(edges, start) - 1
+            inside = parsed.passages[bisect_left(ends, start) : bisect_right(begins, end)]
             yield BundlePassage(
                 first_line=start,
                 last_line=end,
-                heading_path=section.heading_path if section else (),
+                heading_path=parsed.sections[place].heading_path if place >= 0 else (),
                 roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
                 text=parsed.text(start, end),
             )

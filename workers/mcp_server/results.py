@@ -7,22 +7,25 @@ the most used show the JSON alone. So the JSON has the text too, and it is what 
 from __future__ import annotations
 
 import math
-from typing import Literal, TypeVar
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from config.errors import UsageError
 from skills.bundle import Bundle, BundleSkill, SkillLeftOut, markdown_tokens, render
 from skills.tokens import count_tokens
 
 LEAST_BUDGET = 200
 MOST_BUDGET = 200_000
 
-_FORM_SHARE = 0.82
-"""What the Markdown may take of a budget: over the skills of `examples/` its text in JSON takes
-1.14 to 1.17 times as much."""
+_MARKDOWN_SHARE = 0.82
+"""What the Markdown may take of a budget: over the example library and 189 skills of SkillsBench
+its JSON takes 1.12 to 1.31 times as many tokens, mostly 1.2."""
 
-_FORM_TOKENS = 30
-"""What the other fields take."""
+_MOST_GROWTH = 1.35
+
+_FORM_TOKENS = 45
+"""What the fields of a result with one skill take beside its text."""
 
 
 class Result(BaseModel):
@@ -41,12 +44,10 @@ class FoundSkill(Result):
 class FoundSkills(Result):
     """The bundle for a task: its Markdown, and which skills it has, the best first.
 
-    NO_SKILL_HIT is an answer too: `reason` says why there is none.
+    NO_SKILL_HIT is an answer too, whose text says why there is none.
     """
 
     status: Literal["SKILL_HIT", "NO_SKILL_HIT"]
-    reason: str = ""
-    query_id: str
     skills: tuple[FoundSkill, ...] = ()
     text: str
 
@@ -64,25 +65,6 @@ class SkillText(Result):
     text: str
 
 
-class SourceRow(Result):
-    """Where skills come from. kind: `directory`, `git` or `upload`."""
-
-    source_id: str
-    kind: str
-
-
-class SourceList(Result):
-    """The sources of the library, by id, and how many skills can be found. more: not listed."""
-
-    sources: tuple[SourceRow, ...]
-    more: int = 0
-    skills: int
-    text: str
-
-
-R = TypeVar("R", bound=Result)
-
-
 def cost(result: Result) -> int:
     """Tokens of a result, whichever of its two forms a model is shown."""
     return count_tokens(result.model_dump_json())
@@ -90,21 +72,26 @@ def cost(result: Result) -> int:
 
 def markdown_budget(budget: int) -> int:
     """The budget of the Markdown of a bundle whose result may take `budget`."""
-    return max(1, int(budget * _FORM_SHARE) - _FORM_TOKENS)
+    return max(1, int(budget * _MARKDOWN_SHARE) - _FORM_TOKENS)
 
 
 def result_budget(markdown: int) -> int:
-    """The least budget of a result whose Markdown may take `markdown`."""
-    return math.ceil((markdown + _FORM_TOKENS) / _FORM_SHARE)
+    """A budget that holds a result with one skill whose Markdown takes `markdown`."""
+    return math.ceil(markdown * _MOST_GROWTH) + _FORM_TOKENS
 
 
 def found(bundle: Bundle, budget: int) -> FoundSkills:
-    """A bundle as a result within a budget: what was least worth sending is taken out again."""
+    """A bundle as a result within a budget: what was least worth sending is taken out again.
+
+    Raises UsageError when the best passage alone does not fit, and names a budget that would do.
+    """
     result = _found(bundle)
-    while cost(result) > budget and bundle.skills:
+    while (least := cost(result)) > budget:
         smaller = _without_last(bundle)
         if smaller is None:
-            break
+            raise UsageError(
+                f"a budget of {budget} tokens is less than one passage needs; give at least {least}"
+            )
         bundle = smaller
         result = _found(bundle)
     return result
@@ -113,8 +100,6 @@ def found(bundle: Bundle, budget: int) -> FoundSkills:
 def _found(bundle: Bundle) -> FoundSkills:
     return FoundSkills(
         status=bundle.status,
-        reason=bundle.reason,
-        query_id=bundle.query_id,
         skills=tuple(
             FoundSkill(skill_id=skill.skill_id, safety_level=skill.safety.level)
             for skill in bundle.skills
@@ -124,8 +109,12 @@ def _found(bundle: Bundle) -> FoundSkills:
 
 
 def _without_last(bundle: Bundle) -> Bundle | None:
-    """The bundle without the last passage of its last skill, or without that skill; None when one
-    skill with one passage is left."""
+    """The bundle without the last passage of its last skill, or without that skill, or without the
+    names of those withheld; None when one passage is left, or one sentence."""
+    if not bundle.skills:
+        unnamed = bundle.withheld.model_copy(update={"skills": ()})
+        shorter = bundle.model_copy(update={"withheld": unnamed})
+        return shorter if bundle.withheld.skills else None
     *others, last = bundle.skills
     if len(last.passages) > 1:
         others.append(_without_last_passage(last))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -10,15 +11,16 @@ from typing import NamedTuple
 
 from config.errors import NotFoundError, PermanentError, TransientError
 from config.settings import Settings
-from graph.protocol import Entry, SkillGraph, Source, State
+from graph.protocol import Entry, Selection, SkillGraph, Source, State
 from search.protocol import SearchIndex, StoredRevision
 from skills.framing import inline
 from skills.policy import Policy
 from skills.record import RevisionKey
+from workers.mcp_server.schemas import LONGEST_ID
 from workers.stores import open_graph, open_index
 
 _READ_AGAIN = 3
-_LONGEST_ID = 2000
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 class Volume(NamedTuple):
@@ -37,6 +39,7 @@ class Shelf:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._policy = Policy.of(settings.policy)
         self._lock = threading.Lock()
         self._stack = ExitStack()
         self._stores: tuple[SkillGraph, SearchIndex] | None = None
@@ -72,20 +75,32 @@ class Shelf:
     def _check(self, revision: StoredRevision, source_id: str) -> None:
         """Raise PermanentError for a skill that the policy keeps back, as bundles do."""
         record = revision.parsed.record
-        refusal = Policy.of(self._settings.policy).refusal(
-            source_id, record.safety_level, record.licence
-        )
+        refusal = self._policy.refusal(source_id, record.safety_level, record.licence)
         if refusal is not None:
             raise PermanentError(
                 f"{revision.key.skill_id} is withheld by policy: {inline(refusal.reason)}; "
                 "go on without it"
             )
 
-    def sources(self) -> tuple[list[Source], int]:
-        """The sources, by id, and how many skills are published."""
+    def after(self, skill_id: str, count: int) -> list[Entry]:
+        """The next published skills by id that may be sent.
+
+        Raises UsageError when there is no library, NotFoundError for what can be no id.
+        """
+        _check_id(skill_id or "any")
         graph, _ = self._open()
-        found = sorted(graph.sources(), key=lambda source: source.source_id)
-        return found, graph.counts()[State.PUBLISHED.value]
+        found: list[Entry] = []
+        while len(found) < count:
+            page = graph.page(Selection(state=State.PUBLISHED), skill_id, count)
+            found += filter(self._may_be_sent, page)
+            if len(page) < count:
+                break
+            skill_id = page[-1].skill_id
+        return found[:count]
+
+    def _may_be_sent(self, entry: Entry) -> bool:
+        refusal = self._policy.refusal(entry.source_id, entry.safety_level, entry.licence)
+        return refusal is None
 
     def close(self) -> None:
         """Release the stores."""
@@ -95,7 +110,7 @@ class Shelf:
 
 
 def _check_id(skill_id: str) -> None:
-    if not 0 < len(skill_id) <= _LONGEST_ID or "\0" in skill_id:
+    if not 0 < len(skill_id) <= LONGEST_ID or _NO_TEXT.search(skill_id):
         raise NotFoundError("that is no id of a skill; take one from a bundle of find_skills")
 
 
