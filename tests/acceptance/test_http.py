@@ -563,10 +563,21 @@ def test_bodies_that_are_too_large_or_too_slow(clients: Clients, port: int) -> N
 
 
 def test_what_is_no_http_is_closed(served: Process, port: int) -> None:
-    for text in (b"\0\0\0\0\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"):
+    own = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    for text in (
+        b"\0\0\0\0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        own + b"X-A: b\0c\r\n\r\n",
+        own + b"Transfer-Encoding: gzip\r\n\r\n",
+        own + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        # Two requests for who goes by one header, one for who goes by the other.
+        own + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + own + b"\r\n",
+    ):
         with socket.create_connection(("127.0.0.1", port), timeout=20) as raw:
             raw.sendall(text)
-            assert raw.recv(12).startswith(b"HTTP/1.1 4")
+            answer = b"".join(iter(lambda: raw.recv(65_536), b""))
+            assert answer.startswith(b"HTTP/1.1 4")
+            assert answer.count(b"HTTP/1.1") == 1
 
 
 def test_log_lines_hold_what_came_only_encoded(clients: Clients, served: Process) -> None:

@@ -148,6 +148,10 @@ class Door:
                 f"more than {most} connections are open (gateway.connections); try again later",
                 {"Connection": "close"},
             )
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy in front may see another end of this request, and a second one behind it.
+            detail = "content-length and transfer-encoding: send one of them"
+            raise HTTPException(400, detail, {"Connection": "close"})
         self._check_host(headers)
         self._check_origin(headers)
         caller = self._caller(scope["path"], headers)
