@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -184,6 +185,27 @@ def test_a_query_is_nobody_elses(clients: Clients, skillbus: Skillbus) -> None:
         assert own.get(path).status_code == 200
         asked = own.post("/v1/queries", json={"task": TASK}).json()["id"]
     refused(clients["read"].get(f"/v1/queries/{asked}"), 404, "not-found")
+
+
+def test_whether_an_id_is_somebody_elses_is_not_told(clients: Clients) -> None:
+    query_id = clients["read"].post("/v1/queries", json={"task": TASK}).json()["id"]
+    event = new_event(SourceChanged(source_id="nobody"), "somebody").model_dump(mode="json")
+    event_id = clients["write"].post("/v1/events", json=event).json()["id"]
+    other = clients["other"]
+    for path, one in ((f"/v1/queries/{{}}{end}", query_id) for end in ("", "/events")):
+        assert _blind(other.get(path.format(one)), one) == _blind(other.get(path.format("x")), "x")
+    assert _blind(other.delete(f"/v1/queries/{query_id}"), query_id) == _blind(
+        other.delete("/v1/queries/x"), "x"
+    )
+    theirs, none = (other.get(f"/v1/events/{one}") for one in (event_id, "x"))
+    assert _blind(theirs, event_id) == _blind(none, "x")
+
+
+def _blind(answer: httpx.Response, one: str) -> dict[str, Any]:
+    """A refusal without the id that was asked for."""
+    told = refused(answer, 404, "not-found")
+    del told["request_id"]
+    return {name: str(value).replace(one, "ID") for name, value in told.items()}
 
 
 def test_the_same_key_is_the_same_query(clients: Clients) -> None:
@@ -422,6 +444,30 @@ def test_dead_letters_are_for_admins(clients: Clients) -> None:
 
 
 # -- who is heard
+def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port: int) -> None:
+    """All that the document names, with every scope and with none."""
+    document = clients["read"].get("/v1/openapi.json").json()
+    anybody = {"/healthz", "/readyz", "/v1/webhooks/{host}"}
+    tried = 0
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as nobody:
+        for path, operations in document["paths"].items():
+            for method in operations.keys() & {"get", "post", "put", "patch", "delete"}:
+                wanted = "read" if method == "get" or path.startswith("/v1/queries") else "write"
+                wanted = "admin" if path.startswith("/v1/letters") else wanted
+                asked = (method, re.sub(r"\{.*?\}", "none", path))
+                body = {} if method == "post" else None
+                codes = [
+                    client.request(*asked, json=body).status_code
+                    for client in (nobody, *(clients[scope] for scope in SCOPES))
+                ]
+                least = 0 if path in anybody else 1 + SCOPES.index(wanted)
+                expected = [401 if number == 0 else 403 for number in range(least)]
+                assert codes[:least] == expected, asked
+                assert not {401, 403, 500} & set(codes[least:]), asked
+                tried += 1
+    assert tried >= 20
+
+
 def test_without_a_token_nothing_is_told(served: Process, port: int) -> None:
     with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         assert client.get("/healthz").json() == {"state": "alive"}
