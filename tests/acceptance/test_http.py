@@ -455,7 +455,7 @@ def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port:
                 wanted = "read" if method == "get" or path.startswith("/v1/queries") else "write"
                 wanted = "admin" if path.startswith("/v1/letters") else wanted
                 asked = (method, re.sub(r"\{.*?\}", "none", path))
-                body = {} if method == "post" else None
+                body: dict[str, str] | None = {} if method == "post" else None
                 codes = [
                     client.request(*asked, json=body).status_code
                     for client in (nobody, *(clients[scope] for scope in SCOPES))
