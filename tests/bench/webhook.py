@@ -1,11 +1,11 @@
 """How fast a push is heard and found: git remote -> webhook -> 202 -> searchable, embedded.
 
-    python -m tests.bench.webhook [--pushes N] [--skills N] [--deliveries N]
+    python -m tests.bench.webhook [--pushes N] [--skills N] [--deliveries N] [--library HOME]
 
-Starts `skillbus serve` on a home of its own and a git server on loopback, adds the repository as a
-source, then for each push edits one skill, pushes, sends the signed delivery, and asks until the
-edit is found. `--deliveries` more are sent for the time of the answer alone, one after another and
-four at a time. Prints JSON; figures depend on the machine and on what else runs on it.
+Starts `skillbus serve` on a home of its own, a copy of HOME where one is given, and a git server on
+loopback, adds the repository as a source, then for each push edits one skill, pushes, sends the
+signed delivery, and asks until the edit is found. `--deliveries` more are sent for the time of the
+answer alone, one after another and four at a time. Prints JSON; figures depend on the machine and on what else runs on it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import math
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -85,8 +86,8 @@ def _sent(port: int, delivery: Delivery) -> float:
 
 
 @contextmanager
-def served_place(folder: Path, skills: int) -> Iterator[Place]:
-    """A home that serves a pushed repository of skills."""
+def served_place(folder: Path, skills: int, library: Path | None) -> Iterator[Place]:
+    """A home that serves a pushed repository of skills, beside those of a library."""
     repository = PushedRepository(folder / "remote")
     names = list(TOPICS)
     for number in range(skills):
@@ -94,7 +95,10 @@ def served_place(folder: Path, skills: int) -> Iterator[Place]:
         write_skill(repository.tree, f"{topic}-{number}", TOPICS[topic])
     repository.push()
     home, secret = folder / "home", secrets.token_hex(16)
-    home.mkdir()
+    if library is None:
+        home.mkdir()
+    else:
+        shutil.copytree(library, home, ignore=shutil.ignore_patterns("*.sock", "*.lock"))
     (folder / "secret").write_text(secret)
     (home / "skillbus.toml").write_text(_SETTINGS.format(secret=folder / "secret"))
     with served_over_http(folder / "remote") as base, _serving(home) as port:
@@ -104,7 +108,6 @@ def served_place(folder: Path, skills: int) -> Iterator[Place]:
             place = Place(home, port, secret, address, repository, client)
             words = ("sources", "add", address, "--source", SOURCE, "--branch", "main")
             subprocess.run(_command(*words), env=_environment(home), check=True, stdout=sys.stderr)
-            _until(lambda: _published(place) >= skills)
             yield place
 
 
@@ -117,11 +120,18 @@ def _serving(home: Path) -> Iterator[int]:
     with (home / "log").open("w") as log:
         process = subprocess.Popen(_command(*words), env=_environment(home), stdout=log, stderr=log)
         try:
-            _until(lambda: (home / "serve.sock").exists() or process.poll() is not None)
+            _until(lambda: _answers(port) or process.poll() is not None)
             yield port
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
+
+
+def _answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def _command(*words: str) -> list[str]:
@@ -142,7 +152,7 @@ def _until(condition: Any) -> None:
 
 def _published(place: Place) -> int:
     status = place.client.get("/v1/status").json()
-    return int(status["skills"]["published"]) if not status["skills"]["waiting"] else 0
+    return int(status["skills"]["published"])
 
 
 def push_until_found(place: Place, number: int, skills: int) -> tuple[float, float]:
@@ -177,17 +187,21 @@ def spread(seconds: Sequence[float]) -> dict[str, float]:
     }
 
 
-def bench(pushes: int, skills: int, deliveries: int) -> dict[str, Any]:
+def bench(pushes: int, skills: int, deliveries: int, library: Path | None) -> dict[str, Any]:
     """All figures."""
-    with tempfile.TemporaryDirectory() as folder, served_place(Path(folder), skills) as place:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served_place(Path(folder), skills, library) as place,
+    ):
         push_until_found(place, 0, skills)  # the first loads what the others find loaded
         times = [push_until_found(place, number, skills) for number in range(1, pushes + 1)]
         made_up = [f"{number:040x}" for number in range(1, 2 * deliveries + 1)]
         alone = [place.deliver(commit) for commit in made_up[:deliveries]]
         with ThreadPoolExecutor(4) as pool:
             together = list(pool.map(place.deliver, made_up[deliveries:]))
+        published = _published(place)
     return {
-        "skills": skills,
+        "skills": published,
         "pushes": pushes,
         "push_to_202_ms": spread([one for one, _ in times]),
         "push_to_found_ms": spread([one for _, one in times]),
@@ -203,8 +217,10 @@ def main() -> None:
     parser.add_argument("--pushes", type=int, default=40)
     parser.add_argument("--skills", type=int, default=40)
     parser.add_argument("--deliveries", type=int, default=200)
+    parser.add_argument("--library", type=Path, help="home of a library to copy")
     chosen = parser.parse_args()
-    print(json.dumps(bench(chosen.pushes, chosen.skills, chosen.deliveries), indent=2))
+    figures = bench(chosen.pushes, chosen.skills, chosen.deliveries, chosen.library)
+    print(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

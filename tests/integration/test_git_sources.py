@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from graph.protocol import Source
+from skills.bundle import Bundle
 from skills.events import (
     GitOrigin,
     Pushed,
+    QueryAsked,
     SkillRemoved,
     SkillUpserted,
     SourceChanged,
@@ -21,6 +23,7 @@ from skills.events import (
     new_event,
 )
 from tests.support.git_remote import PushedRepository, served_over_http
+from tests.support.library import write_skill
 from tests.support.program import wait_for
 from tests.support.tiny import settle, tiny_runtime
 from workers.runtime import Runtime
@@ -289,3 +292,30 @@ def test_a_token_does_not_say_what_is_fetched(runtime: Runtime, address: str) ->
     event_id = runtime.accept(event)
     wait_for(lambda: runtime.journal.job(event_id).state == "failed")
     assert "sources add" in runtime.journal.job(event_id).reason
+
+
+def test_the_licences_of_a_source_decide_what_of_it_is_sent(
+    runtime: Runtime, remote: PushedRepository, address: str
+) -> None:
+    """They can be changed while the repository stays as it is; other sources are not touched."""
+    for name, licence in (("kiln", "MIT"), ("glaze", "GPL-3.0")):
+        write_skill(remote.tree, name, f"Glaze a pot in the {name}", license=licence)
+    remote.git("rm", "-rq", "skills")
+    remote.push()
+
+    def answer() -> Bundle:
+        asked = QueryAsked(task="glaze a pot in the kiln", without=("rerank", "floor"))
+        return Bundle.model_validate(runtime.answer(asked, "skillbus/tests"))
+
+    def sent() -> set[str]:
+        return {skill.skill_id for skill in answer().skills}
+
+    assert come(runtime, address) == ("done", "")
+    assert sent() == {"team:kiln", "team:glaze"}
+    assert come(runtime, address, licences=("mit",)) == ("done", "")
+    assert sent() == {"team:kiln"}
+    (kept,) = answer().withheld.skills
+    assert (kept.skill_id, kept.kind) == ("team:glaze", "licence")
+    assert "GPL-3.0" in kept.reason
+    assert come(runtime, address, licences=("mit", "GPL-3.0")) == ("done", "")
+    assert sent() == {"team:kiln", "team:glaze"}
