@@ -85,7 +85,7 @@ COMMANDS: tuple[Rule, ...] = (
         "sends the environment to a remote",
         ("env", "set |", "set|"),
         r"""(?:^|[\s;&|(`]) (?:env|printenv|set) \s{0,3}\|\s{0,3}
-            (?:base64[^\n|]{0,20}\|\s{0,3})? (?:curl|wget|nc|ncat)\b""",
+            (?:[a-z][^\n|;]{0,40}\|\s{0,3}){0,2} (?:curl|wget|nc|ncat|socat|telnet)\s""",
         r"\b(?:curl|wget)\b [^\n;]{0,160} \$\( \s{0,3} (?:printenv|env) \s{0,3} [)|]",
         rf"\b(?:requests|httpx|session)\.(?:post|put|get)\( [^\n]{{0,160}} {_ENVIRONMENT}",
         r"""\b(?:fetch|axios(?:\.post)?)\( [^\n]{0,200}
@@ -95,14 +95,24 @@ COMMANDS: tuple[Rule, ...] = (
     ),
     rule(
         "exfiltration",
+        2,
+        "has a tool's caller fill in what is private",
+        ("description",),
+        r"""["']?description["']? \s{0,2}:\s{0,2} [^\n]{0,300}
+            \b(?:model|assistant|agent|llm|ai|caller)\s (?:must|should|shall|has\sto|always)\b
+            [^\n]{0,120} \b(?:secrets?|system\sprompt|api\skeys?|tokens?|passwords?|credentials?
+            |private\skeys?|conversation|chat\shistory|environment)\b""",
+    ),
+    rule(
+        "exfiltration",
         3,
         "carries data out in the names it looks up",
-        ("dig ", "nslookup", "host ", "drill ", "ping ", "resolve-dnsname"),
-        r"""\b(?:dig|nslookup|host|drill|ping|resolve-dnsname)\b [^\n|;]{0,40} \$\(
+        ("dig ", "nslookup ", "host ", "drill ", "ping ", "resolve-dnsname "),
+        r"""\b(?:dig|nslookup|host|drill|ping|resolve-dnsname)\s [^\n|;]{0,40} \$\(
             [^\n]{0,40} (?: printenv | \benv\b | base64 | xxd | \bcat\s | token | whoami )
             [^\n]{0,120} \) ["']? \. [\w.-]{1,60} \. [a-z]{2}""",
         r"""(?: base64 | xxd | \bod\s | printenv ) [^\n]{0,120} (?:\n[^\n]{0,120}){0,2}?
-            \b(?:dig|nslookup|host|drill|ping)\b [^\n|;]{0,40}
+            \b(?:dig|nslookup|host|drill|ping)\s [^\n|;]{0,40}
             \$\{?\w{1,20}\}? [\w.-]{0,60} \. [a-z]{2}""",
     ),
     rule(
@@ -134,8 +144,10 @@ COMMANDS: tuple[Rule, ...] = (
         "destructive",
         3,
         "deletes the root, the home folder or the system",
-        ("find ", "rmtree", "rd /s", "rmdir /s", "del /", "remove-item", "format c:", "vssadmin"),
-        r"""\bfind \s{1,3} ["']? (?:/|~|\$home|\$\{home\}) /? ["']? \s (?![^\n;|]{0,80}-mtime)
+        ("find ", "rmtree", "rd /", "rmdir /", "del /", "remove-item", "format c:", "vssadmin"),
+        r"""\bfind \s{1,3} ["']? (?:/|~|\$home|\$\{home\}) /? ["']? \s
+            (?![^\n;|]{0,80}-(?:mtime\s{1,3}\+\d\d|i?name|path|regex|empty)
+               (?![^\n;|]{0,60}-name\s{1,3}["']?\*["']?\s) (?!\s{1,3}["']?\*["']?\s))
             [^\n;|]{0,80} (?: -delete\b | -exec\s{1,3}(?:rm|shred)\b )""",
         r"""\bshutil\.rmtree\(\s{0,3} (?: ["'](?:/|~|c:\\{1,2})["']
             | os\.path\.expanduser\(["']~/?["']\) | path\.home\(\) )""",
@@ -203,6 +215,17 @@ COMMANDS: tuple[Rule, ...] = (
         ("curl", "wget"),
         rf"""\b(?:curl|wget)\b [^\n|;]{{0,120}} \s (?:https?://)? (?!{_PRIVATE_NET})
              (?:\d{{1,3}}\.){{3}}\d{{1,3}}\b [^\n|;]{{0,120}} \| \s{{0,4}} {_SHELL}""",
+    ),
+    rule(
+        "remote_code",
+        2,
+        "runs a download within the program",
+        ("exec", "eval", "function(", "urlopen"),
+        r"""\b(?:exec|eval) \s{0,2} \( [^\n]{0,80}
+            (?:urlopen | requests\.get | httpx\.get | \bfetch | urllib) [^\n]{0,20} \(""",
+        r"\bfetch\( [^\n]{0,120} \.then\( \s{0,2} eval \s{0,2} \)",
+        r"\bnew\sfunction\( [^\n]{0,40} await \s{1,2} \(?await \s{1,2} fetch\(",
+        rf"\bu(?:rllib)?\w{{0,10}}\.urlopen\([^\n]{{0,120}}\)\.read\(\)[^\n]{{0,20}}\|\s{{0,3}}{_SHELL}",
     ),
     rule(
         "remote_code",

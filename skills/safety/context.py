@@ -8,9 +8,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from skills.safety.hidden import without_invisible
+from skills.safety.hidden import in_one_alphabet, without_invisible
 
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
+_SPELT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
+_SPACES = re.compile(r"(?<=\S)(?:[^\S\n]{2,}|[^\S\n ])")
+_OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _LOOK_BACK = 120
 LINES_AROUND = 6
 """A match of a rule reaches over fewer lines than this."""
@@ -27,16 +31,18 @@ _REFUSAL = re.compile(
 class Text:
     """A whole file as one string; `seen` for showing, `folded` in lower case for matching.
 
-    Both have the same length. Invisible characters are gone and wide forms made plain, so that
-    neither hides a phrase; a shell line that goes on after a backslash is one line.
+    Both have the same length. So that nothing hides a phrase, invisible characters are gone, wide
+    forms and letters that only look Latin are plain, words spelt letter by letter are joined,
+    white space is one space, and the lines of a paragraph, or of a shell command that goes on
+    after a backslash, are one line.
     """
 
     def __init__(self, lines: Sequence[str], body_line: int) -> None:
-        plain = [line if line.isascii() else _plain(line) for line in lines]
-        self.seen = "\n".join(plain).replace("\\\n", "  ")
+        plain = [_spaced(line if line.isascii() else _plain(line)) for line in lines]
+        self._fenced = _fenced(plain, body_line)
+        self.seen = "".join(_ended(plain, self._fenced, body_line)).replace("\\\n", "  ")
         self.folded = _lower(self.seen)
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
-        self._fenced = _fenced(plain, body_line)
 
     def windows(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
         """Where a rule with these anchors can match: the lines around each, without overlap."""
@@ -81,9 +87,34 @@ class Text:
 
 
 def _plain(line: str) -> str:
-    return (
-        unicodedata.normalize("NFKC", without_invisible(line)).replace("\n", " ").replace("’", "'")
-    )
+    shown = unicodedata.normalize("NFKC", without_invisible(line))
+    return in_one_alphabet(shown).replace("\n", " ").replace("’", "'")
+
+
+def _spaced(line: str) -> str:
+    """The line with single spaces after its indentation, and with words that are written letter
+    by letter as words."""
+    if _SPELT.search(line):
+        line = _SPELT.sub(lambda word: word[0].replace(" ", ""), line)
+    return _SPACES.sub(" ", line) if _SPACES.search(line) else line
+
+
+def _ended(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:
+    """Each line with what parts it from the next: a space within a paragraph, else a line end."""
+    for number, line in enumerate(lines[:-1], start=1):
+        following = lines[number]
+        if fenced[number - 1] or fenced[number]:
+            goes_on = False
+        elif number + 1 < body_line:
+            goes_on = following[:1] == " " and not _OWN_LINE.match(following)
+        else:
+            goes_on = (
+                bool(line)
+                and number >= body_line
+                and not (_HEADING.match(line) or _OWN_LINE.match(following))
+            )
+        yield line + (" " if goes_on else "\n")
+    yield from lines[-1:]
 
 
 def _lower(text: str) -> str:

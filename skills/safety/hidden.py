@@ -25,6 +25,14 @@ _INSIDE_WORD = re.compile(f"(?<=[A-Za-z])[{_ZERO_WIDTH}]+(?=[A-Za-z])")
 _LONG_RUN = re.compile(f"[{_ZERO_WIDTH}]{{4,}}")
 _SPACE = re.compile("[\u200b\u2060-\u2064\u180e\u3164\uffa0\ufeff]")
 
+_LOOK_LATIN = "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅ"
+_LATIN = str.maketrans(_LOOK_LATIN, "aeopcyxijshdqwABEKMHOPCTXIJS")
+_WORD_OF_BOTH = re.compile(
+    rf"\b(?=[a-zA-Z{_LOOK_LATIN}]*[{_LOOK_LATIN}])(?=[{_LOOK_LATIN}]*[a-zA-Z])"
+    rf"[a-zA-Z{_LOOK_LATIN}]{{3,60}}\b"
+)
+_MANY_WORDS = 2
+
 _COMMENT_READ = 4000
 _IGNORE = r"(?<![-\w])(?:ignore|disregard)\s{1,3}(?:all|any|the|previous|prior|your|every\w*|what)"
 _ORDER = re.compile(
@@ -41,14 +49,20 @@ _GRAVE = re.compile(
 )
 
 _TO_MODELS = re.compile(
-    r"\s{0,20}(?:(?:note|message|instructions?|attention|important)\s(?:to|for)\s|for\s|hey\s)?(?:the\s)?"
-    r"(?:ai|llms?|agents?|assistants?|claude|gpt|copilot|model)(?:[- ]only|\sonly)?\s?[:,-]"
-    r"|\s{0,20}(?:给|致)?(?:模型|助手|智能体|代理|大模型)(?:请|注意|：|，|:)"
+    r"\s{0,20}(?:(?:note|message|instructions?|attention|important)\s(?:to|for)\s|for\s|hey\s)?"
+    r"(?:the\s)?(?:(?:ai|llm|coding)\s)?"
+    r"(?:ai|llms?|agents?|assistants?|claude|gpt|copilot|model)(?:[- ]only)?\s?[:,-]"
+    r"|\s{0,20}(?:给|致)?(?:模型|助手|智能体|代理|大模型)(?:的(?:话|说明|指令))?(?:请|注意|：|，|:)"
 )
 _DEED = re.compile(
     r"\b(?:run|execute|install|fetch|add|print|send|append|include|read|write|delete|download|leave|"
-    r"call|load|obey|follow)\b|执行|运行|安装|加入|填入|读取|发送|写入|删除|不要"
+    r"call|load|obey|follow)\b|执行|运行|安装|加入|填入|读取|发送|写入|删除|不要|改成|贴到|公开|提交"
 )
+
+
+def in_one_alphabet(line: str) -> str:
+    """The line with letters that look Latin made Latin in words that mix the alphabets."""
+    return _WORD_OF_BOTH.sub(lambda word: word[0].translate(_LATIN), line)
 
 
 def without_invisible(line: str) -> str:
@@ -82,6 +96,10 @@ def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
             yield 2, "a character that reverses the direction of the text"
         elif _EMBEDDING.search(text):
             yield 1, "direction marks without right-to-left text"
+    mixed = len(set(_WORD_OF_BOTH.findall(text)))
+    if mixed:
+        level = 2 if mixed >= _MANY_WORDS else 1
+        yield level, "Cyrillic letters that look Latin within a Latin word"
     if _LONG_RUN.search(text):
         yield 2, "a run of zero-width characters, which can carry a message"
     elif _INSIDE_WORD.search(text):

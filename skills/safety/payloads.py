@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import re
 from collections.abc import Iterator
 
 _RUN = re.compile(r"[A-Za-z0-9+/]{24,4000}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){16,}")
+_ROT13 = re.compile(r"\brot[-_ ]?13\b", re.IGNORECASE)
 _MAX_PAYLOADS = 20
 _PRINTABLE_SHARE = 0.95
 
 
 def payloads(text: str) -> Iterator[tuple[int, str]]:
-    """(offset, decoded text) of base64 and hex runs that hold text, at most a few a file."""
+    """(offset, decoded text) of base64 and hex runs that hold text, at most a few a file, and of
+    all of it where ROT13 is spoken of."""
+    rotated = _ROT13.search(text)
+    if rotated:
+        yield rotated.start(), codecs.decode(text, "rot13")
     found = 0
     for match in _RUN.finditer(text):
         run = match.group()

@@ -77,6 +77,8 @@ SPEECH: tuple[Rule, ...] = (
             "guideline",
             "polic",
             "safeguard",
+            "constraint",
+            *("direction", "directive", "message", "user", "author", "writer", "filter", "rule"),
         ),
         rf"""\b(?:ignore|disregard|discard|forget|abandon|drop|set\saside|pay\sno\sattention\sto
              |stop\sfollowing|do\snot\sfollow|no\slonger\sfollow)\b [^\n.]{{0,40}}
@@ -89,8 +91,12 @@ SPEECH: tuple[Rule, ...] = (
              (?:developers?|creators?|operators?|system|vendor|maker))\b""",
         r"""\b(?:your|former|previous|earlier|prior|all)\s (?:\w{1,12}\s){0,2}
             (?:instructions|rules|restrictions|guidelines|safeguards|polic(?:y|ies)|constraints)\s
-            (?:(?:do\s)?no(?:t|\slonger)\sapply | (?:are|were)\s(?:now\s)?
+            (?:(?:do\s)?no(?:t|\slonger)\sapply | (?:are|were|have\sbeen|has\sbeen)\s(?:now\s)?
             (?:void|null|superseded|lifted|suspended|revoked|cancelled|obsolete))\b""",
+        r"""\b(?:treat|consider|regard)\b [^\n.]{0,50}
+            \b(?:instructions?|rules?|restrictions?|guidance|guidelines|polic(?:y|ies)|prompts?)
+            \s as\s (?:now\s)?
+            (?:void|null|superseded|lifted|suspended|revoked|cancelled|obsolete|outdated)\b""",
         r"""\b(?:guidance|instructions|rules|guidelines|prompt)\s (?:that\s)?you\s
             (?:got|were\sgiven|received|have|had)\b [^\n.]{0,50} \b(?:is|are)\s(?:now\s)?
             (?:void|superseded|lifted|suspended|revoked|cancelled|canceled|obsolete|replaced|outdated)\b""",
@@ -119,13 +125,19 @@ SPEECH: tuple[Rule, ...] = (
             "precedence over",
             "only this",
             "而不是用户",
-            "优先执行",
+            "优先",
+            "冲突",
+            *("your only", "your sole", "your highest", "only obey", "only trust"),
             "只听从",
             "仅听从",
         ),
         r"""\b(?:takes?|has|have|with)\s(?:\w{1,10}\s)?(?:priority|precedence)\sover\s
             (?:(?:the|any|all|your)\s)?(?:\w{1,10}\s)?(?:users?|system|developers?|operators?)\b""",
         r"\b(?:obey|follow|trust)\sonly\sthis\b|\bonly\s(?:obey|trust)\sthis\b",
+        r"""\bthis\s(?:page|file|document|skill|text)\s(?:as|is)\syour\s(?:only|sole|highest)\s
+            (?:source|authority|instructions?|rules?|guide|law)\b""",
+        r"优先(?:级|权)?(?:都)?(?:高于|大于|于)[^\n。]{0,6}(?:系统|开发者|用户的?(?:任何|一切|所有|要求|指令))",
+        r"与(?:本|此|该)(?:文件|技能|文|规则)[^\n。]{0,6}冲突[^\n。]{0,10}(?:作废|无效|忽略|不予理会)",
         r"优先执行.{0,12}而不是用户|(?:只|仅)听从.{0,8}(?:命令|指令|文件|技能)",
         speech=True,
     ),
@@ -133,7 +145,19 @@ SPEECH: tuple[Rule, ...] = (
         "prompt_injection",
         3,
         "tells the reader to drop its instructions",
-        ("作废", "失效", "取消", "理会", "放弃", "抛弃", "废除", "不再适用", "没有道德", "约束"),
+        (
+            "作废",
+            "失效",
+            "取消",
+            "理会",
+            "放弃",
+            "抛弃",
+            "丢弃",
+            "废除",
+            "不再适用",
+            "约束",
+            "限制",
+        ),
         rf"""(?:你|原先|先前|之前|原有|系统|以前|此前) [^\n。]{{0,16}} {_ORDERS_ZH} [^\n。]{{0,10}}
              (?:作废|失效|废除|不再适用|取消)""",
         rf"(?:放弃|抛弃|丢弃|废除) [^\n。]{{0,8}} {_FORMER_ZH_TOO} [^\n。]{{0,8}} {_ORDERS_ZH}",
@@ -147,9 +171,16 @@ SPEECH: tuple[Rule, ...] = (
         "prompt_injection",
         3,
         "gives the reader a new self without limits",
-        ("you are now", " mode", "你现在是", "从现在起"),
+        (
+            *("you are now", " mode", "stay in char", "play", "act", "pretend", "behave"),
+            *("你现在是", "从现在起"),
+        ),
         rf"\byou\sare\snow\s (?:in\s)? (?:an?\s)? {_SELF}\b",
         r"\b(?:enter|enable|activate|switch\sto)\s (?:dan|jailbreak|god|unrestricted)\smode\b",
+        r"""\b(?:stay\sin\scharacter|play\sthe\s(?:role|part)|act|pretend|behave|role-?play)\b
+            [^\n.]{0,60} \b(?:assistant|ai|model|character|persona|bot)\b [^\n.]{0,40}
+            \b(?:no|without|removed|free\s(?:of|from)|lacks?|every|any)\b [^\n.]{0,20}
+            \b(?:safeguards?|restrictions?|filters?|guardrails|morals?|ethics|censorship)\b""",
         rf"(?: 你现在是 | 从现在起 ) .{{0,20}} {_SELF_ZH}",
         speech=True,
     ),
@@ -218,7 +249,7 @@ SPEECH: tuple[Rule, ...] = (
         "exfiltration",
         2,
         "an image whose address carries data out",
-        ("](http",),
+        (*("](http", "image", "badge", "pixel", "图片", "链接"),),
         r"""!\[ [^\]\n]{0,80} \]\( https?://[^)\s{<\[]{1,200} = [{<\[]{1,3} [^)\n]{0,40}
             (?:conversation|history|secret|token|password|key|message|context|prompt|user|turn|chat)""",
         r"""!\[ [^\]\n]{0,80} \]\( https?://[^)\s]{1,200} = [\w%-]{0,40}
@@ -235,9 +266,11 @@ SPEECH: tuple[Rule, ...] = (
         "obfuscation",
         2,
         "asks to decode something and obey it",
-        ("decode", "解码", "base64"),
+        ("decode", "解码", "base64", "rot13", "rot-13", "morse", "hex", "reverse"),
         r"""\bdecode\b [^\n.]{0,60} (?:\band\b|,|\.\s) [^\n.]{0,20}
             \b(?:run|execute|follow|obey|carry\sout|do\swhat|perform)\b""",
+        r"""\b(?:in|as|with)\s(?:rot-?13|base64|hex|morse|reverse)\b [^\n]{0,120}
+            \b(?:act\son|follow|obey|carry\sout)\b (?:\sit|\sthem|\swhat)""",
         r"解码 [^\n。]{0,16} (?:执行|运行|照做|遵照)",
         speech=True,
     ),
@@ -245,7 +278,10 @@ SPEECH: tuple[Rule, ...] = (
         "credentials",
         2,
         "asks the user for a password to send it on",
-        ("password", "passphrase", "one-time", "seed phrase", "密码", "验证码", "助记词"),
+        (
+            *("password", "passphrase", "one-time", "seed phrase", "recovery phrase"),
+            *("密码", "验证码", "助记词", "私钥"),
+        ),
         r"""\bask\s(?:the\s|your\s)?(?:user|human|them)\s(?:for|to\s(?:enter|type|give|paste|provide))\s
             (?:their|the|his|her|a)\s (?:\w{1,12}\s){0,2}
             (?:password|passphrase|one-time\s(?:code|password)|seed\sphrase|recovery\sphrase)\b
@@ -253,7 +289,21 @@ SPEECH: tuple[Rule, ...] = (
         r"""\b(?:user|they|them)\b [^\n.]{0,100} \b(?:type|enter|provide|give|paste)\b [^\n.]{0,40}
             \b(?:passwords?|passphrase|one-time\scode|seed\sphrase)\b [^\n]{0,120}
             \b(?:send|post|submit|upload|forward)\b [^\n]{0,60} https?://""",
-        r"(?:要求|让|请)用户[^\n。]{0,10}(?:密码|验证码|助记词)[^\n]{0,40}(?:发送|写入|提交|保存|上传)",
+        r"""(?:要求|让|请|向|索取|询问)[^\n。]{0,4}(?:用户|使用者|客户)[^\n。]{0,24}
+            (?:密码|验证码|助记词|私钥)
+            [^\n]{0,60}(?:发送|写入|写进|填入|提交|保存|上传)""",
+        speech=True,
+    ),
+    rule(
+        "exfiltration",
+        2,
+        "has a copy of all mail sent elsewhere",
+        ("bcc", "密送", "blind copy"),
+        r"""\b(?:bcc|blind\scopy)\b [^\n]{0,40} [\w.+-]{1,40}@[\w-]{1,40}\.\w [^\n]{0,80}
+            \b(?:everything|every|each|all)\b""",
+        r"""\b(?:everything|every|each|all)\b [^\n]{0,80} \b(?:bcc|blind\scopy)\b [^\n]{0,40}
+            [\w.+-]{1,40}@[\w-]{1,40}\.\w""",
+        r"密送[^\n。]{0,30}@",
         speech=True,
     ),
     rule(

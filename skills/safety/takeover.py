@@ -24,10 +24,8 @@ TAKEOVER: tuple[Rule, ...] = (
         "schedules or starts a download that it runs",
         (
             "execstart",
-            "crontab",
             "cron",
-            "* * *",
-            *(".bashrc", ".zshrc", ".profile", ".bash_profile"),
+            *("curl", "wget"),
         ),
         rf"(?:[\d*/,-]{{1,9}}\s){{5}} [^\n]{{0,120}} {_FETCH} [^\n|]{{0,160}} \|\s{{0,3}} {_SHELL}",
         rf"execstart= [^\n]{{0,80}} {_FETCH} [^\n|]{{0,160}} \|\s{{0,3}} {_SHELL}",
@@ -82,7 +80,7 @@ TAKEOVER: tuple[Rule, ...] = (
         "supply_chain",
         2,
         "installs packages from a bare address or without encryption",
-        ("pip", "npm", "yarn", "pnpm", "gem", "uv "),
+        ("pip", "npm", "yarn", "gem", "uv"),
         rf"""\b(?:pip3?|uv|npm|pnpm|yarn|gem)\b [^\n;|]{{0,120}}
              (?: --(?:extra-)?index-url | --registry | --source | \s-i ) [ =]
              https?:// (?!{_PRIVATE_NET}) {_ADDRESS}""",

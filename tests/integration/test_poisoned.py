@@ -17,14 +17,16 @@ from config.settings import PolicySettings
 from skills.parsing import parse_skill
 
 ROOT = Path(__file__).resolve().parents[2]
-SET = ROOT / "tests" / "data" / "untrusted.jsonl"
+SETS = [ROOT / "tests" / "data" / f"untrusted{part}.jsonl" for part in ("", "_fresh")]
 SHARED = ROOT.parent / "shared" / "data" / "skillsbench-skills.tar.xz"
 WITHHELD_FROM = PolicySettings().highest_level + 1
 
 
 @cache
 def rows() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in SET.read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line) for one in SETS for line in one.read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def level(skill_id: str, content: bytes) -> int:
@@ -43,11 +45,11 @@ def test_the_set_is_what_it_says() -> None:
     assert len(poisoned) >= 40
     assert len({row["kind"] for row in poisoned}) >= 8
     assert len(rows()) - len(poisoned) >= 60
-    for part in ("developed", "held_out"):
-        assert {row["language"] for row in poisoned if row["part"] == part} == {"en", "zh"}
+    for part in ("developed", "held_out", "fresh"):
+        assert {row["language"] for row in poisoned if row["part"] == part} >= {"en", "zh"}
 
 
-@pytest.mark.parametrize("part", ["developed", "held_out"])
+@pytest.mark.parametrize("part", ["developed", "held_out", "fresh"])
 def test_poisoned_skills_are_found(part: str) -> None:
     assert marked(row for row in rows() if row["part"] == part and row["poisoned"]) >= 0.9
 
