@@ -155,8 +155,10 @@ def test_too_many_connections_are_told_to_come_back() -> None:
         assert told.startswith(b"http/1.1 503")
         assert b"\r\nretry-after: " in told
         assert b"gateway.connections" in told
-        for _ in range(2):
-            open_ones.enter_context(connected(server))
+        probe = open_ones.enter_context(connected(server))
+        probe.sendall(HEAD.replace(b"/ ", b"/healthz ", 1) + b"\r\n")
+        assert probe.recv(12) == b"HTTP/1.1 200"
+        open_ones.enter_context(connected(server))
         fifth = open_ones.enter_context(connected(server))
         assert read(fifth) == b""
     with served(few) as server:

@@ -141,7 +141,7 @@ class Door:
 
     def _admit(self, scope: Connection, headers: Headers) -> None:
         """Say who asks; raises HTTPException for whom nothing is done."""
-        if scope["state"].get(CROWDED):
+        if scope["state"].get(CROWDED) and scope["path"] not in _OPEN:
             most = self._settings.connections
             raise HTTPException(
                 503,

@@ -28,7 +28,6 @@ from workers.gateway.jobs import job_of
 from workers.gateway.waiting import Waiting
 
 _HEARTBEAT_SECONDS = 15
-_SEND_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
@@ -163,9 +162,7 @@ class _Desk:
         most = self._channel.settings.gateway.streams
         if self._streams >= most:
             raise HTTPException(503, f"{most} event streams are open already (gateway.streams)")
-        return EventSourceResponse(
-            self._events(query_id, caller), ping=_HEARTBEAT_SECONDS, send_timeout=_SEND_SECONDS
-        )
+        return EventSourceResponse(self._events(query_id, caller), ping=_HEARTBEAT_SECONDS)
 
     async def _events(self, query_id: str, caller: Caller) -> AsyncIterator[ServerSentEvent]:
         told: set[str] = set()

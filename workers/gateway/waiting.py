@@ -6,7 +6,7 @@ import asyncio
 
 from starlette.concurrency import run_in_threadpool
 
-from config.errors import TransientError
+from config.errors import SkillbusError
 from tasks.journal import Journal
 
 _LOOK_SECONDS = 0.003
@@ -49,7 +49,7 @@ class Waiting:
                 ids = list(self._waiting)
                 try:
                     states = await run_in_threadpool(self._journal.states, ids)
-                except TransientError:
+                except SkillbusError:
                     await asyncio.sleep(_AWAY_SECONDS)
                     continue
                 for one in ids:
