@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
+from mcp import Client
 
 from config.settings import WebhookSettings
-from deploy.stack.ports import free_port
 from graph.protocol import Source
 from skills.events import QueryAsked, new_event
 from tasks.journal import DeadLetter, new_letter_id
 from tasks.uploads.store import upload_store
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics
+from tests.support.mcp import in_process, over_http, text_of
 from tests.support.program import Process, wait_for
 from tests.support.secrecy import made_up
 from tests.support.servers import ServerControls
@@ -58,34 +59,16 @@ def distributed(deployments: Deployments, base: Path) -> Iterator[Distributed]:
 
 
 @pytest.fixture(scope="module")
-def gateway(distributed: Distributed, base: Path) -> Iterator[tuple[str, Process]]:
-    """Its address, and the process; directories below `base` can become sources."""
-    port = free_port(set())
-    program = distributed.skillbus
-    program.env["SKILLBUS_GATEWAY__ROOTS"] = json.dumps([str(base)])
-    process = program.start("gateway", "--listen", f"127.0.0.1:{port}")
-    address = f"http://127.0.0.1:{port}"
-    wait_for(lambda: process.ended.is_set() or _alive(address), 60)
-    yield address, process
-    process.send(signal.SIGTERM)
-    assert process.wait(40).code == 0, process.text("err")[-2000:]
-    assert "Traceback" not in process.text("err")
-
-
-def _alive(address: str) -> bool:
-    try:
-        return httpx.get(f"{address}/healthz").status_code == 200
-    except httpx.TransportError:
-        return False
+def gateway(distributed: Distributed, base: Path) -> Iterator[tuple[httpx.Client, Process]]:
+    """An administrator's client, and the process; directories below `base` can become sources."""
+    with distributed.gateway(SKILLBUS_GATEWAY__ROOTS=json.dumps([str(base)])) as opened:
+        yield opened
+    assert "Traceback" not in opened[1].text("err")
 
 
 @pytest.fixture(scope="module")
-def client(distributed: Distributed, gateway: tuple[str, Process]) -> Iterator[httpx.Client]:
-    """An administrator."""
-    secret = distributed.skillbus("tokens", "add", "ops", "--scope", "admin").out.strip()
-    headers = {"Authorization": f"Bearer {secret}"}
-    with httpx.Client(base_url=gateway[0], headers=headers, timeout=60) as opened:
-        yield opened
+def client(gateway: tuple[httpx.Client, Process]) -> httpx.Client:
+    return gateway[0]
 
 
 def done(client: httpx.Client, answer: httpx.Response) -> dict[str, Any]:
@@ -133,6 +116,42 @@ def test_the_stages_of_a_query_are_told_as_events(client: httpx.Client) -> None:
     names = [line.removeprefix("event: ") for line in lines[::2]]
     assert (set(names[:-1]), names[-1]) == ({"stage"}, "done")
     assert json.loads(lines[-1].removeprefix("data: "))["bundle"]["query_id"] == query_id
+
+
+async def _asks(client: Client) -> str:
+    """What an agent is told that finds a skill, reads on and looks at the list."""
+    told: list[str | None] = []
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    found = await client.call_tool(
+        "find_skills", {"task": TASK, "budget": 900}, progress_callback=tell
+    )
+    assert not found.is_error, text_of(found)
+    assert str(told[-1]).startswith("done: ")
+    read = await client.call_tool("read_skill", {"skill_id": BEST, "lines": "2"})
+    assert "name: bicycle-repair" in text_of(read)
+    assert BEST in [one.name for one in (await client.list_resources()).resources]
+    wrong = await client.call_tool("read_skill", {"skill_id": "crafts:../bicycle-repair"})
+    assert wrong.is_error
+    return text_of(found)
+
+
+def test_agents_ask_over_mcp(
+    distributed: Distributed, gateway: tuple[str, Process], agent: str
+) -> None:
+    async def ask() -> set[str]:
+        texts = set()
+        for mode in ("auto", "legacy"):
+            async with over_http(f"{gateway[0]}/mcp", agent, mode) as client:
+                texts.add(await _asks(client))
+        async with in_process(distributed.settings) as client:  # as `skillbus mcp` does
+            texts.add(await _asks(client))
+        return texts
+
+    (text,) = anyio.run(ask)
+    assert BEST in text
 
 
 def test_skills_come_by_value_and_go(client: httpx.Client, distributed: Distributed) -> None:
@@ -216,9 +235,18 @@ def test_a_replay_of_a_delivery_is_refused_by_every_process(
 
 # -- when something is missing
 def test_queries_wait_for_workers_and_can_be_cancelled(
-    client: httpx.Client, distributed: Distributed
+    client: httpx.Client, distributed: Distributed, gateway: tuple[str, Process], agent: str
 ) -> None:
+    async def ask(seconds: float) -> str:
+        async with over_http(f"{gateway[0]}/mcp", agent) as client:
+            with anyio.move_on_after(seconds):
+                return text_of(await client.call_tool("find_skills", {"task": TASK}))
+        return ""
+
     distributed.stop("query")
+    assert anyio.run(ask, 0.5) == ""
+    with distributed.remote() as remote:
+        wait_for(lambda: not remote.journal.count_open("query"), 10)
     accepted = client.post("/v1/queries", json={"task": TASK}, headers={"Idempotency-Key": "k1"})
     assert accepted.status_code == 202
     place = accepted.headers["location"]
@@ -231,6 +259,7 @@ def test_queries_wait_for_workers_and_can_be_cancelled(
     for answer in over:
         told_to_come_back(answer)
         assert "workers.open_queries" in answer.json()["detail"]
+    assert "workers.open_queries" in anyio.run(ask, 10.0)
     distributed.start("query")
     for answer in kept:
         assert done(client, answer)["state"] == "done"
@@ -281,7 +310,9 @@ def test_nothing_is_accepted_that_redis_does_not_have(
     assert client.get(f"/v1/skills/{BEST}").json()["state"] == "published"
 
 
-def test_a_bad_time_leaves_lines_that_a_machine_can_read(gateway: tuple[str, Process]) -> None:
+def test_a_bad_time_leaves_lines_that_a_machine_can_read(
+    gateway: tuple[httpx.Client, Process],
+) -> None:
     lines = gateway[1].text("err").splitlines()
     assert lines.pop(0).startswith("listening on http://127.0.0.1:")
     for line in lines:
