@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from structlog.contextvars import get_contextvars
 
@@ -126,13 +126,14 @@ def _changed_below(
     """Skills that own any of the changed paths or lie below them, and those gone from there."""
     total = Scan()
     known: set[str] = set()
-    for path in paths:
-        reader.check_inside(path)
-        scope = path.removesuffix("SKILL.md").rstrip("/") if path.endswith("SKILL.md") else path
+    looked: set[str] = set()
+    # Folders before what is in them; a path may be written, and come, in any number of ways.
+    for scope in sorted({_scope(reader, path) for path in paths}):
         owner = reader.owning_skill(scope)
         start = scope if owner is None else owner
-        if start in total.signatures:
+        if not looked.isdisjoint(_at_or_above(start)):
             continue
+        looked.add(start)
         found = reader.scan(start)
         total.signatures |= found.signatures
         total.sizes |= found.sizes
@@ -142,6 +143,20 @@ def _changed_below(
             entries = services.graph.entries_under(source.source_id, below)
             known.update(entry.path for entry in entries if entry.state is not State.REMOVED)
     return list(total.signatures), [path for path in known if _is_gone(path, total)], total
+
+
+def _scope(reader: SkillReader, path: str) -> str:
+    """The folder or file that a path names, in one form; raises UsageError as `check_inside`."""
+    reader.check_inside(path)
+    parts = PurePosixPath(path).parts
+    return "/".join(parts[:-1] if parts and parts[-1] == "SKILL.md" else parts)
+
+
+def _at_or_above(path: str) -> Iterator[str]:
+    yield path
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 def _is_gone(path: str, found: Scan) -> bool:

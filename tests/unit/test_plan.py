@@ -238,6 +238,30 @@ def test_paths_limit_what_is_looked_at(root: Path, services: Services) -> None:
     assert services.ingested() == ["team:deep/c"]
 
 
+def test_paths_in_any_number_and_form_are_looked_at_once(
+    root: Path, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "deep/c"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    looked: list[str] = []
+    scan = DirectoryReader.scan
+
+    def scanned(reader: DirectoryReader, start: str) -> Scan:
+        looked.append(start)
+        return scan(reader, start)
+
+    monkeypatch.setattr(DirectoryReader, "scan", scanned)
+    forms = ["./" * count + "deep" for count in range(1, 200)]
+    assert services.run(everything(root, *forms, "deep//c", "deep/c/SKILL.md", "a")).state == "done"
+    assert looked == ["a", "deep"]
+    looked.clear()
+    services.run(everything(root, "a", "./", *forms, ".", "SKILL.md", "none/x"))
+    assert looked == [""]
+    assert states(services) == {"a": "published", "deep/c": "published"}
+
+
 def test_a_path_that_went_takes_its_skills_along(root: Path, services: Services) -> None:
     for name in ("a", "deep/b", "deep/c"):
         put(root / name / "SKILL.md")
