@@ -33,6 +33,7 @@ from tasks.folders import Scan, read_folder, scan
 from tasks.follow import _chunks, preview, skill_id_of
 from tasks.plan import plan
 from tasks.policies import INGEST, LINK, Deadline
+from tasks.reading import DirectoryReader
 from tasks.sqlite_journal import SqliteJournal
 
 LIMITS = LimitSettings()
