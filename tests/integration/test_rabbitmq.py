@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from skills.events import QueryAsked, SourceChanged
@@ -14,6 +15,7 @@ from tasks.policies import PLAN
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics
 from tests.support.program import wait_for
+from tests.support.servers import ServerControls
 from tests.support.snapshot import snapshot
 from workers.workloads import ALL_QUEUES
 
@@ -40,6 +42,31 @@ def test_a_library_is_synced_and_asked(on_rabbitmq: Distributed, tmp_path: Path)
     with on_rabbitmq.remote() as remote:
         bundle = remote.answer(QueryAsked(task="true a bicycle wheel"), ORIGIN)
     assert bundle["skills"][0]["skill_id"] == "crafts:bicycle-repair"
+
+
+def test_a_gateway_accepts_while_rabbitmq_is_away(
+    on_rabbitmq: Distributed, servers: ServerControls
+) -> None:
+    hurry = {"SKILLBUS_SERVERS__TIMEOUT_SECONDS": "3"}
+    with on_rabbitmq.gateway(**hurry) as (client, _):
+
+        def ask(seconds: int) -> httpx.Response:
+            headers = {"Prefer": f"wait={seconds}"}
+            return client.post("/v1/queries", json={"task": "bake bread"}, headers=headers)
+
+        assert ask(20).json()["bundle"]["skills"][0]["skill_id"] == "crafts:bread-baking"
+        servers.rabbitmq.freeze()
+        try:
+            kept = ask(0)
+            assert kept.status_code == 202
+            ready = client.get("/readyz")
+            assert (ready.status_code, ready.json()["reasons"]) == (503, ["broker does not answer"])
+        finally:
+            servers.rabbitmq.thaw()
+        with on_rabbitmq.remote() as remote:
+            remote.send_maintenance()
+        place = kept.headers["location"]
+        wait_for(lambda: client.get(place).json()["state"] == "done", 60)
 
 
 def test_queues_are_quorum_queues_and_what_is_sent_is_confirmed(on_rabbitmq: Distributed) -> None:

@@ -18,10 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 import pytest
 from redis import Redis
 
 from config.settings import Settings
+from deploy.stack.ports import free_port
 from search.elastic.client import Connection
 from search.elastic.index import ElasticSearchIndex
 from search.models import encoder_identity
@@ -186,6 +188,23 @@ class Distributed:
         names = [workload] if workload else list(self.workers)
         return [line for name in names for line in self.workers[name].log()]
 
+    @contextlib.contextmanager
+    def gateway(self, **env: str) -> Iterator[tuple[httpx.Client, Process]]:
+        """A gateway with a client that may do all; `env` is the gateway's alone. It ends in order.
+
+        The process is there to be looked at.
+        """
+        address = f"127.0.0.1:{free_port(set())}"
+        secret = self.skillbus("tokens", "add", "ops", "--scope", "admin").out.strip()
+        program = Skillbus(self._server, self.folder / "home", **(self.env | env))
+        process = program.start("gateway", "--listen", address)
+        headers = {"Authorization": f"Bearer {secret}"}
+        with httpx.Client(base_url=f"http://{address}", headers=headers, timeout=60) as client:
+            wait_for(lambda: process.ended.is_set() or _answers(client), 60)
+            yield client, process
+        process.send(signal.SIGTERM)
+        assert process.wait(_STOP_SECONDS).code == 0, process.text("err")[-2000:]
+
     # -- direct access
     @contextlib.contextmanager
     def remote(self, **workers: Any) -> Iterator[Remote]:
@@ -316,6 +335,13 @@ def distributed(deployments: Deployments) -> Distributed:
     made = deployments()
     made.start()
     return made
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/healthz").is_success
+    except httpx.TransportError:
+        return False
 
 
 def settings_of(home: Path, env: dict[str, str]) -> Settings:
