@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.support.distributed import Deployments, deployments
 from tests.support.library import write_topics
 from tests.support.program import Skillbus, wait_for
+from workers.workloads import WORKLOADS
 
 __all__ = ["deployments"]
 
@@ -21,7 +22,7 @@ def test_every_workload_has_a_worker_that_is_started_again(
     supervisor = made.skillbus.start("worker")
     with made.remote() as remote:
         try:
-            wait_for(lambda: len(set(remote.activity.queues_of_workers())) >= 4, 90)
+            wait_for(lambda: len(set(remote.activity.queues_of_workers())) == len(WORKLOADS), 90)
             report = made.skillbus("sync", str(root), "--until", "searchable", "--json").data
             assert report["published"] == 10
             [victim] = [pid for pid in _children(supervisor.pid) if "plan,ingest" in _command(pid)]
