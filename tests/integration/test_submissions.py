@@ -130,10 +130,11 @@ def recorded(runtime: Channel, sent: dict[str, Any]) -> Job | None:
 
 
 def answered(channel: Channel, sent: list[dict[str, Any]]) -> bool:
-    """Answer what is open; whether that was all that was sent."""
+    """Answer what is open; whether all that was sent is answered now."""
     for job in channel.journal.open_jobs("query"):
         channel.journal.finish(job, BUNDLE)
-    return len(channel.journal.states([id_of(each) for each in sent])) == len(sent)
+    states = channel.journal.states([id_of(each) for each in sent])
+    return [state for state, _ in states.values()] == ["done"] * len(sent)
 
 
 def test_a_query_is_recorded_answered_and_confirmed(home: Home, tmp_path: Path) -> None:
@@ -506,11 +507,10 @@ def test_consume_on_servers_gives_back_what_it_holds(
     process.send(signal.SIGTERM)
     assert process.wait(20).code == 0, process.text("err")
     assert made.skillbus("status", "--json").data["submissions"] == []
-    with Home(outside, tmp_path, made.settings)() as channel:
-        with consuming(channel) as [one]:
-            wait_for(lambda: answered(channel, sent))
-            replies = outside.replies(name, len(sent))
-            assert one.consumer.taken == 3
+    with Home(outside, tmp_path, made.settings)() as channel, consuming(channel) as [one]:
+        wait_for(lambda: answered(channel, sent))
+        replies = outside.replies(name, len(sent))
+        assert one.consumer.taken == 3
     assert {each.event["subject"] for each in replies} == {each["id"] for each in sent}
 
 

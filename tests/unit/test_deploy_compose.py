@@ -25,9 +25,9 @@ from workers.workloads import ALL_QUEUES, workload_of
 FILES = ["compose.yaml", "compose.rabbitmq.yaml", "compose.test.yaml"]
 DEPLOYMENTS = [("compose.yaml",), ("compose.yaml", "compose.rabbitmq.yaml")]
 WORKERS = {"worker-query", "worker-ingest", "worker-fetch", "worker-page", "worker-link"}
-OURS = {"gateway", *WORKERS}
+OURS = {"watcher", "gateway", "consume", *WORKERS}
 SECRETS = "/run/secrets/"
-SHARED = ("uploads:/srv/uploads", "mirrors:/srv/mirrors")
+SHARED = ("uploads:/srv/uploads", "mirrors:/srv/mirrors", "tokens:/srv/tokens")
 
 
 @pytest.fixture(params=DEPLOYMENTS, ids=["redis", "rabbitmq"])
@@ -181,7 +181,21 @@ def test_skills_are_mounted_where_they_are_read(deployment: dict[str, Any]) -> N
         for name, service in services(deployment).items()
         if any(isinstance(one, dict) for one in service.get("volumes", []))
     }
-    assert mounted == {"gateway", "worker-ingest"}
+    assert mounted == {"watcher", "worker-ingest"}
+
+
+def test_tokens_last_and_are_where_the_gateway_reads_them(deployment: dict[str, Any]) -> None:
+    for name in ("watcher", "gateway"):
+        service = services(deployment)[name]
+        assert "tokens:/srv/tokens" in service["volumes"]
+        assert service["environment"]["SKILLBUS_GATEWAY__TOKENS_FILE"].startswith("/srv/tokens/")
+
+
+def test_submissions_are_taken_from_the_broker_of_the_tasks(deployment: dict[str, Any]) -> None:
+    service = services(deployment)["consume"]
+    assert parse_command(service["command"])["command"] == "consume"
+    assert "SKILLBUS_SUBMISSIONS__BROKER" not in service["environment"]
+    assert set(service["networks"]) == {"servers"}
 
 
 def test_uploads_are_shared_by_who_takes_them_in_reads_and_sweeps_them(
@@ -192,7 +206,7 @@ def test_uploads_are_shared_by_who_takes_them_in_reads_and_sweeps_them(
         for name, service in services(deployment).items()
         if "uploads:/srv/uploads" in service.get("volumes", [])
     }
-    assert mounted == {"gateway", "worker-ingest", "worker-link"}
+    assert mounted == {"watcher", "gateway", "worker-ingest", "worker-link"}
     for name in mounted:
         environment = services(deployment)[name]["environment"]
         assert environment["SKILLBUS_UPLOADS__FOLDER"] == "/srv/uploads"
@@ -213,7 +227,7 @@ def test_what_is_fetched_of_repositories_is_read_where_ingest_is(
 
 
 def test_the_health_of_a_worker_is_asked_where_it_tells(deployment: dict[str, Any]) -> None:
-    for name in OURS - {"gateway"}:
+    for name in {"consume", *WORKERS}:
         service = services(deployment)[name]
         assert service["environment"]["SKILLBUS_WORKERS__METRICS_HOST"] == "0.0.0.0"
         port = service["environment"]["SKILLBUS_WORKERS__METRICS_PORT"]

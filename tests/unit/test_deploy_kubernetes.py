@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from config.errors import UsageError
 from config.settings import load_settings
 from tests.support.deployment import (
     DEPLOY,
@@ -17,6 +19,8 @@ from tests.support.deployment import (
     read_env_file,
     read_manifests,
 )
+from workers.gateway.door import LOOPBACK_HOSTS
+from workers.serving import parse_listen
 from workers.workloads import ALL_QUEUES, WORKLOADS, workload_of
 
 DEPLOYMENTS = read_deployments()
@@ -82,18 +86,20 @@ def test_what_is_mounted_is_defined_and_the_home_can_be_written(name: str) -> No
     assert set(mounts) == {volume["name"] for volume in pod(name)["volumes"]}
     assert mounts["home"]["mountPath"] == "/var/lib/skillbus"
     writable = {mount for mount in mounts if not mounts[mount].get("readOnly")}
-    shares = ("skillbus-gateway", "skillbus-worker-ingest", "skillbus-worker-link")
+    shares = [f"skillbus-{one}" for one in ("watcher", "gateway", "worker-ingest", "worker-link")]
     fetches = ("skillbus-worker-ingest", "skillbus-worker-fetch")
     shared = {"uploads"} if name in shares else set()
     fetched = {"mirrors"} if name in fetches else set()
-    assert writable == {"home", "tmp"} | shared | fetched
-    assert ("skills" in mounts) == (name in ("skillbus-gateway", "skillbus-worker-ingest"))
+    tokens = {"tokens"} if name in ("skillbus-watcher", "skillbus-gateway") else set()
+    assert writable == {"home", "tmp"} | shared | fetched | tokens
+    assert ("skills" in mounts) == (name in ("skillbus-watcher", "skillbus-worker-ingest"))
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_commands_exist(name: str) -> None:
+    own = {"watcher": "serve", "gateway": "gateway", "consume": "consume"}
     command = parse_command(container(name)["args"])
-    assert command["command"] == ("serve" if name == "skillbus-gateway" else "worker")
+    assert command["command"] == own.get(name.removeprefix("skillbus-"), "worker")
 
 
 def test_no_variables_are_added_that_skillbus_would_refuse() -> None:
@@ -104,7 +110,7 @@ def test_workers_take_every_queue_once() -> None:
     taken = [
         workload_of(parse_command(container(name)["args"])["queues"].split(",")).queues
         for name in DEPLOYMENTS
-        if name != "skillbus-gateway"
+        if name.startswith("skillbus-worker-")
     ]
     assert sorted(queue for queues in taken for queue in queues) == sorted(ALL_QUEUES)
     assert {frozenset(queues) for queues in taken} == {frozenset(one.queues) for one in WORKLOADS}
@@ -116,10 +122,31 @@ def test_links_have_one_writer_even_while_it_is_replaced() -> None:
     assert spec["strategy"] == {"type": "Recreate"}
 
 
-def test_the_gateway_listens_where_nobody_else_is() -> None:
-    command = parse_command(container("skillbus-gateway")["args"])
-    assert command["listen"].startswith("127.0.0.1:")
-    assert not command["unprotected"]
+def test_the_gateway_listens_only_where_it_has_tokens() -> None:
+    args = container("skillbus-gateway")["args"]
+    assert not parse_command(args)["unprotected"]
+    listen = parse_command(args)["listen"]
+    with pytest.raises(UsageError, match="token"):
+        parse_listen(listen)
+    [service] = [one for one in read_manifests("gateway.yaml") if one["kind"] == "Service"]
+    labels = DEPLOYMENTS["skillbus-gateway"]["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    [port] = service["spec"]["ports"]
+    assert listen.endswith(f":{port['port']}")
+    assert container("skillbus-gateway")["ports"] == [
+        {"name": port["targetPort"], "containerPort": port["port"]}
+    ]
+    [policy] = read_manifests("network.yaml")
+    assert {"port": port["port"], "protocol": "TCP"} in policy["spec"]["ingress"][1]["ports"]
+    hosts = json.loads(read_env_file("settings.env")["SKILLBUS_GATEWAY__HOSTS"])
+    assert hosts == [service["metadata"]["name"]]
+
+
+def test_probes_call_the_gateway_by_a_name_it_knows() -> None:
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        headers = container("skillbus-gateway")[probe]["httpGet"]["httpHeaders"]
+        assert headers == [{"name": "Host", "value": "localhost"}]
+    assert "localhost" in LOOPBACK_HOSTS
 
 
 def test_settings_exist_and_passwords_come_from_the_secret(
