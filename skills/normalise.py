@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skills import tooling
+from skills import licences, tooling
 from skills.fields import Fields, flat, skill_names, tool_names, unique
 from skills.language import detect
 from skills.record import (
@@ -121,8 +121,12 @@ def normalise(
     body: Body,
     files: Sequence[SiblingFile],
     safety: tuple[SafetyFinding, ...],
+    terms: str = "",
 ) -> tuple[SkillRecord, list[ParseWarning]]:
-    """The record of the skill whose folder is `path`, and what had to be made up for it."""
+    """The record of the skill whose folder is `path`, and what had to be made up for it.
+
+    terms: the text of the licence file beside it.
+    """
     warnings: list[ParseWarning] = []
     name = _name(path, fields, warnings)
     description = _description(name, fields, body, warnings)
@@ -143,7 +147,7 @@ def normalise(
         allowed_tools=tool_names(fields.get("allowed-tools", "tools", "allowedtools")),
         depends=unique([name for key in _DEPENDS for name in skill_names(fields.get(key))]),
         conflicts=unique([name for key in _CONFLICTS for name in skill_names(fields.get(key))]),
-        licence=fields.text("license", "licence")[:200],
+        licence=licences.stated(fields.text("license", "licence")[:200], terms),
         version=fields.text("version")[:60],
         metadata=fields.flattened(_KNOWN),
         language=detect(f"{description}\n{body.prose()}"),

@@ -5,10 +5,10 @@ What can be read is kept, with a warning for what was wrong; what cannot is a Pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from skills import roles, safety
+from skills import beside, roles, safety
 from skills.fields import Fields
 from skills.fragments import arrange
 from skills.frontmatter import read_frontmatter
@@ -44,8 +44,10 @@ def parse_skill(
     files: Sequence[SiblingFile] = (),
     limits: ParseLimits = ParseLimits(),
     classifier: RoleClassifier | None = None,
+    texts: Mapping[str, bytes] | None = None,
 ) -> ParsedSkill:
-    """Parse the SKILL.md of the folder `path`; `files` are the folder's other files.
+    """Parse the SKILL.md of the folder `path`; `files` are the folder's other files, and `texts`
+    what those of them hold that are read as well (`skills.beside`), None where nobody read them.
 
     `classifier` gives the passages their roles, by default the one that ships with the package.
 
@@ -69,11 +71,13 @@ def parse_skill(
         raise ParseError(path, 0, reason, "split the skill or raise the limit")
     if not passages:
         warnings.append(ParseWarning("no_body", 0, "nothing but headings in the body"))
-    findings = safety.scan(lines, front.body_line)
+    marks = beside.marks(files, texts) if texts is not None else ()
+    findings = (*safety.scan(lines, front.body_line), *marks)
     body = Body(
         lines, front.body_line, sections, _with_roles(lines, sections, passages, classifier)
     )
-    record, made_up = normalise(path, Fields(front.values), body, files, findings)
+    terms = beside.licence_text(texts or {})
+    record, made_up = normalise(path, Fields(front.values), body, files, findings, terms)
     return ParsedSkill(
         record=record,
         lines=lines,

@@ -37,7 +37,7 @@ from skills.paging import (
     score_passages,
     worths,
 )
-from skills.record import ParsedSkill, Role
+from skills.record import ParsedSkill, Role, SafetyFinding
 from tasks.choice import Chosen
 
 _WHOLE_TOKENS = 300
@@ -312,7 +312,7 @@ def bundle_skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:
         why=paged.chosen.why,
         safety=Safety(
             level=record.safety_level,
-            reasons=tuple(f"line {mark.line}: {mark.reason}" for mark in record.safety[:3]),
+            reasons=tuple(map(_told, sorted(record.safety, key=lambda mark: -mark.level)[:3])),
         ),
         passages=tuple(_passages(parsed, indexes)),
         scripts=tuple(str(folder / path) for path in scripts[:_LISTED_FILES]),
@@ -359,6 +359,11 @@ def _with_headings(parsed: ParsedSkill, ranges: Sequence[tuple[int, int]]) -> li
         else:
             extended.append((start, last))
     return extended
+
+
+def _told(mark: SafetyFinding) -> str:
+    where = f"line {mark.line}"
+    return f"{mark.file} {where}: {mark.reason}" if mark.file else f"{where}: {mark.reason}"
 
 
 def _shortened(text: str) -> str:

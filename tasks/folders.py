@@ -11,12 +11,13 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import LimitSettings
+from skills import beside
 from skills.parsing import ParseLimits
 from skills.record import SiblingFile
 
@@ -52,11 +53,15 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class SkillFolder:
-    """One skill's folder as read: SKILL.md's bytes, the other files, and the hash over all."""
+    """One skill's folder as read: SKILL.md's bytes, the other files, and the hash over all.
+
+    beside: path -> bytes of those of the other files that are read as well (`skills.beside`).
+    """
 
     content: bytes
     files: tuple[SiblingFile, ...]
     content_hash: str
+    beside: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def parse_limits(limits: LimitSettings) -> ParseLimits:
@@ -197,7 +202,23 @@ def read_folder(root: Path, path: str, limits: LimitSettings) -> SkillFolder:
     digest = hashlib.sha256(hashlib.sha256(content).digest())
     for file in files:
         digest.update(f"{file.path}\0{file.size}\0{file.sha256}\n".encode("utf-8", "replace"))
-    return SkillFolder(content, files, digest.hexdigest())
+    texts = beside.read_wanted(files, lambda file: _read_again(root, folder, file))
+    return SkillFolder(content, files, digest.hexdigest(), texts)
+
+
+def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes | None:
+    """The bytes that were hashed; None where they are no longer there: that change comes too."""
+    path = folder / file.path
+    try:
+        if not path.resolve(strict=True).is_relative_to(root):
+            return None
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:  # noqa: PTH123 - of a descriptor
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                return None
+            content = stream.read(file.size + 1)
+    except (OSError, ValueError):
+        return None
+    return content if hashlib.sha256(content).hexdigest() == file.sha256 else None
 
 
 def _read_skill_file(root: Path, file: Path, limits: LimitSettings) -> bytes:

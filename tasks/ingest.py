@@ -20,6 +20,7 @@ from search.documents import (
     skill_texts,
 )
 from search.protocol import Filters, SkillDocument, Vector
+from skills import licences
 from skills.parsing import parse_skill
 from skills.record import ParsedSkill, RevisionKey
 from tasks.embedding import encode_cached, is_known
@@ -98,7 +99,9 @@ def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> l
                 if unchanged and RevisionKey(entry.skill_id, entry.seq) in stored:
                     same[key] = folder.content_hash
                     continue
-                parsed = parse_skill(entry.path, folder.content, folder.files, limits, classifier)
+                parsed = parse_skill(
+                    entry.path, folder.content, folder.files, limits, classifier, folder.beside
+                )
             except SkillGoneError:
                 gone.append(key)
             except PermanentError as error:
@@ -153,7 +156,7 @@ def _document(work: _Work, vectors: Vector, model: str) -> SkillDocument:
         section_hashes=section_texts_hashes(model, work.parsed),
         filters=Filters(
             source=(work.entry.source_id,),
-            licence=(record.licence,) if record.licence else (),
+            licence=licences.names(record.licence),
             language=(record.language,),
             tool=tuple(dict.fromkeys((*record.allowed_tools, *record.tooling))),
         ),

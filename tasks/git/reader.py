@@ -13,6 +13,7 @@ import structlog
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import LimitSettings, Settings
 from graph.protocol import Source
+from skills import beside
 from skills.record import SiblingFile
 from tasks.folders import SKILL_FILE, Scan, SkillFolder, SkillGoneError
 from tasks.git.mirror import Mirror
@@ -145,7 +146,8 @@ class GitReader:
         digest = hashlib.sha256(hashlib.sha256(content).digest())
         for file in listed:
             digest.update(f"{file.path}\0{file.size}\0{file.sha256}\n".encode("utf-8", "replace"))
-        return SkillFolder(content, tuple(listed), digest.hexdigest())
+        texts = beside.read_wanted(listed, lambda file: self._objects.read(others[file.path]))
+        return SkillFolder(content, tuple(listed), digest.hexdigest(), texts)
 
     def _siblings(self, path: str) -> Iterator[tuple[str, Blob]]:
         """Files of a skill's folder by their path in it, without those of skills inside it."""

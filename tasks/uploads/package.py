@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from config.errors import PermanentError, TransientError
 from config.settings import Settings
+from skills import beside
 from skills.record import SiblingFile
 from tasks.folders import SKILL_FILE, SKIPPED, SkillFolder
 from tasks.uploads.bounds import ArchiveError, TooLargeError, chunks_of, shown
@@ -197,7 +198,8 @@ def read_skill(file: Path, most: int) -> SkillFolder:
                 "(limits.skill_bytes)"
             )
         content = package.read(_FILES + SKILL_FILE)
-        return SkillFolder(content, manifest.files, manifest.content_hash)
+        texts = beside.read_wanted(manifest.files, lambda one: package.read(_FILES + one.path))
+        return SkillFolder(content, manifest.files, manifest.content_hash, texts)
 
 
 def _parsed(package: zipfile.ZipFile, file: Path) -> Manifest:
