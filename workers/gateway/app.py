@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp
@@ -76,11 +77,13 @@ def create_api(channel: Channel, access: Access, figures: OneProcess | None = No
         redirect_slashes=False,
     )
     add_handlers(gateway)
-    gateway.state.routes = []
+    gateway.state.routes, gateway.state.scopes = [], {}
 
     def include(router: APIRouter, *scopes: Scope) -> None:
         gateway.include_router(router, dependencies=[needs(scope) for scope in scopes])
-        gateway.state.routes += router.routes
+        routes = [one for one in router.routes if isinstance(one, APIRoute)]
+        gateway.state.routes += routes
+        gateway.state.scopes |= {route.path_format: scopes for route in routes}
 
     include(health_routes(channel, figures))
     for routes in (query_routes, skill_routes, upload_routes, source_routes, event_routes):

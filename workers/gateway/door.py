@@ -85,13 +85,20 @@ def caller_of(request: Request) -> Caller:
 Asking = Annotated[Caller, Depends(caller_of)]
 
 
-def needs(scope: Scope) -> Any:
+@dataclass(frozen=True, slots=True)
+class Needs:
     """A dependency that lets only callers with this scope pass."""
 
-    def check(caller: Asking) -> None:
-        require(caller, scope)
+    scope: Scope
 
-    return Depends(check)
+    def __call__(self, caller: Asking) -> None:
+        """Raise HTTPException for any other."""
+        require(caller, self.scope)
+
+
+def needs(scope: Scope) -> Any:
+    """A dependency that lets only callers with this scope pass."""
+    return Depends(Needs(scope))
 
 
 def require(caller: Caller, scope: Scope) -> None:

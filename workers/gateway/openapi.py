@@ -14,9 +14,9 @@ from fastapi.openapi.utils import get_openapi
 from config.settings import Settings
 from skills.events import REQUESTS, Event
 from workers.channel import Channel
-from workers.gateway.door import Access
+from workers.gateway.door import Access, Needs
 from workers.gateway.problems import MEDIA_TYPE, Problem
-from workers.gateway.tokens import Tokens
+from workers.gateway.tokens import Scope, Tokens
 from workers.metrics import OneProcess
 
 _REFERENCE = "#/components/schemas/{model}"
@@ -63,6 +63,7 @@ def _document(gateway: FastAPI) -> dict[str, Any]:
         "description": "What went wrong",
         "content": {MEDIA_TYPE: {"schema": {"$ref": _REFERENCE.format(model="Problem")}}},
     }
+    scopes = _scopes(gateway)
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             if method not in _METHODS:
@@ -70,8 +71,20 @@ def _document(gateway: FastAPI) -> dict[str, Any]:
             if "$ref" in str(operation["responses"].get("422", "")):
                 del operation["responses"]["422"]
             operation["responses"]["default"] = told
-            operation["security"] = [] if path in _OPEN else [{"token": []}]
+            operation["security"] = [] if path in _OPEN else [{"token": scopes[path, method]}]
     return document
+
+
+def _scopes(gateway: FastAPI) -> dict[tuple[str, str], list[str]]:
+    """The scope that a token needs, by path and method; for bearers OpenAPI calls it a role."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for route in gateway.state.routes:
+        asked = [one.dependency for one in route.dependencies]
+        own = [one.scope for one in asked if isinstance(one, Needs)]
+        least = max((*own, *gateway.state.scopes[route.path_format]), default=Scope.READ)
+        for method in route.methods:
+            found[route.path_format, method.lower()] = [least.name.lower()]
+    return found
 
 
 def _event_schemas() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -46,9 +46,11 @@ _KINDS: dict[str, tuple[str, ...]] = {
     _FORM: (),
 }
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+_EXAMPLE = "---\nname: glaze-test\ndescription: Test a glaze on tiles\n---\n# Glaze\n\n1. Dip.\n"
 _BODY: dict[str, Any] = {
     "required": True,
     "content": {kind: _BINARY for kind in _KINDS if kind != _FORM}
+    | {"text/markdown": {"schema": {"type": "string"}, "example": _EXAMPLE}}
     | {
         _FORM: {
             "schema": {
@@ -90,7 +92,13 @@ def upload_routes(channel: Channel) -> APIRouter:
         response: Response,
         caller: Asking,
         source: Annotated[
-            str, Query(min_length=1, max_length=200, description="id of the source, made if new")
+            str,
+            Query(
+                min_length=1,
+                max_length=200,
+                description="id of the source, made if new",
+                examples=["pottery"],
+            ),
         ],
         path: Annotated[
             str,
@@ -98,6 +106,7 @@ def upload_routes(channel: Channel) -> APIRouter:
                 max_length=1_024,
                 description="the folder's path in the source; needed where SKILL.md lies at the "
                 "top; takes the place of an archive's one top folder",
+                examples=["glaze-test"],
             ),
         ] = "",
         key: IdempotencyKey = None,

@@ -7,10 +7,10 @@ follows is in `workers.webhooks`.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -61,6 +61,11 @@ _BODY: dict[str, Any] = {
     }
 }
 
+Host = Annotated[
+    str,
+    Path(description="who sends", json_schema_extra={"enum": sorted(HOSTS)}, examples=["gitea"]),
+]
+
 
 def webhook_routes(channel: Channel) -> APIRouter:
     """The routes of webhooks over an open channel.
@@ -80,7 +85,7 @@ def webhook_routes(channel: Channel) -> APIRouter:
         responses=_RESPONSES,
         openapi_extra=_BODY,
     )
-    async def deliver(host: str, request: Request, response: Response) -> Receipt:
+    async def deliver(host: Host, request: Request, response: Response) -> Receipt:
         """Take a delivery of `github`, `gitlab`, `gitea` or `forgejo`: a push to a branch that a
         git source follows becomes an event for that source."""
         if host not in HOSTS:
