@@ -25,10 +25,12 @@ _SENTENCES = 64
 _ARTIFACTS = 64
 _KEYWORDS = 16
 
-_FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?(?:^\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+# Long runs of one character are looked at once: nothing is given back, nor begun inside a run.
+_FENCE = re.compile(r"^(```++|~~~++)[^\n]*+\n.*?(?:^\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _CODE_SPAN = re.compile(r"`([^`\n]{1,200})`")
 _PATH = re.compile(
-    r"(?<![\w@])(?:https?://[^\s)>\]\"'`]+|[~.]?/?(?:[\w.-]+/)+[\w.-]*|[\w-]+\.\w{1,8}\b)"
+    r"(?<![\w@])(?:https?://[^\s)>\]\"'`]+|(?<![.-])[~.]?/?(?:[\w.-]+/)+[\w.-]*"
+    r"|(?<!-)[\w-]+\.\w{1,8}\b)"
 )
 _SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,5})$")
 _BARE_SUFFIX = re.compile(r"(?<![\w.])\.([a-z][a-z0-9]{1,5})\b")
