@@ -68,6 +68,14 @@ def test_a_huge_task_is_bounded() -> None:
     assert found.text.endswith("final buoy")
 
 
+@pytest.mark.parametrize("unit", ["-", ".", "~", "`", "a-", "--a", "1.", "a.b", "-.", "/", "@a.", "\n"])
+def test_no_run_of_characters_takes_long_to_read(unit: str) -> None:
+    """Whoever may ask could stop the process with half a minute of one regular expression."""
+    start = time.perf_counter()
+    understand("x " + unit * (200_000 // len(unit)))
+    assert time.perf_counter() - start < 3
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.text(min_size=1, max_size=300))
 def test_any_text_is_understood_alike_twice(text: str) -> None:
