@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
@@ -116,14 +117,21 @@ class _Round:
         if not event_ids and not _unseen(self._services, self._seen):
             return
         orders, _ = open_orders(self._services, self._deadline, event_ids, self._begun)
-        self._seen.update(event_ids, *(order.event_ids for order in orders))
-        ours = [order for order in orders if is_fetched(self._services.graph, order.content)]
-        self._begun.update(*(order.event_ids for order in orders if order not in ours))
-        self._waiting = ours
+        sources = self._services.graph.sources()
+        self._seen.update(event_ids)
+        self._waiting = []
+        for order in orders:
+            self._seen.update(order.event_ids)
+            if is_fetched(order.content, lambda: sources):
+                self._waiting.append(order)
+            else:
+                self._begun.update(order.event_ids)
 
     # -- the beginning of a fetch
     def _begin(self, pool: ThreadPoolExecutor) -> None:
         """Begin what can be begun: one fetch a host, so that a slow one holds up no other."""
+        if not self._waiting:
+            return
         settings = self._services.settings.git
         known = {source.source_id: source for source in self._services.graph.sources()}
         busy = {_host(one.source.root) for one in self._under_way.values()}
@@ -142,7 +150,9 @@ class _Round:
             self._leave(order)
             if (one := self._prepared(order, content, source)) is not None:
                 busy.add(host)
-                self._under_way[pool.submit(self._transferred, one)] = one
+                with bound_contextvars(trace_id=order.trace_ids[0]):
+                    future = pool.submit(copy_context().run, self._transferred, one)
+                self._under_way[future] = one
 
     def _is_early(self, content: SourceChanged) -> bool:
         awaited = content.pushed.after if content.pushed is not None else ""

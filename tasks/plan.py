@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import structlog
@@ -73,7 +73,7 @@ def _carry_out(services: Services, deadline: Deadline, order: Order) -> Transien
     """Carry out an order and record it; an error that may pass is returned, for later."""
     content = order.content
     try:
-        if is_fetched(services.graph, content):
+        if is_fetched(content, services.graph.sources):
             services.send(FETCH.name, order.event_ids)  # slow servers hold up nobody here
             return None
         if isinstance(content, SourceChanged):
@@ -112,13 +112,13 @@ def record(services: Services, order: Order, outcome: dict[str, object]) -> None
             services.journal.fail(event_id, f"no skill {skill_id} in its source")
 
 
-def is_fetched(graph: SkillGraph, content: Data) -> bool:
+def is_fetched(content: Data, sources: Callable[[], Iterable[Source]]) -> bool:
     """Whether an order is about a git source, whose content has to be fetched first."""
     if not isinstance(content, SourceChanged):
         return False
     if content.git is not None:
         return True
-    found = (source for source in graph.sources() if source.source_id == content.source_id)
+    found = (source for source in sources() if source.source_id == content.source_id)
     return any(source.kind == "git" for source in found)
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 from config.errors import PermanentError, SetupError, TransientError, UsageError
@@ -136,16 +137,25 @@ class Mirror:
     @contextmanager
     def _alone(self, stopped: Stopped = lambda: False) -> Iterator[None]:
         """Nobody else on this machine changes the mirror inside the block."""
-        self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         end = time.monotonic() + self._settings.git.seconds
         while True:
-            with self._lock_file.open("wb") as lock:
+            with self._opened_lock() as lock:
                 if _taken(lock.fileno()):
                     yield
                     return
             if stopped() or time.monotonic() > end:
                 raise TransientError("another process is at the mirror of this source")
             time.sleep(_TURN_SECONDS)
+
+    def _opened_lock(self) -> BinaryIO:
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return self._lock_file.open("wb")
+        except OSError as error:
+            raise SetupError(
+                f"{self.folder.parent}: {error.strerror}; repositories are fetched into it "
+                "(git.mirrors)"
+            ) from None
 
     def _transfer(self, refspec: str, stopped: Stopped = lambda: False) -> None:
         check_source(self._source, self._settings)

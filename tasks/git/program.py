@@ -35,6 +35,7 @@ _OPTIONS = (
     "fetch.recurseSubmodules=false",
     "fetch.unpackLimit=1",
     "gc.auto=0",
+    "gc.packRefs=false",
     "http.followRedirects=false",
     "http.proxy=",
     "http.lowSpeedLimit=1000",

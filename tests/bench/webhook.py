@@ -2,10 +2,11 @@
 
     python -m tests.bench.webhook [--pushes N] [--skills N] [--deliveries N] [--library HOME]
 
-Starts `skillbus serve` on a home of its own, a copy of HOME where one is given, and a git server on
-loopback, adds the repository as a source, then for each push edits one skill, pushes, sends the
-signed delivery, and asks until the edit is found. `--deliveries` more are sent for the time of the
-answer alone, one after another and four at a time. Prints JSON; figures depend on the machine and on what else runs on it.
+Starts `skillbus serve` on a home of its own, a copy of HOME where one is given (a library that is
+paged: what is left of that goes on meanwhile), and a git server on loopback, adds the repository as
+a source, then for each push edits one skill, pushes, sends the signed delivery, and asks until the
+edit is found. `--deliveries` more are sent for the time of the answer alone, one after another and
+four at a time. Prints JSON; figures depend on the machine and on what else runs on it.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ from typing import Any
 
 import httpx
 
+from skills.events import GitOrigin, SourceChanged, new_event
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import TOPICS, write_skill
 from tests.support.webhooks import github, github_push
 from workers.webhooks.delivery import Delivery
 
 SOURCE = "pushed"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 _SETTINGS = """\
 [git]
 protocols = ["https", "http"]
@@ -106,8 +108,11 @@ def served_place(folder: Path, skills: int, library: Path | None) -> Iterator[Pl
         transport = httpx.HTTPTransport(uds=str(home / "serve.sock"))
         with httpx.Client(transport=transport, base_url="http://skillbus", timeout=60) as client:
             place = Place(home, port, secret, address, repository, client)
-            words = ("sources", "add", address, "--source", SOURCE, "--branch", "main")
-            subprocess.run(_command(*words), env=_environment(home), check=True, stdout=sys.stderr)
+            add = SourceChanged(source_id=SOURCE, root=address, git=GitOrigin(branch="main"))
+            before = _published(place)
+            event = new_event(add, "skillbus/bench").model_dump(mode="json")
+            client.post("/v1/events", json=event).raise_for_status()
+            _until(lambda: _published(place) >= before + skills)
             yield place
 
 
