@@ -68,7 +68,9 @@ def test_a_huge_task_is_bounded() -> None:
     assert found.text.endswith("final buoy")
 
 
-@pytest.mark.parametrize("unit", ["-", ".", "~", "`", "a-", "--a", "1.", "a.b", "-.", "/", "@a.", "\n"])
+@pytest.mark.parametrize(
+    "unit", ["-", ".", "~", "`", "a-", "--a", "1.", "a.b", "-.", "/", "@a.", "\n"]
+)
 def test_no_run_of_characters_takes_long_to_read(unit: str) -> None:
     """Whoever may ask could stop the process with half a minute of one regular expression."""
     start = time.perf_counter()
