@@ -149,11 +149,13 @@ class RabbitCarrier(RabbitOutlet):
 
     def _arrive(self, message: Any) -> None:
         told = message.properties
-        beside = [str(told.get(name) or "") for name in ("reply_to", "correlation_id")]
-        mark = str(message.delivery_info["delivery_tag"])
-        self._arrived.append(
-            Delivery(mark, Message(bytes(message.body), *beside, _problem_of(told)))
+        arrived = Message(
+            bytes(message.body),
+            reply_to=str(told.get("reply_to") or ""),
+            correlation_id=str(told.get("correlation_id") or ""),
+            problem=_problem_of(told),
         )
+        self._arrived.append(Delivery(str(message.delivery_info["delivery_tag"]), arrived))
 
     def receive(self, seconds: float, room: int) -> list[Delivery]:
         """Messages that have arrived; RabbitMQ sends no more than `submissions.prefetch`."""

@@ -60,7 +60,7 @@ class Submissions:
         return {
             "consumer": self.name,
             "broker": self.broker.address,
-            "connected": self.consumer.connected.is_set(),
+            "connected": self.consumer.connected.is_set() and self._is_running(),
             "problem": self.consumer.problem or self.relay.problem,
             "waiting": self.consumer.waiting,
             "recorded": self.consumer.taken,
@@ -71,9 +71,12 @@ class Submissions:
 
     def unready(self) -> list[str]:
         """Why no submissions are taken now; empty while they are."""
-        problem = self.status()["problem"]
-        away = [] if self.consumer.connected.is_set() else ["the broker is not connected"]
-        return [problem] if problem else away
+        told = self.status()
+        away = [] if told["connected"] else ["the broker is not connected"]
+        return [told["problem"]] if told["problem"] else away
+
+    def _is_running(self) -> bool:
+        return all(thread.is_alive() for thread in self._threads)
 
     def _tell(self) -> None:
         while True:
