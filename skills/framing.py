@@ -19,6 +19,7 @@ _INVISIBLE = (
     "\u3164\ufeff\uffa0\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _SHOWS_NOTHING = re.compile(f"{_FLAG}|[{_CONTROL}{_INVISIBLE}\ufe00-\ufe0f]+")
+_STEERS = re.compile(f"[{_CONTROL}{_INVISIBLE}\ufe00-\ufe0f\ud800-\udfff]")
 _JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
 
 _LESS_THAN = "<\uff1c\ufe64\u2039\u3008\u2329\u27e8\u300a\u00ab\u02c2\u1438\u276e\u276c\u29fc\u227a"
@@ -74,6 +75,17 @@ def value(text: str) -> str:
     that it cannot pass for more than one."""
     shown = inline(text)
     return shown if _PLAIN.fullmatch(shown) else json.dumps(shown, ensure_ascii=False)
+
+
+def json_text(data: object) -> str:
+    """Data as JSON that a terminal can show: the same data to whoever parses it, with what shows
+    nothing or could steer the terminal as escapes. What JSON does not know becomes its text."""
+    text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
+    if text.isascii():
+        return text.replace("\x7f", "\\u007f")
+    return _STEERS.sub(
+        lambda found: json.dumps(found.group())[1:-1].replace("\x7f", "\\u007f"), text
+    )
 
 
 def visible(text: str) -> str:

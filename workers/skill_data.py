@@ -44,11 +44,11 @@ def skill_data(
     links = graph.links([skill_id])[skill_id]
     if not all_of_it:
         links = _without_withheld(graph, policy, links)
-    data["links"] = [link_data(link) for link in links]
+    data |= {"links": [link_data(link) for link in links], "warnings": []}
     if entry.state is State.PUBLISHED and (all_of_it or data["withheld"] is None):
         revision, inner = _read_revision(index, entry)
         record = revision.parsed.record
-        refusal = policy.refusal(entry.source_id, record.safety_level, record.licence)
+        refusal = policy.of_record(entry.skill_id, record)
         if refusal is not None and not all_of_it:
             return data | {"withheld": refusal.reason, "description": "", "links": []}
         data |= _revision_data(revision, text)
@@ -146,7 +146,13 @@ def _revision_data(revision: StoredRevision, text: bool) -> dict[str, Any]:
         **{name: getattr(record, name) for name in _RECORD},
         "files": [{"path": file.path, "size": file.size} for file in record.files],
         "safety": [
-            {"kind": mark.kind, "level": mark.level, "line": mark.line, "reason": mark.reason}
+            {
+                "kind": mark.kind,
+                "level": mark.level,
+                "file": mark.file or "SKILL.md",
+                "line": mark.line,
+                "reason": mark.reason,
+            }
             for mark in record.safety
         ],
         "warnings": [

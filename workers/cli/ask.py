@@ -127,7 +127,7 @@ def _print(data: dict[str, Any], form: str) -> None:
 
 def _print_summary(bundle: Bundle) -> None:
     if bundle.status == "NO_SKILL_HIT":
-        click.echo(f"NO_SKILL_HIT: {bundle.reason}")
+        click.echo(f"NO_SKILL_HIT: {shown(bundle.reason)}")
         _print_withheld(bundle)
         return
     click.echo(f"{len(bundle.skills)} skills, {bundle.tokens} of {bundle.budget} tokens")
@@ -143,7 +143,8 @@ def _print_summary(bundle: Bundle) -> None:
             f"   lines {lines or 'none'}; {skill.tokens} tokens, {skill.left_out.tokens} left out"
         )
         if skill.safety.level:
-            click.echo(f"   caution, level {skill.safety.level}: {shown(skill.safety.reasons[0])}")
+            reason = next(iter(skill.safety.reasons), "no reason kept")
+            click.echo(f"   caution, level {skill.safety.level}: {shown(reason)}")
     if bundle.links or bundle.left_out or bundle.withheld.count or bundle.degraded:
         click.echo("")
     for link in bundle.links:
@@ -153,7 +154,7 @@ def _print_summary(bundle: Bundle) -> None:
         click.echo(shown(f"not included: {skill_left.skill_id}: {skill_left.reason}"))
     _print_withheld(bundle)
     for reason in bundle.degraded:
-        click.echo(f"degraded: {reason}")
+        click.echo(f"degraded: {shown(reason)}")
 
 
 def _print_withheld(bundle: Bundle) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -14,7 +13,7 @@ from config.errors import UsageError
 from config.logs import configure_logging
 from config.settings import Settings, load_settings
 from graph.protocol import SkillGraph
-from skills.framing import terminal_line
+from skills.framing import json_text, terminal_line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,8 +32,8 @@ def read_settings(ctx: click.Context, serving: bool = False) -> Settings:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON, indented, as it is (no escapes for other scripts)."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    """Print JSON, indented, without escapes for other scripts."""
+    click.echo(json_text(value))
 
 
 def note(text: str) -> None:
