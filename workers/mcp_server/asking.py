@@ -16,7 +16,9 @@ from workers.mcp_server.ways import Standing, Way
 
 log = structlog.get_logger()
 
-_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.005, 0.05
+_SHORTEST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.003, 0.05
+_WAIT_SHARE = 0.1
+"""Of the time since the query was asked: so much later than its end it may be noticed."""
 
 T = TypeVar("T")
 
@@ -54,9 +56,9 @@ class Asking:
             raise
 
     async def _watch(self, way: Way, query_id: str) -> Standing:
-        end, wait, told = time.monotonic() + self._seconds, _FIRST_WAIT_SECONDS, 0
+        begun, told = time.monotonic(), 0
         await self._tell(0, None, "asked")
-        while time.monotonic() < end:
+        while (passed := time.monotonic() - begun) < self._seconds:
             standing = await self._in_thread(partial(way.look, query_id), True)
             if standing.state != "accepted":
                 await self._tell(told + 1, told + 1, _ended(standing))
@@ -64,8 +66,9 @@ class Asking:
             for stage in standing.stages[told:]:
                 told += 1
                 await self._tell(told, None, stage)
-            await anyio.sleep(wait)
-            wait = min(wait * 1.5, _LONGEST_WAIT_SECONDS)
+            await anyio.sleep(
+                min(max(passed * _WAIT_SHARE, _SHORTEST_WAIT_SECONDS), _LONGEST_WAIT_SECONDS)
+            )
         raise TransientError(
             f"no answer within {self._seconds:g} s; try again, or go on without a skill"
         )

@@ -15,9 +15,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from workers.channel import Channel
+from workers.mcp_server.channel_way import ChannelWay
 from workers.mcp_server.server import create_server
 from workers.mcp_server.shelf import Shelf
-from workers.mcp_server.ways import ChannelWay
 
 PATH = "/mcp"
 

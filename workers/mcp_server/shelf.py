@@ -16,8 +16,8 @@ from search.protocol import SearchIndex, StoredRevision
 from skills.framing import inline
 from skills.policy import Policy
 from skills.record import RevisionKey
+from tasks.screening import marked, policy_of
 from workers.mcp_server.schemas import LONGEST_ID
-from workers.stores import open_graph, open_index
 
 _READ_AGAIN = 3
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -39,7 +39,6 @@ class Shelf:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._policy = Policy.of(settings.policy)
         self._lock = threading.Lock()
         self._stack = ExitStack()
         self._stores: tuple[SkillGraph, SearchIndex] | None = None
@@ -47,6 +46,8 @@ class Shelf:
     def _open(self) -> tuple[SkillGraph, SearchIndex]:
         with self._lock:
             if self._stores is None:
+                from workers.stores import open_graph, open_index  # slow, and not needed to start
+
                 with ExitStack() as opening:
                     graph = open_graph(self._settings, opening, writable=False)
                     index = open_index(self._settings, opening, writable=False)
@@ -66,21 +67,12 @@ class Shelf:
             entry = _published(graph.entries([skill_id]), skill_id)
             key = RevisionKey(skill_id, entry.seq)
             # A revision that is superseded meanwhile is swept; then the next one is published.
-            if (revision := index.read([key]).get(key)) is not None:
-                self._check(revision, entry.source_id)
-                root = _root(graph.sources(), entry.source_id)
+            if (stored := index.read([key]).get(key)) is not None:
+                revision, sources = marked(stored), graph.sources()
+                _check(revision, policy_of(self._settings.policy, sources))
+                root = _root(sources, entry.source_id)
                 return Volume(revision, str(Path(root, entry.path, "SKILL.md")))
         raise TransientError(f"{skill_id} is being replaced; try again")
-
-    def _check(self, revision: StoredRevision, source_id: str) -> None:
-        """Raise PermanentError for a skill that the policy keeps back, as bundles do."""
-        record = revision.parsed.record
-        refusal = self._policy.refusal(source_id, record.safety_level, record.licence)
-        if refusal is not None:
-            raise PermanentError(
-                f"{revision.key.skill_id} is withheld by policy: {inline(refusal.reason)}; "
-                "go on without it"
-            )
 
     def after(self, skill_id: str, count: int) -> list[Entry]:
         """The next published skills by id that may be sent.
@@ -89,24 +81,35 @@ class Shelf:
         """
         _check_id(skill_id or "any")
         graph, _ = self._open()
+        policy = policy_of(self._settings.policy, graph.sources())
         found: list[Entry] = []
         while len(found) < count:
             page = graph.page(Selection(state=State.PUBLISHED), skill_id, count)
-            found += filter(self._may_be_sent, page)
+            found += (entry for entry in page if _may_be_sent(entry, policy))
             if len(page) < count:
                 break
             skill_id = page[-1].skill_id
         return found[:count]
-
-    def _may_be_sent(self, entry: Entry) -> bool:
-        refusal = self._policy.refusal(entry.source_id, entry.safety_level, entry.licence)
-        return refusal is None
 
     def close(self) -> None:
         """Release the stores."""
         with self._lock:
             self._stores = None
             self._stack.close()
+
+
+def _check(revision: StoredRevision, policy: Policy) -> None:
+    """Raise PermanentError for a skill that the policy keeps back, as bundles do."""
+    refusal = policy.of_record(revision.key.skill_id, revision.parsed.record)
+    if refusal is not None:
+        raise PermanentError(
+            f"{revision.key.skill_id} is withheld by policy: {inline(refusal.reason)}; "
+            "go on without it"
+        )
+
+
+def _may_be_sent(entry: Entry, policy: Policy) -> bool:
+    return policy.refusal(entry.source_id, entry.safety_level, entry.licence) is None
 
 
 def _check_id(skill_id: str) -> None:

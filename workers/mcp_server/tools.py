@@ -20,7 +20,6 @@ from config.settings import Settings
 from skills.bundle import Bundle
 from skills.events import QueryAsked, QueryFilters
 from workers.mcp_server.asking import Asking, Teller
-from workers.mcp_server.excerpt import chosen_lines, parse_ranges, read_lines
 from workers.mcp_server.results import (
     FoundSkills,
     SkillText,
@@ -126,6 +125,9 @@ class Tools:
 
     async def _read(self, skill_id: str, lines: str, budget: int) -> SkillText:
         def read() -> SkillText:
+            # Slow, and not needed to start.
+            from workers.mcp_server.excerpt import chosen_lines, parse_ranges, read_lines
+
             spans = parse_ranges(lines) if lines.strip() else []
             revision, path = self._shelf.take(skill_id)
             return read_lines(revision, path, chosen_lines(revision.parsed, spans), budget)

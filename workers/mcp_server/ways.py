@@ -1,22 +1,22 @@
-"""The ways to have a query answered: an open channel, or a running `serve`."""
+"""The ways to have a query answered, and the one from a process of the user's.
+
+What opens them is imported when it is needed: an agent waits for its servers to start.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from config.errors import NotFoundError, TransientError
 from config.settings import Settings
-from skills.events import QueryAsked, new_event, with_origin
-from tasks.journal import job_id
-from tasks.query import check
-from workers.channel import Channel
-from workers.client import ServeClient
-from workers.deployment import find_serve, open_channel
+from skills.events import QueryAsked
 
-ORIGIN = "skillbus/mcp"
+if TYPE_CHECKING:
+    from workers.channel import Channel
+    from workers.client import ServeClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,34 +43,6 @@ class Way(Protocol):
     def cancel(self, query_id: str) -> None:
         """Have nobody work on a query any further; one that has ended is left as it is."""
         ...
-
-
-class ChannelWay:
-    """Queries over an open channel. forgets: its journal is this process's alone, in memory."""
-
-    def __init__(self, channel: Channel, *, forgets: bool = False) -> None:
-        self._channel = channel
-        self._forgets = forgets
-
-    def ask(self, asked: QueryAsked, owner: str) -> str:
-        """Accept a query for the owner of a token, "" for the user of this machine."""
-        settings, journal = self._channel.settings, self._channel.journal
-        check(asked, settings.limits.query_characters)
-        event = with_origin(new_event(asked, ORIGIN), owner)
-        if self._forgets:
-            journal.forget("query", settings.workers.query_seconds)
-        self._channel.accept_once(event)
-        return job_id(event)
-
-    def look(self, query_id: str) -> Standing:
-        """How a query stands by the journal."""
-        job = self._channel.journal.job(query_id)
-        stages = self._channel.journal.stages(query_id) if job.state == "accepted" else ()
-        return Standing(job.state, tuple(stages), job.outcome, job.reason)
-
-    def cancel(self, query_id: str) -> None:
-        """End the query in the journal."""
-        self._channel.journal.cancel(query_id)
 
 
 class ServedWay:
@@ -119,7 +91,11 @@ class HomeWays:
         """The way as of now. Raises UsageError when there is no library yet."""
         with self._lock:
             served = self._served()
-            return served if served is not None else ChannelWay(self._own(), forgets=self._alone)
+            if served is not None:
+                return served
+            from workers.mcp_server.channel_way import ChannelWay
+
+            return ChannelWay(self._own(), forgets=self._alone)
 
     def warm_up(self) -> None:
         """Have the models loaded where this process answers; where `serve` does, they are."""
@@ -139,11 +115,15 @@ class HomeWays:
                 self._client.close()
                 self._client = None
         if self._client is None:
+            from workers.deployment import find_serve
+
             self._client = find_serve(self._settings)
         return None if self._client is None else ServedWay(self._client)
 
     def _own(self) -> Channel:
         if self._channel is None:
+            from workers.deployment import open_channel
+
             channel = open_channel(self._settings, writable=False)
             channel.start()
             self._channel = channel
