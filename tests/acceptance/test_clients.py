@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -57,10 +58,21 @@ def on_redis(
     skillbus("sync", str(write_topics(base / "crafts")))
     process = skillbus.start("consume")
     wait_for(lambda: "taking skillbus.events" in process.text("err") or process.ended.is_set())
+    wait_for(lambda: any(one["connected"] for one in _told(skillbus)))
     yield _address(outside)
+    [told] = _told(skillbus)
     process.send(15)
     assert process.wait(40).code == 0, process.text("err")
+    assert told["recorded"] >= 1 <= told["replied"]
+    assert (told["connected"], told["refused"], told["waiting"]) == (True, 0, 0)
+    assert _told(skillbus) == []
     outside.clear()
+
+
+def _told(skillbus: Skillbus) -> list[dict[str, Any]]:
+    """What the processes that take submissions tell of themselves."""
+    told: list[dict[str, Any]] = skillbus("status", "--json").data["submissions"]
+    return told
 
 
 @pytest.fixture(scope="module")
