@@ -9,13 +9,18 @@ import stat
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import httpx
 import pytest
 
 from config.errors import NotFoundError, SetupError, UsageError
+from config.settings import Settings
 from skills.events import QueryAsked, new_event
 from tasks.sqlite_journal import SqliteJournal
 from workers.gateway import limits
+from workers.gateway.app import create_gateway
 from workers.gateway.door import Access, Caller, _bucket_of, identify
 from workers.gateway.limits import Buckets, Room
 from workers.gateway.tokens import ANONYMOUS, Scope, Tokens
@@ -125,6 +130,30 @@ def test_a_file_whose_mode_is_changed_is_looked_at_again(tokens: Tokens) -> None
     tokens.path.chmod(0o644)
     with pytest.raises(SetupError, match="chmod 600"):
         tokens.find(secret)
+
+
+def test_settings_are_told_to_the_user_alone(tokens: Tokens, tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise SetupError("redis://inside.example:6379 refuses the login: check /run/secrets/redis")
+
+    channel: Any = SimpleNamespace(
+        settings=Settings(home=tmp_path),
+        journal=None,
+        graph=SimpleNamespace(sources=refuse),
+    )
+    secret = tokens.add("ci", Scope.ADMIN)
+
+    def ask(access: Access | None, **headers: str) -> str:
+        transport = httpx.ASGITransport(create_gateway(channel, access))
+        client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
+        answer = asyncio.run(client.get("/v1/sources", headers=headers))
+        assert answer.status_code == 500
+        return str(answer.json()["detail"])
+
+    told = ask(Access(tokens), Authorization=f"Bearer {secret}")
+    assert "inside.example" not in told
+    assert "/run/secrets" not in told
+    assert "inside.example" in ask(None)
 
 
 def test_a_bucket_empties_and_fills(monkeypatch: pytest.MonkeyPatch) -> None:
