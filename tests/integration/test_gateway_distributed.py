@@ -71,6 +71,12 @@ def client(gateway: tuple[httpx.Client, Process]) -> httpx.Client:
     return gateway[0]
 
 
+@pytest.fixture(scope="module")
+def agent(distributed: Distributed) -> str:
+    """The token of an agent, which may read."""
+    return distributed.skillbus("tokens", "add", "agent").out.strip()
+
+
 def done(client: httpx.Client, answer: httpx.Response) -> dict[str, Any]:
     """What became of what was accepted."""
     assert answer.status_code == 202, answer.text
@@ -138,16 +144,16 @@ async def _asks(client: Client) -> str:
     return text_of(found)
 
 
-def test_agents_ask_over_mcp(
-    distributed: Distributed, gateway: tuple[str, Process], agent: str
-) -> None:
+def test_agents_ask_over_mcp(distributed: Distributed, client: httpx.Client, agent: str) -> None:
+    address = str(client.base_url.join("/mcp"))
+
     async def ask() -> set[str]:
         texts = set()
         for mode in ("auto", "legacy"):
-            async with over_http(f"{gateway[0]}/mcp", agent, mode) as client:
-                texts.add(await _asks(client))
-        async with in_process(distributed.settings) as client:  # as `skillbus mcp` does
-            texts.add(await _asks(client))
+            async with over_http(address, agent, mode) as asking:
+                texts.add(await _asks(asking))
+        async with in_process(distributed.settings) as asking:  # as `skillbus mcp` does
+            texts.add(await _asks(asking))
         return texts
 
     (text,) = anyio.run(ask)
@@ -235,12 +241,14 @@ def test_a_replay_of_a_delivery_is_refused_by_every_process(
 
 # -- when something is missing
 def test_queries_wait_for_workers_and_can_be_cancelled(
-    client: httpx.Client, distributed: Distributed, gateway: tuple[str, Process], agent: str
+    client: httpx.Client, distributed: Distributed, agent: str
 ) -> None:
+    address = str(client.base_url.join("/mcp"))
+
     async def ask(seconds: float) -> str:
-        async with over_http(f"{gateway[0]}/mcp", agent) as client:
+        async with over_http(address, agent) as asking:
             with anyio.move_on_after(seconds):
-                return text_of(await client.call_tool("find_skills", {"task": TASK}))
+                return text_of(await asking.call_tool("find_skills", {"task": TASK}))
         return ""
 
     distributed.stop("query")
