@@ -147,7 +147,7 @@ def test_settings_are_told_to_the_user_alone(tokens: Tokens, tmp_path: Path) -> 
         transport = httpx.ASGITransport(create_gateway(channel, access))
         client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
         answer = asyncio.run(client.get("/v1/sources", headers=headers))
-        assert answer.status_code == 500
+        assert answer.is_server_error
         return str(answer.json()["detail"])
 
     told = ask(Access(tokens), Authorization=f"Bearer {secret}")
