@@ -55,7 +55,7 @@ def credential_of(source: Source, settings: Settings) -> tuple[str, Path] | None
     """
     if not source.credential_file:
         return None
-    folder = (settings.git.credentials or settings.home / "credentials").expanduser().absolute()
+    folder = credentials_folder(settings)
     file = (folder / source.credential_file).resolve()
     if not file.is_relative_to(folder.resolve()):
         raise UsageError(
@@ -69,6 +69,11 @@ def credential_of(source: Source, settings: Settings) -> tuple[str, Path] | None
         raise UsageError("a credential is not sent over http; give an https address")
     user, found, _ = secret.partition(":")
     return (user if found else _PLAIN_USER), file
+
+
+def credentials_folder(settings: Settings) -> Path:
+    """Where credential files lie; the catalog has their names in it."""
+    return (settings.git.credentials or settings.home / "credentials").expanduser().absolute()
 
 
 class Mirror:

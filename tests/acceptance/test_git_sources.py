@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from graph.local import SqliteSkillGraph
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import Skillbus
@@ -35,13 +37,19 @@ def address(remote: PushedRepository, skillbus: Skillbus) -> Iterator[str]:
 def test_a_repository_is_followed(
     skillbus: Skillbus, remote: PushedRepository, address: str
 ) -> None:
-    added = skillbus("sources", "add", address, "--path", "skills", "--json").data
+    login = skillbus.home / "credentials" / "team"
+    login.parent.mkdir()
+    login.write_text(made_up("token"))
+    add = ("sources", "add", address, "--path", "skills", "--credential-file", str(login))
+    added = skillbus(*add, "--json").data
     assert (added["source"], added["found"], added["changed"]) == ("crafts", 2, 2)
     assert skillbus.chosen("glaze stoneware in a kiln")[0] == "crafts:kiln-firing"
     (listed,) = skillbus("sources", "list", "--json").data
     assert (listed["kind"], listed["path"], listed["published"]) == ("git", "skills", 2)
     assert listed["commit"] == remote.git("rev-parse", "HEAD")
     assert listed["lag_seconds"] < 60
+    with closing(SqliteSkillGraph(skillbus.home / "graph.db", writable=False)) as graph:
+        assert graph.sources()[0].credential_file == "team"
     assert address in skillbus("sources", "list").out
     remote.git("mv", "skills/tide-tables", "skills/tides")
     remote.push()
@@ -60,9 +68,7 @@ def test_a_repository_is_followed(
     ("url", "said"),
     [
         ("--upload-pack=touch", "No such option"),
-        ("ext::sh -c touch", "no address of a repository"),
-        ("file:///etc", "only https"),
-        ("git://localhost/x", "only https"),
+        ("git@example.org:team/skills.git", "SSH is not spoken"),
         (f"https://user:{made_up('x')}@example.org/x.git", "no name or password"),
     ],
 )

@@ -125,16 +125,20 @@ def _serving(home: Path) -> Iterator[int]:
     with (home / "log").open("w") as log:
         process = subprocess.Popen(_command(*words), env=_environment(home), stdout=log, stderr=log)
         try:
-            _until(lambda: _answers(port) or process.poll() is not None)
+            _until(lambda: _answers(home) or process.poll() is not None)
+            if process.poll() is not None:
+                sys.exit((home / "log").read_text())
             yield port
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
 
 
-def _answers(port: int) -> bool:
+def _answers(home: Path) -> bool:
+    transport = httpx.HTTPTransport(uds=str(home / "serve.sock"))
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+        with httpx.Client(transport=transport, base_url="http://skillbus") as client:
+            return client.get("/readyz").status_code == 200
     except httpx.TransportError:
         return False
 

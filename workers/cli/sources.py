@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -58,20 +59,23 @@ def add_source(
       skillbus sources add https://example.org/mono.git --path tools/skills --source team
     """
     from tasks.git.address import check_url
-    from tasks.git.mirror import check_source
+    from tasks.git.mirror import check_source, credentials_folder
 
     settings = read_settings(ctx)
     check_url(url, settings.git)
     name = source_id or PurePosixPath(urlsplit(url).path).name.removesuffix(".git")
-    file = str(credential_file or "")
-    if credential_file is not None and credential_file.exists():
-        file = str(credential_file.resolve())
+    file = credential_file or Path()
+    if file.is_file():
+        file = Path(os.path.abspath(file))  # noqa: PTH100 - the link may be changed, its name not
+    # Other machines may have the folder elsewhere.
+    folder = credentials_folder(settings)
+    file = file.relative_to(folder) if file.is_relative_to(folder) else file
     try:
         git = GitOrigin(
             branch=branch,
             path=path.strip("/"),
             licences=licences,
-            credential_file=file,
+            credential_file=str(file) if credential_file else "",
             poll_seconds=poll_seconds,
         )
         content = SourceChanged(source_id=name, root=url, git=git)
