@@ -329,20 +329,26 @@ def test_an_entry_without_an_event_is_buried(run_servers: RunServers, tmp_path: 
 
 
 def test_a_reply_queue_that_is_not_there_is_told_and_holds_up_nobody(
-    run_servers: RunServers, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    run_servers: RunServers, tmp_path: Path
 ) -> None:
     outside = OnRabbit(run_servers)
     outside.clear()
-    name, lost, other = reply_name(tmp_path), query(), query()
-    with Home(outside, tmp_path)() as runtime, consuming(runtime):
+    name, sent = reply_name(tmp_path), [query() for _ in range(3)]
+    full = {"x-max-length": 0, "x-overflow": "reject-publish"}
+    with outside.channel() as channel:
+        channel.queue_declare(name + "-full", durable=True, arguments=full)
+    with Home(outside, tmp_path)() as runtime, consuming(runtime) as [one]:
         outside.listen(name)
-        outside.put(json.dumps(lost), name + "-gone")
-        outside.put(json.dumps(other), name)
-        wait_for(lambda: runtime.journal.count_open("query") == 2)
-        for sent in (lost, other):
-            runtime.journal.finish(id_of(sent), BUNDLE)
-        assert outside.replies(name, 1)
+        for each, end in zip(sent, ("-gone", "-full", ""), strict=True):
+            outside.put(json.dumps(each), name + end)
+        outside.put("no event", name + "-full")
+        wait_for(lambda: one.consumer.taken == 3 and one.consumer.refused == 1)
+        for each in sent:
+            runtime.journal.finish(id_of(each), BUNDLE)
+        [reply] = outside.replies(name, 1)
+        assert reply.event["subject"] == sent[2]["id"]
         wait_for(lambda: runtime.journal.unreplied() == [])
+        assert one.status()["problem"] == ""
     outside.clear()
 
 

@@ -17,6 +17,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from workers.metrics import ASKED, COUNTED, Gauges, OneProcess, _clear_away, gauge_values
+from workers.workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARDS = ROOT / "deploy" / "dashboards"
@@ -198,7 +199,7 @@ def test_the_example_of_a_scrape_is_one() -> None:
     config = yaml.safe_load((DASHBOARDS / "prometheus.yml").read_text(encoding="utf-8"))
     (job,) = config["scrape_configs"]
     assert job["job_name"] == "skillbus"
-    assert len(job["static_configs"][0]["targets"]) == 4
+    assert len(job["static_configs"][0]["targets"]) == len(WORKLOADS) + 1
 
 
 def test_the_reference_of_metrics_is_fresh() -> None:

@@ -41,7 +41,7 @@ class Outlet(Protocol):
 
     def send(self, reply_to: str, reply: Event) -> bool:
         """Send a reply, kept by the broker when this returns; False when there is no such queue,
-        or it is none for replies."""
+        it is none for replies, or it takes no more."""
         ...
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ class Consumer:
             sent = carrier.send(reply_to, refusal.event)
             self._measures.submitted("replied" if sent else "dropped")
             if not sent:
-                log.warning("reply dropped: no such queue", reply_to=reply_to)
+                log.warning("reply dropped: its queue is gone or full", reply_to=reply_to)
         carrier.confirm(delivery)
         self._refusals.pop(delivery.mark, None)
         self._held.popleft()

@@ -59,7 +59,8 @@ class RabbitOutlet:
         self._returned = True
 
     def send(self, reply_to: str, reply: Event) -> bool:
-        """Publish a reply and wait until it is confirmed; False when there is no such queue."""
+        """Publish a reply and wait until it is confirmed; False when there is no such queue, or
+        it rejects the reply, as one does that is full: its reader holds up nobody else."""
         message = self._sending.prepare_message(
             reply.model_dump_json().encode(),
             content_type=CONTENT_TYPE,
@@ -73,13 +74,16 @@ class RabbitOutlet:
         )
         self._returned = False
         with self._translated():
-            self._sending.basic_publish(
-                message,
-                exchange="",
-                routing_key=reply_to,
-                mandatory=True,
-                timeout=self._broker.seconds,
-            )
+            try:
+                self._sending.basic_publish(
+                    message,
+                    exchange="",
+                    routing_key=reply_to,
+                    mandatory=True,
+                    timeout=self._broker.seconds,
+                )
+            except MessageNacked:
+                return False
         return not self._returned
 
     def close(self) -> None:
@@ -99,8 +103,6 @@ class RabbitOutlet:
                     f"virtual host and {self._broker.secret}"
                 ) from None
             raise TransientError(f"{where} does not answer as expected: {error}") from error
-        except MessageNacked as error:
-            raise TransientError(f"{where} does not take a reply now") from error
         except TimeoutError as error:
             raise TransientError(
                 f"{where} does not answer in {self._broker.seconds:g} s"

@@ -113,7 +113,9 @@ class Relay:
             sent = self._outlet.send(name, reply)
             self._measures.submitted("replied" if sent else "dropped")
             if not sent:
-                log.warning("reply dropped: no such queue", reply_to=name, job_id=job_id)
+                log.warning(
+                    "reply dropped: its queue is gone or full", reply_to=name, job_id=job_id
+                )
                 break
         self._channel.journal.replied(job_id)
         self._settling.forget(job_id)
