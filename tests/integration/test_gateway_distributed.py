@@ -36,7 +36,7 @@ TASK = "true a bicycle wheel"
 BEST = "crafts:bicycle-repair"
 SKILL = "---\nname: sundial\ndescription: Set up a sundial.\n---\n# Sundial\n\nPoint it north.\n"
 TEXT = {"Content-Type": "text/markdown"}
-OPEN_QUERIES = 20
+OPEN_QUERIES = 6
 SECRET = made_up("of all hosts")
 
 

@@ -201,6 +201,7 @@ class Distributed:
         headers = {"Authorization": f"Bearer {secret}"}
         with httpx.Client(base_url=f"http://{address}", headers=headers, timeout=60) as client:
             wait_for(lambda: process.ended.is_set() or _answers(client), 60)
+            assert not process.ended.is_set(), process.text("err")
             yield client, process
         process.send(signal.SIGTERM)
         assert process.wait(_STOP_SECONDS).code == 0, process.text("err")[-2000:]
