@@ -398,7 +398,7 @@ class GitSettings(Group):
     )
     at_once: int = Field(4, ge=1, le=64, description="hosts that are fetched from at the same time")
     megabytes: int = Field(500, ge=1, description="largest transfer, and largest mirror")
-    files: int = Field(200_000, ge=1, description="files of one commit")
+    files: int = Field(200_000, ge=1, description="files and folders of one commit")
     seconds: float = Field(120.0, gt=0, le=480, description="time for one fetch")
     poll_seconds: float = Field(
         300.0, ge=1, description="how often a source is fetched, unless the source says"
