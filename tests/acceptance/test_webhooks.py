@@ -27,11 +27,12 @@ from hypothesis import strategies as st
 from config.errors import SetupError, UsageError
 from config.settings import Settings
 from graph.protocol import Source
-from skills.events import SourceChanged
+from skills.events import Pushed, SourceChanged
 from tests.support.secrecy import made_up
 from tests.support.tiny import TinyEncoder
 from tests.support.webhooks import (
     NONE,
+    OLD,
     Sender,
     gitea,
     gitea_push,
@@ -169,7 +170,8 @@ def push(name: str, **values: Any) -> Delivery:
 @pytest.mark.parametrize("name", list(SENDERS))
 def test_a_push_becomes_one_event_for_its_source(listening: Listening, name: str) -> None:
     before = listening.events()
-    answer = listening.send(push(name))
+    after = f"{next(_numbers):040x}"
+    answer = listening.send(push(name, after=after))
     assert answer.status_code == 202, answer.text
     (event_id,) = answer.json()["ids"]
     assert answer.headers["location"] == f"/v1/events/{event_id}"
@@ -178,6 +180,7 @@ def test_a_push_becomes_one_event_for_its_source(listening: Listening, name: str
     content = job.event.content()
     assert isinstance(content, SourceChanged)
     assert content.source_id == "crafts"
+    assert content.pushed == Pushed(before=OLD, after=after)
     assert listening.events() == before + 1
 
 
@@ -193,7 +196,10 @@ def test_forgejo_and_forms(listening: Listening) -> None:
 def test_a_branch_that_is_deleted_is_an_event_too(listening: Listening) -> None:
     for name in SENDERS:
         gone = push(name, after=NONE, before=f"{next(_numbers):040x}", deleted=True)
-        assert listening.send(gone).status_code == 202, name
+        answer = listening.send(gone)
+        assert answer.status_code == 202, name
+        (event_id,) = answer.json()["ids"]
+        assert "pushed" not in listening.runtime.journal.job(event_id).event.data
 
 
 def test_another_branch_or_a_tag_is_no_event(listening: Listening) -> None:
