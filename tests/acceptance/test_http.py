@@ -357,6 +357,8 @@ def test_an_admin_has_a_repository_followed(clients: Clients, base: Path) -> Non
     with served_over_http(remote.bare.parent) as root:
         body = {"url": f"{root}/looms.git", "path": "skills/", "licences": ["MIT"]}
         refused(clients["write"].post("/v1/sources", json=body), 403, "not-allowed")
+        home = client.post("/v1/sources", json=body | {"credential_file": "team"})
+        assert "sources add URL" in refused(home, 400, "not-possible")["detail"]
         headers = {"Idempotency-Key": "looms-1"}
         added = client.post("/v1/sources", json=body, headers=headers)
         assert added.json()["source_id"] == "looms"

@@ -17,7 +17,7 @@ from skills.events import GitOrigin, SourceChanged, SourceRemoved, describe
 from skills.events.requests import SourceId
 from tasks.git.mirror import check_source
 from workers.channel import Channel
-from workers.gateway.door import Asking, Caller, needs, require
+from workers.gateway.door import OWN, Asking, Caller, needs, require
 from workers.gateway.idempotency import IdempotencyKey, accept
 from workers.gateway.queries import Accepted
 from workers.gateway.roots import check_root
@@ -173,6 +173,7 @@ def _repository(channel: Channel, caller: Caller, wanted: NewSource) -> SourceCh
     Where its name leads is looked at when it is fetched, by the machine that does.
     """
     require(caller, Scope.ADMIN)
+    _check_credential(channel, caller, wanted)
     values = {name: getattr(wanted, name) for name in _GIT}
     git = GitOrigin(**values | {"path": wanted.path.strip("/")})
     try:
@@ -186,6 +187,21 @@ def _repository(channel: Channel, caller: Caller, wanted: NewSource) -> SourceCh
         raise HTTPException(422, f"{describe(error)}; name it by source_id") from None
     _check_known(channel, Source(name, "git", wanted.url))
     return changed
+
+
+def _check_credential(channel: Channel, caller: Caller, wanted: NewSource) -> None:
+    """Raise UsageError where a token would have a credential sent to who does not get it already.
+
+    Whoever has an admin's token could have it sent home, and a token tells no secrets.
+    """
+    if not wanted.credential_file or caller is OWN:
+        return
+    named = (wanted.url, wanted.credential_file)
+    if named not in {(one.root, one.credential_file) for one in channel.graph.sources()}:
+        raise UsageError(
+            "credential_file: the first time, a credential is given to a repository by "
+            "`skillbus sources add URL --credential-file FILE` where the gateway runs"
+        )
 
 
 def _check_known(channel: Channel, source: Source) -> None:
