@@ -28,6 +28,7 @@ from config.errors import SetupError, UsageError
 from config.settings import Settings
 from graph.protocol import Source
 from skills.events import Pushed, SourceChanged
+from tests.support.program import wait_for
 from tests.support.secrecy import made_up
 from tests.support.tiny import TinyEncoder
 from tests.support.webhooks import (
@@ -129,6 +130,7 @@ def served(runtime: Runtime) -> Iterator[int]:
         thread = threading.Thread(target=lambda: asyncio.run(server._serve([bound])))
         thread.start()
         try:
+            wait_for(lambda: server.started)
             yield bound.getsockname()[1]
         finally:
             server.should_exit = True
