@@ -206,12 +206,12 @@ def _is_open(answer: httpx.Response) -> bool:
 
 def load(home: Path, clients: int, seconds: float) -> dict[str, Any]:
     """What so many clients met in this time, and the server's memory."""
-    tasks = itertools.cycle(tasks_of(home))
     tokens = tokens_of(Settings(home=home))
     secrets = [tokens.add(f"client-{number}", Scope.READ) for number in range(clients)]
     address = ("127.0.0.1", free_port(set()))
     tally = Tally()
     with served(home, address) as server, watched(server) as memory:
+        tasks = itertools.cycle(tasks_of(home))
 
         async def ask_all() -> None:
             until = time.monotonic() + seconds
