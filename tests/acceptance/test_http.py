@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from skills.events import SourceChanged, new_event
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill, write_topics
-from tests.support.program import ForkServer, Process, Skillbus, wait_for
+from tests.support.program import ROOT, ForkServer, Process, Skillbus, wait_for
 
 TASK = "fire stoneware in an electric kiln"
 SCOPES = ("read", "write", "admin")
@@ -44,6 +45,7 @@ def skillbus(fork_server: ForkServer, base: Path) -> Skillbus:
         base / "home",
         SKILLBUS_GATEWAY__ROOTS=json.dumps([str(base / "allowed")]),
         SKILLBUS_GATEWAY__BODY_SECONDS="1",
+        SKILLBUS_GATEWAY__BURST="100000",
         SKILLBUS_GIT__PROTOCOLS='["http"]',
         SKILLBUS_GIT__ALLOW_PRIVATE="true",
         SKILLBUS_LOG_LEVEL="info",
@@ -377,10 +379,10 @@ def test_an_admin_has_a_repository_followed(clients: Clients, base: Path) -> Non
             "already git"
             in refused(client.post("/v1/sources", json=taken), 400, "not-possible")["detail"]
         )
-        refused(clients["read"].post("/v1/sources/looms/refresh"), 403, "not-allowed")
-        refused(client.post("/v1/sources/absent/refresh"), 404, "not-found")
+        refused(clients["read"].post("/v1/sources/looms"), 403, "not-allowed")
+        refused(client.post("/v1/sources/absent"), 404, "not-found")
         remote.bare.rename(remote.bare.parent / "away.git")
-        assert ended(clients["write"].post("/v1/sources/looms/refresh"))["state"] == "failed"
+        assert ended(clients["write"].post("/v1/sources/looms"))["state"] == "failed"
     shown = clients["read"].get("/v1/sources/looms").json()
     assert "no repository" in shown["last_error"]
     assert shown["last_attempt"] > shown["last_success"] > 0
@@ -538,30 +540,91 @@ def test_every_answer_has_an_id_and_headers_that_protect(clients: Clients) -> No
 
 
 # -- what comes in is hostile
-HOSTILE = ("%00", "%ff%fe", "%F0%9F%92%A9", "..%2F..%2Fetc", "%0d%0aX-Evil:%20yes", "a" * 4_000)
+def fields_of(operation: dict[str, Any]) -> list[str]:
+    """Names of the fields of an operation's JSON body, those of an event's data too."""
+    content = operation.get("requestBody", {}).get("content", {})
+    schema = content.get("application/json", {}).get("schema", {})
+    name = schema.get("$ref", "").rpartition("/")[2]
+    known = json.loads((ROOT / "docs" / "reference" / "openapi.json").read_text())
+    schemas = known["components"]["schemas"]
+    inside = ("GitOrigin", "SkillUpserted", "SourceChanged") if name == "CloudEvent" else ()
+    return sorted({one for part in (name, *inside) if part for one in schemas[part]["properties"]})
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_in_every_path_is_not_found(clients: Clients, text: str) -> None:
+HOSTILE = {
+    "nul": "%00",
+    "no text": "%ff%fe",
+    "beyond": "%F0%9F%92%A9",
+    "up": "..%2F..%2F..%2Fetc%2Fpasswd",
+    "up as it is": "../../../etc/passwd",
+    "down": "a%2F..%2F%2E%2E",
+    "lines": "%0d%0aX-Evil:%20yes",
+    "long": "a" * 9_000,
+    "number": "9" * 400,
+    "empty": "",
+}
+OPERATIONS = [
+    (method, path, operation)
+    for path, operations in json.loads((ROOT / "docs" / "reference" / "openapi.json").read_text())[
+        "paths"
+    ].items()
+    for method, operation in operations.items()
+]
+PARAMETERS = [
+    pytest.param(method, path, one["in"], one["name"], id=f"{method} {path} {one['name']}")
+    for method, path, operation in OPERATIONS
+    for one in operation.get("parameters", ())
+]
+
+
+@pytest.mark.parametrize(("method", "path", "place", "name"), PARAMETERS)
+def test_hostile_text_in_every_parameter_is_an_answer(
+    clients: Clients, method: str, path: str, place: str, name: str
+) -> None:
+    """Of all that the document names: a client's error, or nothing found, and nothing done."""
     client = clients["admin"]
-    for path in (
-        "/v1/queries/{}",
-        "/v1/queries/{}/events",
-        "/v1/events/{}",
-        "/v1/skills/{}",
-        "/v1/sources/{}",
-        "/v1/letters/{}",
-        "/{}",
-    ):
-        answer = client.get(path.format(text))
-        refused(answer, 404, "not-found")
+    for text in HOSTILE.values():
+        target = path.replace(f"{{{name}}}", text) if place == "path" else path
+        target = re.sub(r"\{.*?\}", "none", target)
+        query = f"?{name}={text}" if place == "query" else ""
+        value = text.encode() if place == "header" else b""
+        headers = {name.encode(): unquote_to_bytes(value)} if _can_be_sent(value) else {}
+        answer = client.request(method, target + query, headers=headers)
+        assert 200 <= answer.status_code < 429, (text, answer.text)
         assert "x-evil" not in answer.headers
-    for name in ("source", "name"):
-        answer = client.get(f"/v1/skills?{name}={text}")
-        assert answer.json() == {"skills": [], "next": None}
-        assert "x-evil" not in answer.headers
-    refused(client.get(f"/v1/skills?state={text}"), 422, "not-valid")
-    refused(client.get(f"/v1/skills?limit={text}"), 422, "not-valid")
+        assert "root:" not in answer.text
+        if answer.status_code >= 400:
+            assert answer.headers["content-type"] == "application/problem+json"
+    assert client.get("/v1/sources").json()["sources"][0]["source_id"] == "crafts"
+
+
+def _can_be_sent(value: bytes) -> bool:
+    """Whether the client sends a header of this text at all."""
+    return bool(value) and not {0, 10, 13} & set(unquote_to_bytes(value))
+
+
+BODIES = [
+    pytest.param(method, path, name, id=f"{method} {path} {name}")
+    for method, path, operation in OPERATIONS
+    for name in fields_of(operation)
+]
+
+
+@pytest.mark.parametrize(("method", "path", "name"), BODIES)
+def test_hostile_text_in_every_field_is_an_answer(
+    clients: Clients, method: str, path: str, name: str
+) -> None:
+    """Of all bodies that the document describes, beside fields that could be."""
+    could_be = {"source_id": "x", "task": TASK, "specversion": "1.0", "id": "x", "source": "ci"}
+    could_be |= {"type": "skillbus.source.changed.v1"} if name != "git" else {}
+    for text in ("\0", "\ud800", "../..", "-\r\nX-Evil: yes", "a" * 9_000, "\x7f\u202e", ""):
+        for value in (text, [text], {text: text}):
+            data = {"source_id": "x", name: value}
+            body = json.dumps(could_be | {"data": data} | {name: value}).encode()
+            headers = {"Content-Type": "application/json"}
+            answer = clients["admin"].request(method, path, content=body, headers=headers)
+            assert 200 <= answer.status_code < 429, (value, answer.text)
+            assert "x-evil" not in answer.headers
 
 
 def test_hostile_bodies_are_refused(clients: Clients) -> None:

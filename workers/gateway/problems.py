@@ -126,13 +126,10 @@ async def _refused(request: Request, error: Any) -> JSONResponse:
 
 
 def _methods(request: Request) -> set[str]:
-    """What a path can be asked for, by all of its routes: each knows only its own methods. Where
-    paths of several patterns are alike, the first is meant, as in dispatch."""
+    """What a path can be asked for, by all of its routes: each knows only its own methods."""
     path = request.scope["path"]
-    matching = [route for route in request.app.state.routes if route.path_regex.match(path)]
-    return {
-        method for route in matching if route.path == matching[0].path for method in route.methods
-    }
+    matching = (route for route in request.app.state.routes if route.path_regex.match(path))
+    return {method for route in matching for method in route.methods}
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

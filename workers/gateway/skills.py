@@ -26,12 +26,8 @@ from workers.skill_history import history
 _MEDIA_TYPE = "application/json"
 
 
-class SkillEntry(BaseModel):
-    """A skill as the catalog has it; seq and content_hash of the published revision.
-
-    withheld: why the policy keeps it out of bundles. Whoever is no admin is then not told what its
-    author wrote.
-    """
+class _Skill(BaseModel):
+    """A skill as the catalog has it; seq and content_hash of the published revision."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -44,13 +40,22 @@ class SkillEntry(BaseModel):
     source_id: str
     path: str
     description: str
-    warnings: int
     safety_level: int
     tokens: int
     language: str
     licence: str
     paged: bool
     withheld: str | None
+
+
+class SkillEntry(_Skill):
+    """A skill in a list. warnings: how many there were when it was read.
+
+    withheld: why the policy keeps it out of bundles. Whoever is no admin is then not told what its
+    author wrote.
+    """
+
+    warnings: int
 
 
 class Moment(BaseModel):
@@ -69,12 +74,21 @@ class Moment(BaseModel):
     event: str | None
 
 
-class SkillShown(SkillEntry):
+class SkillShown(_Skill):
     """A skill with its links and its past; a published one with its record and passages, unless
-    it is withheld."""
+    it is withheld from whoever asks, as from all who are no admins.
+
+    warnings, safety: what was noted when it was read, with lines. passages: their lines and text.
+    passage_links: among the passages, by their places.
+    """
 
     links: list[dict[str, Any]]
     history: list[Moment]
+    warnings: list[dict[str, Any]]
+    safety: list[dict[str, Any]] = []
+    files: list[dict[str, Any]] = []
+    passages: list[dict[str, Any]] = []
+    passage_links: list[dict[str, Any]] = []
 
 
 class SkillPage(BaseModel):

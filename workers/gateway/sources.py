@@ -123,15 +123,11 @@ def source_routes(channel: Channel) -> APIRouter:
         response.headers["Location"] = f"/v1/events/{event_id}"
         return AcceptedSource(id=event_id, source_id=changed.source_id)
 
-    @router.post(
-        "/v1/sources/{source_id:path}/refresh",
-        status_code=202,
-        dependencies=[needs(Scope.WRITE)],
-    )
+    @router.post("/v1/sources/{source_id:path}", status_code=202, dependencies=[needs(Scope.WRITE)])
     def refresh_source(
         source_id: str, response: Response, caller: Asking, key: IdempotencyKey = None
     ) -> Accepted:
-        """Fetch a repository, or look at a directory, now."""
+        """Refresh a source: fetch the repository, or look at the directory, now."""
         _find(channel, source_id)
         event_id = accept(channel, caller, SourceChanged(source_id=source_id), key)
         response.headers["Location"] = f"/v1/events/{event_id}"
