@@ -116,9 +116,9 @@ class _Round:
         """Merge what is open and not begun into orders, where anything has come."""
         if not event_ids and not _unseen(self._services, self._seen):
             return
-        orders, _ = open_orders(self._services, self._deadline, event_ids, self._begun)
+        orders, refused = open_orders(self._services, self._deadline, event_ids, self._begun)
         sources = self._services.graph.sources()
-        self._seen.update(event_ids)
+        self._seen.update(event_ids, (event_id for event_id, _ in refused))
         self._waiting = []
         for order in orders:
             self._seen.update(order.event_ids)

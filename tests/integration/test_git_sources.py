@@ -22,6 +22,8 @@ from skills.events import (
     SourceRemoved,
     new_event,
 )
+from tasks.fetch import fetch
+from tasks.policies import Deadline
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import wait_for
@@ -317,3 +319,10 @@ def test_the_licences_of_a_source_decide_what_of_it_is_sent(
     assert "GPL-3.0" in kept.reason
     assert come(runtime, address, licences=("mit", "GPL-3.0")) == ("done", "")
     assert sent() == {"team:kiln", "team:glaze"}
+
+
+def test_an_event_that_nobody_can_read_holds_up_no_fetch(runtime: Runtime) -> None:
+    event = new_event(SourceChanged(source_id="team"), "skillbus/tests")
+    unreadable = event.model_copy(update={"data": {"source_id": ""}})
+    runtime.journal.accept(unreadable, "event")
+    assert fetch(runtime.services, Deadline(10), [unreadable.id]) == {"events": 0}
