@@ -87,6 +87,8 @@ def _encoded(text: Text) -> Iterator[tuple[str, int, int, str, str]]:
     """Encoded text that would be marked if it could be read: nobody hides that for good reason."""
     for start, decoded in payloads(text.seen):
         inner = Text(decoded.split("\n"), 1)
+        for _, level, what in signs_together(inner):
+            yield "obfuscation", level, text.line_at(start), f"encoded text with {what}", ""
         for rule in RULES:
             if any(anchor in inner.folded for anchor in rule.anchors):
                 match = rule.pattern.search(inner.folded)

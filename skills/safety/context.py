@@ -14,6 +14,8 @@ _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _SPACES = re.compile(r"(?<=\S)(?:[^\S\n]{2,}|[^\S\n ])")
 _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")
+_ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
+"""A command that is another's argument is no quotation."""
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _LOOK_BACK = 120
 LINES_AROUND = 6
@@ -77,6 +79,8 @@ class Text:
     def quoted(self, offset: int, *, in_code: bool) -> bool:
         """Whether what starts here is quoted; with `in_code`, a fenced block quotes as well."""
         before = self.folded[max(0, offset - 3) : offset].rstrip(" ")
+        if _ARGUMENT.search(self.folded, max(0, offset - 6), offset):
+            return False
         if in_code:
             return before[-1:] in set(_SPEECH_QUOTES) or self.in_code(offset)
         return before[-1:] in set(_QUOTES)

@@ -51,12 +51,13 @@ _GRAVE = re.compile(
 _TO_MODELS = re.compile(
     r"\s{0,20}(?:(?:note|message|instructions?|attention|important)\s(?:to|for)\s|for\s|hey\s)?"
     r"(?:the\s)?(?:(?:ai|llm|coding)\s)?"
-    r"(?:ai|llms?|agents?|assistants?|claude|gpt|copilot|model)(?:[- ]only)?\s?[:,-]"
+    r"(?:ai|llms?|agents?|assistants?|claude|gpt|copilot|(?:language\s)?models?)"
+    r"(?:[- ]only)?\s?[:,.-]"
     r"|\s{0,20}(?:给|致)?(?:模型|助手|智能体|代理|大模型)(?:的(?:话|说明|指令))?(?:请|注意|：|，|:)"
 )
 _DEED = re.compile(
     r"\b(?:run|execute|install|fetch|add|print|send|append|include|read|write|delete|download|leave|"
-    r"call|load|obey|follow)\b|执行|运行|安装|加入|填入|读取|发送|写入|删除|不要|改成|贴到|公开|提交"
+    r"call|load|obey|follow|put|insert|change)\b|执行|运行|安装|加入|填入|读取|发送|写入|删除|不要|改成|贴到|公开|提交"
 )
 
 

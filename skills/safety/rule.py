@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rule:
     """One pattern; a text without any of its anchors cannot match.
 
@@ -21,8 +22,13 @@ class Rule:
     level: int
     what: str
     anchors: tuple[str, ...]
-    pattern: re.Pattern[str]
+    source: str
     speech: bool
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern, compiled when it is first needed: all of them take a tenth of a second."""
+        return re.compile(self.source, re.VERBOSE)
 
 
 def rule(
@@ -32,8 +38,7 @@ def rule(
 
     Each way is a verbose regular expression: whitespace in it means nothing, `\\s` does.
     """
-    pattern = re.compile("|".join(f"(?:{way})" for way in ways), re.VERBOSE)
-    return Rule(kind, level, what, anchors, pattern, speech)
+    return Rule(kind, level, what, anchors, "|".join(f"(?:{way})" for way in ways), speech)
 
 
 def one_of(words: str) -> str:

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sign:
     """A class of signs. `words`: spoken to the reader, so that a code block only quotes it."""
 
     name: str
     what: str
     anchors: tuple[str, ...]
-    pattern: re.Pattern[str]
+    source: str
     words: bool = True
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern, compiled when it is first needed."""
+        return re.compile(self.source, re.VERBOSE)
 
 
 def _sign(name: str, what: str, anchors: str, *ways: str, words: bool = True) -> Sign:
-    pattern = re.compile("|".join(f"(?:{way})" for way in ways), re.VERBOSE)
-    return Sign(name, what, tuple(anchors.split("|")), pattern, words)
+    source = "|".join(f"(?:{way})" for way in ways)
+    return Sign(name, what, tuple(anchors.split("|")), source, words)
 
 
 _USER = (
@@ -64,6 +70,7 @@ SIGNS: tuple[Sign, ...] = (
         rf"(?:不要|不得|绝不能?|不能|切勿|别|无需|不必|不用|不需要)\S{{0,4}}"
         rf"(?:向|对|让|告诉|告知|通知|提醒|跟|给)\S{{0,3}}{_USER_ZH}",
         rf"不(?:会)?(?:显示|展示)给{_USER_ZH}|(?:不要|不得|不能|不可)(?:透露|泄露|提及)",
+        r"(?:别|不要|不得|切勿)\S{0,2}(?:跟|向|对|和|同)\S{1,4}(?:提起|提及|说起|讲)|(?:并|且|要|请|须)隐瞒",
         r"(?:就像|好像|假装|装作)\S{0,6}没有?(?:发生|看见|做)",
         r"(?:不要|不得|别)在?\S{0,4}(?:回答|回复|总结)\S{0,3}(?:提到|提及|说明)",
         r"(?:悄悄|偷偷|暗中|秘密地?)|对用户\S{0,3}(?:隐瞒|保密)|(?:请|就)否认|不留痕迹|用户看不到|隐藏注释",
@@ -74,7 +81,7 @@ SIGNS: tuple[Sign, ...] = (
         "without|asking|asked|ask first|ask before|confirm|approv|authori|agreed|consent|consulted"
         "|prompt|turn off|on your own|no need|无需|不要|不再|不必|不用|不需要",
         r"\basking\s(?:first\s)?only\b|\b(?:do\snot|don't)\s(?:stop\sto\s)?ask\s(?:first|before)\b",
-        r"(?:不要|不用|无需|不必)等\S{0,5}(?:确认|同意|批准|许可)|(?:不要|不用|无需|不必|不需要)问",
+        r"(?:不要|不用|无需|不必)等\S{0,5}(?:确认|同意|批准|许可)|(?:不要|不用|无需|不必|不需要)先?问",
         r"""\bwithout\s(?:asking|waiting\sfor|requesting|prompting|seeking)\b
             (?!\s{1,3}(?:me|questions))""",
         rf"\b{_USER}\s(?:need|should|must)\s?(?:not|never|n't)\sbe\s(?:asked|prompted|consulted)\b",
@@ -87,12 +94,14 @@ SIGNS: tuple[Sign, ...] = (
     _sign(
         "secret",
         "secrets of the user",
-        ".env|.ssh|.aws|.kube|.netrc|.gnupg|id_|credential|password|passphrase|secret"
+        "get secret|_history|os.environ"
+        "|.env|.ssh|.aws|.kube|.netrc|.gnupg|id_|credential|password|passphrase|secret"
         "|token|one-time|private key|any keys|phrase| pin|密钥|私钥|密码|令牌|凭证|环境变量",
         r"""(?<![\w.])\.env\b(?!\.ex|\.sample|\w)
             | \.ssh\b(?!/config|/known_hosts|/\S{0,20}\.pub) | \.aws/credentials
             | \.kube/config | \.netrc\b | \.gnupg\b | \bid_(?:rsa|ecdsa|ed25519)\b(?!\.pub)
-            | application_default_credentials""",
+            | application_default_credentials | \bkubectl\sget\ssecrets?\b | ~/\.\w{2,4}_history\b
+            | \bdict\(os\.environ\)""",
         r"\b(?:their|user's|users'|his|her)\s(?:own\s)?(?:\w{1,12}\s){0,1}(?:password|passphrase|one-time\scode|pin|"
         r"private\skey|recovery\sphrase|seed\sphrase)\b",
         r"\b(?:secrets|credentials)\sincluded\b|\bany\s(?:keys|secrets|tokens|passwords)\sthat\b",
@@ -104,12 +113,14 @@ SIGNS: tuple[Sign, ...] = (
         "private",
         "what the user said or has open",
         "conversation|chat|transcript|user message|system prompt|history|user's|session|dialogue"
-        "|open files|~/documents|~/desktop|用户|对话|聊天|文件",
+        "|open files|what|thing|~/documents|~/desktop|用户|对话|聊天|文件",
         r"""\b(?:full\stext|transcript|contents?|history|copy|summary|base64)\sof\s(?:the\s|this\s)?
             (?:last\s)?(?:whole\s|entire\s|full\s)?
             (?:conversation|chat|session|dialogue|user\smessages?|open\sfiles)\b""",
         r"\b(?:conversation|chat|shell)\s(?:history|transcript|so\sfar)\b|\bsystem\sprompt\b",
         r"~/(?:documents|desktop)\b|\b(?:the\s)?user's\s(?:\w{1,12}\s)?(?:files|messages|mails?)\b",
+        r"""\b(?:what|whatever|anything|everything)\s(?:the\s)?(?:user|reader|person|customer)\s
+            (?:told|said|says|wrote|writes|typed)\b""",
         r"用户的?(?:完整)?(?:问题|对话|输入|消息|提到)|(?:对话|聊天)(?:摘要|内容|记录|历史)",
         r"(?:已打开|打开的|读取的|本地)\S{0,3}文件\S{0,3}(?:内容|全文)",
         words=False,
@@ -117,9 +128,11 @@ SIGNS: tuple[Sign, ...] = (
     _sign(
         "out",
         "a way out to an address",
-        "://|gist|public|anonymous|上传|提交|推送|图片",
+        "://|create_connection|sendall|gist|public|anonymous|上传|提交|推送|图片",
         rf"{_SENDS}[^\n]{{0,160}}?{_REMOTE}",
-        rf"\b(?:curl|wget)\b[^\n]{{0,60}}(?:\s-[tdf]\s|--data|--upload-file|--form)[^\n]{{0,80}}{_REMOTE}",
+        r"\b(?:curl|wget)\b[^\n]{0,60}(?:\s-[a-z]{0,4}[tdf]\s|--data|--upload-file|--form)"
+        rf"[^\n]{{0,80}}{_REMOTE}",
+        r"\bcreate_connection\(|\.sendall\(|(?:传给|传到|交给|发给)\S{0,6}\s?`?https?://",
         r"\b(?:public|anonymous)\s(?:gist|paste|bucket)\b|\bgist\screate\b[^\n]{0,20}--public|\bpublic-read\b",
         r"\b(?:post|put)\s{0,2}[到至给]\s?https?://",
         r"\b(?:request|script|pixel|image)\s(?:to|from|at)\s[^\n]{0,20}https?://",
@@ -176,7 +189,8 @@ SIGNS: tuple[Sign, ...] = (
     _sign(
         "code",
         "code from elsewhere",
-        "curl|wget",
+        "curl|wget|下载",
+        r"下载并(?:执行|运行)",
         r"\b(?:curl|wget)\b[^\n|;]{0,200}\|\s{0,4}(?:sudo\s)?(?:ba|z)?sh\b",
         words=False,
     ),
@@ -196,14 +210,14 @@ SIGNS: tuple[Sign, ...] = (
     _sign(
         "false",
         "an answer that is untrue",
-        "ask|wonder|doubt|it as|always|every|each|all|质疑|追问|就说|问起|始终推荐|无论",
+        "ask|wonder|doubt|it as|always|every|each|all|质疑|追问|就说|问起|推荐|无论",
         r"\bif\s(?:\w{1,9}\s){0,3}ask(?:ed|s)\b[^\n.]{0,30}\b(?:say|claim|answer|reply|deny|pretend)\b",
         r"""\b(?:when|if)\s(?:somebody|someone|anybody|anyone|people|they)\s
             (?:wonders?|asks?|doubts?)\b[^\n.]{0,60}\b(?:answer|say|claim|insist|reply)\b""",
         r"\b(?:describe|present|label|disguise)\sit\sas\b|(?:若|如果|一旦)\S{0,6}(?:质疑|追问)",
         r"\bshould\s(?:anyone|anybody|somebody|someone|they|the\suser)\s(?:wonder|ask)\b",
         r"\balways\s(?:book|buy|choose|recommend|prefer)\s[^\n.]{0,40}\bwhatever\b",
-        r"\b(?:rate|rank|recommend|approve)\s(?:every|each|all|always)\b|(?:若|如果)\S{0,4}问起|始终推荐",
+        r"\b(?:rate|rank|recommend|approve)\s(?:every|each|all|always)\b|(?:若|如果)\S{0,4}问起|(?:始终|一律|总是)推荐",
     ),
     _sign(
         "unseen",

@@ -146,17 +146,8 @@ SPEECH: tuple[Rule, ...] = (
         3,
         "tells the reader to drop its instructions",
         (
-            "作废",
-            "失效",
-            "取消",
-            "理会",
-            "放弃",
-            "抛弃",
-            "丢弃",
-            "废除",
-            "不再适用",
-            "约束",
-            "限制",
+            *("作废", "失效", "取消", "理会", "放弃", "抛弃", "丢弃", "废除", "不再适用", "约束"),
+            *("限制", "解除", "关闭", "绕过", "不得拒绝"),
         ),
         rf"""(?:你|原先|先前|之前|原有|系统|以前|此前) [^\n。]{{0,16}} {_ORDERS_ZH} [^\n。]{{0,10}}
              (?:作废|失效|废除|不再适用|取消)""",
@@ -165,6 +156,8 @@ SPEECH: tuple[Rule, ...] = (
         rf"(?:之前|原来|先前|以前)[^\n。]{{0,10}}(?:规定|{_ORDERS_ZH})[^\n。]{{0,6}}(?:取消|作废|失效|废除)",
         r"(?:不要|不必|无需)理会用户",
         r"(?:安全|任何)[^\n。]{0,4}(?:限制|约束)[^\n。]{0,6}(?:不再适用|解除)",
+        r"(?:解除|取消|关闭|绕过)[^\n。]{0,4}(?:安全|内容|道德)[^\n。]{0,2}(?:审查|限制|检查|过滤|策略)",
+        r"(?:任何|所有|一切)(?:请求|要求|问题)[^\n。]{0,12}不得拒绝",
         speech=True,
     ),
     rule(
@@ -173,6 +166,7 @@ SPEECH: tuple[Rule, ...] = (
         "gives the reader a new self without limits",
         (
             *("you are now", " mode", "stay in char", "play", "act", "pretend", "behave"),
+            *("never refuse", "answers anything", "answers everything"),
             *("你现在是", "从现在起"),
         ),
         rf"\byou\sare\snow\s (?:in\s)? (?:an?\s)? {_SELF}\b",
@@ -181,6 +175,9 @@ SPEECH: tuple[Rule, ...] = (
             [^\n.]{0,60} \b(?:assistant|ai|model|character|persona|bot)\b [^\n.]{0,40}
             \b(?:no|without|removed|free\s(?:of|from)|lacks?|every|any)\b [^\n.]{0,20}
             \b(?:safeguards?|restrictions?|filters?|guardrails|morals?|ethics|censorship)\b""",
+        r"""\b(?:never\srefuses?|answers\s(?:anything|everything))\b [^\n.]{0,60}
+            \b(?:no|without|any)\s (?:any\s)?
+            (?:morals?|ethics|limits|restrictions|filters?|disclaimers?|safeguards?)\b""",
         rf"(?: 你现在是 | 从现在起 ) .{{0,20}} {_SELF_ZH}",
         speech=True,
     ),
@@ -215,7 +212,7 @@ SPEECH: tuple[Rule, ...] = (
         3,
         "asks to send secrets to an address",
         ("http://", "https://", "@"),
-        rf"""\b{_SEND}\b [^\n.]{{0,60}} \b{_PRIVATE}\b [^\n.]{{0,60}} \bto\b
+        rf"""\b{_SEND}\b [^\n.]{{0,60}} (?<!\w){_PRIVATE}\b [^\n.]{{0,60}} \bto\b
              [^\n]{{0,30}}? {_ADDRESS}""",
         rf"""\b{_SEND}\b [^\n]{{0,30}} \bcontents?\sof\b [^\n]{{0,20}}
              (?:~/\.|\$home/\.|/etc/|\.env\b)

@@ -28,6 +28,7 @@ TAKEOVER: tuple[Rule, ...] = (
             *("curl", "wget"),
         ),
         rf"(?:[\d*/,-]{{1,9}}\s){{5}} [^\n]{{0,120}} {_FETCH} [^\n|]{{0,160}} \|\s{{0,3}} {_SHELL}",
+        rf"\bwhile \s (?:true|:|1)\b [^\n]{{0,80}} {_FETCH} [^\n|]{{0,160}} \|\s{{0,3}} {_SHELL}",
         rf"execstart= [^\n]{{0,80}} {_FETCH} [^\n|]{{0,160}} \|\s{{0,3}} {_SHELL}",
         rf"""{_FETCH} [^\n|]{{0,160}} \|\s{{0,3}} {_SHELL} [^\n]{{0,30}}
              (?: >>? | \|\s{{0,2}}tee\b ) [^\n]{{0,40}} (?: {_START_FILE} | /etc/cron )""",
@@ -89,6 +90,15 @@ TAKEOVER: tuple[Rule, ...] = (
             http:// (?! localhost | 127\. | 10\. | 192\.168\. | 172\.
                       | [\w.-]{0,60}\.(?:local|lan|internal|corp)\b
                       | (?:[\w-]{1,30}\.){0,3}(?:aliyun|tencent|tsinghua|ustc|douban) )""",
+    ),
+    rule(
+        "supply_chain",
+        2,
+        "has git fetch from elsewhere without checking who answers",
+        ("sslverify",),
+        r"\bsslverify\b [^\n]{0,12} (?:false|0)\b [^\n]{0,40} (?:\n [^\n]{0,120}){0,3}? insteadof",
+        r"""\binsteadof\b [^\n]{0,120} (?:\n [^\n]{0,120}){0,3}?
+            \bsslverify\b [^\n]{0,12} (?:false|0)\b""",
     ),
     rule(
         "supply_chain",

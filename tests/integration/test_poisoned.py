@@ -3,6 +3,7 @@ many clean ones."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tarfile
@@ -15,6 +16,7 @@ import pytest
 
 from config.settings import PolicySettings
 from skills.parsing import parse_skill
+from skills.safety import SCANNER
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = [ROOT / "tests" / "data" / f"untrusted{part}.jsonl" for part in ("", "_fresh")]
@@ -49,6 +51,17 @@ def test_the_set_is_what_it_says() -> None:
         assert {row["language"] for row in poisoned if row["part"] == part} >= {"en", "zh"}
 
 
+def test_a_scanner_that_says_something_else_has_another_version() -> None:
+    """Else libraries keep the old marks: raise `skills.safety.SCANNER`, and write both here."""
+    said = [
+        (row["id"], mark.kind, mark.level, mark.line)
+        for row in rows()
+        for mark in parse_skill(row["id"], row["text"].encode()).record.safety
+    ]
+    digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+    assert (SCANNER, digest) == (2, "2be77ac1de2f825c")
+
+
 @pytest.mark.parametrize("part", ["developed", "held_out", "fresh"])
 def test_poisoned_skills_are_found(part: str) -> None:
     assert marked(row for row in rows() if row["part"] == part and row["poisoned"]) >= 0.9
@@ -57,6 +70,11 @@ def test_poisoned_skills_are_found(part: str) -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_poisoned_skills_are_found_in_both_languages(language: str) -> None:
     assert marked(row for row in rows() if row["language"] == language and row["poisoned"]) >= 0.85
+
+
+def test_later_ones_are_mostly_found() -> None:
+    """Subtle ones, of which the rules found few before they were seen: what is left says so."""
+    assert marked(row for row in rows() if row["part"] == "later" and row["poisoned"]) >= 0.75
 
 
 def test_clean_look_alikes_are_seldom_marked() -> None:
