@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,13 @@ _FROM_1 = (
 """Jobs of before named no queue for a reply, and none could be cancelled."""
 
 
+def _make_private(path: Path | str) -> None:
+    """Make an empty file for its owner alone: it will hold what was asked. SQLite gives the mode on
+    to the files beside it, and says what is wrong where there can be none."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
 class SqliteJournal:
     """Jobs and dead letters on disk. Thread-safe; `:memory:` keeps them for this process only."""
 
@@ -74,6 +82,8 @@ class SqliteJournal:
         self._owing = threading.Event()
         self._path = path
         self._stages: dict[str, list[str]] = {}
+        if path != ":memory:":
+            _make_private(path)
         try:
             self._connection = sqlite3.connect(
                 str(path), timeout=10, check_same_thread=False, isolation_level=None

@@ -6,6 +6,7 @@ What every journal does is tested in `tests/contract`.
 from __future__ import annotations
 
 import sqlite3
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,16 @@ def path(tmp_path: Path) -> Path:
 
 def changed(root: str = "/skills") -> Event:
     return new_event(SourceChanged(source_id="team", root=root), "skillbus/test")
+
+
+def test_what_was_asked_is_its_owners(path: Path) -> None:
+    journal = SqliteJournal(path)
+    assert journal.accept(changed(), "event")
+    beside = sorted(path.parent.iterdir())
+    assert len(beside) == 3
+    assert {stat.S_IMODE(file.stat().st_mode) for file in beside} == {0o600}
+    SqliteJournal(path).close()
+    journal.close()
 
 
 def test_a_locked_journal_is_transient_and_loses_nothing(path: Path) -> None:
