@@ -49,15 +49,20 @@ def open_orders(
     comes any more. Also returns the events whose content cannot be read, each with the reason.
     """
     jobs: dict[str, Job] = {}
+    unread: dict[str, str] = {}
     end = time.monotonic() + min(_LONGEST_BURST_SECONDS, deadline.remaining() / 4)
-    while fresh := _not_seen(services.journal, event_ids, {*jobs, *without}):
+    while fresh := _not_seen(services.journal, event_ids, {*jobs, *without}, unread):
         jobs |= fresh
         if len(jobs) == 1 or time.monotonic() > end or services.stopping.wait(_QUIET_SECONDS):
             break
-    return merged(list(jobs.values()))
+    orders, refused = merged(list(jobs.values()))
+    return orders, [*unread.items(), *refused]
 
 
-def _not_seen(journal: Journal, event_ids: Sequence[str], seen: Collection[str]) -> dict[str, Job]:
+def _not_seen(
+    journal: Journal, event_ids: Sequence[str], seen: Collection[str], unread: dict[str, str]
+) -> dict[str, Job]:
+    """Open jobs that were not seen; `unread` takes those that cannot be read, with the reason."""
     ids = dict.fromkeys((*journal.open_jobs("event", _MOST_EVENTS), *event_ids))
     found = {}
     for one in ids:
@@ -66,6 +71,9 @@ def _not_seen(journal: Journal, event_ids: Sequence[str], seen: Collection[str])
         try:
             job = journal.job(one)
         except NotFoundError:  # carried out and forgotten since
+            continue
+        except PermanentError as error:  # another version has accepted it
+            unread[one] = str(error)
             continue
         if job.state == "accepted":
             found[one] = job

@@ -323,10 +323,16 @@ def test_the_licences_of_a_source_decide_what_of_it_is_sent(
     assert sent() == {"team:kiln", "team:glaze"}
 
 
-def test_an_event_that_nobody_can_read_holds_up_no_fetch(runtime: Runtime, tmp_path: Path) -> None:
+def test_an_event_that_nobody_can_read_holds_up_no_other(
+    runtime: Runtime, address: str, tmp_path: Path
+) -> None:
     """As one that another version has accepted."""
-    event = new_event(SourceChanged(source_id="team"), "skillbus/tests")
+    event = new_event(SourceChanged(source_id="nobody"), "skillbus/tests")
     runtime.journal.accept(event, "event")
     with closing(sqlite3.connect(tmp_path / "home/journal.db")) as journal, journal:
-        journal.execute("UPDATE jobs SET payload = replace(payload, 'team', '')")
-    assert fetch(runtime.services, Deadline(10), [event.id]) == {"events": 0}
+        journal.execute("UPDATE jobs SET payload = replace(payload, 'nobody', '')")
+        assert fetch(runtime.services, Deadline(10), [event.id]) == {"events": 0}
+    assert come(runtime, address) == ("done", "")
+    with closing(sqlite3.connect(tmp_path / "home/journal.db")) as journal:
+        told = journal.execute("SELECT state, reason FROM jobs WHERE id = ?", (event.id,))
+        assert "source_id" in told.fetchone()[1]
