@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from config.errors import SkillbusError
+from workers.files import write_whole
 
 if TYPE_CHECKING:
     from workers.channel import Channel
@@ -49,10 +49,8 @@ class Teller:
             if self._shared is not None:
                 self._shared.show_consumer(told)
             else:
-                beside = self._path.with_suffix(f".{os.getpid()}-{id(self):x}")
-                beside.write_text(json.dumps(told), encoding="utf-8")
-                beside.replace(self._path)
-        except (SkillbusError, OSError) as error:
+                write_whole(self._path, json.dumps(told).encode())
+        except SkillbusError as error:
             log.debug("status not told", reason=str(error))
 
     def end(self) -> None:
