@@ -144,8 +144,8 @@ class PolicySettings(Group):
     )
     licences: tuple[str, ...] = Field(
         (),
-        description="licences whose skills are sent, whole and in any case; `unknown` stands for "
-        "skills that state none; empty: any",
+        description="licences whose skills are sent, by SPDX identifier or as they are written; "
+        "`unknown` stands for skills that state none; empty: any",
     )
     sources: dict[str, Literal["send", "withhold"]] = Field(
         {},

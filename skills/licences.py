@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 
 UNKNOWN = "unknown"
 """In a list of allowed licences: skills that state none."""
@@ -61,6 +62,7 @@ _POINTS = re.compile(
 )
 
 
+@lru_cache(4_096)
 def identifier(text: str) -> str:
     """The SPDX identifier that a text means, else the text with its spaces made one."""
     plain = " ".join(text.split())
@@ -85,7 +87,8 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (plain, identifier(plain)))))
 
 
-def is_allowed(text: str, allowed: Collection[str]) -> bool:
+@lru_cache(4_096)
+def is_allowed(text: str, allowed: frozenset[str]) -> bool:
     """Whether a stated licence, or an expression of several, is among those allowed.
 
     allowed: as `folded` makes them. Of `A OR B` one must be, of `A AND B` both; an exception

@@ -63,7 +63,7 @@ class KnownFacts:
 
     def _know(self, learnt: dict[str, _Fact]) -> None:
         with self._lock:
-            self._facts = {**self._facts, **learnt}
+            self._facts.update(learnt)
 
     def licences_of(self, sources: Iterable[Source]) -> Mapping[str, tuple[str, ...]]:
         """The licences that sources allow, by source; while the catalog is away and tells of no
