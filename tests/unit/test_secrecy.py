@@ -72,7 +72,7 @@ def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
 
