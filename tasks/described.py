@@ -1,19 +1,57 @@
-"""Skills of which only the catalog knows something, while their text cannot be read."""
+"""What was chosen as it is read, or as the catalog knows it while its text cannot be read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from config.errors import TransientError
 from graph.protocol import Entry, State
 from search.protocol import PassageTerms, StoredRevision
 from skills.parsing import parse_skill
 from skills.record import RevisionKey, SafetyFinding
+from tasks.choice import Choice, Chosen
+from tasks.screening import Screen
+from tasks.services import Services
 
+_READ_AGAIN = 3
 _MARKED = "its text was marked, and cannot be read now"
+
+
+def read_or_describe(
+    services: Services, screen: Screen, lost: list[str], choice: Choice
+) -> dict[str, StoredRevision]:
+    """Published revisions with the marks of this scanner; while the index is away what the catalog
+    says of them, which is noted in `lost`."""
+    try:
+        found = _read(services, choice.chosen)
+    except TransientError as error:
+        if services.outages is None:
+            raise
+        lost.append(f"no passages: {error}")
+        return described(services.graph.entries([one.skill_id for one in choice.chosen]))
+    return {skill_id: screen.marked(revision) for skill_id, revision in found.items()}
+
+
+def _read(services: Services, chosen: Sequence[Chosen]) -> dict[str, StoredRevision]:
+    """Published revisions; one that was superseded and swept meanwhile is read at its newest."""
+    found: dict[str, StoredRevision] = {}
+    for attempt in range(_READ_AGAIN):
+        view = services.library.refresh() if attempt else services.library.latest
+        pointers = view.pointers
+        keys = [
+            RevisionKey(skill.skill_id, pointers[skill.skill_id])
+            for skill in chosen
+            if skill.skill_id in pointers and skill.skill_id not in found
+        ]
+        if not keys:
+            break
+        for key, revision in services.index.read(keys).items():
+            found[key.skill_id] = revision
+    return found
 
 
 def described(entries: Iterable[Entry]) -> dict[str, StoredRevision]:

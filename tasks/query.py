@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from config.errors import PermanentError, SkillbusError, TransientError, UsageError
+from config.errors import PermanentError, SkillbusError, UsageError
 from config.settings import STAGES
 from graph.protocol import Link, LinkType, SkillGraph
 from search.protocol import Filters, SearchIndex, StoredRevision, Vector
@@ -21,8 +21,8 @@ from skills.events import QueryAsked, QueryFilters
 from skills.paging import PageQuery, passage_texts
 from skills.record import RevisionKey
 from tasks.assembly import PagedSkill, assemble, page_skill
-from tasks.choice import Choice, Chosen, choose_skills
-from tasks.described import described
+from tasks.choice import Choice, choose_skills
+from tasks.described import read_or_describe
 from tasks.diffuse import diffuse
 from tasks.embedding import encode_cached, is_known
 from tasks.explain import explanation
@@ -44,7 +44,6 @@ from tasks.withheld import (
     withheld_from,
 )
 
-_READ_AGAIN = 3
 _LINKS = 20
 _TOKENS_A_SECOND = 6000.0
 """What one thread of a common processor encodes: it only decides whether to begin."""
@@ -185,7 +184,7 @@ def answer(
             choice = choose(ranking)
         with timings.of("page"):
             lost: list[str] = []
-            read = partial(_read_or_describe, services, screen, lost)
+            read = partial(read_or_describe, services, screen, lost)
             settled = settle(ranking, choice, screen, choose, read)
             ranking, choice = settled.ranking, settled.choice
             paged = _page(services, deadline, asked, screen, settled, lost)
@@ -339,39 +338,6 @@ def _choose(services: Services, screen: Screen, top: int, ranking: Ranking) -> C
         top,
         lambda ids: screen(services.library.latest.keys(ids)),
     )
-
-
-def _read_or_describe(
-    services: Services, screen: Screen, lost: list[str], choice: Choice
-) -> dict[str, StoredRevision]:
-    """Published revisions with the marks of this scanner; while the index is away what the catalog
-    says of them, which is noted in `lost`."""
-    try:
-        found = _read(services, choice.chosen)
-    except TransientError as error:
-        if services.outages is None:
-            raise
-        lost.append(f"no passages: {error}")
-        return described(services.graph.entries([one.skill_id for one in choice.chosen]))
-    return {skill_id: screen.marked(revision) for skill_id, revision in found.items()}
-
-
-def _read(services: Services, chosen: Sequence[Chosen]) -> dict[str, StoredRevision]:
-    """Published revisions; one that was superseded and swept meanwhile is read at its newest."""
-    found: dict[str, StoredRevision] = {}
-    for attempt in range(_READ_AGAIN):
-        view = services.library.refresh() if attempt else services.library.latest
-        pointers = view.pointers
-        keys = [
-            RevisionKey(skill.skill_id, pointers[skill.skill_id])
-            for skill in chosen
-            if skill.skill_id in pointers and skill.skill_id not in found
-        ]
-        if not keys:
-            break
-        for key, revision in services.index.read(keys).items():
-            found[key.skill_id] = revision
-    return found
 
 
 def _embed_late(
