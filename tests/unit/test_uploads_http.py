@@ -37,6 +37,10 @@ def channel(settings: Settings) -> SimpleNamespace:
         accept=lambda event: event.id,
         check_room=lambda kind: None,
     )
+
+
+@pytest.fixture
+def client(channel: Any) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(create_gateway(channel))
     return httpx.AsyncClient(transport=transport, base_url="http://skillbus")
 
@@ -77,6 +81,7 @@ def test_an_upload_that_is_sent_again_is_the_same_job_over_restarts(settings: Se
             journal=journal,
             graph=SimpleNamespace(sources=list),
             accept=lambda event: journal.accept(event, "event"),
+            check_room=lambda kind: None,
         )
         transport = httpx.ASGITransport(create_gateway(channel))
         client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
