@@ -1,4 +1,5 @@
-"""One library in both deployments answers alike: the same skills, in nearly the same order."""
+"""One library in both deployments answers alike: the same skills, in nearly the same order; and
+what an agent gets of it keeps to its budget."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from config.errors import UsageError
 from config.settings import PolicySettings, ServerSettings, Settings
 from search.models import encoder_identity
 from skills.events import QueryAsked
+from skills.tokens import count_tokens
 from tasks.policies import Deadline
 from tasks.query import answer
 from tasks.services import Services
@@ -25,6 +28,7 @@ from tests.support.elastic import ElasticIndices
 from tests.support.program import ForkServer, Skillbus
 from workers.evaluation.metrics import routing_metrics
 from workers.evaluation.predictions import rankings
+from workers.mcp_server.results import found, markdown_budget
 from workers.stores import open_graph, open_index, open_services
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +36,7 @@ EXAMPLES = ROOT / "examples" / "skills"
 SHARED = ROOT.parent / "shared" / "data"
 LIBRARIES = ("examples", "gt")
 LEAST_OVERLAP = 0.9
+MOST_TASKS = 10
 
 
 @dataclass(frozen=True)
@@ -63,21 +68,21 @@ def send_nothing(name: str, ids: Sequence[object]) -> None:
     raise AssertionError(f"comparing sends no tasks ({name}, {len(ids)} ids)")
 
 
-@pytest.fixture(params=LIBRARIES)
+@pytest.fixture(scope="module", params=LIBRARIES)
 def deployments(
     request: pytest.FixtureRequest,
     fork_server: ForkServer,
-    elastic: ElasticIndices,
+    elastic_indices: ElasticIndices,
     neo4j_url: str,
     neo4j_password_file: Path | None,
-    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Deployments]:
-    folder = tmp_path
+    folder = tmp_path_factory.mktemp(request.param)
     root, tasks = source_of(request.param, folder)
     Skillbus(fork_server, folder / "home").start(
         "sync", str(root), "--source", request.param, "--until", "searchable"
     ).wait()
-    base = elastic.settings()
+    base = elastic_indices.settings()
     servers = ServerSettings(
         **base.model_dump() | {"neo4j": neo4j_url, "neo4j_password_file": neo4j_password_file}
     )
@@ -94,12 +99,17 @@ def deployments(
         copy_graph(
             open_graph(local, stack, writable=False), open_graph(remote, stack, writable=True)
         )
-        yield Deployments(
+        made = Deployments(
             open_services(local, stack, send_nothing, writable=False),
             open_services(remote, stack, send_nothing, writable=False),
             tasks,
         )
+        for services in (made.embedded, made.distributed):
+            # Loading takes its time on a busy machine, and queries have but theirs.
+            services.encoder.get().encode(["warm up"])
+        yield made
         empty_catalog(servers)
+        elastic_indices.empty()
 
 
 def ranked(services: Services, tasks: list[dict[str, Any]]) -> dict[str, list[str]]:
@@ -143,3 +153,21 @@ def test_both_deployments_withhold_alike(deployments: Deployments) -> None:
     refused = withheld(deployments.embedded, PolicySettings(sources={source: "withhold"}), task)
     assert refused[0] == "NO_SKILL_HIT"
     assert set(refused[1]) == {"source"}
+
+
+@pytest.mark.parametrize("budget", [200, 2_000, 20_000])
+def test_what_an_agent_finds_fits_the_budget_in_either_form(
+    deployments: Deployments, budget: int
+) -> None:
+    """`find_skills` of MCP: as text, and as JSON with it; less than 200 its schema refuses."""
+    services, held = deployments.embedded, 0
+    for task in deployments.tasks[:MOST_TASKS]:
+        asked = QueryAsked(task=task["instruction"], budget=markdown_budget(budget))
+        try:
+            result = found(answer(services, Deadline(30), "q", asked), budget)
+        except UsageError:  # less than the best passage needs
+            continue
+        held += result.status == "SKILL_HIT"
+        assert count_tokens(result.text) <= budget
+        assert count_tokens(json.dumps(result.model_dump(), ensure_ascii=False)) <= budget
+    assert held or budget < 2_000
