@@ -175,8 +175,9 @@ WITH s, row WHERE s.seq = row[1] AND s.seq > 0
 SET s.paged = true REMOVE s.unpaged
 
 // name: scanned_before
-MATCH (s:Skill) WHERE s.seq > 0 AND coalesce(s.scanner, 0) < $scanner
-WITH s ORDER BY s.skill_id LIMIT $limit
+MATCH (s:Skill) WHERE s.state = 'published' AND s.skill_id IS NOT NULL
+    AND coalesce(s.scanner, 0) < $scanner
+WITH s ORDER BY s.state, s.skill_id LIMIT $limit
 RETURN collect(s.skill_id), collect(s.seq)
 
 // name: mark_safety
