@@ -14,8 +14,8 @@ _HEAD = """\
 # Metrics
 
 Figures for Prometheus, in its text format. A worker tells them at `/metrics` on
-`workers.metrics_host` and `workers.metrics_port`, and so does `skillbus consume`; `skillbus serve` and
-`skillbus gateway` on their socket or port.
+`workers.metrics_host` and `workers.metrics_port`, and so does `skillbus consume`; `skillbus serve`
+and `skillbus gateway` on their socket or port.
 [How to see what happens](../how-to/see-what-happens.md) says how to scrape and read them. This page
 is written by `python docs/reference/metrics.py`.
 
