@@ -6,6 +6,7 @@ process gets the result handed down from the composition root.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import tomllib
 from pathlib import Path
@@ -279,6 +280,9 @@ class GatewaySettings(Group):
     origins: tuple[str, ...] = Field(
         (), description="web pages that may call it, as `https://host`; none: none"
     )
+    proxies: tuple[str, ...] = Field(
+        (), description="addresses or networks whose `X-Forwarded-For` says who calls; none: none"
+    )
     roots: tuple[Path, ...] = Field(
         (), description="directories below which a token may name sources that are not known yet"
     )
@@ -303,6 +307,13 @@ class GatewaySettings(Group):
     wait_seconds: float = Field(30.0, gt=0, le=600, description="longest `Prefer: wait`")
     connections: int = Field(1_000, ge=1, description="at once; more are told to come back")
     streams: int = Field(200, ge=1, description="event streams that are open at once")
+
+    @field_validator("proxies")
+    @classmethod
+    def _are_networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in proxies:
+            ipaddress.ip_network(proxy)
+        return proxies
 
 
 class WebhookSettings(Group):

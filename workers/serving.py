@@ -212,6 +212,7 @@ def _config(gateway: ASGIApp, settings: Settings) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(settings.gateway.proxies),
+        forwarded_allow_ips=list(settings.gateway.proxies),
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )

@@ -19,11 +19,13 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from config.settings import GatewaySettings, Settings
+from deploy.stack.ports import free_port
 from tests.support.program import wait_for
 from workers.gateway.app import create_gateway
-from workers.gateway.door import Access, Door
+from workers.gateway.door import Access, Door, network_of
 from workers.gateway.patience import patient_protocol
 from workers.gateway.tokens import Tokens
+from workers.serving import bound, serving_beside
 
 PATIENT = GatewaySettings(head_seconds=0.3, body_seconds=0.3, send_seconds=0.3)
 MEGABYTES = 20
@@ -194,3 +196,22 @@ def test_a_page_can_read_why_it_was_refused(page: httpx.AsyncClient) -> None:
     assert answer.status_code == 401
     assert answer.headers["access-control-allow-origin"] == "https://board.example"
     assert "X-Request-Id" in answer.headers["access-control-expose-headers"]
+
+
+@pytest.mark.parametrize(
+    ("proxies", "expected"), [((), "127.0.0.1"), (("127.0.0.0/8",), "203.0.113.9")]
+)
+def test_only_proxies_that_are_named_say_who_calls(
+    tmp_path: Path, proxies: tuple[str, ...], expected: str
+) -> None:
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": network_of(scope).encode()})
+
+    settings = Settings(home=tmp_path, gateway=GatewaySettings(proxies=proxies))
+    with bound(("127.0.0.1", free_port())) as port, serving_beside(echo, settings, port):
+        host, number = port.getsockname()
+        answer = httpx.get(
+            f"http://{host}:{number}/", headers={"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}
+        )
+    assert answer.text == expected

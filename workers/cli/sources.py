@@ -34,7 +34,13 @@ def sources() -> None:
     help="File with a token, or user:password, in one line; below `git.credentials`.",
 )
 @click.option("--poll-seconds", type=float, default=0.0, help="How often it is fetched.")
-@click.option("--licence", "licences", multiple=True, help="A licence that is allowed; repeatable.")
+@click.option(
+    "--licence-policy",
+    "licences",
+    multiple=True,
+    metavar="LICENCE",
+    help="A licence that is allowed; repeatable [default: any that the settings allow].",
+)
 @json_option
 @click.pass_context
 def add_source(
