@@ -82,6 +82,7 @@ RelativePath = Annotated[str, Field(max_length=_PATH_CHARACTERS, pattern=r"^[^\x
 FilePath = Annotated[
     str, Field(min_length=1, max_length=_PATH_CHARACTERS), AfterValidator(check_file_path)
 ]
+_FilterValues = Annotated[tuple[str, ...], Field(max_length=100)]
 _WHOLE = BeforeValidator(_whole_number)
 
 
@@ -187,10 +188,10 @@ class QueryFilters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    source: tuple[str, ...] = ()
-    licence: tuple[str, ...] = ()
-    language: tuple[str, ...] = ()
-    tool: tuple[str, ...] = ()
+    source: _FilterValues = ()
+    licence: _FilterValues = ()
+    language: _FilterValues = ()
+    tool: _FilterValues = ()
 
 
 class QueryAsked(BaseModel):
