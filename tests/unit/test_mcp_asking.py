@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
 import pytest
 from anyio import to_thread
+from mcp import Client
 
-from config.errors import TransientError
+from config.errors import SetupError, TransientError
+from config.settings import Settings
 from skills.events import QueryAsked
+from tests.support.mcp import text_of
 from workers.mcp_server.asking import Asking
-from workers.mcp_server.ways import Standing
+from workers.mcp_server.server import create_server
+from workers.mcp_server.shelf import Shelf
+from workers.mcp_server.ways import Standing, Way
 
 T = TypeVar("T")
 
@@ -70,3 +76,19 @@ def test_a_query_that_is_not_answered_in_time_is_ended() -> None:
 
     anyio.run(wait)
     assert way.open == []
+
+
+def test_an_agent_is_not_told_of_settings(tmp_path: Path) -> None:
+    def find_way() -> Way:
+        raise SetupError("password of redis://hidden.example:6379")
+
+    async def said() -> str:
+        settings = Settings(home=tmp_path)
+        async with Client(create_server(settings, find_way, Shelf(settings))) as client:
+            result = await client.call_tool("find_skills", {"task": "true a wheel"})
+        assert result.is_error
+        return text_of(result)
+
+    text = anyio.run(said)
+    assert "a setting of this deployment is wrong" in text
+    assert "hidden.example" not in text

@@ -9,13 +9,14 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import anyio
+import structlog
 from anyio import to_thread
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, ListResourcesResult, Resource, TextContent
 
-from config.errors import NotFoundError, SkillbusError, TransientError
+from config.errors import NotFoundError, SetupError, SkillbusError, TransientError
 from config.settings import Settings
 from skills.bundle import Bundle
 from skills.events import QueryAsked, QueryFilters
@@ -30,6 +31,8 @@ from workers.mcp_server.results import (
 from workers.mcp_server.schemas import Budget, Filters, Lines, SkillId, Task, Top
 from workers.mcp_server.shelf import Shelf
 from workers.mcp_server.ways import FindWay, Standing
+
+log = structlog.get_logger()
 
 RESOURCE_TOKENS = 20_000
 """Tokens that a resource may hold: some clients cut what has more than 25,000."""
@@ -166,6 +169,10 @@ def _failed(standing: Standing, budget: int) -> str:
 
 
 def _said(error: SkillbusError) -> str:
+    if isinstance(error, SetupError):
+        # Agents are not told where servers are and secrets are kept.
+        log.error("a setting is wrong", reason=str(error))
+        return "a setting of this deployment is wrong; the server's log says which"
     again = isinstance(error, TransientError) and "try again" not in str(error)
     return f"{error}; try again in a moment" if again else str(error)
 
