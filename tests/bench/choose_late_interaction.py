@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from config.settings import Settings
 from search.protocol import Filters, Vector
-from tasks.query import Timings
+from tasks.answer import Timings
 from tasks.rerank import combined, late_score
 from tasks.retrieval import rank
 from tasks.services import Services

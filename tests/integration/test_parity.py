@@ -19,8 +19,8 @@ from config.settings import PolicySettings, ServerSettings, Settings
 from search.models import encoder_identity
 from skills.events import QueryAsked
 from skills.tokens import count_tokens
+from tasks.answer import answer
 from tasks.policies import Deadline
-from tasks.query import answer
 from tasks.services import Services
 from tests.bench.fill import copy_graph, copy_index
 from tests.support.catalog import empty_catalog

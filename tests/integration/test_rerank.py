@@ -9,8 +9,8 @@ import pytest
 
 from search.protocol import Filters, Reranker
 from skills.events import QueryAsked, SourceChanged
+from tasks.answer import Timings, answer
 from tasks.policies import Deadline
-from tasks.query import Timings, answer
 from tasks.rerank import rerank
 from tasks.retrieval import Ranking, rank
 from tasks.services import Lazy, Paces, Services

@@ -10,7 +10,8 @@ import pytest
 from config.errors import UsageError
 from skills.events import QueryAsked
 from tasks.activity import LocalActivity
-from tasks.query import EndedError, Timings, check
+from tasks.answer import Timings, check
+from tasks.query import EndedError
 from tasks.services import Lazy
 
 

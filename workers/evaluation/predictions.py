@@ -13,8 +13,8 @@ from search.protocol import StoredRevision
 from skills.events import QueryAsked
 from skills.record import ParsedSkill, RevisionKey
 from skills.roles import RoleClassifier, classify
+from tasks.answer import Timings, ranked
 from tasks.policies import QUERY, Deadline
-from tasks.query import Timings, ranked
 from tasks.services import Services
 from workers.files import read_text
 

@@ -19,8 +19,8 @@ from config.errors import TransientError
 from config.settings import STAGES
 from skills.bundle import Bundle
 from skills.events import QueryAsked
+from tasks.answer import check
 from tasks.journal import Job
-from tasks.query import check
 from workers.channel import Channel
 from workers.gateway.door import Asking, Caller
 from workers.gateway.idempotency import IdempotencyKey, accept

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from skills.events import QueryAsked, new_event, with_origin
+from tasks.answer import check
 from tasks.journal import job_id
-from tasks.query import check
 from workers.channel import Channel
 from workers.mcp_server.ways import Standing
 

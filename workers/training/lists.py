@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from config.errors import PermanentError, UsageError
 from search.protocol import Filters, StoredRevision
 from skills.record import RevisionKey
+from tasks.answer import Timings
 from tasks.policies import QUERY, Deadline
-from tasks.query import Timings
 from tasks.rerank import rerank, skill_text
 from tasks.retrieval import RankedSkill, rank
 from tasks.services import Services
