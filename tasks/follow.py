@@ -78,20 +78,7 @@ def follow(
         graph.put_source(source)
         changed, gone, found = _changed_below(services, source, reader, paths)
     else:
-        found = reader.scan("")
-        # A folder that never held a skill is no source.
-        if found.signatures or found.refused or source.source_id in source_ids(graph):
-            graph.put_source(source)
-        cursor = graph.cursor(source.source_id)
-        entries = graph.entries_under(source.source_id, "")
-        known = {entry.path for entry in entries if entry.state is not State.REMOVED}
-        failed = {entry.path for entry in entries if entry.state is State.FAILED}
-        gone = [path for path in {*cursor, *known} if _is_gone(path, found)]
-        changed = [
-            path
-            for path, signature in found.signatures.items()
-            if not signature or cursor.get(path) != signature or path in failed
-        ]
+        changed, gone, found = _changed_anywhere(graph, source, reader)
     deadline.check("plan")
     seq = graph.take_seqs(1)[0]
     services.activity.note_request(seq, str(get_contextvars().get("trace_id", "")))
@@ -118,6 +105,27 @@ def follow(
 def source_ids(graph: SkillGraph) -> set[str]:
     """Ids of the sources that the catalog has."""
     return {source.source_id for source in graph.sources()}
+
+
+def _changed_anywhere(
+    graph: SkillGraph, source: Source, reader: SkillReader
+) -> tuple[list[str], list[str], Scan]:
+    """Skills of the whole source that changed since the cursor, or failed, and those gone."""
+    found = reader.scan("")
+    # A folder that never held a skill is no source.
+    if found.signatures or found.refused or source.source_id in source_ids(graph):
+        graph.put_source(source)
+    cursor = graph.cursor(source.source_id)
+    entries = graph.entries_under(source.source_id, "")
+    known = {entry.path for entry in entries if entry.state is not State.REMOVED}
+    failed = {entry.path for entry in entries if entry.state is State.FAILED}
+    gone = [path for path in {*cursor, *known} if _is_gone(path, found)]
+    changed = [
+        path
+        for path, signature in found.signatures.items()
+        if not signature or cursor.get(path) != signature or path in failed
+    ]
+    return changed, gone, found
 
 
 def _changed_below(

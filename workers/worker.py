@@ -50,9 +50,6 @@ def run_worker(
     A supervised worker ends with the process that started it. SIGTERM lets what runs come to an
     end, for `workers.stop_seconds`; what does not is delivered again.
     """
-    from celery import signals
-    from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
-
     from workers.consumer import DeadLetterConsumer
 
     # a wrong file is refused now, not when the first skill comes in
@@ -68,22 +65,8 @@ def run_worker(
     DeadLetterConsumer.journal = _lazy_journal(settings)
     DeadLetterConsumer.largest = settings.workers.message_bytes
     DeadLetterConsumer.measures = teller.measures
-
-    def keep_logging(**_: object) -> None:
-        """Celery leaves logging as it is where this signal has a receiver."""
-
-    signals.setup_logging.connect(keep_logging, weak=False)
-    signals.worker_process_init.connect(children.begin, weak=False)
-
-    def begin(**_: object) -> None:
-        heart.start()
-        note(f"worker takes {', '.join(workload.queues)}")
-
-    signals.worker_ready.connect(begin, weak=False)
-    signals.worker_shutting_down.connect(heart.tell_ending, weak=False)
-    # They are about pickle, which is not accepted, and about tasks that go on without a broker.
-    for category in (SecurityWarning, CPendingDeprecationWarning):
-        warnings.simplefilter("ignore", category)
+    _hear_of(children, heart, lambda: note(f"worker takes {', '.join(workload.queues)}"))
+    _leave_out_warnings()
     worker = app.Worker(
         hostname=f"{workload.name}@{name}",
         pool="prefork",
@@ -102,6 +85,31 @@ def run_worker(
         heart.stop()
         teller.close()
     return int(worker.exitcode or 0)
+
+
+def _hear_of(children: _Children, heart: Heart, ready: Callable[[], None]) -> None:
+    """Connect to the signals of Celery's worker, for as long as this process lives."""
+    from celery import signals
+
+    def keep_logging(**_: object) -> None:
+        """Celery leaves logging as it is where this signal has a receiver."""
+
+    def begin(**_: object) -> None:
+        heart.start()
+        ready()
+
+    signals.setup_logging.connect(keep_logging, weak=False)
+    signals.worker_process_init.connect(children.begin, weak=False)
+    signals.worker_ready.connect(begin, weak=False)
+    signals.worker_shutting_down.connect(heart.tell_ending, weak=False)
+
+
+def _leave_out_warnings() -> None:
+    """They are about pickle, which is not accepted, and tasks that go on without a broker."""
+    from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
+
+    for category in (SecurityWarning, CPendingDeprecationWarning):
+        warnings.simplefilter("ignore", category)
 
 
 def _after_the_pool(begin: Callable[[], None]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from config.errors import SkillbusError, TransientError
 from config.settings import ServerSettings
 from search.elastic.client import Connection
-from search.elastic.sets import KINDS, SCHEMA, Identity, IndexSets
+from search.elastic.sets import KINDS, SCHEMA, Identity, IndexSet, IndexSets
 
 _LOW_DISK = 0.1
 _WATCHES_DISK = "cluster.routing.allocation.disk.threshold_enabled"
@@ -73,13 +73,27 @@ def index_health(servers: ServerSettings, model: str, dimension: int) -> IndexHe
 
 
 def _ask(connection: Connection, servers: ServerSettings, identity: Identity) -> IndexHealth:
-    problems: list[str] = []
+    found = _server(connection)
     sets = IndexSets(connection, servers)
+    live = sets.live()
+    if live is None:
+        problem = (
+            f"no search index with prefix {servers.elasticsearch_prefix!r} yet; a worker that "
+            "ingests makes it"
+        )
+        return replace(found, problems=(*found.problems, problem))
+    superseded = tuple(one.name for one in sets.superseded())
+    return replace(_indices(connection, found, live, identity), superseded=superseded)
+
+
+def _server(connection: Connection) -> IndexHealth:
+    """What there is to say of the server, without its indices."""
     with connection.translated() as client:
         nodes = client.nodes.stats(
             metric="fs", filter_path=["nodes.*.fs.total", "nodes.*.name"]
         ).get("nodes", {})
         disk = client.cluster.get_settings(include_defaults=True, filter_path=f"*.{_WATCHES_DISK}")
+    problems = []
     versions = _versions(connection)
     if any(not version.startswith("9.") for version in versions):
         problems.append(f"{connection.address} is version {versions[0]}; skillbus needs 9")
@@ -89,14 +103,16 @@ def _ask(connection: Connection, servers: ServerSettings, identity: Identity) ->
             f"{connection.address}: {free / 1e9:.1f} of {total / 1e9:.1f} GB free; above 95% used "
             "it refuses writes"
         )
-    live = sets.live()
-    found = IndexHealth(True, ", ".join(versions), disk_free=free, disk_total=total)
-    if live is None:
-        problems.append(
-            f"no search index with prefix {servers.elasticsearch_prefix!r} yet; a worker that "
-            "ingests makes it"
-        )
-        return replace(found, problems=tuple(problems))
+    return IndexHealth(
+        True, ", ".join(versions), disk_free=free, disk_total=total, problems=tuple(problems)
+    )
+
+
+def _indices(
+    connection: Connection, found: IndexHealth, live: IndexSet, identity: Identity
+) -> IndexHealth:
+    """What was found of the server, and what there is to say of the live set of indices."""
+    problems = list(found.problems)
     if live.identity != identity:
         problems.append(
             f"the search index {live.name} was made with {live.identity}, not {identity}: set it "
@@ -123,7 +139,6 @@ def _ask(connection: Connection, servers: ServerSettings, identity: Identity) ->
         index=live.name,
         documents=int(stats[live.reading("skills")]["primaries"]["docs"]["count"]),
         bytes=sum(int(one["primaries"]["store"]["size_in_bytes"]) for one in stats.values()),
-        superseded=tuple(one.name for one in sets.superseded()),
         problems=tuple(problems),
     )
 
