@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -29,6 +28,7 @@ from tasks.explain import explanation
 from tasks.outage import Losses, TolerantGraph, TolerantIndex
 from tasks.page import page_revisions
 from tasks.policies import Deadline
+from tasks.reading import file_of
 from tasks.rerank import rerank
 from tasks.retrieval import REASONED, Ranking, rank
 from tasks.screening import Screen
@@ -272,7 +272,6 @@ def _page(
     terms = ranking.understanding
     order = np.argsort(terms.ids)
     page_query = PageQuery(vector, terms.ids[order], terms.weights[order])
-    roots = {source.source_id: source.root for source in screen.sources}
     paged = []
     for chosen in choice.chosen:
         revision = revisions.get(chosen.skill_id)
@@ -281,12 +280,11 @@ def _page(
         passages: Vector | None = None
         if settings.method == "mmr" and vector is not None:
             passages = encode_cached(services, passage_texts(revision.parsed), in_bulk=False)
-        source_id, _, path = chosen.skill_id.partition(":")
         paged.append(
             page_skill(
                 chosen,
                 revision,
-                str(Path(roots.get(source_id, source_id), path, "SKILL.md")),
+                file_of(screen.sources, chosen.skill_id),
                 page_query,
                 vectors.get(revision.key),
                 settings.gap,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from config.errors import UsageError
 from graph.link_rules import confidence
@@ -39,6 +38,7 @@ from skills.paging import (
 )
 from skills.record import ParsedSkill, Role, SafetyFinding
 from tasks.choice import Chosen
+from tasks.folders import SKILL_FILE
 
 _WHOLE_TOKENS = 300
 _DESCRIPTION_LENGTH = 300
@@ -298,7 +298,7 @@ def bundle_skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:
     paths = [file.path for file in record.files]
     scripts = [path for path in paths if path in record.entrypoints or path.endswith(_SCRIPTS)]
     others = [path for path in paths if path not in scripts]
-    folder = Path(paged.path).parent
+    folder = paged.path.removesuffix(SKILL_FILE)
     return BundleSkill(
         skill_id=paged.revision.key.skill_id,
         name=record.name,
@@ -315,8 +315,8 @@ def bundle_skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:
             reasons=tuple(map(_told, sorted(record.safety, key=lambda mark: -mark.level)[:3])),
         ),
         passages=tuple(_passages(parsed, indexes)),
-        scripts=tuple(str(folder / path) for path in scripts[:_LISTED_FILES]),
-        references=tuple(str(folder / path) for path in others[:_LISTED_FILES]),
+        scripts=tuple(folder + path for path in scripts[:_LISTED_FILES]),
+        references=tuple(folder + path for path in others[:_LISTED_FILES]),
         left_out=LeftOut(
             passages=len(rest),
             tokens=sum(passage.tokens for passage in rest),

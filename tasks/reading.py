@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from config.errors import UsageError
 from config.settings import LimitSettings, Settings
 from graph.protocol import Source
 from tasks.folders import (
+    SKILL_FILE,
     Scan,
     SkillFolder,
     SkillGoneError,
@@ -87,6 +88,21 @@ def open_reader(source: Source, settings: Settings) -> Iterator[SkillReader]:
     if source.kind != "directory":
         raise UsageError(f"source {source.source_id} is of an unknown kind, {source.kind}")
     yield DirectoryReader(Path(source.root), settings.limits)
+
+
+def file_of(sources: Iterable[Source], skill_id: str) -> str:
+    """Where a skill's SKILL.md is, as it is shown.
+
+    A path for a directory, else what the source is read from, two slashes and the path in it. Of a
+    source that is not known, as while the catalog is away, the skill's id takes that place.
+    """
+    source_id, _, path = skill_id.partition(":")
+    source = next((one for one in sources if one.source_id == source_id), None)
+    if source is None:
+        return f"{skill_id}/{SKILL_FILE}"
+    if source.kind == "directory":
+        return str(Path(source.root, path, SKILL_FILE))
+    return f"{source.root}//{PurePosixPath(source.path, path, SKILL_FILE)}"
 
 
 class Readers:

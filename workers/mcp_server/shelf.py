@@ -6,16 +6,16 @@ import re
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import NamedTuple
 
 from config.errors import NotFoundError, PermanentError, TransientError
 from config.settings import Settings
-from graph.protocol import Entry, Selection, SkillGraph, Source, State
+from graph.protocol import Entry, Selection, SkillGraph, State
 from search.protocol import SearchIndex, StoredRevision
 from skills.framing import inline
 from skills.policy import Policy
 from skills.record import RevisionKey
+from tasks.reading import file_of
 from tasks.screening import marked, policy_of
 from workers.mcp_server.schemas import LONGEST_ID
 
@@ -70,8 +70,7 @@ class Shelf:
             if (stored := index.read([key]).get(key)) is not None:
                 revision, sources = marked(stored), graph.sources()
                 _check(revision, policy_of(self._settings.policy, sources))
-                root = _root(sources, entry.source_id)
-                return Volume(revision, str(Path(root, entry.path, "SKILL.md")))
+                return Volume(revision, file_of(sources, skill_id))
         raise TransientError(f"{skill_id} is being replaced; try again")
 
     def after(self, skill_id: str, count: int) -> list[Entry]:
@@ -128,7 +127,3 @@ def _published(entries: Sequence[Entry], skill_id: str) -> Entry:
     if entry.state is State.FAILED:
         raise PermanentError(f"{skill_id} could not be read: {entry.reason}")
     return entry
-
-
-def _root(sources: Sequence[Source], source_id: str) -> str:
-    return next((one.root for one in sources if one.source_id == source_id), source_id)
