@@ -6,7 +6,6 @@ port it needs a token, and no token may ask too often; a body is taken in within
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import re
 import time
@@ -25,6 +24,7 @@ from starlette.types import Scope as Connection
 
 from config.errors import SetupError
 from config.settings import GatewaySettings
+from workers.gateway.bodies import BoundedBody, check_length
 from workers.gateway.limits import Buckets
 from workers.gateway.patience import CROWDED
 from workers.gateway.problems import problem
@@ -136,7 +136,7 @@ class Door:
             started = time.perf_counter()
             try:
                 self._admit(scope, headers)
-                body = _Body(receive, self._settings) if _is_bounded(scope) else receive
+                body = BoundedBody(receive, self._settings) if _is_bounded(scope) else receive
                 await self._app(scope, body, answer)
                 if _is_delivery(scope) and 200 <= answer.status < 300:
                     self._deliveries.give_back(_bucket_of(scope))
@@ -166,7 +166,7 @@ class Door:
         if self._access.tokens is not None and scope["path"] not in _OPEN:
             self._take(scope)
         if _is_bounded(scope):
-            _check_length(headers, self._settings.body_bytes)
+            check_length(headers, self._settings)
 
     def _take(self, scope: Connection) -> None:
         """Count a request; raises HTTPException for one too many.
@@ -279,46 +279,6 @@ def _is_delivery(scope: Connection) -> bool:
 def _is_bounded(scope: Connection) -> bool:
     """Whether the body is bounded here: uploads and webhooks have bounds of their own."""
     return (scope["method"], scope["path"]) != _UPLOAD and not _is_delivery(scope)
-
-
-def _check_length(headers: Headers, most: int) -> None:
-    length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit()):
-        raise HTTPException(400, "content-length: not a number")
-    if len(length) > 12 or int(length) > most:
-        raise _too_large(most)
-
-
-def _too_large(most: int) -> HTTPException:
-    return HTTPException(413, f"more than {most} bytes (gateway.body_bytes)")
-
-
-class _Body:
-    """Takes a body in within a size and a time."""
-
-    def __init__(self, receive: Receive, settings: GatewaySettings) -> None:
-        self._receive = receive
-        self._most = settings.body_bytes
-        self._seconds = settings.body_seconds
-        self._end = time.monotonic() + settings.body_seconds
-        self._size = 0
-        self._whole = False
-
-    async def __call__(self) -> Message:
-        """The next message; raises HTTPException for a body that is too large or too slow."""
-        if self._whole:
-            return await self._receive()
-        try:
-            async with asyncio.timeout(max(0.001, self._end - time.monotonic())):
-                message = await self._receive()
-        except TimeoutError:
-            detail = f"the body is not all there after {self._seconds:g} s (gateway.body_seconds)"
-            raise HTTPException(408, detail) from None
-        self._size += len(message.get("body", b""))
-        self._whole = not message.get("more_body", False)
-        if self._size > self._most:
-            raise _too_large(self._most)
-        return message
 
 
 class _Answer:

@@ -13,8 +13,7 @@ from skills.events import Event, SourceChanged, parse_event, parse_request, with
 from tasks.journal import job_id
 from workers.channel import Channel
 from workers.gateway.door import OWN, Asking, Caller, needs
-from workers.gateway.jobs import job_of
-from workers.gateway.queries import Accepted
+from workers.gateway.jobs import Accepted, job_of
 from workers.gateway.roots import check_root
 from workers.gateway.tokens import Scope
 

@@ -24,7 +24,7 @@ from tasks.journal import Job
 from workers.channel import Channel
 from workers.gateway.door import Asking, Caller
 from workers.gateway.idempotency import IdempotencyKey, accept
-from workers.gateway.jobs import job_of
+from workers.gateway.jobs import Accepted, job_of
 from workers.gateway.waiting import Waiting
 
 _HEARTBEAT_SECONDS = 15
@@ -32,6 +32,16 @@ _LOOK_SECONDS = 0.05
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 QueryId = Annotated[str, Path(description="as `POST /v1/queries` gave it")]
+
+Preference = Annotated[
+    str | None, Header(description="`wait=N`: wait up to N seconds for the answer")
+]
+
+_WATCHED: dict[str, Any] = {
+    "description": "server-sent events: `stage` (stage, milliseconds), then one of `done`, "
+    "`failed` and `cancelled` with what `GET /v1/queries/{id}` tells",
+    "content": {"text/event-stream": {}},
+}
 
 
 class QueryTask(QueryAsked):
@@ -46,14 +56,6 @@ class QueryTask(QueryAsked):
         description="stages to leave out",
         json_schema_extra={"items": {"type": "string", "enum": list(STAGES)}},
     )
-
-
-class Accepted(BaseModel):
-    """A query or event that is on disk and will be worked on."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
 
 
 class QueryState(BaseModel):
@@ -87,21 +89,13 @@ def query_routes(channel: Channel) -> APIRouter:
         query: QueryTask,
         caller: Asking,
         key: IdempotencyKey = None,
-        prefer: Annotated[
-            str | None, Header(description="`wait=N`: wait up to N seconds for the answer")
-        ] = None,
+        prefer: Preference = None,
     ) -> Response:
         """Accept a query; where it stands is told at `Location`."""
         check(query, channel.settings.limits.query_characters)
         asked = QueryAsked.model_construct(**dict(query))
         query_id = await run_in_threadpool(accept, channel, caller, asked, key)
-        headers = {"Location": f"/v1/queries/{query_id}"}
-        seconds = desk.patience(prefer)
-        if seconds is not None:
-            headers["Preference-Applied"] = f"wait={seconds}"
-            if await desk.waiting.ended(query_id, seconds):
-                return _told(await run_in_threadpool(desk.job, query_id, caller), [], headers)
-        return JSONResponse({"id": query_id}, 202, headers=headers)
+        return await desk.accepted(query_id, caller, prefer)
 
     @router.get("/v1/queries/{query_id}", response_model=QueryState)
     def query_state(query_id: QueryId, caller: Asking) -> Response:
@@ -121,13 +115,7 @@ def query_routes(channel: Channel) -> APIRouter:
     @router.get(
         "/v1/queries/{query_id}/events",
         response_class=EventSourceResponse,
-        responses={
-            200: {
-                "description": "server-sent events: `stage` (stage, milliseconds), then one of "
-                "`done`, `failed` and `cancelled` with what `GET /v1/queries/{id}` tells",
-                "content": {"text/event-stream": {}},
-            }
-        },
+        responses={200: _WATCHED},
     )
     async def watch(query_id: QueryId, caller: Asking, request: Request) -> Response:
         """The stages of a query as they pass, then how it ended."""
@@ -144,13 +132,23 @@ class _Desk:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._streams = 0
-        self.waiting = Waiting(channel.journal)
+        self._waiting = Waiting(channel.journal)
 
     def job(self, query_id: str, caller: Caller) -> Job:
         """A query that this caller may see; raises NotFoundError for any other id."""
         return job_of(self._channel, caller, query_id, "query")
 
-    def patience(self, prefer: str | None) -> int | None:
+    async def accepted(self, query_id: str, caller: Caller, prefer: str | None) -> Response:
+        """That a query is accepted; or how it ended, where the caller prefers to wait so long."""
+        headers = {"Location": f"/v1/queries/{query_id}"}
+        seconds = self._patience(prefer)
+        if seconds is not None:
+            headers["Preference-Applied"] = f"wait={seconds}"
+            if await self._waiting.ended(query_id, seconds):
+                return _told(await run_in_threadpool(self.job, query_id, caller), [], headers)
+        return JSONResponse({"id": query_id}, 202, headers=headers)
+
+    def _patience(self, prefer: str | None) -> int | None:
         """Seconds of `Prefer: wait=N` (RFC 7240), bounded; None without."""
         found = _WAIT.search(prefer or "")
         if found is None:
@@ -168,7 +166,7 @@ class _Desk:
         told: set[str] = set()
         self._streams += 1
         try:
-            while not await self.waiting.ended(query_id, _LOOK_SECONDS):
+            while not await self._waiting.ended(query_id, _LOOK_SECONDS):
                 for stage in await self._stages(query_id):
                     if stage not in told:
                         told.add(stage)

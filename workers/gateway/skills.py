@@ -10,15 +10,15 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from graph.protocol import Selection, State
+from graph.protocol import Entry, Selection, SkillGraph, State
 from skills.events import SkillRemoved
 from skills.policy import Policy
 from tasks.screening import policy_of
 from workers.channel import Channel
 from workers.gateway.cursors import cursor_of, read_cursor
 from workers.gateway.door import Asking, needs
-from workers.gateway.idempotency import IdempotencyKey, accept
-from workers.gateway.queries import Accepted
+from workers.gateway.idempotency import IdempotencyKey
+from workers.gateway.jobs import Accepted, accept_event
 from workers.gateway.tokens import Scope
 from workers.skill_data import entry_data, find_entry, skill_data
 from workers.skill_history import history
@@ -135,14 +135,8 @@ def skill_routes(channel: Channel) -> APIRouter:
         response: Response, caller: Asking, wanted: Annotated[Wanted, Query()]
     ) -> dict[str, Any]:
         """A page of the catalog, by skill id; `next` and the `Link` header name the one after."""
-        asked = urlencode(wanted.asked())
-        after = read_cursor(wanted.cursor, asked)
-        page = channel.graph.page(wanted.selection(), after, wanted.limit + 1)
-        following = None
-        if len(page) > wanted.limit:
-            page = page[: wanted.limit]
-            place = {"limit": wanted.limit, "cursor": cursor_of(page[-1].skill_id, asked)}
-            following = f"/v1/skills?{urlencode(wanted.asked() | place)}"
+        page, following = _page(channel.graph, wanted)
+        if following is not None:
             response.headers["Link"] = f'<{following}>; rel="next"'
         is_admin = caller.scope >= Scope.ADMIN
         rules = policy()
@@ -166,12 +160,7 @@ def skill_routes(channel: Channel) -> APIRouter:
         )
         entry = find_entry(channel.graph.entries([skill_id]), skill_id)
         data["history"] = history(channel, entry, letters=is_admin)
-        body = json.dumps(data, ensure_ascii=False).encode()
-        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-        if _matches(if_none_match, tag):
-            return Response(status_code=304, headers=headers)
-        return Response(body, headers=headers, media_type=_MEDIA_TYPE)
+        return _tagged(data, if_none_match)
 
     @router.delete("/v1/skills/{skill_id:path}", status_code=202, dependencies=[needs(Scope.WRITE)])
     def remove_skill(
@@ -180,11 +169,31 @@ def skill_routes(channel: Channel) -> APIRouter:
         """Withdraw a skill until its folder changes again, which is left as it is; one that came
         by value is deleted, and comes again by another upload."""
         find_entry(channel.graph.entries([skill_id]), skill_id)
-        event_id = accept(channel, caller, SkillRemoved(skill_id=skill_id), key)
-        response.headers["Location"] = f"/v1/events/{event_id}"
-        return Accepted(id=event_id)
+        return accept_event(channel, caller, SkillRemoved(skill_id=skill_id), key, response)
 
     return router
+
+
+def _page(graph: SkillGraph, wanted: Wanted) -> tuple[list[Entry], str | None]:
+    """The entries of a page, and the path of the one after, None on the last."""
+    asked = urlencode(wanted.asked())
+    after = read_cursor(wanted.cursor, asked)
+    page = graph.page(wanted.selection(), after, wanted.limit + 1)
+    if len(page) <= wanted.limit:
+        return page, None
+    page = page[: wanted.limit]
+    place = {"limit": wanted.limit, "cursor": cursor_of(page[-1].skill_id, asked)}
+    return page, f"/v1/skills?{urlencode(wanted.asked() | place)}"
+
+
+def _tagged(data: dict[str, Any], if_none_match: str | None) -> Response:
+    """Data with an `ETag` that tells its content, or 304 where that is the one that is known."""
+    body = json.dumps(data, ensure_ascii=False).encode()
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if _matches(if_none_match, tag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type=_MEDIA_TYPE)
 
 
 def _matches(if_none_match: str | None, tag: str) -> bool:

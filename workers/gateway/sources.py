@@ -18,8 +18,8 @@ from skills.events.requests import SourceId
 from tasks.git.mirror import check_source
 from workers.channel import Channel
 from workers.gateway.door import OWN, Asking, Caller, needs, require
-from workers.gateway.idempotency import IdempotencyKey, accept
-from workers.gateway.queries import Accepted
+from workers.gateway.idempotency import IdempotencyKey
+from workers.gateway.jobs import Accepted, accept_event
 from workers.gateway.roots import check_root
 from workers.gateway.tokens import Scope
 from workers.status import told_of_source
@@ -119,9 +119,8 @@ def source_routes(channel: Channel) -> APIRouter:
         repository, or follow it in another way than before."""
         of_kind = _repository if source.url else _directory
         changed = of_kind(channel, caller, source)
-        event_id = accept(channel, caller, changed, key)
-        response.headers["Location"] = f"/v1/events/{event_id}"
-        return AcceptedSource(id=event_id, source_id=changed.source_id)
+        accepted = accept_event(channel, caller, changed, key, response)
+        return AcceptedSource(id=accepted.id, source_id=changed.source_id)
 
     @router.post("/v1/sources/{source_id:path}", status_code=202, dependencies=[needs(Scope.WRITE)])
     def refresh_source(
@@ -129,9 +128,7 @@ def source_routes(channel: Channel) -> APIRouter:
     ) -> Accepted:
         """Refresh a source: fetch the repository, or look at the directory, now."""
         _find(channel, source_id)
-        event_id = accept(channel, caller, SourceChanged(source_id=source_id), key)
-        response.headers["Location"] = f"/v1/events/{event_id}"
-        return Accepted(id=event_id)
+        return accept_event(channel, caller, SourceChanged(source_id=source_id), key, response)
 
     @router.get(
         "/v1/sources/{source_id:path}", response_model=SourceData, response_model_exclude_unset=True
@@ -149,9 +146,7 @@ def source_routes(channel: Channel) -> APIRouter:
         """Forget a source and withdraw all its skills. Directories and repositories are left as
         they are; skills that came by value are deleted."""
         _find(channel, source_id)
-        event_id = accept(channel, caller, SourceRemoved(source_id=source_id), key)
-        response.headers["Location"] = f"/v1/events/{event_id}"
-        return Accepted(id=event_id)
+        return accept_event(channel, caller, SourceRemoved(source_id=source_id), key, response)
 
     return router
 

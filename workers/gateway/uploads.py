@@ -27,6 +27,7 @@ from tasks.uploads.bounds import CHUNK, MEGABYTE, TooLargeError
 from tasks.uploads.intake import check_kind, check_source, take_in, too_large
 from tasks.uploads.store import new_package_id, upload_store
 from workers.channel import Channel
+from workers.gateway.bodies import declared_length
 from workers.gateway.door import Asking, Caller, needs
 from workers.gateway.idempotency import IdempotencyKey, job_of_key, other_request, sent_before
 from workers.gateway.tokens import Scope
@@ -63,6 +64,26 @@ _BODY: dict[str, Any] = {
 }
 
 
+_SourceId = Annotated[
+    str,
+    Query(
+        min_length=1,
+        max_length=200,
+        description="id of the source, made if new",
+        examples=["pottery"],
+    ),
+]
+_Folder = Annotated[
+    str,
+    Query(
+        max_length=1_024,
+        description="the folder's path in the source; needed where SKILL.md lies at the top; "
+        "takes the place of an archive's one top folder",
+        examples=["glaze-test"],
+    ),
+]
+
+
 class Uploaded(BaseModel):
     """An upload that is on disk and will be worked on.
 
@@ -91,24 +112,8 @@ def upload_routes(channel: Channel) -> APIRouter:
         request: Request,
         response: Response,
         caller: Asking,
-        source: Annotated[
-            str,
-            Query(
-                min_length=1,
-                max_length=200,
-                description="id of the source, made if new",
-                examples=["pottery"],
-            ),
-        ],
-        path: Annotated[
-            str,
-            Query(
-                max_length=1_024,
-                description="the folder's path in the source; needed where SKILL.md lies at the "
-                "top; takes the place of an archive's one top folder",
-                examples=["glaze-test"],
-            ),
-        ] = "",
+        source: _SourceId,
+        path: _Folder = "",
         key: IdempotencyKey = None,
     ) -> Uploaded:
         """Take in a SKILL.md, or a zip or tar of one skill or several; replaces those there are."""
@@ -263,10 +268,7 @@ def _copy(upload: UploadFile, body: Path) -> None:
 
 async def _bounded(request: Request, settings: Settings) -> AsyncGenerator[bytes, None]:
     most = settings.uploads.megabytes * MEGABYTE
-    length = request.headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit()):
-        raise HTTPException(400, "content-length: not a number")
-    if len(length) > 12 or int(length) > most:
+    if declared_length(request.headers) > most:
         raise too_large(settings)
     size = 0
     async for chunk in request.stream():

@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 from config.errors import SetupError
 from config.settings import WebhookSettings
 from workers.channel import Channel
+from workers.gateway.bodies import declared_length
 from workers.gateway.door import network_of
 from workers.gateway.limits import Room
 from workers.webhooks.delivery import HOSTS, Delivery, DeliveryError
@@ -131,10 +132,7 @@ def _check_head(request: Request, settings: WebhookSettings) -> None:
     """Refuse by the headers alone what need not be read."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise HTTPException(415, "content encoding: send the body as it is", _CLOSE)
-    length = request.headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit()):
-        raise HTTPException(400, "content-length: not a number", _CLOSE)
-    if len(length) > 12 or int(length) > settings.body_bytes:
+    if declared_length(request.headers, _CLOSE) > settings.body_bytes:
         raise _too_large(settings)
 
 
