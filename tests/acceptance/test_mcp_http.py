@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +23,7 @@ from mcp import Client
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from tests.support.mcp import over_http, text_of
-from tests.support.program import ForkServer, Skillbus, wait_for
+from tests.support.program import ROOT, ForkServer, Skillbus, wait_for
 from workers.channel import Channel
 from workers.gateway.app import create_gateway
 from workers.gateway.door import LOOPBACK_HOSTS, Access
@@ -130,6 +133,16 @@ def test_without_a_token_nothing_is_served(url: str, headers: dict[str, str]) ->
         assert answer.headers["www-authenticate"].startswith("Bearer")
         assert answer.headers["content-type"] == "application/problem+json"
         assert "tools" not in answer.text
+
+
+def test_the_example_client_asks_with_its_token(url: str, secrets: dict[str, str]) -> None:
+    client = [sys.executable, str(ROOT / "examples" / "clients" / "ask_mcp.py"), TASK]
+    environment = {"PATH": os.environ["PATH"], "SKILLS_URL": url, "SKILLS_TOKEN": secrets["bob"]}
+    run = subprocess.run(
+        client, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert run.stdout.startswith("tools: find_skills, read_skill\n# Skills for this task\n")
+    assert KILN in run.stdout
 
 
 def test_a_token_that_is_revoked_is_refused_from_then_on(url: str, tokens: Tokens) -> None:

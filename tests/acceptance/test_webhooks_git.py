@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill
-from tests.support.program import ForkServer, Skillbus, wait_for
+from tests.support.program import ROOT, ForkServer, Skillbus, wait_for
 from tests.support.secrecy import made_up
 from tests.support.webhooks import NONE, github, github_push
 
@@ -61,6 +62,10 @@ def served(
         address = f"{remote}/{repository.bare.name}"
         skillbus("sources", "add", address, "--source", "pushed", "--branch", "main")
         wait_for(lambda: states(skillbus) == {"published"})
+        told = {"address": address, "secret": str(base / "secret")}
+        told["webhook"] = f"http://127.0.0.1:{port}/v1/webhooks/github"
+        for name, value in told.items():
+            repository.git("-C", str(repository.bare), "config", f"skillbus.{name}", value)
 
         def deliver(**values: object) -> httpx.Response:
             delivery = github(github_push(address, **values), SECRET)
@@ -129,6 +134,17 @@ def test_a_push_to_another_branch_changes_nothing(
     answer = deliver(after=commit, ref="refs/heads/draft")
     assert (answer.status_code, answer.json()["state"]) == (200, "ignored")
     assert names(skillbus) == before
+
+
+def test_the_hook_for_bare_repositories_tells_of_pushes(
+    served: tuple[Skillbus, Deliver], repository: PushedRepository
+) -> None:
+    skillbus, _ = served
+    hook = shutil.copy(ROOT / "examples" / "hooks" / "post-receive", repository.bare / "hooks")
+    write_skill(repository.tree, "harbour-pilot")
+    repository.push()
+    Path(hook).unlink()
+    wait_for(lambda: "pushed:harbour-pilot" in names(skillbus))
 
 
 def test_a_branch_that_is_deleted_removes_nothing_and_is_told(
