@@ -163,7 +163,9 @@ def _shown(value: Any) -> str:
 @click.argument("skill_id")
 @click.pass_context
 def remove_skill(ctx: click.Context, skill_id: str) -> None:
-    """Withdraw a skill from the library until its folder changes again; no file is touched.
+    """Withdraw a skill until its folder changes again; delete it if it was uploaded.
+
+    No file of a directory or a repository is touched.
 
     \b
     Example:

@@ -72,10 +72,10 @@ def bring_in(
     with.
     """
     with ExitStack() as stack:
-        link = Link(settings, stack, paging=until == "paged")
-        failed_before = link.failed(content.source_id)
-        report = _run(link, content, until, stack)
-        report["newly_failed"] = newly = sorted(link.failed(content.source_id) - failed_before)
+        way = Way(settings, stack, paging=until == "paged")
+        failed_before = way.failed(content.source_id)
+        report = _run(way, content, until, stack)
+        report["newly_failed"] = newly = sorted(way.failed(content.source_id) - failed_before)
     _print_report(report, as_json)
     if newly:
         ctx.exit(NEWLY_FAILED)
@@ -103,7 +103,7 @@ def check_source(sources: list[Source], content: SourceChanged) -> None:
             )
 
 
-class Link:
+class Way:
     """The way to the library: a running `serve`, or a channel of our own."""
 
     def __init__(self, settings: Settings, stack: ExitStack, paging: bool = True) -> None:
@@ -155,28 +155,28 @@ class Link:
             self.channel.tidy()
 
 
-def _run(link: Link, content: SourceChanged, until: str, stack: ExitStack) -> dict[str, Any]:
+def _run(way: Way, content: SourceChanged, until: str, stack: ExitStack) -> dict[str, Any]:
     started = time.monotonic()
-    check_source(link.graph.sources(), content)
-    event_id = link.submit(content)
+    check_source(way.graph.sources(), content)
+    event_id = way.submit(content)
     line = stack.enter_context(ProgressLine())
 
     def wait(done: Callable[[Mapping[str, int]], bool]) -> float:
         while True:
-            state, reason, _ = link.event(event_id)
+            state, reason, _ = way.event(event_id)
             if state == "failed":
                 raise PermanentError(reason)
-            counts = link.graph.counts()
+            counts = way.graph.counts()
             line.show(counts)
-            if trouble := link.trouble():
+            if trouble := way.trouble():
                 raise TransientError(f"{trouble}; nothing is lost, the next sync goes on")
             if state == "done" and done(counts):
                 return round(time.monotonic() - started, 2)
             time.sleep(_POLL_SECONDS)
 
     searchable = wait(lambda counts: counts["waiting"] == 0)
-    outcome = link.event(event_id)[2]
-    counts = link.graph.counts()
+    outcome = way.event(event_id)[2]
+    counts = way.graph.counts()
     if outcome.get("found"):
         note(f"searchable: {counts['published']} skills after {searchable:.1f} s")
     report: dict[str, Any] = {"source": content.source_id, "root": content.root}
@@ -185,8 +185,8 @@ def _run(link: Link, content: SourceChanged, until: str, stack: ExitStack) -> di
         report["paged_seconds"] = wait(
             lambda counts: counts["paged"] == counts["published"] and counts["unlinked"] == 0
         )
-        link.tidy()
-    counts = link.graph.counts()
+        way.tidy()
+    counts = way.graph.counts()
     report |= {name: counts[name] for name in ("published", "failed", "paged", "links")}
     if not outcome.get("found") and not outcome.get("removed"):
         raise UsageError(f"no SKILL.md at or below {content.root}; give the folder with the skills")
@@ -246,13 +246,13 @@ def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:
     settings = read_settings(ctx)
     content = source_event(directory, source_id)
     with ExitStack() as stack:
-        link = Link(settings, stack)
-        _print_report(_run(link, content, "searchable", stack) | {"newly_failed": []}, False)
-        if link.client is not None:
+        way = Way(settings, stack)
+        _print_report(_run(way, content, "searchable", stack) | {"newly_failed": []}, False)
+        if way.client is not None:
             note(f"skillbus serve watches {content.root} from now on")
             return
         from workers.watcher import Watcher
 
-        watcher = stack.enter_context(Watcher(link.channel))
+        watcher = stack.enter_context(Watcher(way.channel))
         note(f"watching {content.root}; Ctrl-C ends")
         watcher.wait()

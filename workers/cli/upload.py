@@ -16,7 +16,7 @@ from tasks.uploads.intake import Upload, check_kind, take_in
 from tasks.uploads.store import upload_store
 from workers.cli import NEWLY_FAILED
 from workers.cli.common import json_option, print_json, read_settings
-from workers.cli.sync import Link
+from workers.cli.sync import Way
 
 _POLL_SECONDS = 0.1
 
@@ -44,11 +44,11 @@ def upload(ctx: click.Context, what: Path, source_id: str, path: str, as_json: b
     """
     settings = read_settings(ctx)
     with ExitStack() as stack:
-        link = Link(settings, stack, paging=False)
-        check_kind(link.graph.sources(), source_id)
+        way = Way(settings, stack, paging=False)
+        check_kind(way.graph.sources(), source_id)
         taken = _staged(settings, what, source_id, path)
-        link.accept(taken.event)
-        report = _followed(link, taken)
+        way.accept(taken.event)
+        report = _followed(way, taken)
     _print(report, as_json)
     if report["failed"]:
         ctx.exit(NEWLY_FAILED)
@@ -63,15 +63,15 @@ def _staged(settings: Settings, what: Path, source_id: str, path: str) -> Upload
         raise UsageError(f"{what} cannot be read: {error.strerror}") from error
 
 
-def _followed(link: Link, taken: Upload) -> dict[str, Any]:
+def _followed(way: Way, taken: Upload) -> dict[str, Any]:
     while True:
-        state, reason, outcome = link.event(taken.event.id)
+        state, reason, outcome = way.event(taken.event.id)
         if state == "failed":
             raise PermanentError(reason)
-        entries = link.graph.entries(list(taken.skill_ids)) if state == "done" else []
+        entries = way.graph.entries(list(taken.skill_ids)) if state == "done" else []
         if state == "done" and not any(map(_waits, entries)):
             break
-        if trouble := link.trouble():
+        if trouble := way.trouble():
             raise TransientError(f"{trouble}; nothing is lost, what was uploaded is kept")
         time.sleep(_POLL_SECONDS)
     failed = [entry for entry in entries if entry.state is State.FAILED]
