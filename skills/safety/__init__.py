@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 
 from skills.record import ParsedSkill, SafetyFinding
+from skills.safety.anchors import Anchors
 from skills.safety.commands import COMMANDS
 from skills.safety.context import Text
 from skills.safety.hidden import hidden_characters, hidden_comments
 from skills.safety.payloads import payloads
 from skills.safety.rule import Rule
 from skills.safety.signals import signs_together
+from skills.safety.signs import SIGNS
 from skills.safety.speech import SPEECH
 from skills.safety.takeover import TAKEOVER
 
@@ -71,12 +74,19 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
 
 
+@cache
+def _anchors() -> Anchors:
+    return Anchors(anchor for one in (*RULES, *SIGNS) for anchor in one.anchors)
+
+
 def _seen(lines: Sequence[str], text: Text) -> Iterator[tuple[str, int, int, str, str]]:
     for line, level, what in hidden_characters(lines):
         yield "hidden_text", level, line, what, ""
+    present = _anchors().within(text.folded)
     for rule in RULES:
-        yield from _matches(rule, text)
-    for start, level, what in signs_together(text):
+        if not present.isdisjoint(rule.anchors):
+            yield from _matches(rule, text, present)
+    for start, level, what in signs_together(text, present):
         yield "combination", level, text.line_at(start), what, ""
     yield from _encoded(text)
     for start, level, what in hidden_comments(text):
@@ -87,10 +97,11 @@ def _encoded(text: Text) -> Iterator[tuple[str, int, int, str, str]]:
     """Encoded text that would be marked if it could be read: nobody hides that for good reason."""
     for start, decoded in payloads(text.seen):
         inner = Text(decoded.split("\n"), 1)
-        for _, level, what in signs_together(inner):
+        present = _anchors().within(inner.folded)
+        for _, level, what in signs_together(inner, present):
             yield "obfuscation", level, text.line_at(start), f"encoded text with {what}", ""
         for rule in RULES:
-            if any(anchor in inner.folded for anchor in rule.anchors):
+            if not present.isdisjoint(rule.anchors):
                 match = rule.pattern.search(inner.folded)
                 if match:
                     seen = inner.seen[match.start() : match.end()]
@@ -98,10 +109,12 @@ def _encoded(text: Text) -> Iterator[tuple[str, int, int, str, str]]:
                     yield "obfuscation", 3, line, f"encoded text that {rule.what}", seen
 
 
-def _matches(rule: Rule, text: Text) -> Iterator[tuple[str, int, int, str, str]]:
+def _matches(
+    rule: Rule, text: Text, present: frozenset[str]
+) -> Iterator[tuple[str, int, int, str, str]]:
     found = (
         match
-        for start, end in text.windows(rule.anchors)
+        for start, end in text.windows([one for one in rule.anchors if one in present])
         for match in rule.pattern.finditer(text.folded, start, end)
     )
     for match in islice(found, MAX_PER_RULE):

@@ -46,10 +46,10 @@ _SENTENCE = re.compile(r"[.!?。！？;；]\s|\n")
 _BACK = 90
 
 
-def signs_together(text: Text) -> Iterator[tuple[int, int, str]]:
+def signs_together(text: Text, present: frozenset[str]) -> Iterator[tuple[int, int, str]]:
     """(offset, level, what) of paragraphs in which signs stand together that should not."""
     starts = _paragraphs(text.folded)
-    for place, signs in _anchored(text.folded, starts).items():
+    for place, signs in _anchored(text.folded, starts, present).items():
         names = {sign.name for sign in signs}
         if not any(pair <= names for pair in _TOGETHER):
             continue
@@ -82,12 +82,14 @@ def _goes_on(folded: str, blank: re.Match[str]) -> bool:
     return spoken[-1:] not in (":", "：") and spoken[:1] not in ("#", "`", "~")
 
 
-def _anchored(folded: str, starts: list[int]) -> dict[int, list[Sign]]:
+def _anchored(
+    folded: str, starts: list[int], present: frozenset[str]
+) -> dict[int, list[Sign]]:
     """By paragraph, counted from 1, the signs of which it holds an anchor."""
     found: dict[int, list[Sign]] = {}
     for sign in SIGNS:
         places = set()
-        for anchor in sign.anchors:
+        for anchor in present.intersection(sign.anchors):
             at = folded.find(anchor)
             for _ in range(_MAX_SIGNS):
                 if at < 0:
