@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import UsageError
+from graph.local_rows import ENTRY, End, entry_of, facts_of, link_of, row_of, source_of
 from graph.local_writes import Transaction, publish, replace_links, withdraw
 from graph.names import normalise_name
-from graph.packing import unpack_mentions, unpack_vector
 from graph.protocol import (
     Changes,
     Entry,
     Link,
     LinkFacts,
     LinkType,
-    Neighbour,
     Publication,
     Row,
     Selection,
@@ -72,7 +71,7 @@ class SqliteSkillGraph:
         """All sources, by id."""
         with self._database.read() as db:
             rows = db.execute(self._sql["sources"]).fetchall()
-        return [Source(*row[:6], *(tuple(json.loads(row[6])), *row[7:])) for row in rows]
+        return [source_of(row) for row in rows]
 
     def drop_source(self, source_id: str) -> None:
         """Forget a source and its cursor; raises UsageError while it has published skills."""
@@ -269,11 +268,11 @@ class SqliteSkillGraph:
 
     def rows(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Row]:
         """Rows of these skills, at most `fan_out` neighbours each; every id asked has one."""
-        found: dict[str, list[_End]] = {skill_id: [] for skill_id in skill_ids}
+        found: dict[str, list[End]] = {skill_id: [] for skill_id in skill_ids}
         with self._database.read() as db:
             for row in db.execute(self._sql["rows"], (json.dumps(list(found)),)):
                 found[row[0]].append(row[1:])
-        return {skill_id: _row(ends, fan_out) for skill_id, ends in found.items()}
+        return {skill_id: row_of(ends, fan_out) for skill_id, ends in found.items()}
 
     def links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
         """By skill, every link that starts or ends at it, or that it owns."""
@@ -282,23 +281,14 @@ class SqliteSkillGraph:
             for asked, *values in db.execute(self._sql["links"], (json.dumps(list(found)),)):
                 found[asked].append(tuple(values))
         return {
-            skill_id: [
-                Link(owner, source, target, _TYPES[kind], weight, evidence)
-                for owner, source, target, kind, weight, evidence in sorted(rows)
-            ]
-            for skill_id, rows in found.items()
+            skill_id: [link_of(row) for row in sorted(rows)] for skill_id, rows in found.items()
         }
 
     def links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         """Every link that starts and ends at one of these skills. One round trip."""
         with self._database.read() as db:
-            rows = db.execute(
-                self._sql["links_among"], {"ids": json.dumps(list(skill_ids))}
-            ).fetchall()
-        return [
-            Link(owner, source, target, LinkType(kind), weight, evidence)
-            for owner, source, target, kind, weight, evidence in rows
-        ]
+            asked = {"ids": json.dumps(list(skill_ids))}
+            return [link_of(row) for row in db.execute(self._sql["links_among"], asked)]
 
     # -- linking
     def unlinked(self, limit: int) -> list[tuple[str, int]]:
@@ -310,12 +300,7 @@ class SqliteSkillGraph:
         """What linking needs of these published skills; others are left out."""
         with self._database.read() as db:
             rows = db.execute(self._sql["link_facts"], (json.dumps(list(skill_ids)),)).fetchall()
-        found = {}
-        for skill_id, source_id, path, name, signature, described, mentions in rows:
-            vectors = (unpack_vector(signature), unpack_vector(described))
-            facts = LinkFacts(skill_id, source_id, path, name, *vectors, unpack_mentions(mentions))
-            found[skill_id] = facts
-        return found
+        return {row[0]: facts_of(row) for row in rows}
 
     def named(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:
         """Published skills of a source by normalised name; names nobody has are left out."""
@@ -338,9 +323,8 @@ class SqliteSkillGraph:
             owners = db.execute(self._sql["published"], (asked,)).fetchall()
             rows = db.execute(self._sql["owned"], (asked,)).fetchall()
         found: dict[str, list[Link]] = {skill_id: [] for (skill_id,) in owners}
-        for owner, source, target, kind, weight, evidence in rows:
-            link = Link(owner, source, target, LinkType(kind), weight, evidence)
-            found.setdefault(owner, []).append(link)
+        for row in rows:
+            found.setdefault(row[0], []).append(link_of(row))
         return found
 
     def weakest(self, kind: LinkType, count: int, skill_ids: Sequence[str]) -> dict[str, float]:
@@ -373,42 +357,10 @@ class SqliteSkillGraph:
         self, statement: str, arguments: tuple[object, ...] | Mapping[str, object]
     ) -> list[Entry]:
         with self._database.read() as db:
-            cursor = db.execute(f"SELECT {_ENTRY} {self._sql[statement]}", arguments)
-            return [_entry(row) for row in cursor]
-
-
-_End = tuple[float, str, int, str]
-"""A link's other end, as rows are sorted: -weight, type, 1 where it comes in, skill_id."""
-
-_TYPES = {kind.value: kind for kind in LinkType}
-"""By value: thousands of ends a query are too many for the enum's own lookup."""
-
-_ENTRY = """skill_id, source_id, path, state, name, description, seq, content_hash, wanted_seq,
-    reason, warnings, safety_level, tokens, language, licence, paged, updated, scanner"""
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    values = list(row)
-    values[3] = State(values[3])
-    values[15] = bool(values[15])
-    return Entry(*values)
+            cursor = db.execute(f"SELECT {ENTRY} {self._sql[statement]}", arguments)
+            return [entry_of(row) for row in cursor]
 
 
 def _names(source_id: str, names: Sequence[str]) -> dict[str, str]:
     keys = sorted({normalise_name(name) for name in names})
     return {"source_id": source_id, "names": json.dumps(keys)}
-
-
-def _row(ends: list[_End], fan_out: int) -> Row:
-    """Neighbours heaviest first, cut at the fan-out, with the totals of the whole."""
-    ends.sort()
-    totals: defaultdict[tuple[str, int], float] = defaultdict(float)
-    for minus, kind, backward, _ in ends:
-        totals[kind, backward] -= minus
-    neighbours = tuple(
-        Neighbour(other, _TYPES[kind], not backward, -minus)
-        for minus, kind, backward, other in ends[:fan_out]
-    )
-    return Row(
-        neighbours, {(_TYPES[kind], not back): total for (kind, back), total in totals.items()}
-    )

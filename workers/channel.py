@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -210,9 +209,3 @@ class Channel(ABC):
     def progress(self) -> Mapping[str, int]:
         """Counts of the catalog, with `events` that have not ended."""
         return {**self.graph.counts(), "events": self.journal.count_open("event")}
-
-    def watch_progress(self, interval: float = 0.1) -> Iterator[Mapping[str, int]]:
-        """Progress every `interval` seconds."""
-        while not self.stopping.is_set():
-            yield self.progress()
-            time.sleep(interval)

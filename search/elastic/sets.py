@@ -29,7 +29,6 @@ KINDS = ("skills", "forward", "revisions", "sections")
 """The indices of a set. A revision is in `skills` last of all, and gone from it first."""
 
 _META = "skillbus"
-_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ def sync(channel: Channel, root: Path, until: str = "paged") -> dict[str, float]
     started = time.monotonic()
     event = channel.submit(SourceChanged(source_id=root.name, root=str(root)), "skillbus/bench")
     times: dict[str, float] = {}
-    for counts in channel.watch_progress(0.1):
+    while not channel.stopping.wait(0.1):
+        counts = channel.progress()
         state, reason = channel.journal.states([event])[event]
         if state == "failed":
             raise SystemExit(reason)
