@@ -15,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 import httpx
 import pytest
 
+from deploy.stack.ports import free_port
 from skills.events import SourceChanged, new_event
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill, write_topics
@@ -27,10 +28,7 @@ Clients = dict[str, httpx.Client]
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-        return found
+    return free_port()
 
 
 @pytest.fixture(scope="module")
@@ -720,9 +718,7 @@ def test_too_many_requests_are_told_to_wait(
         SKILLBUS_GATEWAY__BURST="3",
         SKILLBUS_GATEWAY__REQUESTS_A_MINUTE="60",
     )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number = probe.getsockname()[1]
+    number = free_port()
     with (
         few.serving("--listen", f"127.0.0.1:{number}"),
         httpx.Client(base_url=f"http://127.0.0.1:{number}") as client,

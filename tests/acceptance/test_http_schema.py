@@ -4,7 +4,6 @@ with tokens of every scope."""
 from __future__ import annotations
 
 import json
-import socket
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 
+from deploy.stack.ports import free_port
 from skills.events import SourceChanged, new_event
 from tests.support.library import write_skill, write_topics
 from tests.support.program import ROOT, ForkServer, Skillbus, wait_for
@@ -133,9 +133,7 @@ def gateway(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
     )
     skillbus("sync", str(write_topics(base / "crafts")))
     secrets = {one: skillbus("tokens", "add", one, "--scope", one).out.strip() for one in SCOPES}
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     write_skill(base / "spare", "soldering", "Solder a loose wire to a circuit board")
     source = {"source_id": "spare", "root": str(base / "spare")}
     bodies = {

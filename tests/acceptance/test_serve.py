@@ -15,6 +15,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from deploy.stack.ports import free_port
 from skills.events import SourceChanged, new_event
 from tasks.journal import job_id
 from tests.support.library import Folder, write_skill, write_topics
@@ -27,10 +28,7 @@ COUNT_OF_QUERIES = 'skillbus_task_seconds_count{outcome="done",task="skillbus.qu
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-        return found
+    return free_port()
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from deploy.stack.ports import free_port
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import ROOT, ForkServer, Skillbus, wait_for
@@ -52,9 +52,7 @@ def served(
     (base / "secret").write_text(SECRET)
     text = SETTINGS.format(secret=base / "secret")
     (skillbus.home / "skillbus.toml").write_text(text)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with (
         served_over_http(repository.bare.parent) as remote,
         skillbus.serving("--listen", f"127.0.0.1:{port}") as process,

@@ -18,7 +18,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from typing import Any
 
 import httpx
 
+from deploy.stack.ports import free_port
 from skills.events import GitOrigin, SourceChanged, new_event
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import TOPICS, write_skill
@@ -118,9 +118,7 @@ def served_place(folder: Path, skills: int, library: Path | None) -> Iterator[Pl
 
 @contextmanager
 def _serving(home: Path) -> Iterator[int]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port = free_port()
     words = ["serve", "--listen", f"127.0.0.1:{port}"]
     with (home / "log").open("w") as log:
         process = subprocess.Popen(_command(*words), env=_environment(home), stdout=log, stderr=log)

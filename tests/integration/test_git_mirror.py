@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,14 @@ import pytest
 
 from config.errors import PermanentError, SetupError, TransientError, UsageError
 from config.settings import Settings
+from deploy.stack.ports import free_port
 from graph.protocol import Source
 from tasks.folders import SkillGoneError, read_folder, scan
 from tasks.git.mirror import Mirror, check_source, drop_strays, folder_of
 from tasks.git.program import size_of
 from tasks.git.reader import GitReader, open_git_reader
 from tests.support.git_remote import PushedRepository, served_over_http
+from tests.support.loopback import serving
 from tests.support.secrecy import made_up
 
 SECRET = made_up("of-the-remote")
@@ -102,20 +104,6 @@ def answering_files(alternate: str) -> Iterator[str]:
 
     with serving(Handler) as root:
         yield f"{root}/x.git"
-
-
-@contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """An HTTP server on loopback; its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 # -- what is read
@@ -441,8 +429,7 @@ def test_credentials_come_from_their_folder_alone(tmp_path: Path, source: Source
 
 
 def test_gits_own_protocol(tmp_path: Path, remote: PushedRepository, source: Source) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     daemon = subprocess.Popen(
         [
             *("git", "daemon", "--reuseaddr", "--listen=127.0.0.1", f"--port={port}"),

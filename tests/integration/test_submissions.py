@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -23,6 +22,7 @@ import pytest
 
 from config.errors import NotFoundError
 from config.settings import Settings, SubmissionSettings
+from deploy.stack.ports import free_port
 from skills.events import parse_event
 from tasks.journal import Job, job_id
 from tests.support.distributed import Deployments, Distributed, deployments
@@ -482,9 +482,7 @@ def test_consume_on_servers_gives_back_what_it_holds(
     outside: Outside, deployments: Deployments, tmp_path: Path
 ) -> None:
     name, sent = reply_name(tmp_path), [query() for _ in range(5)]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     own = {
         f"SKILLBUS_SUBMISSIONS__{key.upper()}": str(value)
         for key, value in outside.settings.items()

@@ -7,9 +7,11 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from tests.support.loopback import serving
 
 _IDENTITY = {
     "GIT_AUTHOR_NAME": "Ana",
@@ -89,6 +91,27 @@ class Gate:
             self._open.wait(60)
 
 
+def _backend(folder: Path, request: BaseHTTPRequestHandler, body: bytes) -> bytes:
+    """What `git http-backend` answers to a request: head and body, as CGI has them."""
+    asked = urlsplit(request.path)
+    environment = {
+        **os.environ,
+        "GIT_PROJECT_ROOT": str(folder),
+        "GIT_HTTP_EXPORT_ALL": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "REQUEST_METHOD": request.command,
+        "PATH_INFO": asked.path,
+        "QUERY_STRING": asked.query,
+        "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+        "CONTENT_LENGTH": str(len(body)),
+        "HTTP_CONTENT_ENCODING": request.headers.get("Content-Encoding", ""),
+        "GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
+    }
+    run = subprocess.run(["git", "http-backend"], input=body, env=environment, capture_output=True)
+    return run.stdout
+
+
 @contextmanager
 def served_over_http(folder: Path, gate: Gate | None = None) -> Iterator[str]:
     """`git http-backend` for the repositories below a folder; yields the address of the folder."""
@@ -123,25 +146,7 @@ def served_over_http(folder: Path, gate: Gate | None = None) -> Iterator[str]:
             return body
 
         def _answer(self, body: bytes) -> None:
-            asked = urlsplit(self.path)
-            environment = {
-                **os.environ,
-                "GIT_PROJECT_ROOT": str(folder),
-                "GIT_HTTP_EXPORT_ALL": "1",
-                "GIT_CONFIG_GLOBAL": os.devnull,
-                "GIT_CONFIG_SYSTEM": os.devnull,
-                "REQUEST_METHOD": self.command,
-                "PATH_INFO": asked.path,
-                "QUERY_STRING": asked.query,
-                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                "CONTENT_LENGTH": str(len(body)),
-                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-            }
-            run = subprocess.run(
-                ["git", "http-backend"], input=body, env=environment, capture_output=True
-            )
-            head, _, content = run.stdout.partition(b"\r\n\r\n")
+            head, _, content = _backend(folder, self, body).partition(b"\r\n\r\n")
             named = dict(line.split(": ", 1) for line in head.decode("latin-1").splitlines())
             self.send_response(int(named.pop("Status", "200").split()[0]))
             for name, value in named.items():
@@ -150,13 +155,5 @@ def served_over_http(folder: Path, gate: Gate | None = None) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(content)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as address:
+        yield address

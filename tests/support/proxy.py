@@ -9,9 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Literal
 from urllib.parse import urlsplit
+
+from tests.support.loopback import QuietServer, serving
 
 Fault = Literal["busy", "slow", "cut"]
 
@@ -101,18 +103,5 @@ def proxying(url: str, seconds: float) -> Iterator[Proxy]:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, request: object, client_address: object) -> None:
-            """Say nothing: clients that wait no longer hang up."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving(Handler, QuietServer) as proxy.url:
         yield proxy
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
