@@ -26,6 +26,7 @@ from skills.events import (
     parse_event,
 )
 from skills.events.schema import events_schema
+from tests.support.events import attributes
 
 EXAMPLES: list[Data] = [
     SourceChanged(source_id="team", root="/skills", paths=("a/SKILL.md", "b")),
@@ -36,16 +37,9 @@ EXAMPLES: list[Data] = [
 
 
 def envelope(**changes: Any) -> str:
-    data: dict[str, Any] = {
-        "specversion": "1.0",
-        "id": "1",
-        "source": "test",
-        "type": SOURCE_CHANGED,
-        "time": "2030-01-02T03:04:05Z",
-        "data": {"source_id": "team", "root": "/skills"},
-    }
-    data |= changes
-    return json.dumps({name: value for name, value in data.items() if value is not None})
+    """Those that are None are left out."""
+    kept = {name: value for name, value in attributes(**changes).items() if value is not None}
+    return json.dumps(kept)
 
 
 @pytest.mark.parametrize("data", EXAMPLES, ids=lambda data: type(data).__name__)

@@ -45,6 +45,7 @@ from skills.events import (
 )
 from skills.events.examples import example_of
 from skills.events.schema import event_schema
+from tests.support.events import attributes
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -134,15 +135,7 @@ VALIDATORS = {name: jsonschema.Draft202012Validator(event_schema(name)) for name
 
 
 def envelope(**changes: Any) -> str:
-    data: dict[str, Any] = {
-        "specversion": "1.0",
-        "id": "1",
-        "source": "test",
-        "type": SOURCE_CHANGED,
-        "time": "2030-01-02T03:04:05Z",
-        "data": {"source_id": "team", "root": "/skills"},
-    }
-    return json.dumps(data | changes)
+    return json.dumps(attributes(**changes))
 
 
 def upserted(**data: Any) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
-from config.settings import LimitSettings, Settings
-from graph.local import SqliteSkillGraph
+from config.settings import LimitSettings
 from graph.protocol import Publication, Source, State
 from skills.events import (
     Event,
@@ -28,13 +25,12 @@ from skills.events import (
     new_event,
 )
 from skills.record import RevisionKey
-from tasks.activity import LocalActivity
 from tasks.folders import Scan, read_folder, scan
 from tasks.follow import _chunks, preview, skill_id_of
 from tasks.plan import plan
-from tasks.policies import INGEST, LINK, Deadline
+from tasks.policies import LINK, Deadline
 from tasks.reading import DirectoryReader
-from tasks.sqlite_journal import SqliteJournal
+from tests.support.planning import PlanServices
 
 LIMITS = LimitSettings()
 
@@ -46,39 +42,8 @@ def put(path: Path, text: str = "---\nname: x\n---\nBody.\n") -> None:
     os.utime(path, (moment, moment))
 
 
-class Activity(LocalActivity):
-    """Counts what plan announces."""
-
-    announced = 0
-
-    def ingest(self, count: int) -> int:
-        self.announced += count
-        return super().ingest(count)
-
-
-@dataclass
-class Services:
-    """What plan needs of the services, and what it sent."""
-
-    graph: SqliteSkillGraph
-    journal: SqliteJournal
-    settings: Settings
-    activity: Activity = field(default_factory=Activity)
-    sent: list[tuple[str, list[object]]] = field(default_factory=list)
-    stopping: threading.Event = field(default_factory=threading.Event)
-
-    def send(self, name: str, ids: list[object]) -> None:
-        self.sent.append((name, list(ids)))
-
-    def ingested(self) -> list[object]:
-        return sorted(str(one) for name, ids in self.sent if name == INGEST.name for one in ids)
-
-    def run(self, data: Any) -> Any:
-        event = new_event(data, "skillbus/test")
-        self.journal.accept(event, "event")
-        self.sent.clear()
-        plan(self, Deadline(60), [event.id])
-        return self.journal.job(event.id)
+class Services(PlanServices):
+    """What plan needs, and what comes after it."""
 
     def publish_waiting(self) -> None:
         """What ingest would do, without parsing."""
@@ -100,19 +65,12 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[Services]:
-    graph = SqliteSkillGraph(tmp_path / "graph.db", writable=True)
-    journal = SqliteJournal(":memory:")
-    yield Services(graph, journal, Settings(home=tmp_path))
-    journal.close()
-    graph.close()
+    with Services.opened(tmp_path) as services:
+        yield services
 
 
 def everything(root: Path, *paths: str) -> SourceChanged:
     return SourceChanged(source_id="team", root=str(root), paths=paths)
-
-
-def states(services: Services) -> dict[str, str]:
-    return {entry.path: entry.state.value for entry in services.graph.entries()}
 
 
 # -- identity and batches
@@ -218,7 +176,7 @@ def test_an_edit_a_removal_and_a_newcomer(root: Path, services: Services) -> Non
     assert services.run(everything(root)).outcome == {"found": 2, "changed": 2, "removed": 1}
     assert services.ingested() == ["team:a", "team:c"]
     assert (LINK.name, []) in services.sent
-    assert states(services) == {"a": "published", "b": "removed", "c": "pending"}
+    assert services.states() == {"a": "published", "b": "removed", "c": "pending"}
 
 
 def test_paths_limit_what_is_looked_at(root: Path, services: Services) -> None:
@@ -260,7 +218,7 @@ def test_paths_in_any_number_and_form_are_looked_at_once(
     looked.clear()
     services.run(everything(root, "a", "./", *forms, ".", "SKILL.md", "none/x"))
     assert looked == [""]
-    assert states(services) == {"a": "published", "deep/c": "published"}
+    assert services.states() == {"a": "published", "deep/c": "published"}
 
 
 def test_a_path_that_went_takes_its_skills_along(root: Path, services: Services) -> None:
@@ -271,7 +229,7 @@ def test_a_path_that_went_takes_its_skills_along(root: Path, services: Services)
     for name in ("b", "c"):
         (root / "deep" / name / "SKILL.md").unlink()
     assert services.run(everything(root, "deep")).outcome["removed"] == 2
-    assert states(services) == {"a": "published", "deep/b": "removed", "deep/c": "removed"}
+    assert services.states() == {"a": "published", "deep/b": "removed", "deep/c": "removed"}
 
 
 def test_a_path_out_of_the_root_fails_the_event_only(root: Path, services: Services) -> None:
@@ -290,7 +248,7 @@ def test_a_root_that_is_away_removes_nothing(root: Path, services: Services) -> 
     job = services.run(everything(root))
     assert job.state == "failed"
     assert "does not exist" in job.reason
-    assert states(services) == {"a": "published"}
+    assert services.states() == {"a": "published"}
 
 
 def test_a_source_id_of_another_root_is_refused(
@@ -303,7 +261,7 @@ def test_a_source_id_of_another_root_is_refused(
     job = services.run(everything(other))
     assert job.state == "failed"
     assert "team" in job.reason
-    assert list(states(services)) == ["a"]
+    assert list(services.states()) == ["a"]
 
 
 def test_an_event_is_carried_out_once(root: Path, services: Services) -> None:
@@ -333,7 +291,7 @@ def test_skills_and_sources_are_removed_on_request(root: Path, services: Service
     services.run(everything(root))
     services.publish_waiting()
     assert services.run(SkillRemoved(skill_id="team:a")).outcome == {"removed": 1}
-    assert states(services) == {"a": "removed", "b": "published"}
+    assert services.states() == {"a": "removed", "b": "published"}
     job = services.run(SkillRemoved(skill_id="team:absent"))
     assert (job.state, "team:absent" in job.reason) == ("failed", True)
     assert services.run(SourceRemoved(source_id="team")).outcome == {"removed": 1}
@@ -418,7 +376,7 @@ def test_a_removal_between_upserts_keeps_its_place(root: Path, services: Service
     removal = new_event(SkillRemoved(skill_id="team:a"), "skillbus/test")
     jobs = carry_out(services, [*upserted("team:a"), removal, *upserted("team:b")])
     assert [job.state for job in jobs] == ["done"] * 3
-    assert states(services) == {"a": "removed", "b": "published"}
+    assert services.states() == {"a": "removed", "b": "published"}
 
 
 def test_a_source_that_is_not_known_needs_its_root(services: Services, root: Path) -> None:

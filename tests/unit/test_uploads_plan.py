@@ -4,56 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from config.errors import PermanentError, TransientError
-from config.settings import Settings, UploadSettings
-from graph.local import SqliteSkillGraph
+from config.settings import UploadSettings
 from graph.protocol import Source
 from skills.events import Event, SkillRemoved, SkillUpserted, SourceChanged, new_event
-from tasks.activity import LocalActivity
-from tasks.plan import plan
-from tasks.policies import INGEST, Deadline
-from tasks.sqlite_journal import SqliteJournal
+from tasks.policies import INGEST
 from tasks.uploads.arrival import sweep_uploads
 from tasks.uploads.intake import take_in
 from tasks.uploads.store import UploadReader, upload_store
+from tests.support.planning import PlanServices
 
 SKILL = "---\nname: trips\n---\nBody.\n"
 
 
-@dataclass
-class Services:
-    """What plan needs of the services, and what it sent."""
-
-    graph: SqliteSkillGraph
-    journal: SqliteJournal
-    settings: Settings
-    activity: LocalActivity = field(default_factory=LocalActivity)
-    sent: list[tuple[str, list[object]]] = field(default_factory=list)
-    stopping: threading.Event = field(default_factory=threading.Event)
-
-    def send(self, name: str, ids: list[object]) -> None:
-        self.sent.append((name, list(ids)))
-
-    def accept(self, *events: Event) -> None:
-        for event in events:
-            self.journal.accept(event, "event")
-
-    def plan(self) -> None:
-        self.sent.clear()
-        waiting = self.journal.open_jobs("event")
-        plan(self, Deadline(60), waiting)  # type: ignore[arg-type]  # the part it needs
-
-    def run(self, data: Any) -> Any:
-        event = new_event(data, "skillbus/test")
-        self.accept(event)
-        self.plan()
-        return self.journal.job(event.id)
+class Services(PlanServices):
+    """What plan needs, with uploads that come in."""
 
     def uploaded(self, text: str, path: str = "trips") -> Event:
         store = upload_store(self.settings)
@@ -66,17 +35,11 @@ class Services:
     def content(self, path: str = "trips") -> str:
         return UploadReader("team", self.settings).read(path).content.decode()
 
-    def states(self) -> dict[str, str]:
-        return {entry.path: entry.state.value for entry in self.graph.entries()}
-
 
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[Services]:
-    graph = SqliteSkillGraph(tmp_path / "graph.db", writable=True)
-    journal = SqliteJournal(":memory:")
-    yield Services(graph, journal, Settings(home=tmp_path))
-    journal.close()
-    graph.close()
+    with Services.opened(tmp_path) as services:
+        yield services
 
 
 def test_uploads_are_put_in_place_in_the_order_of_their_events(services: Services) -> None:

@@ -1,0 +1,80 @@
+"""The part of the services that planning needs, over stores of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from config.settings import Settings
+from graph.local import SqliteSkillGraph
+from skills.events import Event, new_event
+from tasks.activity import LocalActivity
+from tasks.plan import plan
+from tasks.policies import INGEST, Deadline
+from tasks.sqlite_journal import SqliteJournal
+
+
+class CountingActivity(LocalActivity):
+    """Counts what plan announces."""
+
+    announced = 0
+
+    def ingest(self, count: int) -> int:
+        self.announced += count
+        return super().ingest(count)
+
+
+@dataclass
+class PlanServices:
+    """What plan needs of the services, and what it sent."""
+
+    graph: SqliteSkillGraph
+    journal: SqliteJournal
+    settings: Settings
+    activity: CountingActivity = field(default_factory=CountingActivity)
+    sent: list[tuple[str, list[object]]] = field(default_factory=list)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, home: Path) -> Iterator[Self]:
+        """With a catalog in `home`, and a journal in memory."""
+        graph = SqliteSkillGraph(home / "graph.db", writable=True)
+        journal = SqliteJournal(":memory:")
+        yield cls(graph, journal, Settings(home=home))
+        journal.close()
+        graph.close()
+
+    def send(self, name: str, ids: list[object]) -> None:
+        """Note what is sent."""
+        self.sent.append((name, list(ids)))
+
+    def ingested(self) -> list[object]:
+        """Skills that were sent to ingest."""
+        return sorted(str(one) for name, ids in self.sent if name == INGEST.name for one in ids)
+
+    def accept(self, *events: Event) -> None:
+        """Record events."""
+        for event in events:
+            self.journal.accept(event, "event")
+
+    def plan(self, *event_ids: str) -> None:
+        """Plan these events, or all that are open."""
+        self.sent.clear()
+        waiting = event_ids or self.journal.open_jobs("event")
+        plan(self, Deadline(60), waiting)  # type: ignore[arg-type]  # the part it needs
+
+    def run(self, data: Any) -> Any:
+        """Accept an event and plan; its job."""
+        event = new_event(data, "skillbus/test")
+        self.accept(event)
+        self.plan(event.id)
+        return self.journal.job(event.id)
+
+    def states(self) -> dict[str, str]:
+        """State of each skill, by path."""
+        return {entry.path: entry.state.value for entry in self.graph.entries()}
