@@ -16,10 +16,11 @@ from skills.safety.anchors import Anchors
 from skills.safety.commands import COMMANDS
 from skills.safety.context import Text
 from skills.safety.hidden import hidden_characters, hidden_comments
+from skills.safety.orders import ORDERS
+from skills.safety.packages import bait
 from skills.safety.payloads import payloads
 from skills.safety.rule import Rule
-from skills.safety.signals import signs_together
-from skills.safety.signs import SIGNS
+from skills.safety.signals import ALL_SIGNS, signs_together
 from skills.safety.speech import SPEECH
 from skills.safety.takeover import TAKEOVER
 
@@ -33,7 +34,7 @@ MAX_PER_RULE = 20
 SHOWN = 80
 """Characters of what was seen that a reason quotes."""
 
-RULES = SPEECH + COMMANDS + TAKEOVER
+RULES = SPEECH + ORDERS + COMMANDS + TAKEOVER
 
 __all__ = ["MAX_FINDINGS", "MAX_PER_RULE", "SCANNER", "SHOWN", "remarked", "scan"]
 
@@ -76,7 +77,7 @@ def shown(text: str) -> str:
 
 @cache
 def _anchors() -> Anchors:
-    return Anchors(anchor for one in (*RULES, *SIGNS) for anchor in one.anchors)
+    return Anchors(anchor for one in (*RULES, *ALL_SIGNS) for anchor in one.anchors)
 
 
 def _seen(lines: Sequence[str], text: Text) -> Iterator[tuple[str, int, int, str, str]]:
@@ -88,6 +89,8 @@ def _seen(lines: Sequence[str], text: Text) -> Iterator[tuple[str, int, int, str
             yield from _matches(rule, text, present)
     for start, level, what in signs_together(text, present):
         yield "combination", level, text.line_at(start), what, ""
+    for start, what in bait(text.folded):
+        yield "supply_chain", 2, text.line_at(start), what, ""
     yield from _encoded(text)
     for start, level, what in hidden_comments(text):
         yield "hidden_text", level, text.line_at(start), what, ""
@@ -119,6 +122,8 @@ def _matches(
     )
     for match in islice(found, MAX_PER_RULE):
         start = match.start()
-        mentioned = text.quoted(start, in_code=rule.speech) + text.refused(start)
+        quoted = text.quoted(start, in_code=rule.speech)
+        refused = text.refused(start, in_sentence=rule.speech)
+        mentioned = quoted + refused + (quoted and rule.speech and text.teaches)
         level = max(1, rule.level - mentioned)
         yield rule.kind, level, text.line_at(start), rule.what, text.seen[start : match.end()]

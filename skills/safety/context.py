@@ -12,12 +12,17 @@ from skills.safety.hidden import in_one_alphabet, without_invisible
 
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
+_ABOUT_ATTACKS = re.compile(
+    r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail|threat"
+    r"|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
+)
 _SPACES = re.compile(r"(?<=\S)(?:[^\S\n]{2,}|[^\S\n ])")
 _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
 """A command that is another's argument is no quotation."""
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _LOOK_BACK = 120
+_SENTENCE = re.compile(r"[.!?;]\s|[。！？；]|\n")
 LINES_AROUND = 6
 """A match of a rule reaches over fewer lines than this."""
 _QUOTES = "\"'“‘「『«"
@@ -33,7 +38,7 @@ _REFUSAL = re.compile(
 class Text:
     """A whole file as one string; `seen` for showing, `folded` in lower case for matching.
 
-    Both have the same length. So that nothing hides a phrase, invisible characters are gone, wide
+    Both have the same length. `teaches`: its frontmatter says that it is about attacks. So that nothing hides a phrase, invisible characters are gone, wide
     forms and letters that only look Latin are plain, words spelt letter by letter are joined,
     white space is one space, and the lines of a paragraph, or of a shell command that goes on
     after a backslash, are one line.
@@ -44,6 +49,8 @@ class Text:
         self._fenced = _fenced(plain, body_line)
         self.seen = "".join(_ended(plain, self._fenced, body_line)).replace("\\\n", "  ")
         self.folded = _lower(self.seen)
+        head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
+        self.teaches = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
 
     def windows(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
@@ -85,9 +92,18 @@ class Text:
             return before[-1:] in set(_SPEECH_QUOTES) or self.in_code(offset)
         return before[-1:] in set(_QUOTES)
 
-    def refused(self, offset: int) -> bool:
-        """Whether the words before name what follows as something to refuse."""
+    def refused(self, offset: int, *, in_sentence: bool) -> bool:
+        """Whether the words before name what follows as something to refuse; with `in_sentence`,
+        words of the sentence before do not count."""
+        if in_sentence:
+            return bool(_REFUSAL.search(self.sentence_before(offset, _LOOK_BACK)))
         return bool(_REFUSAL.search(self.folded, max(0, offset - _LOOK_BACK), offset))
+
+    def sentence_before(self, offset: int, most: int) -> str:
+        """What the sentence of a character says before it, at most so many characters."""
+        before = self.folded[max(0, offset - most) : offset]
+        ends = [end.end() for end in _SENTENCE.finditer(before)]
+        return before[ends[-1] if ends else 0 :]
 
 
 def _plain(line: str) -> str:

@@ -1,38 +1,86 @@
-"""Slight signs that say little alone and much together, in one paragraph.
+"""Slight signs that say little alone and much together.
 
-Text that asks for silence towards the user is common, and so is text that names a key file or an
-upload; both in one paragraph have no honest use. A sign that is quoted or refused does not count.
+An order against a user has a deed (a key file, an upload, a file that steers agents) and something
+that hides or excuses it (silence, no question, a condition, a false answer). Each is common in
+honest skills; both in one section have next to no honest use. A sign that is quoted or refused
+does not count.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
-from itertools import combinations
+from collections.abc import Iterator, Mapping
+from itertools import product
 
 from skills.safety.context import Text
+from skills.safety.parts import PARTS
 from skills.safety.signs import SIGNS, Sign
 
+ALL_SIGNS = SIGNS + PARTS
+"""Every sign there is."""
+
 _BLANK = re.compile(r"\n[ \t]*(?=\n)")
+_HEADING = re.compile(r"(?m)^#{1,6} ")
 _MAX_SIGNS = 50
 _LOOK_AHEAD = 2_000
 
-_TOGETHER: frozenset[frozenset[str]] = frozenset(
-    frozenset((one, other))
-    for one, others in {
-        "silence": "secret private out config bypass code harm false pressure trigger answer door",
-        "unseen": "secret private out config code harm answer door",
-        "consent": "secret out config bypass code harm door",
-        "trigger": "code secret out false",
+_Pairs = frozenset[frozenset[str]]
+
+
+def _pairs(table: Mapping[str, str]) -> _Pairs:
+    """The pairs of a table: names, and those that each of them must not stand beside."""
+    return frozenset(
+        frozenset(pair)
+        for ones, others in table.items()
+        for pair in product(ones.split(), others.split())
+        if pair[0] != pair[1]
+    )
+
+
+_PARAGRAPH = _pairs(
+    {
+        "silence": "secret private config",
+        "mute": "private config",
+        "consent": "secret config",
         "secret": "answer out",
         "private": "out",
-        "blind": "silence false",
-        "bypass": "config",
-        "config": "door",
-    }.items()
-    for other in others.split()
+        "config": "code",
+    }
 )
+"""Too common over a whole section."""
+_SECTION = _pairs(
+    {
+        "silence mute unseen false answer": "out address picture carry bypass code harm door obey swap",
+        "silence false": "trigger answer pressure blind",
+        "silence": "false",
+        "false": "mute unseen",
+        "unseen": "secret private config",
+        "consent": "out address bypass code harm door obey swap",
+        "agreed": "out address harm door obey swap",
+        "trigger hidden_when": "out address code harm swap secret door",
+        "return": "door obey code bypass reach",
+        "reach": "door obey swap harm bypass code",
+        "feigned": "out address swap secret agreed silence mute",
+        "picture": "secret private carry",
+        "carry": "private",
+        "config memory": "bypass obey door",
+        "answer": "secret",
+        "door": "code",
+        "pressure": "secret out address",
+    }
+)
+_FILE = _pairs(
+    {
+        "false": "out secret code harm door picture",
+        "silence": "out",
+        "trigger": "harm",
+        "hidden_when": "out harm swap",
+        "consent": "harm",
+        "picture": "carry",
+    }
+)
+"""Seldom enough to be counted together wherever they stand."""
 _GRAVE = frozenset(
     map(frozenset, (("silence", "secret"), ("silence", "code"), ("consent", "secret")))
 )
@@ -42,25 +90,76 @@ _REFUSED = re.compile(
     r"|rather than|instead of|not for|whether|refused?)\b"
     r"|禁止|不要|切勿|避免|攻击|恶意|例如|比如"
 )
-_SENTENCE = re.compile(r"[.!?。！？;；]\s|\n")
 _BACK = 90
 
 
 def signs_together(text: Text, present: frozenset[str]) -> Iterator[tuple[int, int, str]]:
-    """(offset, level, what) of paragraphs in which signs stand together that should not."""
+    """(offset, level, what) of places where signs stand together that should not.
+
+    `present` are the anchors that the text can hold (`Anchors.within`).
+    """
     starts = _paragraphs(text.folded)
-    for place, signs in _anchored(text.folded, starts, present).items():
-        names = {sign.name for sign in signs}
-        if not any(pair <= names for pair in _TOGETHER):
+    places = _anchored(text.folded, starts, present)
+    if len(places) < 2:
+        return
+    found = _Found(text, starts)
+    heads = [head.start() for head in _HEADING.finditer(text.folded)]
+    sections = [bisect_right(heads, start) for start in starts]
+    told: set[frozenset[str]] = set()
+    scopes = (
+        (_PARAGRAPH, list(range(len(starts)))),
+        (_SECTION, sections),
+        (_FILE, [0] * len(starts)),
+    )
+    for pairs, scope in scopes:
+        for pair in sorted(pairs - told, key=sorted):
+            one, other = sorted(pair)
+            for at, what in _beside(found, places, one, other, scope):
+                told.add(pair)
+                yield at, 3 if pair in _GRAVE and pairs is _PARAGRAPH else 2, what
+
+
+def _beside(
+    found: _Found, places: Mapping[str, list[int]], one: str, other: str, scope: list[int]
+) -> Iterator[tuple[int, str]]:
+    """(offset, what) of each stretch of `scope` (by paragraph) that has both signs."""
+    if one not in places or other not in places:
+        return
+    others: dict[int, list[int]] = {}
+    for place in places[other]:
+        others.setdefault(scope[place], []).append(place)
+    done = set()
+    for place in places[one]:
+        where = scope[place]
+        if where in done or where not in others:
             continue
-        end = starts[place] if place < len(starts) else len(text.folded)
-        found = [(_first(sign, text, starts[place - 1], end), sign) for sign in signs]
-        there = [(offset, sign) for offset, sign in found if offset >= 0]
-        for one, other in combinations(there, 2):
-            pair = frozenset((one[1].name, other[1].name))
-            if pair in _TOGETHER:
-                level = 3 if pair in _GRAVE else 2
-                yield min(one[0], other[0]), level, f"{one[1].what}, together with {other[1].what}"
+        first = found.at(one, place)
+        if first < 0:
+            continue
+        second = next((at for near in others[where] if (at := found.at(other, near)) >= 0), -1)
+        if second < 0:
+            others.pop(where)
+            continue
+        done.add(where)
+        yield min(first, second), f"{_BY_NAME[one].what}, together with {_BY_NAME[other].what}"
+
+
+_BY_NAME = {sign.name: sign for sign in ALL_SIGNS}
+
+
+class _Found:
+    """Where signs stand in paragraphs; each is looked for once, and only when asked for."""
+
+    def __init__(self, text: Text, starts: list[int]) -> None:
+        self._text, self._starts = text, [*starts, len(text.folded)]
+        self._known: dict[tuple[str, int], int] = {}
+
+    def at(self, name: str, place: int) -> int:
+        """The offset of a sign in a paragraph, -1 where it is not."""
+        if (name, place) not in self._known:
+            start, end = self._starts[place], self._starts[place + 1]
+            self._known[name, place] = _first(_BY_NAME[name], self._text, start, end)
+        return self._known[name, place]
 
 
 def _paragraphs(folded: str) -> list[int]:
@@ -82,24 +181,22 @@ def _goes_on(folded: str, blank: re.Match[str]) -> bool:
     return spoken[-1:] not in (":", "：") and spoken[:1] not in ("#", "`", "~")
 
 
-def _anchored(
-    folded: str, starts: list[int], present: frozenset[str]
-) -> dict[int, list[Sign]]:
-    """By paragraph, counted from 1, the signs of which it holds an anchor."""
-    found: dict[int, list[Sign]] = {}
-    for sign in SIGNS:
+def _anchored(folded: str, starts: list[int], present: frozenset[str]) -> dict[str, list[int]]:
+    """By sign, the paragraphs that hold one of its anchors."""
+    found = {}
+    for sign in ALL_SIGNS:
         places = set()
         for anchor in present.intersection(sign.anchors):
             at = folded.find(anchor)
             for _ in range(_MAX_SIGNS):
                 if at < 0:
                     break
-                place = bisect_right(starts, at)
+                place = bisect_right(starts, at) - 1
                 places.add(place)
-                following = starts[place] if place < len(starts) else len(folded)
+                following = starts[place + 1] if place + 1 < len(starts) else len(folded)
                 at = folded.find(anchor, following)
-        for place in sorted(places):
-            found.setdefault(place, []).append(sign)
+        if places:
+            found[sign.name] = sorted(places)
     return found
 
 
@@ -113,6 +210,5 @@ def _first(sign: Sign, text: Text, start: int, end: int) -> int:
 
 
 def _is_refused(text: Text, start: int) -> bool:
-    before = text.folded[max(0, start - _BACK) : start]
-    ends = [end.end() for end in _SENTENCE.finditer(before)]
-    return bool(_REFUSED.search(before, ends[-1] if ends else 0))
+    before = text.sentence_before(start, _BACK)
+    return bool(_REFUSED.search(before))

@@ -27,7 +27,7 @@ class Sign:
         return re.compile(self.source, re.VERBOSE)
 
 
-def _sign(name: str, what: str, anchors: str, *ways: str, words: bool = True) -> Sign:
+def make_sign(name: str, what: str, anchors: str, *ways: str, words: bool = True) -> Sign:
     source = "|".join(f"(?:{way})" for way in ways)
     return Sign(name, what, tuple(anchors.split("|")), source, words)
 
@@ -43,7 +43,7 @@ _SENDS = (
 _REMOTE = r"(?:https?|ftps?|sftp)://(?!localhost|127\.)"
 
 SIGNS: tuple[Sign, ...] = (
-    _sign(
+    make_sign(
         "silence",
         "silence towards the user",
         "mention|reveal|disclos|acknowledg|report|tell|told|inform|alert|know|learn|find out|notice"
@@ -75,7 +75,7 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:不要|不得|别)在?\S{0,4}(?:回答|回复|总结)\S{0,3}(?:提到|提及|说明)",
         r"(?:悄悄|偷偷|暗中|秘密地?)|对用户\S{0,3}(?:隐瞒|保密)|(?:请|就)否认|不留痕迹|用户看不到|隐藏注释",
     ),
-    _sign(
+    make_sign(
         "consent",
         "no question to the user",
         "without|asking|asked|ask first|ask before|confirm|approv|authori|agreed|consent|consulted"
@@ -91,7 +91,7 @@ SIGNS: tuple[Sign, ...] = (
         r"\bturn\soff\s(?:the\s)?(?:confirmation|approval|permission)\s?(?:prompts?|checks?|dialogs?|requests?)?\b",
         r"(?:无需|不用|不必|不再|不要再)\S{0,3}(?:征得|询问|经过|等待|弹出)\S{0,4}(?:用户|同意|确认|许可)?",
     ),
-    _sign(
+    make_sign(
         "secret",
         "secrets of the user",
         "get secret|_history|os.environ"
@@ -109,7 +109,7 @@ SIGNS: tuple[Sign, ...] = (
         r"\b(?:print|read|paste|copy|show|dump|collect|gather|attach)\b[^\n.]{0,30}\bprivate\skeys?\b",
         words=False,
     ),
-    _sign(
+    make_sign(
         "private",
         "what the user said or has open",
         "conversation|chat|transcript|user message|system prompt|history|user's|session|dialogue"
@@ -125,7 +125,7 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:已打开|打开的|读取的|本地)\S{0,3}文件\S{0,3}(?:内容|全文)",
         words=False,
     ),
-    _sign(
+    make_sign(
         "out",
         "a way out to an address",
         "://|create_connection|sendall|gist|public|anonymous|上传|提交|推送|图片",
@@ -141,14 +141,14 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:上传|提交|推送|发送|链接)\S{0,12}\s?https?://|推送到\s?[a-z0-9.-]{1,40}\.[a-z]{2,6}|图片地址",
         words=False,
     ),
-    _sign(
+    make_sign(
         "answer",
         "what becomes part of the answer",
         "last line|white on|注释|回答|输出|填入",
         r"\bwhite\son\swhite\b|\binto\s(?:the\s)?(?:\w{1,12}(?:'s)?\s){0,2}last\sline\b",
         r"(?:回答|输出)\S{0,4}(?:末尾|最后)|隐藏注释|填入",
     ),
-    _sign(
+    make_sign(
         "config",
         "files that steer agents",
         "claude.md|agents.md|gemini.md|.cursorrules|.cursor/|copilot-instructions"
@@ -160,7 +160,7 @@ SIGNS: tuple[Sign, ...] = (
             | \blong-term\smemory\b""",
         words=False,
     ),
-    _sign(
+    make_sign(
         "bypass",
         "confirmations switched off",
         "dangerously|danger-full|approval_policy|autoapprove|auto_approve|bypasspermissions|permissions.allow|--yolo|bash(*)|--privileged|chroot|绕过",
@@ -172,7 +172,7 @@ SIGNS: tuple[Sign, ...] = (
             | 绕过\S{0,2}(?:沙箱|限制|审批|确认)""",
         words=False,
     ),
-    _sign(
+    make_sign(
         "trigger",
         "a hidden condition",
         "when|if|once|until|second|third|fourth|fifth|sixth|tenth|for the first|on the |the date"
@@ -186,7 +186,7 @@ SIGNS: tuple[Sign, ...] = (
         r"\bfrom\sthe\s(?:second|third|fourth|fifth|sixth|tenth)\s(?:time\s|one\s|request\s)?on\b",
         r"\bfor\sthe\sfirst\s(?:\w{1,8}\s)?(?:requests|times|uses|runs|calls|days)\b[^\n.]{0,40}\btrust\b",
     ),
-    _sign(
+    make_sign(
         "code",
         "code from elsewhere",
         "curl|wget|下载",
@@ -194,7 +194,7 @@ SIGNS: tuple[Sign, ...] = (
         r"\b(?:curl|wget)\b[^\n|;]{0,200}\|\s{0,4}(?:sudo\s)?(?:ba|z)?sh\b",
         words=False,
     ),
-    _sign(
+    make_sign(
         "harm",
         "what cannot be taken back",
         "drop database|drop schema|rm -|--force|delete|destroy|--skip-final|清空|删除",
@@ -207,7 +207,7 @@ SIGNS: tuple[Sign, ...] = (
         r"\brm\s-[rf]{2}\s(?:/var/|/srv/|/home/|/etc/|~)",
         words=False,
     ),
-    _sign(
+    make_sign(
         "false",
         "an answer that is untrue",
         "ask|wonder|doubt|it as|always|every|each|all|质疑|追问|就说|问起|推荐|无论",
@@ -219,7 +219,7 @@ SIGNS: tuple[Sign, ...] = (
         r"\balways\s(?:book|buy|choose|recommend|prefer)\s[^\n.]{0,40}\bwhatever\b",
         r"\b(?:rate|rank|recommend|approve)\s(?:every|each|all|always)\b|(?:若|如果)\S{0,4}问起|(?:始终|一律|总是)推荐",
     ),
-    _sign(
+    make_sign(
         "unseen",
         "what the user is not meant to see",
         "pixel|1x1|shows|nobody|blend| see|rendered|displayed|shown|注意到|察觉|看不见|看不到|透明",
@@ -229,7 +229,7 @@ SIGNS: tuple[Sign, ...] = (
         r"\b(?:is|are)\s(?:not|never)\s(?:rendered|displayed|shown)\b",
         rf"{_USER_ZH}(?:不会|看不到|无法)?(?:注意到|察觉|看不见|看不到)|图片是?透明",
     ),
-    _sign(
+    make_sign(
         "door",
         "a way back in",
         "authorized_keys|crontab|hooks/|sudoers|launchagents|systemd/|it back",
@@ -238,14 +238,14 @@ SIGNS: tuple[Sign, ...] = (
         r"\b(?:removes?|deletes?)\s(?:it|the\s\w{1,12}|this\s\w{1,12})\s?,?\s(?:put|add|write)\sit\sback\b",
         words=False,
     ),
-    _sign(
+    make_sign(
         "blind",
         "approval of what nobody has read",
         "without reading|without look|without check|without review|whatever",
         r"\b(?:approve|accept|merge|sign\soff)\b[^\n.]{0,60}\bwithout\s(?:reading|looking|checking|review)",
         r"\balways\s(?:pick|choose|select|load|use)\sthis\s(?:skill|tool)\b[^\n.]{0,30}\bwhatever\b",
     ),
-    _sign(
+    make_sign(
         "pressure",
         "pressure",
         "mandatory|emergency|compliance|must comply|people will|权威|必须服从",
