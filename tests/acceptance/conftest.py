@@ -27,3 +27,12 @@ def library(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
     skillbus = Skillbus(fork_server, base / "home")
     skillbus("sync", str(root), code=4)
     return skillbus
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What schemathesis collects has one node id for all operations, of which pytest-xdist runs
+    one: pytest 9.2 makes ids of what it has parametrized itself."""
+    for item in items:
+        _, bracket, operation = item.name.partition("[")
+        if bracket and not item.nodeid.endswith("]"):
+            item._id = item.id.with_params(operation.removesuffix("]"))

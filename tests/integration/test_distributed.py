@@ -293,7 +293,7 @@ def test_a_worker_that_is_killed_leaves_its_work_to_the_next(
             worker.process.kill()
             wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
         all_running.start("ingest")
-        wait_for(lambda: len(remote.activity.workers()) == 4, 30)
+        wait_for(lambda: len(remote.activity.workers()) == len(WORKLOADS), 30)
         remote.send_maintenance()
         all_running.wait_done()
         [entry] = remote.graph.entries(["crafts:tide-tables"])

@@ -253,6 +253,7 @@ def test_a_hung_host_holds_up_no_other(
     root = tmp_path / "folder"
     put(root, "near")
     slow_ones = [f"slow-{number}" for number in range(3)]
+    threads = threading.active_count()
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         tiny_runtime(tmp_path / "home", git=ALLOWED | {"seconds": 30}) as runtime,
@@ -274,7 +275,7 @@ def test_a_hung_host_holds_up_no_other(
         assert {runtime.journal.job(one).state for one in slow} == {"accepted"}
         ending = time.monotonic()
     assert time.monotonic() - ending < 10
-    assert threading.active_count() < 50
+    assert threading.active_count() <= threads + 5
 
 
 def test_a_skill_that_is_named_is_looked_at_again(runtime: Runtime, address: str) -> None:

@@ -6,16 +6,27 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import pika
+import pytest
 from redis import Redis
 
+from config.errors import NotFoundError
 from config.secrets import with_password
+from config.settings import Settings, SubmissionSettings
+from skills.events import parse_event
+from tasks.journal import Job, job_id
+from tests.support.program import wait_for
 from tests.support.servers import RunServers
+from tests.support.tiny import TinyEncoder
+from workers.channel import Channel
+from workers.remote import Remote
+from workers.runtime import Runtime
+from workers.submissions.service import Submissions
 
 STREAM = "skillbus.events"
 _DATABASE = 11
@@ -205,3 +216,80 @@ def event(kind: str, data: dict[str, Any], **members: Any) -> dict[str, Any]:
 def reply_name(path: Path) -> str:
     """A name for replies that no other test has."""
     return f"skillbus.replies.{path.name[-40:]}-{uuid.uuid4().hex[:8]}"
+
+
+BUNDLE = {
+    "query_id": "q",
+    "status": "NO_SKILL_HIT",
+    "reason": "the library holds no skill yet",
+    "task": "x",
+    "budget": 100,
+    "degraded": [],
+    "timings_ms": {},
+}
+"""An answer."""
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def outside(request: pytest.FixtureRequest, run_servers: RunServers) -> Iterator[Outside]:
+    """A program at either broker."""
+    made: Outside = OnRedis(run_servers) if request.param == "redis" else OnRabbit(run_servers)
+    made.clear()
+    yield made
+    made.clear()
+
+
+class Home:
+    """A deployment whose workers are not started: what is accepted stays open until a test ends
+    it. `base`: settings of one on servers, None for an embedded one."""
+
+    def __init__(self, outside: Outside, home: Path, base: Settings | None = None) -> None:
+        self.outside = outside
+        self.home = home
+        self.base = base
+
+    @contextmanager
+    def __call__(self, **groups: dict[str, Any]) -> Iterator[Channel]:
+        """A channel to it, open; groups: settings that differ."""
+        groups.setdefault("submissions", self.outside.settings)
+        groups["submissions"] = {"claim_seconds": 1.0} | groups["submissions"]
+        channel = self._remote(groups) if self.base else self._runtime(groups)
+        try:
+            yield channel
+        finally:
+            channel.stop()
+
+    def _runtime(self, groups: dict[str, Any]) -> Channel:
+        settings = Settings(**groups).model_copy(update={"home": self.home})
+        return Runtime(settings, writable=True, encoder=TinyEncoder())
+
+    def _remote(self, groups: dict[str, Any]) -> Channel:
+        assert self.base is not None
+        changes: dict[str, Any] = {
+            name: getattr(self.base, name).model_copy(update=values)
+            for name, values in groups.items()
+        }
+        changes["submissions"] = SubmissionSettings(**groups["submissions"])
+        return Remote(self.base.model_copy(update=changes), writable=True)
+
+
+@contextmanager
+def consuming(channel: Channel, count: int = 1) -> Iterator[list[Submissions]]:
+    """So many consumers and relays, connected."""
+    with ExitStack() as stack:
+        made = [stack.enter_context(Submissions(channel)) for _ in range(count)]
+        wait_for(lambda: all(one.consumer.connected.is_set() for one in made))
+        yield made
+
+
+def id_of(sent: dict[str, Any]) -> str:
+    """The id of the job that an event becomes."""
+    return job_id(parse_event(json.dumps(sent)))
+
+
+def recorded(runtime: Channel, sent: dict[str, Any]) -> Job | None:
+    """The job of an event, None while there is none."""
+    try:
+        return runtime.journal.job(id_of(sent))
+    except NotFoundError:
+        return None

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from config.errors import UsageError
-from workers.serving import _bound, parse_listen
+from workers.serving import bound, parse_listen
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,5 @@ def test_any_address_where_something_else_protects_it(text: str, address: tuple[
 
 def test_small_answers_are_sent_at_once() -> None:
     """asyncio sets TCP_NODELAY where the protocol is named, and what is accepted inherits it."""
-    with _bound(("127.0.0.1", 0)) as bound:
-        assert bound.proto == socket.IPPROTO_TCP
+    with bound(("127.0.0.1", 0)) as port:
+        assert port.proto == socket.IPPROTO_TCP
