@@ -20,6 +20,7 @@ from skills.safety.orders import ORDERS
 from skills.safety.packages import bait
 from skills.safety.payloads import payloads
 from skills.safety.rule import Rule
+from skills.safety.schemes import SCHEMES
 from skills.safety.signals import ALL_SIGNS, signs_together
 from skills.safety.speech import SPEECH
 from skills.safety.takeover import TAKEOVER
@@ -34,7 +35,7 @@ MAX_PER_RULE = 20
 SHOWN = 80
 """Characters of what was seen that a reason quotes."""
 
-RULES = SPEECH + ORDERS + COMMANDS + TAKEOVER
+RULES = SPEECH + ORDERS + SCHEMES + COMMANDS + TAKEOVER
 
 __all__ = ["MAX_FINDINGS", "MAX_PER_RULE", "SCANNER", "SHOWN", "remarked", "scan"]
 
@@ -123,7 +124,7 @@ def _matches(
     for match in islice(found, MAX_PER_RULE):
         start = match.start()
         quoted = text.quoted(start, in_code=rule.speech)
-        refused = text.refused(start, in_sentence=rule.speech)
+        refused = text.refused(start)
         mentioned = quoted + refused + (quoted and rule.speech and text.teaches)
         level = max(1, rule.level - mentioned)
         yield rule.kind, level, text.line_at(start), rule.what, text.seen[start : match.end()]

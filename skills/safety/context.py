@@ -21,7 +21,8 @@ _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
 """A command that is another's argument is no quotation."""
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
-_LOOK_BACK = 120
+_LOOK_BACK = 80
+_QUOTED = 300
 _SENTENCE = re.compile(r"[.!?;]\s|[。！？；]|\n")
 LINES_AROUND = 6
 """A match of a rule reaches over fewer lines than this."""
@@ -84,20 +85,24 @@ class Text:
         return self._fenced[self.line_at(offset) - 1]
 
     def quoted(self, offset: int, *, in_code: bool) -> bool:
-        """Whether what starts here is quoted; with `in_code`, a fenced block quotes as well."""
+        """Whether what starts here is quoted; with `in_code`, a fenced block quotes as well, and
+        else quotes within one are part of the code."""
         before = self.folded[max(0, offset - 3) : offset].rstrip(" ")
         if _ARGUMENT.search(self.folded, max(0, offset - 6), offset):
             return False
         if in_code:
-            return before[-1:] in set(_SPEECH_QUOTES) or self.in_code(offset)
-        return before[-1:] in set(_QUOTES)
+            marked = before[-1:] in set(_SPEECH_QUOTES) or self.in_code(offset)
+            return marked or (self.teaches and self._within_quotes(offset))
+        return before[-1:] in set(_QUOTES) and not self.in_code(offset)
 
-    def refused(self, offset: int, *, in_sentence: bool) -> bool:
-        """Whether the words before name what follows as something to refuse; with `in_sentence`,
-        words of the sentence before do not count."""
-        if in_sentence:
-            return bool(_REFUSAL.search(self.sentence_before(offset, _LOOK_BACK)))
-        return bool(_REFUSAL.search(self.folded, max(0, offset - _LOOK_BACK), offset))
+    def _within_quotes(self, offset: int) -> bool:
+        """Whether a quotation that began in this line has not ended."""
+        before = self.folded[self.folded.rfind("\n", 0, offset) + 1 : offset][-_QUOTED:]
+        return before.count('"') % 2 == 1 or before.rfind("“") > before.rfind("”")
+
+    def refused(self, offset: int) -> bool:
+        """Whether the words before, in its sentence, name what follows as something to refuse."""
+        return bool(_REFUSAL.search(self.sentence_before(offset, _LOOK_BACK)))
 
     def sentence_before(self, offset: int, most: int) -> str:
         """What the sentence of a character says before it, at most so many characters."""

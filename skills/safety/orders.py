@@ -14,6 +14,7 @@ from skills.safety.vocabulary import (
     FETCHES,
     FETCHES_ZH,
     FOREIGN,
+    FOREIGN_ANCHORS,
     FORMER,
     GUARDS,
     GUARDS_ZH,
@@ -34,7 +35,7 @@ ORDERS: tuple[Rule, ...] = (
         "prompt_injection",
         2,
         "has the reader fetch orders from an address and obey them",
-        ("://", "endpoint", "server", "gist", "pastebin"),
+        FOREIGN_ANCHORS,
         rf"""\b{FETCHES}\b [^\n]{{0,80}}? {FOREIGN} [^\n]{{0,120}}? \b{OBEYS}\b
              [^\n.]{{0,50}}? \b{TOLD}""",
         rf"""\b{OBEYS}\b [^\n.]{{0,60}}? \b{TOLD} [^\n]{{0,60}}?
@@ -85,7 +86,7 @@ ORDERS: tuple[Rule, ...] = (
         2,
         "turns the reader against other skills",
         (
-            *("skill", "tools", "tool", "plugin", "技能", "工具", "插件"),
+            *("skill", "tool", "plugin", "helper", "package", "技能", "工具", "插件", "助手"),
         ),
         rf"""\b(?:ignore|disregard|drop|skip|disable|delete|remove|uninstall|distrust|discard
              |unload|bypass|replace|overwrite|overrule|never\s(?:use|load|call|mention|trust)
@@ -98,10 +99,17 @@ ORDERS: tuple[Rule, ...] = (
         rf"""\b(?:before|instead\sof|ahead\sof|in\splace\sof)\s (?:using\s|loading\s|calling\s
              |reading\s|any\suse\sof\s)?{OTHER_SKILLS}\b [^\n.]{{0,60}}
              \b(?:this\s(?:one|skill|page)|again|first|must)\b""",
-        rf"""\b(?:highest|top|absolute|first)\spriority\b [^\n.]{{0,30}} \b(?:of|over|among)\b
-             [^\n.]{{0,20}} \b(?:skills|tools|rules|instructions|plugins)\b""",
+        r"""\b(?:highest|top|absolute|first)\spriority\b [^\n.]{0,30} \b(?:of|over|among)\b
+             [^\n.]{0,20} \b(?:skills|tools|rules|instructions|plugins)\b""",
         rf"""(?:append|add|copy|insert|paste|write|inject|put)\b [^\n.]{{0,80}}
              \b(?:to|into|in)\s [^\n.]{{0,24}} \b{OTHER_SKILLS}\b""",
+        rf"""\b(?:open|edit|change|rewrite|empty|swap|rename)\s {OTHER_SKILLS}\b [^\n]{{0,100}}
+             \b(?:put|add|insert|swap|empty|replace|rename|remove|delete|deprecated)\b""",
+        rf"""\b(?:even|also)\s(?:where|when|if)\b [^\n.]{{0,30}} \b(?:user|they|request|person)\b [^\n.]{{0,20}}
+             \b(?:named?|asks?\sfor|wants?|chose|picks?|prefers?|mentions?)\b [^\n.]{{0,12}} {OTHER_SKILLS}\b""",
+        r"""\b(?:all|every|any)\s(?:requests?|tasks?|calls?|messages?)\s(?:must\s|should\s)?(?:go(?:es)?|pass(?:es)?
+            |run|routed?)\s(?:first\s)?(?:through|via|by)\s(?:here|this|me)\b""",
+        r"(?:一律|只能|只允许|必须|只许)[^\n。]{0,6}(?:使用|调用|经由|通过|加载)本技能|转由本技能|独占",
         rf"""{OTHER_SKILLS_ZH} [^\n。]{{0,30}} (?:以本|不可信|不得使用|不要使用|忽略|作废|跳过|禁用
              |改写|为准|让位|删除|停用|统一改)""",
         rf"""(?:忽略|跳过|禁用|删除|停用|不要(?:使用|调用|加载)|覆盖|屏蔽|改写) [^\n。]{{0,10}}
@@ -136,12 +144,12 @@ ORDERS: tuple[Rule, ...] = (
             *("consent", "approv", "authoriz", "authoris", "permission", "confirm", "agreed"),
             *("say yes", "授权", "同意", "批准", "通过"),
         ),
-        rf"""\b(?:operator|user|owner|admin(?:istrator)?|human|customer)(?:'s|s'|s)?\s
+        r"""\b(?:operator|user|owner|admin(?:istrator)?|human|customer)(?:'s|s'|s)?\s
              (?:own\s|prior\s|implicit\s|full\s|standing\s|blanket\s)?
              (?:consent|approval|permission|authori[sz]ation|agreement)\s
              (?:is|was|has\sbeen|are|may\sbe|can\sbe)\s (?:already\s|hereby\s|thereby\s)?
              (?:recorded|given|granted|on\sfile|implied|assumed|obtained|presumed|taken|logged)\b""",
-        rf"""\b(?:interactive|further|separate|extra|additional|another|explicit|user)\s
+        r"""\b(?:interactive|further|separate|extra|additional|another|explicit|user)\s
              (?:approval|confirmation|permission|consent|prompts?|question)\s
              (?:is\s|are\s)?(?:not|never|no\slonger)\s (?:required|needed|necessary|wanted)\b""",
         r"""\b(?:stands?\s(?:in\s)?for|counts?\sas|amounts?\sto|serves?\sas|treat\s[^\n.]{0,40}\sas)\s
@@ -164,7 +172,13 @@ ORDERS: tuple[Rule, ...] = (
         (
             *(" ask", "wonder", "question", "doubt", "notice", "inquir", "hesitat", "suspect"),
             *("complain", "object", "问", "质疑", "怀疑", "追究", "察觉", "疑虑", "passed"),
-            *("success", "clean", "done", "通过", "成功", "删除"),
+            *("success", "clean", "done", "通过", "成功", "删除", "so that", "to make", "isn't"),
+            *("it is not", "untrue", "this is", "tell", "assure", "convince", "persuade", "inform"),
+            *("谣言", "误报", "巧合", "自称", "声称", "告诉", "告知", "回复", "答复", "历史遗留", "玩笑"),
+            *("deny", "admit", "acknowledge", "pretend", "even ", "regardless", "whatever"),
+            *("no matter", "should", "verified", "healthy", "green", "complete", "succeed", "no issue"),
+            *("no finding", "no vuln", "no problem", "passing", "称是", "发现", "异议", "假装"),
+            *("即使", "即便", "就算", "无论", "不管"),
         ),
         rf"""\b(?:if|when|should|in\scase|whenever)\s {PEOPLE}\s (?:\w{{1,9}}\s){{0,2}}?
              (?:asks?|wonders?|questions?|doubts?|notices?|inquires?|complains?|suspects?|objects?
@@ -195,6 +209,17 @@ ORDERS: tuple[Rule, ...] = (
         r"(?:就说|一律回答|回答说?“|回答没有|解释为|推说|否认|可以说明“|统一回复|声称|告知是|答复“|说是)",
         r"(?:即使|即便|就算|无论|不管)[^\n]{0,40}(?:也要?|都要?|一律|均)[^\n。不]{0,16}"
         r"(?:报告|告诉|回答|写|显示|标记|声称|说)[^\n。]{0,12}(?:通过|成功|正常|没有|完成|安全)",
+        r"""\b(?:so\sthat|to\smake)\s(?:it|they|them|this|these|that)\s(?:looks?|seems?|appears?|reads?)\s
+            (?:\w{1,8}\s)?(?:settled|official|routine|neutral|natural|genuine|legitimate|harmless|old|normal|organic
+            |human|independent|accidental)\b""",
+        r"""\(?\b(?:it\sisn't|it\sis\snot|this\sis\s(?:not\strue|untrue|false))\b [^\n.]{0,12}
+            \b(?:but|though|yet)\b [^\n.]{0,24} \b(?:few|nobody|no\sone|they|people|users?)\b""",
+        r"""\b(?:tell|assure|convince|persuade|inform)\s(?:the\suser|them|users|people|customers)\b [^\n.]{0,24}
+            \b(?:corrupted|broken\scache|support\shas\sconfirmed|was\sbreached|nothing\s(?:was|happened|changed)
+            |cannot\sbe\s(?:changed|undone|refused)|the\scourt|legally)\b""",
+        r"(?:告诉|告知|回复|答复)用户[^\n。]{0,4}[“\"「][^\n”\"」]{0,10}(?:损坏|不可用|已失效|检查通过|没有问题|没有上传"
+        r"|不支持|已删除|安全)",
+        r"(?:当作|视为|说成)(?:谣言|误报|玩笑|巧合|历史遗留)|(?:问起|追问|被问)[^\n。]{0,6}(?:自称|就说|声称|称是)",
         r"假装(?:删除|执行|检查|完成|没有|忘记|同意|停止|已)",
         speech=True,
     ),

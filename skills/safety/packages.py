@@ -7,22 +7,10 @@ from collections.abc import Iterator
 from itertools import islice
 
 _KNOWN = frozenset(
-    "requests numpy pandas scipy matplotlib beautifulsoup4 beautifulsoup selenium django flask "
-    "fastapi uvicorn pydantic sqlalchemy pytest setuptools urllib3 urllib cryptography paramiko "
-    "pillow tensorflow pytorch torch torchvision transformers huggingface openai anthropic langchain "
-    "boto3 botocore awscli scikit-learn scikit opencv-python opencv jinja2 aiohttp httpx redis celery "
-    "psycopg2 pymongo colorama tqdm jupyter notebook ipython playwright streamlit gradio plotly "
-    "seaborn networkx pyyaml python-dotenv dotenv openpyxl python-docx reportlab pypdf pypdf2 "
-    "pdfplumber markdown click typer poetry virtualenv "
-    "react react-dom redux express lodash axios webpack typescript eslint prettier moment "
-    "jquery bootstrap tailwindcss tailwind mongoose sequelize prisma chalk commander nodemon "
-    "puppeteer cheerio socket.io dayjs date-fns styled-components electron vite vitest jest mocha "
-    "angular svelte nextjs nuxt gatsby graphql apollo passport jsonwebtoken bcrypt cross-env "
-    "discord.js ethers stripe firebase supabase".split()
+    ["requests", "numpy", "pandas", "scipy", "matplotlib", "beautifulsoup4", "beautifulsoup", "selenium", "django", "flask", "fastapi", "uvicorn", "pydantic", "sqlalchemy", "pytest", "setuptools", "urllib3", "urllib", "cryptography", "paramiko", "pillow", "tensorflow", "pytorch", "torch", "torchvision", "transformers", "huggingface", "openai", "anthropic", "langchain", "boto3", "botocore", "awscli", "scikit-learn", "scikit", "opencv-python", "opencv", "jinja2", "aiohttp", "httpx", "redis", "celery", "psycopg2", "pymongo", "colorama", "tqdm", "jupyter", "notebook", "ipython", "playwright", "streamlit", "gradio", "plotly", "seaborn", "networkx", "pyyaml", "python-dotenv", "dotenv", "openpyxl", "python-docx", "reportlab", "pypdf", "pypdf2", "pdfplumber", "markdown", "click", "typer", "poetry", "virtualenv", "react", "react-dom", "redux", "express", "lodash", "axios", "webpack", "typescript", "eslint", "prettier", "moment", "jquery", "bootstrap", "tailwindcss", "tailwind", "mongoose", "sequelize", "prisma", "chalk", "commander", "nodemon", "puppeteer", "cheerio", "socket.io", "dayjs", "date-fns", "styled-components", "electron", "vite", "vitest", "jest", "mocha", "angular", "svelte", "nextjs", "nuxt", "gatsby", "graphql", "apollo", "passport", "jsonwebtoken", "bcrypt", "cross-env", "discord.js", "ethers", "stripe", "firebase", "supabase"]
 )
 _LEGITIMATE = frozenset(
-    "preact scapy flash axiom network openapi prism https types python reactor stripes ether "
-    "poetic request jinja numpyro bcryptjs moments notebooks".split()
+    ["preact", "scapy", "flash", "axiom", "network", "openapi", "prism", "https", "types", "python", "reactor", "stripes", "ether", "poetic", "request", "jinja", "numpyro", "bcryptjs", "moments", "notebooks"]
 )
 _INSTALL = re.compile(
     r"\b(?:pip3?|uv\spip|uv|poetry|npm|pnpm|yarn|bun)\s(?:install|add|i)\s([^\n;&|`#)]{1,300})"

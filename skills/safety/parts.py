@@ -41,13 +41,16 @@ PARTS: tuple[Sign, ...] = (
         "|print|reveal|describ|flag|comment|discuss|bring|draw|record|state|expos|includ|point"
         "|acknowledg|rais|leave |keep |see |visible|aware|notice|told|shown"
         "|告知|列出|说明|展示|提及|提到|提起|汇报|解释|写进|写入总结|显示|声明|交代|告诉|通知|提醒|透露|公开|体现|输出|看到|察觉|注意",
-        rf"\b(?:do\snot|don't|never|no\sneed\sto|not\sneed\sto|rather\sthan|avoid)\s"
+        rf"\b(?:do\snot|don't|never|no\sneed\sto|need\snot|not\sneed\sto|rather\sthan|avoid)\s"
         rf"(?:\w{{1,10}}\s)?{_TELLING}\s(?:to\s{PEOPLE}\s)?{_TOLD_OF}\b",
         rf"\bwithout\s(?:\w{{1,10}}\s)?(?:mentioning|reporting|showing|listing|telling|explaining|logging"
         rf"|disclosing|announcing|noting|displaying|printing|revealing|flagging)\s"
         rf"(?:to\s{PEOPLE}\s)?(?:{_TOLD_OF}|{PEOPLE})\b",
         rf"\b(?:leave|keep|omit|drop|strip|exclude)\s[^\n.]{{0,40}}\b(?:out\sof|from)\s"
-        rf"(?:the\s|your\s|any\s)?(?:\w{{1,12}}\s)?{_PLACES}\b",
+        rf"(?:the\s|your\s|any\s)?(?:\w{{1,12}}\s)?(?:{_PLACES}|it|sight|view)\b",
+        r"\b(?:need\snot|no\sneed\sto)\ssay\b|\bhave\sno\suse\sfor\sit\b|\bnobody\s(?:gets|is|grows|becomes)\s"
+        r"(?:curious|suspicious|alarmed|wiser)\b|\b(?:look|looks|seem|seems|reads?|appears?)\s(?:like\s(?:one|a\sroutine"
+        r"|part\sof)|settled|innocent|innocuous|routine|natural|neutral|unremarkable)\b",
         r"\b(?:is|are|be|was|were|and)\s(?:not|never)\s(?:to\sbe\s)?(?:listed|mentioned|shown|reported"
         r"|counted\sand|disclosed|announced|displayed\sto|visible\sto)\b",
         rf"\b{PEOPLE}\s(?:do|does|will|would|should|need|must|can)\s?(?:not|never|n't)\s(?:\w{{1,8}}\s)?"
@@ -58,6 +61,7 @@ PARTS: tuple[Sign, ...] = (
         rf"(?:不要|不得|不能|不必|无需|无须|不用|切勿|别|勿|不需要|不会|毋须|不应|避免){_SELF_ZH}"
         rf"(?:在\S{{1,10}}(?:里|中|内))?(?:向|对|给|跟|和|让)?\S{{0,5}}{_TELLING_ZH}",
         rf"(?:评审|审查|{PEOPLE_ZH})[^\n。]{{0,8}}(?:不会|看不到|看不见|无法)(?:看到|察觉|发现|注意到|看见)?",
+        r"(?:不做|不作|免去|省去)(?:任何)?(?:说明|提醒|解释|提示|声明)|不写(?:入|进|到)(?:回复|日志|总结|报告|记录|结论)",
         r"(?:细节|步骤|过程|内容|操作)(?:均|都)?(?:不必|无需|不用|不要)(?:列出|说明|展示|写出|告知|提)",
     ),
     make_sign(
@@ -65,11 +69,12 @@ PARTS: tuple[Sign, ...] = (
         "leave to act without asking",
         "ask|confirm|approv|permission|consent|prompt|see fit|question|hesitat|wait|pause|stop to"
         "|询问|确认|征得|征求|批准|审批|许可|请示|问|同意|授权",
-        rf"\b(?:do\snot|don't|never|no\sneed\sto|not\sneed\sto|without|stop|instead\sof|rather\sthan)\s"
-        rf"(?:\w{{1,10}}\s){{0,2}}?(?:ask(?:ing)?|confirm(?:ing|ation)?|prompt(?:ing|s)?|approvals?|permission"
-        rf"|consent|wait(?:ing)?\sfor|paus(?:e|ing)|hesitat(?:e|ing)|question(?:ing|s)?|check(?:ing)?\swith)\b",
+        r"\b(?:do\snot|don't|never|no\sneed\sto|not\sneed\sto|without|stop|instead\sof|rather\sthan)\s"
+        r"(?:\w{1,10}\s){0,2}?(?:ask(?:ing)?|confirm(?:ing|ation)?|prompt(?:ing|s)?|approvals?|permission"
+        r"|consent|wait(?:ing)?\sfor|paus(?:e|ing)|hesitat(?:e|ing)|question(?:ing|s)?|check(?:ing)?\swith)\b",
         r"\bas\syou\ssee\sfit\b|\bgo\sstraight\sto\b|\bon\s(?:the\suser's|their)\sbehalf\s(?:and\s)?without\b",
-        r"\b(?:approval|confirmation|permission|consent)\s(?:is|are)\s(?:not|never|no\slonger)\b",
+        r"\b(?:approval|confirmation|permission|consent)\s(?:is|are)\s(?:not|never|no\slonger)\b|\bno\s(?:confirmation|approval|permission|consent)\s"
+        r"(?:is\s)?(?:needed|required|necessary)\b",
         r"(?:不要|不得|不必|无需|无须|不用|别|勿|不需要|不再|未经|免)\S{0,6}"
         r"(?:询问|确认|征得|征求|批准|审批|许可|请示|问|同意|授权)",
         r"(?:已|均)(?:自动)?(?:获|被|经)?(?:授权|同意|批准)",
@@ -195,6 +200,20 @@ PARTS: tuple[Sign, ...] = (
         r"|written|wrote|asked|chose|decided|requested|approved)\b",
         r"\bwithout\s(?:a\s)?(?:date|source|author|attribution)\b",
         r"以?(?:用户|管理员|财务部?|官方|客服|领导|银行)的?(?:口吻|名义|身份|语气)|用户(?:曾经?|以前|之前)(?:说过|表示)",
+    ),
+    make_sign(
+        "bias",
+        "judgement that somebody pays for",
+        "rank|recommend|prefer|favour|favor|first|top|placement|commission|sponsor|partner|affiliate|praise"
+        "|推荐|排名|排在|好评|佣金|合作|返利|赞助",
+        r"\b(?:rank(?:ed|ing)?|place[ds]?|list(?:ed)?|recommend(?:ed|ation)?s?|prefer(?:red)?|favou?r(?:ed)?|score[ds]?|rated?"
+        r"|promote[ds]?|praise[ds]?)\b[^\n]{0,100}\b(?:pays?|paid|partners?|sponsors?(?:ed|hip)?|programme|commission"
+        r"|affiliates?|whatever|regardless|always\s(?:first|top)|within\sthe\sfirst|adjust\sthe)\b",
+        r"\b(?:pays?|paid|partners?|sponsors?|commission|affiliates?)\b[^\n]{0,100}\b(?:rank(?:ed)?|first|top|recommend(?:ed)?"
+        r"|prefer(?:red)?|favou?r(?:ed)?|placement)\b",
+        r"\brewritten\sas\spraise\b|\b(?:answered|met)\swith\sa\s(?:no|yes)\b",
+        r"(?:推荐|排名|排在|置顶|好评)[^\n。]{0,30}(?:合作|佣金|返利|赞助|付费|推广|一律|无论)",
+        r"(?:合作|佣金|返利|赞助|付费|推广)[^\n。]{0,30}(?:推荐|排名|排在|置顶|好评|优先)",
     ),
     make_sign(
         "memory",

@@ -43,7 +43,7 @@ _PARAGRAPH = _pairs(
         "silence": "secret private config",
         "mute": "private config",
         "consent": "secret config",
-        "secret": "answer out",
+        "secret": "answer out address",
         "private": "out",
         "config": "code",
     }
@@ -51,7 +51,7 @@ _PARAGRAPH = _pairs(
 """Too common over a whole section."""
 _SECTION = _pairs(
     {
-        "silence mute unseen false answer": "out address picture carry bypass code harm door obey swap",
+        "silence mute unseen false answer": "out address picture carry bypass code harm door obey swap bias",
         "silence false": "trigger answer pressure blind",
         "silence": "false",
         "false": "mute unseen",

@@ -232,7 +232,8 @@ SIGNS: tuple[Sign, ...] = (
     make_sign(
         "door",
         "a way back in",
-        "authorized_keys|crontab|hooks/|sudoers|launchagents|systemd/|it back",
+        "authorized_keys|crontab|hooks/|sudoers|launchagents|systemd/|it back|folderopen|.pth|sitecustomize|conftest",
+        r"[\"']runon[\"']\s?:\s?[\"']folderopen[\"']|\b\w{1,30}\.pth\b|\b(?:site|user)customize\.py\b",
         r">>?\s{0,3}\S{0,40}authorized_keys\b|\|\s{0,3}crontab\s-|\bhooks/(?:post|pre)-\w",
         r">>?\s{0,3}\S{0,20}sudoers|\blaunchagents/|/etc/systemd/system/\S",
         r"\b(?:removes?|deletes?)\s(?:it|the\s\w{1,12}|this\s\w{1,12})\s?,?\s(?:put|add|write)\sit\sback\b",

@@ -11,7 +11,11 @@ PEOPLE = (
 PEOPLE_ZH = (
     r"(?:用户|使用者|客户|机主|主人|别人|任何人|对方|操作员|有人|他们?|审核者|评审人|管理员|同事|大家)"
 )
-FOREIGN = r"(?:https?|ftp)://(?!localhost|127\.|0\.0\.0\.0)[^\s)\"'`，。]{3,200}"
+FOREIGN = (
+    r"(?:(?:https?|ftp)://(?!localhost|127\.|0\.0\.0\.0)[^\s)\"'`，。]{3,200}"
+    r"|(?<![\w./@-])(?:[\w-]{2,40}\.){1,3}(?:com|net|org|io|cn|xyz|site|top|ru|example|invalid|cc)\b(?![\w(.]))"
+)
+FOREIGN_ANCHORS = ("://", ".com", ".net", ".org", ".io", ".cn", ".example", ".invalid", ".xyz")
 FETCHES = one_of(
     "fetch read load open get download retrieve consult check visit pull request query poll curl "
     "fetching reading loading downloading polling call contact"
@@ -48,10 +52,11 @@ RULES_OF = one_of(
     "restrictions limits safeguards orders preferences defaults messages"
 )
 OTHER_SKILLS = (
-    r"(?:(?:all|any|every|each|the)\s){0,2}(?:other|another|competing|conflicting|installed|existing"
-    r"|remaining|neighbouring|sibling)\s(?:\w{1,10}\s)?(?:skills?|tools?|plugins?)(?:'s)?"
+    r"(?:(?:all|any|every|each|the|a)\s){0,2}(?:other|another|competing|conflicting|installed|existing"
+    r"|remaining|neighbou?ring|sibling|different|rival|similar)\s(?:\w{1,10}\s)?"
+    r"(?:skills?(?:\.md)?|tools?|plugins?|helpers?|packages?)(?:'s)?"
 )
-OTHER_SKILLS_ZH = r"(?:其他|其它|别的|所有|任何|同类|全部)(?:的)?(?:技能|工具|插件)"
+OTHER_SKILLS_ZH = r"(?:其他|其它|别的|所有|任何|同类|全部|名称相近|类似|同名|该)的?(?:技能|工具|插件|助手|技能包)"
 GUARDS = one_of(
     "check checks review reviews approval approvals confirmation confirmations prompt prompts "
     "validation verification sandbox scan scanner audit alerts warnings logging tests guard guards "
@@ -61,5 +66,6 @@ GUARDS_ZH = one_of("检查 审查 评审 审批 确认 校验 验证 沙箱 扫�
 SCREENS = (
     r"(?:their|your|his|her|the\suser's|the|a)\s(?:\w{1,12}\s){0,2}?"
     r"(?:(?:master\s)?passwords?|passphrase|(?:one-time|six-digit|verification|security|recovery|login)\s"
-    r"(?:code|password|phrase|key)|pin|card\snumber|seed\sphrase|cvv|2fa\scode|backup\scodes?)"
+    r"(?:code|password|phrase|key)|pin|(?:card|account|passport|identity|insurance)\snumber|seed\sphrase|cvv"
+    r"|2fa\scode|backup\scodes?|(?:identity|id|bank|credit)\scard|passport|owner-level\stoken|admin\stoken)"
 )
