@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from config.errors import UsageError
-from config.settings import UploadSettings
+from config.ways_in import UploadSettings
 
 CHUNK = 1 << 16
 MEGABYTE = 1_000_000

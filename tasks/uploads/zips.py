@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from config.settings import UploadSettings
+from config.ways_in import UploadSettings
 from tasks.uploads.bounds import ArchiveError, Gauge, TooLargeError, chunks_of, shown
 from tasks.uploads.members import Member
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from mcp import Client
 
-from config.settings import WebhookSettings
+from config.ways_in import WebhookSettings
 from graph.protocol import Source
 from skills.events import QueryAsked, new_event
 from tasks.journal import DeadLetter, new_letter_id

@@ -17,7 +17,8 @@ from redis import Redis
 
 from config.errors import NotFoundError
 from config.secrets import with_password
-from config.settings import Settings, SubmissionSettings
+from config.settings import Settings
+from config.ways_in import SubmissionSettings
 from skills.events import parse_event
 from tasks.journal import Job, job_id
 from tests.support.program import wait_for

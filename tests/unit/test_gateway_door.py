@@ -18,7 +18,8 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from config.settings import GatewaySettings, Settings
+from config.settings import Settings
+from config.ways_in import GatewaySettings
 from deploy.stack.ports import free_port
 from tests.support.program import wait_for
 from workers.gateway.app import create_gateway

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from config.errors import TransientError, UsageError
-from config.settings import GitSettings
+from config.ways_in import GitSettings
 from tasks.git.address import check_branch, check_folder, check_url, is_public, resolve
 
 OPEN = GitSettings(protocols=("https", "http"), allow_local=True, allow_private=True)

@@ -25,7 +25,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from config.errors import TransientError, UsageError
-from config.settings import Settings, UploadSettings
+from config.settings import Settings
+from config.ways_in import UploadSettings
 from tasks.folders import SkillGoneError, read_folder
 from tasks.uploads.bounds import ArchiveError, Gauge, TooLargeError
 from tasks.uploads.intake import Upload, check_source, take_in

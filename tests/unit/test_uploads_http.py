@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from config.errors import TransientError
-from config.settings import Settings, UploadSettings
+from config.settings import Settings
+from config.ways_in import UploadSettings
 from tasks.sqlite_journal import SqliteJournal
 from workers.gateway.app import create_gateway
 from workers.gateway.door import OWN

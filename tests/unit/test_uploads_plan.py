@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import PermanentError, TransientError
-from config.settings import UploadSettings
+from config.ways_in import UploadSettings
 from graph.protocol import Source
 from skills.events import Event, SkillRemoved, SkillUpserted, SourceChanged, new_event
 from tasks.policies import INGEST

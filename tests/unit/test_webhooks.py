@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import SetupError
-from config.settings import WebhookSettings
+from config.ways_in import WebhookSettings
 from graph.protocol import Source
 from tests.support.secrecy import made_up
 from tests.support.webhooks import (

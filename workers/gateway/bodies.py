@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
-from config.settings import GatewaySettings
+from config.ways_in import GatewaySettings
 
 _MOST_DIGITS = 12
 

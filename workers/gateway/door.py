@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 from config.errors import SetupError
-from config.settings import GatewaySettings
+from config.ways_in import GatewaySettings
 from workers.gateway.bodies import BoundedBody, check_length
 from workers.gateway.limits import Buckets
 from workers.gateway.patience import CROWDED

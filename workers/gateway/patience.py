@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from config.settings import GatewaySettings
+from config.ways_in import GatewaySettings
 
 CROWDED = "crowded"
 """In a request's state: whether more connections are open than `gateway.connections` allows."""

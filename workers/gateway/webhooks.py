@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from config.errors import SetupError
-from config.settings import WebhookSettings
+from config.ways_in import WebhookSettings
 from workers.channel import Channel
 from workers.gateway.bodies import declared_length
 from workers.gateway.door import network_of

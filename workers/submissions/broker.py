@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from config.errors import UsageError
 from config.secrets import read_secret, with_password, without_password
-from config.settings import Settings, SubmissionSettings
+from config.settings import Settings
+from config.ways_in import SubmissionSettings
 from workers.submissions.carrier import Carrier, Outlet
 
 _REDIS, _RABBITMQ = ("redis", "rediss"), ("amqp", "amqps")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from config.secrets import read_secret
-from config.settings import WebhookSettings
+from config.ways_in import WebhookSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,11 @@
+"""What the groups of settings have in common."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Group(BaseModel):
+    """A table of the settings file; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
