@@ -22,10 +22,10 @@ from graph.protocol import (
     LinkType,
     Publication,
     Row,
-    Selection,
     Source,
     State,
 )
+from graph.selection import Selection
 from graph.sqlite import Database
 from graph.statements import named_statements
 from skills.record import RevisionKey, newest_of_each

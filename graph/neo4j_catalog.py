@@ -14,7 +14,8 @@ from graph import neo4j_writes as writes
 from graph.names import normalise_name
 from graph.neo4j_store import READ_AT_ONCE, WRITTEN_AT_ONCE, Neo4jStore, batches
 from graph.neo4j_writes import Withdrawal
-from graph.protocol import Changes, Entry, Publication, Selection, Source, State
+from graph.protocol import Changes, Entry, Publication, Source, State
+from graph.selection import Selection
 from skills.record import RevisionKey, newest_of_each
 
 _SEEN_AT_ONCE = 1_000

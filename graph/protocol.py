@@ -16,6 +16,7 @@ from skills.record import ParsedSkill, RevisionKey
 
 if TYPE_CHECKING:
     from graph.passage_links import PassageLink
+    from graph.selection import Selection
 
 
 class State(StrEnum):
@@ -91,29 +92,6 @@ class Entry:
     paged: bool = False
     updated: float = 0.0
     scanner: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which entries are listed: those that all of this holds for; None holds for any.
-
-    name: as published skills have it, but for case and separators.
-    """
-
-    source_id: str | None = None
-    state: State | None = None
-    name: str | None = None
-
-    def bounds(self, after: str = "") -> tuple[str, str]:
-        """Between which ids, both left out, those lie that sort after `after`: a skill's id begins
-        with its source's and a colon."""
-        if self.source_id is None:
-            return after, _BEYOND
-        return max(after, f"{self.source_id}:"), f"{self.source_id};"
-
-
-_BEYOND = "\U0010ffff" * 201
-"""Sorts after every skill's id: a source's has at most 200 characters, and then comes a colon."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from graph.protocol import (
     Mention,
     Neighbour,
     Publication,
-    Selection,
     SkillGraph,
     Source,
     State,
 )
+from graph.selection import Selection
 from skills.record import RevisionKey
 from tests.support.catalog import catalog_settings, empty_catalog, open_catalog
 

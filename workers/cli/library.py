@@ -11,7 +11,8 @@ import click
 
 from config.errors import PermanentError
 from config.settings import Settings
-from graph.protocol import Entry, Selection, SkillGraph, State
+from graph.protocol import Entry, SkillGraph, State
+from graph.selection import Selection
 from skills.events import SkillRemoved, SourceRemoved, new_event
 from skills.framing import terminal_line
 from skills.policy import Policy

@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from graph.protocol import Entry, Selection, SkillGraph, State
+from graph.protocol import Entry, SkillGraph, State
+from graph.selection import Selection
 from skills.events import SkillRemoved
 from skills.policy import Policy
 from tasks.screening import policy_of

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from config.errors import NotFoundError, PermanentError, TransientError
 from config.settings import Settings
-from graph.protocol import Entry, Selection, SkillGraph, State
+from graph.protocol import Entry, SkillGraph, State
+from graph.selection import Selection
 from search.protocol import SearchIndex, StoredRevision
 from skills.framing import inline
 from skills.policy import Policy
