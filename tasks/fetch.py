@@ -28,6 +28,7 @@ from tasks.git.program import RefGoneError
 from tasks.git.reader import open_git_reader
 from tasks.plan import fail_all, fail_events, is_fetched, record
 from tasks.policies import FETCH, PLAN, Deadline
+from tasks.reading import known_source
 from tasks.services import Services
 
 log = structlog.get_logger()
@@ -270,7 +271,7 @@ def _follow(services: Services, deadline: Deadline, one: _Fetch, commit: str) ->
     source = replace(one.source, commit=commit, last_attempt=now)
     same = known is not None and replace(source, last_attempt=known.last_attempt) == known
     with _planning(services, deadline):
-        if known is not None and _known(services, source.source_id) is None:
+        if known and known_source(services.graph.sources(), known.source_id) is None:
             raise PermanentError("the source was removed meanwhile")
         if same and not paths:
             services.graph.put_source(replace(source, last_success=now))
@@ -323,15 +324,10 @@ def described(known: Source | None, content: SourceChanged) -> Source:
     return source if content.git is None else replace(source, **dict(content.git))
 
 
-def _known(services: Services, source_id: str) -> Source | None:
-    found = (one for one in services.graph.sources() if one.source_id == source_id)
-    return next(found, None)
-
-
 def _note_failure(services: Services, one: _Fetch, reason: str) -> None:
     """Keep with a source why it could not be fetched; a new one leaves nothing."""
     known = one.known
     if known is None:
         drop_mirror(one.source.source_id, services.settings)
-    elif _known(services, known.source_id) is not None:
+    elif known_source(services.graph.sources(), known.source_id) is not None:
         services.graph.put_source(replace(known, last_attempt=one.started, last_error=reason))

@@ -17,7 +17,7 @@ from tasks.folders import check_root
 from tasks.follow import follow, source_ids
 from tasks.git.mirror import drop_mirror
 from tasks.policies import FETCH, LINK, PLAN, Deadline
-from tasks.reading import open_reader
+from tasks.reading import known_source, open_reader
 from tasks.services import Services
 from tasks.uploads.arrival import (
     delete_skills,
@@ -118,8 +118,8 @@ def is_fetched(content: Data, sources: Callable[[], Iterable[Source]]) -> bool:
         return False
     if content.git is not None:
         return True
-    found = (source for source in sources() if source.source_id == content.source_id)
-    return any(source.kind == "git" for source in found)
+    source = known_source(sources(), content.source_id)
+    return source is not None and source.kind == "git"
 
 
 def _others(order: Order) -> dict[str, object]:
@@ -156,9 +156,8 @@ def _is_upload(graph: SkillGraph, content: SourceChanged) -> bool:
     """Whether a change is of a source whose skills come by value."""
     if content.root:
         return content.root == root_of(content.source_id)
-    return any(
-        source.source_id == content.source_id and source.kind == KIND for source in graph.sources()
-    )
+    source = known_source(graph.sources(), content.source_id)
+    return source is not None and source.kind == KIND
 
 
 def _skill_came(
@@ -177,13 +176,13 @@ def _follow_upload(
 
 
 def _known_root(graph: SkillGraph, source_id: str) -> str:
-    for source in graph.sources():
-        if source.source_id == source_id:
-            return source.root
-    raise PermanentError(
-        f"no source {source_id!r}; `skillbus sources list` names them, and an event that gives a "
-        "`root` begins one"
-    )
+    source = known_source(graph.sources(), source_id)
+    if source is None:
+        raise PermanentError(
+            f"no source {source_id!r}; `skillbus sources list` names them, and an event that gives "
+            "a `root` begins one"
+        )
+    return source.root
 
 
 def _skills_removed(services: Services, skill_ids: Sequence[str]) -> dict[str, object]:

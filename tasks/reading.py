@@ -90,6 +90,11 @@ def open_reader(source: Source, settings: Settings) -> Iterator[SkillReader]:
     yield DirectoryReader(Path(source.root), settings.limits)
 
 
+def known_source(sources: Iterable[Source], source_id: str) -> Source | None:
+    """The source of an id, None when there is none."""
+    return next((one for one in sources if one.source_id == source_id), None)
+
+
 def file_of(sources: Iterable[Source], skill_id: str) -> str:
     """Where a skill's SKILL.md is, as it is shown.
 
@@ -97,7 +102,7 @@ def file_of(sources: Iterable[Source], skill_id: str) -> str:
     source that is not known, as while the catalog is away, the skill's id takes that place.
     """
     source_id, _, path = skill_id.partition(":")
-    source = next((one for one in sources if one.source_id == source_id), None)
+    source = known_source(sources, source_id)
     if source is None:
         return f"{skill_id}/{SKILL_FILE}"
     if source.kind == "directory":

@@ -47,7 +47,7 @@ class Upload:
     left_out: int
 
 
-def check_source(source_id: str) -> None:
+def check_source_id(source_id: str) -> None:
     """Raise UsageError for what cannot be a source's id."""
     try:
         SourceChanged(source_id=source_id, root=root_of(source_id))
@@ -82,7 +82,7 @@ def take_in(
     ArchiveError, TransientError.
     """
     package_id = package_id or new_package_id()
-    check_source(source_id)
+    check_source_id(source_id)
     if path:
         path = clean_path(path, settings.uploads.depth)
     if body.is_dir():

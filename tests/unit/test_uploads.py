@@ -29,7 +29,7 @@ from config.settings import Settings
 from config.ways_in import UploadSettings
 from tasks.folders import SkillGoneError, read_folder
 from tasks.uploads.bounds import ArchiveError, Gauge, TooLargeError
-from tasks.uploads.intake import Upload, check_source, take_in
+from tasks.uploads.intake import Upload, check_source_id, take_in
 from tasks.uploads.members import kind_of
 from tasks.uploads.names import Names, clean_path
 from tasks.uploads.store import UploadReader, UploadStore, file_name, upload_store
@@ -589,7 +589,7 @@ def test_damaged_archives_end_in_an_error_or_in_skills(
 @pytest.mark.parametrize("source_id", ["..", "a/../b", "a:b", "a b", "", "x" * 300, "a\nb"])
 def test_ids_that_no_source_has(source_id: str) -> None:
     with pytest.raises(UsageError):
-        check_source(source_id)
+        check_source_id(source_id)
 
 
 @given(st.text(min_size=1, max_size=300))

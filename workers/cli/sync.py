@@ -93,7 +93,7 @@ def source_event(directory: Path, source_id: str | None) -> SourceChanged:
         ) from None
 
 
-def check_source(sources: list[Source], content: SourceChanged) -> None:
+def check_id_is_free(sources: list[Source], content: SourceChanged) -> None:
     """Raise UsageError when another directory has the source's id."""
     for source in sources:
         if source.source_id == content.source_id and source.root != content.root:
@@ -157,7 +157,7 @@ class Way:
 
 def _run(way: Way, content: SourceChanged, until: str, stack: ExitStack) -> dict[str, Any]:
     started = time.monotonic()
-    check_source(way.graph.sources(), content)
+    check_id_is_free(way.graph.sources(), content)
     event_id = way.submit(content)
     line = stack.enter_context(ProgressLine())
 

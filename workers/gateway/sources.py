@@ -16,6 +16,7 @@ from graph.protocol import Source, State
 from skills.events import GitOrigin, SourceChanged, SourceRemoved, describe
 from skills.events.requests import SourceId
 from tasks.git.mirror import check_source
+from tasks.reading import known_source
 from workers.channel import Channel
 from workers.gateway.door import OWN, Asking, Caller, needs, require
 from workers.gateway.idempotency import IdempotencyKey
@@ -197,22 +198,19 @@ def _check_credential(channel: Channel, caller: Caller, wanted: NewSource) -> No
 
 def _check_known(channel: Channel, source: Source) -> None:
     """Raise UsageError when another source has the id."""
-    for known in channel.graph.sources():
-        if known.source_id == source.source_id and (known.kind, known.root) != (
-            source.kind,
-            source.root,
-        ):
-            raise UsageError(
-                f"source {known.source_id} is already {known.kind} {known.root}: choose another "
-                "id, or delete that source first"
-            )
+    known = known_source(channel.graph.sources(), source.source_id)
+    if known is not None and (known.kind, known.root) != (source.kind, source.root):
+        raise UsageError(
+            f"source {known.source_id} is already {known.kind} {known.root}: choose another id, or "
+            "delete that source first"
+        )
 
 
 def _find(channel: Channel, source_id: str) -> Source:
-    for source in channel.graph.sources():
-        if source.source_id == source_id:
-            return source
-    raise NotFoundError(f"no source {source_id!r}")
+    source = known_source(channel.graph.sources(), source_id)
+    if source is None:
+        raise NotFoundError(f"no source {source_id!r}")
+    return source
 
 
 def _described(channel: Channel, sources: Sequence[Source]) -> list[dict[str, Any]]:

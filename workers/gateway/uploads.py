@@ -24,7 +24,7 @@ from config.errors import PermanentError, TransientError
 from config.settings import Settings
 from skills.events import Event, SourceChanged, with_origin
 from tasks.uploads.bounds import CHUNK, MEGABYTE, TooLargeError
-from tasks.uploads.intake import check_kind, check_source, take_in, too_large
+from tasks.uploads.intake import check_kind, check_source_id, take_in, too_large
 from tasks.uploads.store import new_package_id, upload_store
 from workers.channel import Channel
 from workers.gateway.bodies import declared_length
@@ -118,7 +118,7 @@ def upload_routes(channel: Channel) -> APIRouter:
     ) -> Uploaded:
         """Take in a SKILL.md, or a zip or tar of one skill or several; replaces those there are."""
         wanted = _wanted(request)
-        check_source(source)
+        check_source_id(source)
         # What cannot be accepted afterwards would lie about until it is swept.
         await run_in_threadpool(channel.check_room, "event")
         if not room.acquire(blocking=False):
