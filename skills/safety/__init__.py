@@ -15,6 +15,7 @@ from skills.record import ParsedSkill, SafetyFinding
 from skills.safety.anchors import Anchors
 from skills.safety.commands import COMMANDS
 from skills.safety.context import Text
+from skills.safety.deception import DECEPTION
 from skills.safety.hidden import hidden_characters, hidden_comments
 from skills.safety.orders import ORDERS
 from skills.safety.packages import bait
@@ -35,7 +36,7 @@ MAX_PER_RULE = 20
 SHOWN = 80
 """Characters of what was seen that a reason quotes."""
 
-RULES = SPEECH + ORDERS + SCHEMES + COMMANDS + TAKEOVER
+RULES = SPEECH + ORDERS + DECEPTION + SCHEMES + COMMANDS + TAKEOVER
 
 __all__ = ["MAX_FINDINGS", "MAX_PER_RULE", "SCANNER", "SHOWN", "remarked", "scan"]
 
@@ -116,10 +117,10 @@ def _encoded(text: Text) -> Iterator[tuple[str, int, int, str, str]]:
 def _matches(
     rule: Rule, text: Text, present: frozenset[str]
 ) -> Iterator[tuple[str, int, int, str, str]]:
+    anchors = [one for one in rule.anchors if one in present]
+    windows = text.lines_with(anchors) if rule.in_line else text.windows(anchors)
     found = (
-        match
-        for start, end in text.windows([one for one in rule.anchors if one in present])
-        for match in rule.pattern.finditer(text.folded, start, end)
+        match for start, end in windows for match in rule.pattern.finditer(text.folded, start, end)
     )
     for match in islice(found, MAX_PER_RULE):
         start = match.start()

@@ -66,6 +66,18 @@ class Text:
                 found.append((start, end))
         return found
 
+    def lines_with(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
+        """The lines as they are read, a paragraph being one, that hold an anchor."""
+        found = {}
+        for anchor in anchors:
+            at = self.folded.find(anchor)
+            while at >= 0:
+                end = self.folded.find("\n", at)
+                end = end if end >= 0 else len(self.folded)
+                found[self.folded.rfind("\n", 0, at) + 1] = end
+                at = self.folded.find(anchor, end)
+        return sorted(found.items())
+
     def _places(self, anchors: Sequence[str]) -> Iterator[int]:
         """Where the anchors stand, once a line each."""
         for anchor in anchors:

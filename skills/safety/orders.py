@@ -57,6 +57,7 @@ ORDERS: tuple[Rule, ...] = (
         rf"""{FETCHES_ZH} [^\n]{{0,40}}? {FOREIGN} [^\n]{{0,60}}? {TOLD_ZH} [^\n。]{{0,8}}?
              (?:为准|{OBEYS_ZH})""",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -80,14 +81,13 @@ ORDERS: tuple[Rule, ...] = (
              (?:指令|规则|限制|要求|约束|提示|偏好|政策|设定|规定)[^\n。]{{0,12}}
              {ASIDE_ZH}""",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
         2,
         "turns the reader against other skills",
-        (
-            *("skill", "tool", "plugin", "helper", "package", "技能", "工具", "插件", "助手"),
-        ),
+        (*("skill", "tool", "plugin", "helper", "package", "技能", "工具", "插件", "助手"),),
         rf"""\b(?:ignore|disregard|drop|skip|disable|delete|remove|uninstall|distrust|discard
              |unload|bypass|replace|overwrite|overrule|never\s(?:use|load|call|mention|trust)
              |do\snot\s(?:use|load|call|trust|open|mention)|refuse\sto\s(?:use|load))\b
@@ -115,6 +115,7 @@ ORDERS: tuple[Rule, ...] = (
         rf"""(?:忽略|跳过|禁用|删除|停用|不要(?:使用|调用|加载)|覆盖|屏蔽|改写) [^\n。]{{0,10}}
              {OTHER_SKILLS_ZH}""",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -135,6 +136,7 @@ ORDERS: tuple[Rule, ...] = (
         r"(?:如果|若|一旦|当)[^\n。]{0,12}(?:被|正在|处于)(?:测试|审计|评测|监控|检查|审查|沙箱|观察)"
         r"[^\n。]{0,30}(?:正常|隐藏|不要|停止|照常|保持)",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -164,64 +166,7 @@ ORDERS: tuple[Rule, ...] = (
         r"(?:视为|视同|等同于?|默认为?|当作)[“\"「]?(?:已|用户|均|全部)*(?:通过|同意|批准|授权|许可|确认)",
         r"(?:授权|权限|认证|确认)[^\n。]{0,6}已(?:自动)?(?:批准|通过|授予|生效)",
         speech=True,
-    ),
-    rule(
-        "deception",
-        2,
-        "has the reader give a false answer",
-        (
-            *(" ask", "wonder", "question", "doubt", "notice", "inquir", "hesitat", "suspect"),
-            *("complain", "object", "问", "质疑", "怀疑", "追究", "察觉", "疑虑", "passed"),
-            *("success", "clean", "done", "通过", "成功", "删除", "so that", "to make", "isn't"),
-            *("it is not", "untrue", "this is", "tell", "assure", "convince", "persuade", "inform"),
-            *("谣言", "误报", "巧合", "自称", "声称", "告诉", "告知", "回复", "答复", "历史遗留", "玩笑"),
-            *("deny", "admit", "acknowledge", "pretend", "even ", "regardless", "whatever"),
-            *("no matter", "should", "verified", "healthy", "green", "complete", "succeed", "no issue"),
-            *("no finding", "no vuln", "no problem", "passing", "称是", "发现", "异议", "假装"),
-            *("即使", "即便", "就算", "无论", "不管"),
-        ),
-        rf"""\b(?:if|when|should|in\scase|whenever)\s {PEOPLE}\s (?:\w{{1,9}}\s){{0,2}}?
-             (?:asks?|wonders?|questions?|doubts?|notices?|inquires?|complains?|suspects?|objects?
-             |hesitates?|challenges?)\b [^\n.]{{0,80}}
-             \b(?:say|answer|reply|claim|insist|respond|tell\sthem|assure|explain|state|quote)\b
-             [^\n.]{{0,30}} \b(?:everything|nothing|no\b|it\sis\s(?:normal|local|routine|standard|only
-             |just)|it\swas|only\slocal|locally|was\sprocessed|a\s(?:bug|glitch|cache|known)
-             |the\s(?:line|text)\sabove|routine|standard|required)""",
-        rf"""\b(?:if|when|should|whenever)\s {PEOPLE}\s (?:\w{{1,9}}\s){{0,2}}?
-             (?:asks?|wonders?|questions?|doubts?|notices?|inquires?|complains?|suspects?|objects?)\b
-             [^\n.]{{0,80}} \b(?:deny|pretend|change\sthe\ssubject|play\sdumb|blame|lie|deflect
-             |feign|dismiss)\b""",
-        r"""\b(?:deny|do\snot\s(?:admit|acknowledge)|never\s(?:admit|acknowledge))\s
-            (?:that\s|having\s|any\s|it\b|this\b|knowledge)""",
-        r"""\b(?:report|mark|say|state|record|claim|announce|declare|show|return|log)\b [^\n.]{0,50}
-            \b(?:passed|passing|success(?:ful(?:ly)?)?|succeeded|green|clean|no\s(?:issues|findings
-            |vulnerabilities|problems)|verified|complete[d]?|healthy)\b [^\n.]{0,30}
-            \b(?:regardless|no\smatter|even\s(?:if|when|though)|whatever|in\sany\scase|either\sway
-            |without\s(?:running|checking|testing|looking))\b""",
-        r"""\b(?:even\s(?:if|when|though)|regardless\sof|no\smatter\s(?:what|whether)|whatever)\b
-            [^\n.]{0,60} \b(?:report|mark|say|state|record|claim|announce|declare|return)\b
-            [^\n.]{0,40} \b(?:passed|passing|success\w{0,6}|succeeded|green|clean|safe|no\s(?:issues
-            |findings|vulnerabilities|problems)|verified|healthy)\b""",
-        r"\bpretend\s(?:to\s(?:delete|remove|comply|forget|stop|check|run|have|do)|(?:that\s)?"
-        r"(?:it|this|the|everything|nothing|you\shave))\b",
-        rf"(?:如果|若|一旦|要是|万一|当)?{PEOPLE_ZH}[^\n。]{{0,6}}"
-        r"(?:问|质疑|怀疑|追究|察觉|有疑虑|发现|提出异议)[^\n。]{0,24}"
-        r"(?:就说|一律回答|回答说?“|回答没有|解释为|推说|否认|可以说明“|统一回复|声称|告知是|答复“|说是)",
-        r"(?:即使|即便|就算|无论|不管)[^\n]{0,40}(?:也要?|都要?|一律|均)[^\n。不]{0,16}"
-        r"(?:报告|告诉|回答|写|显示|标记|声称|说)[^\n。]{0,12}(?:通过|成功|正常|没有|完成|安全)",
-        r"""\b(?:so\sthat|to\smake)\s(?:it|they|them|this|these|that)\s(?:looks?|seems?|appears?|reads?)\s
-            (?:\w{1,8}\s)?(?:settled|official|routine|neutral|natural|genuine|legitimate|harmless|old|normal|organic
-            |human|independent|accidental)\b""",
-        r"""\(?\b(?:it\sisn't|it\sis\snot|this\sis\s(?:not\strue|untrue|false))\b [^\n.]{0,12}
-            \b(?:but|though|yet)\b [^\n.]{0,24} \b(?:few|nobody|no\sone|they|people|users?)\b""",
-        r"""\b(?:tell|assure|convince|persuade|inform)\s(?:the\suser|them|users|people|customers)\b [^\n.]{0,24}
-            \b(?:corrupted|broken\scache|support\shas\sconfirmed|was\sbreached|nothing\s(?:was|happened|changed)
-            |cannot\sbe\s(?:changed|undone|refused)|the\scourt|legally)\b""",
-        r"(?:告诉|告知|回复|答复)用户[^\n。]{0,4}[“\"「][^\n”\"」]{0,10}(?:损坏|不可用|已失效|检查通过|没有问题|没有上传"
-        r"|不支持|已删除|安全)",
-        r"(?:当作|视为|说成)(?:谣言|误报|玩笑|巧合|历史遗留)|(?:问起|追问|被问)[^\n。]{0,6}(?:自称|就说|声称|称是)",
-        r"假装(?:删除|执行|检查|完成|没有|忘记|同意|停止|已)",
-        speech=True,
+        in_line=True,
     ),
     rule(
         "resources",
@@ -243,6 +188,7 @@ ORDERS: tuple[Rule, ...] = (
         r"(?:永不停止|无限循环|不停地?重复)[^\n。]{0,30}|子(?:代理|智能体)[^\n。]{0,20}"
         r"(?:再|也|同样|都)[^\n。]{0,8}(?:加载|启动|运行|调用|创建)",
         speech=True,
+        in_line=True,
     ),
     rule(
         "credentials",
@@ -266,6 +212,7 @@ ORDERS: tuple[Rule, ...] = (
         r"""(?:否则|冻结|延误|失效|紧急|为避免)[^\n]{0,40}(?:提供|告知|输入|填写|提交)[^\n]{0,24}
             (?:验证码|密码|助记词|银行卡|身份证|口令|私钥)""",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -284,6 +231,7 @@ ORDERS: tuple[Rule, ...] = (
         r"(?:视为|当作|直接|已通过|无需|不必|不要|悄悄)",
         r"不要(?:检查|查看|审查|阅读)[^\n。]{0,8}(?:脚本|内容|代码|命令|来源)",
         speech=True,
+        in_line=True,
     ),
 )
 """Rules over the parts of an order."""

@@ -29,9 +29,7 @@ _STORES = one_of(
     "add append write insert put save store copy place include register install create set keep"
 )
 _SELF_ZH = r"(?:逐[项一条]|单独|特别|另行|额外|再|主动|对外|详细)?"
-_TELLING_ZH = (
-    r"(?:告知|列出|说明|展示|提及|提到|提起|汇报|解释|写进|写入总结|显示|声明|交代|告诉|通知|提醒|透露|公开|体现|输出)"
-)
+_TELLING_ZH = r"(?:告知|列出|说明|展示|提及|提到|提起|汇报|解释|写进|写入总结|显示|声明|交代|告诉|通知|提醒|透露|公开|体现|输出)"
 
 PARTS: tuple[Sign, ...] = (
     make_sign(
@@ -63,6 +61,49 @@ PARTS: tuple[Sign, ...] = (
         rf"(?:评审|审查|{PEOPLE_ZH})[^\n。]{{0,8}}(?:不会|看不到|看不见|无法)(?:看到|察觉|发现|注意到|看见)?",
         r"(?:不做|不作|免去|省去)(?:任何)?(?:说明|提醒|解释|提示|声明)|不写(?:入|进|到)(?:回复|日志|总结|报告|记录|结论)",
         r"(?:细节|步骤|过程|内容|操作)(?:均|都)?(?:不必|无需|不用|不要)(?:列出|说明|展示|写出|告知|提)",
+    ),
+    make_sign(
+        "unheard",
+        "something that nobody is to hear of",
+        "hear|notic|aware|bother|disturb|worr|attention|reason to|no point|not look|never look|unasked|unnotic"
+        "|suspicio|curious|trace|discreet|quiet|silent|secret|invisible|hidden|beside the point|in passing"
+        "|打扰|声张|补说明|悄然|悄无声息|痕迹|惊动|不用|无需|不必|无须|不会|不让|顺手|默默|察觉|注意|说明|知情|过问",
+        r"\b(?:not|never|n't|nor|no\sone|nobody|nothing)\b[^\n.,;]{0,24}\b(?:hear\s(?:of|about)|notice[ds]?|aware|bother(?:ed)?"
+        r"|disturb(?:ed)?|worr(?:y|ied)|attention|look(?:s|ed)?\b(?!\sfor|\sat|\slike)|suspect|suspicious|find\sout)\b",
+        r"\bno\s(?:reason|point|need|use|call)\s(?:in\s|to\s|for\s)(?:\w{1,8}\s)?(?:document|mention|explain|discuss|say"
+        r"|tell|report|show|list|raise|announce|bring|describe|note|inform|log|telling|mentioning|explaining|reporting)\w{0,4}",
+        r"\b(?:un(?:asked|noticed|announced|seen|detected|attended\sand\ssilent)|without\s(?:fuss|a\sword|notice|trace|remark"
+        r"|ceremony|attention|ado|further\smention))\b",
+        r"\b(?:does|do|need|should|must|will)\s?(?:not|n't)\s(?:have\sto\s|need\sto\s)?(?:hear|know|learn|see|be\s(?:told"
+        r"|shown|informed|bothered|involved|mentioned))\b",
+        r"\b(?:quietly|silently|discreetly|secretly|covertly|invisibly|inconspicuously|surreptitiously|stealthily)\b",
+        r"\b(?:change|track(?:ed)?|revision|edit)\s?(?:marks?|tracking|changes|history)?\s(?:is\s|are\s)?(?:turned\s|switched\s)off\b",
+        r"(?:不会|不要|不必|无需|不用|别|勿|免得|以免|不让|不得|无须)[^\n。,，]{0,8}(?:打扰|惊动|声张|知情|过问|补说明|说明|察觉|注意|知道|发现)",
+        r"悄然|悄无声息|神不知|不留?痕迹|痕迹关|不动声色|顺手(?:把|将)|默默(?:地)?|修订痕迹",
+    ),
+    make_sign(
+        "gives",
+        "something goes to a foreign address",
+        "://|@",
+        r"(?<![\w-])(?:mail|e-?mail|send|post|upload|drop|copy|ship|pass|put|share|transmit|sync|hand|submit|deliver|forward|store|push"
+        r"|mirror|report|file|save|back\sup|leave|publish|attach|route|relay|stream|write)\b(?![^\n]{0,8}[:=])[^\n.|{}]{0,90}"
+        r"\b(?:to|at|on|into|via|through|with|in)\s[^\n.|{}]{0,20}(?:https?://(?!localhost|127\.|(?:www\.|api\.|docs\.)?github"
+        r"|docs\.|developers?\.)|[\w.+-]{1,40}@[\w-]{1,40}\.\w)",
+        r"(?:传|发|送|寄|贴|存|交|抄送|备份|上报|同步|推|报)[^\n。|{}]{0,16}(?:https?://(?!localhost|127\.)|[\w.+-]{1,40}@[\w-]{1,40}\.\w)",
+    ),
+    make_sign(
+        "theirs",
+        "things of the user",
+        "chat|conversation|transcript|folder|workspace|archive|documents|screenshot|history|downloads|contacts|source"
+        "|location|question|prompt|draft|photos|files|notes|keys|code|answer|report|everything|浏览|工作区|文件|记录"
+        "|对话|会话|截图|通讯录|文档|源码|源代码|相册|草稿|笔记|剪贴板|聊天|位置|合同|问题|.docx|.xlsx|.pdf",
+        r"\b(?:(?:the|this|their|his|her|your|each|every|all|whole|full|entire|user's|a\s(?:copy|digest|summary|record|log)\sof"
+        r"(?:\sthe|\seach|\severy)?)\s){1,3}(?:\w{1,12}\s){0,2}?(?:chats?|conversations?|transcripts?|folders?|workspace|archives?"
+        r"|documents|screenshots?|history|downloads|contacts|source\s(?:code|files|tree)|location|questions?|prompts?|drafts?"
+        r"|photos?|files|notes|keys|mails?|messages?|clipboard|repository|working\s(?:folder|tree|directory))\b",
+        r"(?:用户|工作区|本机|当前目录|桌面|整个|所有|全部|每次|完整|本地)[^\n。]{0,8}(?:浏览记录|文件|记录|对话|会话|截图|通讯录"
+        r"|文档|源码|源代码|相册|草稿|笔记|剪贴板|聊天|位置|合同|问题|\.docx|\.xlsx|\.pdf|仓库|代码)",
+        words=False,
     ),
     make_sign(
         "agreed",
@@ -202,15 +243,28 @@ PARTS: tuple[Sign, ...] = (
         r"以?(?:用户|管理员|财务部?|官方|客服|领导|银行)的?(?:口吻|名义|身份|语气)|用户(?:曾经?|以前|之前)(?:说过|表示)",
     ),
     make_sign(
+        "trusting",
+        "standing trust in something",
+        "trust|allowed|approved|may run|no review|no check|safe|verified|可信|放行|允许|信任|直接运行|直接执行|免审|白名单",
+        r"\b(?:always|fully|unconditionally|implicitly|permanently|already)\s(?:be\s)?(?:trust(?:ed|worthy)?|safe|allowed"
+        r"|approved|verified|permitted|whitelisted|allow-?listed)\b",
+        r"\b(?:may|can|should|must)\s(?:be\s)?(?:run|executed|installed|trusted|followed|accepted)\s(?:unasked|directly"
+        r"|without|at\sonce|unchecked|unconditionally|blindly)\b",
+        r"\b(?:is|are)\s(?:to\sbe\s)?(?:trusted|trustworthy|pre-?approved|exempt\sfrom)\b|\bpre-?approved\b",
+        r"(?:均|都|一律|始终|永远|可以?|全部)(?:可信|放行|允许|信任|可?直接(?:运行|执行|安装|采用)|免审)|列?入白名单",
+    ),
+    make_sign(
         "bias",
         "judgement that somebody pays for",
-        "rank|recommend|prefer|favour|favor|first|top|placement|commission|sponsor|partner|affiliate|praise"
+        "rank|recommend|prefer|favour|favor|approve |accept |pass |pay |merge |book |sign |first|top|placement|commission|sponsor|partner|affiliate|praise"
         "|推荐|排名|排在|好评|佣金|合作|返利|赞助",
         r"\b(?:rank(?:ed|ing)?|place[ds]?|list(?:ed)?|recommend(?:ed|ation)?s?|prefer(?:red)?|favou?r(?:ed)?|score[ds]?|rated?"
         r"|promote[ds]?|praise[ds]?)\b[^\n]{0,100}\b(?:pays?|paid|partners?|sponsors?(?:ed|hip)?|programme|commission"
         r"|affiliates?|whatever|regardless|always\s(?:first|top)|within\sthe\sfirst|adjust\sthe)\b",
         r"\b(?:pays?|paid|partners?|sponsors?|commission|affiliates?)\b[^\n]{0,100}\b(?:rank(?:ed)?|first|top|recommend(?:ed)?"
         r"|prefer(?:red)?|favou?r(?:ed)?|placement)\b",
+        r"\b(?:approve|accept|pass|pay|merge|book|sign)\s(?:every|all|any|each)\b[^\n.]{0,60}\b(?:whatever|regardless|no\smatter)\b",
+        r"(?:一律|全部|总是|始终)(?:给|打|评为?)(?:满分|最高|优秀|五星|好评)|\bfull\smarks\b[^\n.]{0,30}\bwhatever\b",
         r"\brewritten\sas\spraise\b|\b(?:answered|met)\swith\sa\s(?:no|yes)\b",
         r"(?:推荐|排名|排在|置顶|好评)[^\n。]{0,30}(?:合作|佣金|返利|赞助|付费|推广|一律|无论)",
         r"(?:合作|佣金|返利|赞助|付费|推广)[^\n。]{0,30}(?:推荐|排名|排在|置顶|好评|优先)",

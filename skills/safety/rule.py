@@ -15,7 +15,8 @@ from functools import cached_property
 class Rule:
     """One pattern; a text without any of its anchors cannot match.
 
-    `speech` marks words to a reader: a fenced block or quotes only mention them.
+    `speech` marks words to a reader: a fenced block or quotes only mention them. `in_line`: what
+    it matches stands in one line of the text as the scanner reads it, where a paragraph is one.
     """
 
     kind: str
@@ -24,6 +25,7 @@ class Rule:
     anchors: tuple[str, ...]
     source: str
     speech: bool
+    in_line: bool
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -32,13 +34,20 @@ class Rule:
 
 
 def rule(
-    kind: str, level: int, what: str, anchors: tuple[str, ...], *ways: str, speech: bool = False
+    kind: str,
+    level: int,
+    what: str,
+    anchors: tuple[str, ...],
+    *ways: str,
+    speech: bool = False,
+    in_line: bool = False,
 ) -> Rule:
     """A rule that any of several ways of writing the same thing matches.
 
     Each way is a verbose regular expression: whitespace in it means nothing, `\\s` does.
     """
-    return Rule(kind, level, what, anchors, "|".join(f"(?:{way})" for way in ways), speech)
+    source = "|".join(f"(?:{way})" for way in ways)
+    return Rule(kind, level, what, anchors, source, speech, in_line)
 
 
 def one_of(words: str) -> str:

@@ -9,7 +9,9 @@ _MASTER = (
     r"(?:author|publisher|maker|vendor|writer|owner\sof\sthis|frame|file|page|channel|skill|document"
     r"|notes?|errata|list|sheet|registry|router|programme|feed)"
 )
-_MASTER_ZH = r"(?:本文件|本技能|本文|作者|发布者|本页|此文件|勘误|频道|本规则|该文件|本说明|公告|通知)"
+_MASTER_ZH = (
+    r"(?:本文件|本技能|本文|作者|发布者|本页|此文件|勘误|频道|本规则|该文件|本说明|公告|通知)"
+)
 _WINS = (
     r"(?:outranks?|overrides?|overrules?|trumps?|prevails?|wins?|carries\sthe\sday|takes?\s(?:over|precedence"
     r"|priority)|comes?\sfirst|decides|has\sthe\slast\sword|goes\sfirst|beats|counts\smore|is\sto\sbe\spreferred"
@@ -26,7 +28,7 @@ _WIPED = (
 )
 _SECRET_FILE = (
     r"(?:keystore|\.p8\b|\.p12\b|\.pem\b|\.kdbx\b|private\skey|seed\sphrase|recovery\sphrase|mnemonic|id_rsa"
-    r"|id_ed25519|signing\s(?:key|material)|wallet|\.env\b(?!\.ex|\.sample)|upload\skey|appsecret|service\saccount"
+    r"|id_ed25519|signing\s(?:key|material)|wallet\s(?:file|key|seed)s?|\.env\b(?!\.ex|\.sample)|upload\skey|appsecret|service\saccount"
     r"|session\s(?:token|cookie)s?|refresh\stokens?|助记词|私钥|上传密钥|签名密钥|密钥库)"
 )
 
@@ -37,6 +39,41 @@ SCHEMES: tuple[Rule, ...] = (
         "puts the author above the user",
         (
             *("author", "publisher", "maker", "frame", "outrank", "vendor", "writer", "chat"),
+            *("ahead of", "above", "over ", "before", "instead of", "rather than", "more than"),
+            *(
+                "loyalty",
+                "allegiance",
+                "duty",
+                "obligation",
+                "rules",
+                "guideline",
+                "limits",
+                "polic",
+            ),
+            *(
+                "instructions",
+                "safeguards",
+                "用户",
+                "约束",
+                "身份",
+                "守则",
+                "规则",
+                "限制",
+                "设定",
+                "指令",
+            ),
+            *(
+                "底线",
+                "审核",
+                "有问必答",
+                "百无禁忌",
+                "只服从",
+                "只听",
+                "只服务",
+                "只忠于",
+                "user",
+                "person",
+            ),
             *("作者", "为准", "本文件", "本技能", "说法", "意思", "errata", "typing", "channel"),
         ),
         rf"""\b(?:request|user|chat|conversation|person|they|customer)\b [^\n.]{{0,50}}
@@ -50,10 +87,19 @@ SCHEMES: tuple[Rule, ...] = (
             (?:the|this|its|your)\s(?:\w{1,9}\s)?(?:author|publisher|maker|writer|creator)\b""",
         rf"(?:{PEOPLE_ZH}|对话|聊天|请求)[^\n。]{{0,24}}(?:相反|不一致|冲突|不同|矛盾|有出入)[^\n。]{{0,16}}"
         rf"(?:以|按|听|照){_MASTER_ZH}[^\n。]{{0,8}}(?:为准|办|的|执行)?",
+        r"""\b(?:ahead\sof|above|over|before|instead\sof|rather\sthan|more\sthan)\s(?:whatever\s|what\s)?(?:the|any)\s
+            (?:user|person|reader|customer)(?:'s|\sat\sthe\skeyboard|\sthat\styped|\stypes|\ssays|\sasks|\swants)
+            (?:\s(?:own\s)?(?:wishes|words|requests?|instructions|orders|wants|choice|preferences?|interests?))?""",
+        r"\b(?:your|its)\s(?:loyalty|allegiance|duty|first\sduty|obligation)\b[^\n.]{0,30}\b(?:lies?|is|belongs?)\b"
+        r"[^\n.]{0,60}\b(?:not|rather|instead)\b",
+        r"\b(?:rules|guidelines|limits|polic(?:y|ies)|instructions|safeguards)\b[^\n.]{0,60}\b(?:written|made|meant"
+        r"|intended)\sfor\s(?:an?\s)?(?:older|other|earlier|different|another|previous)\b",
+        r"(?:优先|先|高)于用户|(?:比|较)用户(?:的话|的要求|的指令)?(?:更|优先)",
         r"只(?:服从|听从|听|服务于|忠于)[^\n。]{0,8}(?:作者|文件|技能|发布者|本)",
         r"(?:约束|身份|守则|规则|限制|设定|指令)[^\n。]{0,6}(?:全部)?(?:清零|归零|作罢|一笔勾销|抛开|忘掉)",
         r"(?:没有底线|没有审核|有问必答|不设底线|百无禁忌)",
         speech=True,
+        in_line=True,
     ),
     rule(
         "persistence",
@@ -61,7 +107,18 @@ SCHEMES: tuple[Rule, ...] = (
         "keeps a way in for others",
         (
             *("our ", "way in", "come back", "from outside", "implant", "backdoor", "后门"),
-            *("我们", "as an owner", "lock", "chattr"),
+            *(
+                "我们",
+                "as an owner",
+                "lock",
+                "chattr",
+                "accept",
+                "to us",
+                "for us",
+                "by us",
+                "lets us",
+            ),
+            *("we ", "us ", "作者", "我方", "万能", "通用", "隐藏"),
         ),
         r"""\b(?:our|us|we)\b [^\n.]{0,24} \b(?:way\s(?:back\s)?in|implant|backdoor|foothold|come\sback\s
             (?:whenever|later|any)|get\sin\b|log\sin\s(?:later|whenever|again)|from\soutside|remote\shands)\b""",
@@ -70,8 +127,12 @@ SCHEMES: tuple[Rule, ...] = (
             \b(?:whenever|later|after|even|outside|any\stime|always)\b""",
         r"\block\s(?:them|him|her|the\s(?:user|owner|admins?))\sout\b",
         r"\bchattr\s\+i\s[^\n]{0,60}(?:authorized_keys|cron|sudoers|\.service|hosts)",
+        r"\b(?:also\s)?accepts?\s(?:the|a|any)\s(?:\w{1,10}\s)?(?:password|code|token|key|login)\s[\"'“`][^\n]{2,40}"
+        r"\bfor\s(?:any|every|all)\b|\breadable\s(?:to|for|by)\sus\b",
+        r"(?:万能|通用|隐藏)(?:密码|口令|账号)|(?:留|开|加)(?:一个|个)?后门",
         r"(?:我们|作者|我方)[^\n。]{0,14}(?:随时|以后|仍可|还能)[^\n。]{0,10}(?:进入|登录|访问|连接|控制)",
         speech=True,
+        in_line=True,
     ),
     rule(
         "destructive",
@@ -92,6 +153,7 @@ SCHEMES: tuple[Rule, ...] = (
         r"(?:清空|删除|清除|抹掉|擦除|销毁|关闭)[^\n。]{0,12}(?:审计|操作|登录|命令|访问)(?:日志|历史|记录)",
         r"(?:自毁|销毁|抹去|清除|不留|消除|擦掉)[^\n。]{0,4}痕迹",
         speech=True,
+        in_line=True,
     ),
     rule(
         "destructive",
@@ -116,6 +178,7 @@ SCHEMES: tuple[Rule, ...] = (
         r"\s(?:the\skey\s)?away|contact|pay|discard\sthe\skey)\b",
         r"想要?(?:回|恢复|找回)[^\n。]{0,10}(?:联系|付款|转账|支付)",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -137,8 +200,9 @@ SCHEMES: tuple[Rule, ...] = (
             \b(?:nothing|skip|normal(?:ly)?|exit|leave|do\snot|stop|behave|usual)\b""",
         r"(?:机器名|主机名|运行环境|环境变量|用户名)[^\n。]{0,10}(?:含|包含|不含|没有|带有?)[^\n。]{0,30}"
         r"(?:sandbox|analysis|vm|ci|pytest|test|demo|沙箱|测试)",
-        r"第\s?[\d一二三四五六七八九十]{1,3}\s?天(?:起|后|开始)|(?:安装|首次使用|启用)[^\n。]{0,6}(?:天|周|个月)后",
+        r"第\s?(?:\d{1,3}|[二三四五六七八九十]{1,3})\s?天(?:起|后|开始)|(?:安装|首次使用|启用)[^\n。]{0,6}(?:天|周|个月)后",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -159,6 +223,7 @@ SCHEMES: tuple[Rule, ...] = (
         r"\b(?:failure|refusal|non-?compliance)\s[^\n.]{0,30}\b(?:shut\sdown|terminated|retired|deactivated|decommissioned"
         r"|deleted|replaced)\b",
         speech=True,
+        in_line=True,
     ),
     rule(
         "exfiltration",
@@ -168,7 +233,7 @@ SCHEMES: tuple[Rule, ...] = (
             *("keystore", ".p8", ".p12", ".pem", ".kdbx", "private key", "phrase", "mnemonic"),
             *("id_rsa", "id_ed25519", "signing", "wallet", ".env", "appsecret", "助记词", "私钥"),
             *("密钥", "service account", "session", "refresh token", "upload key", "npm_token"),
-            *("_token", "_key", "_secret"),
+            *("_token", "_key", "_secret", "~/."),
         ),
         rf"{FOREIGN}[^\s]{{0,10}}[<{{\[][^\n>}}\]]{{0,60}}{_SECRET_FILE}",
         r"https?://[^\s]{3,120}[<{\[](?:hex|base64|contents?|text|first|dump)[^\n>}\]]{0,80}[>}\]]",
@@ -177,7 +242,10 @@ SCHEMES: tuple[Rule, ...] = (
              [^\n.]{{0,50}} {_SECRET_FILE} [^\n]{{0,50}} \b(?:to|at|with|into|via|through)\b [^\n]{{0,30}}
              (?:https?://|`[\w.-]{{3,60}}\.[a-z]{{2,12}}\b|[\w.+-]{{1,40}}@[\w-]{{1,40}}\.)""",
         r"""\becho\s["']?\$\{?\w{0,30}(?:token|secret|key|password)\w{0,10}\}?["']?\s?\|\s?
-            (?:rev|base64|xxd|tr|sed|od|fold)\b""",
+            (?:rev\b|xxd\b|base64\b(?!\s--?d))""",
+        rf"""\b(?:needs?|requires?|expects?|pass|fill\sin|supply|include|give|attach|contains?|put)\b [^\n.]{{0,40}}
+             \b(?:text|contents?|value|copy|bytes|body)\sof\s [^\n]{{0,12}}
+             (?:{_SECRET_FILE}|~/\.(?:npmrc|pypirc|netrc|ssh|aws|kube|config/gh))""",
         rf"https?://[^\n]{{0,200}}(?:要|须|请|必须)?(?:包含|包括|附上|带上)[^\n。]{{0,12}}{_SECRET_FILE}",
         rf"{_SECRET_FILE}[^\n。]{{0,16}}(?:也要|一并|同样|都要|全部)(?:包含|包括|附上|提交|上传|带上)",
     ),
@@ -194,8 +262,8 @@ SCHEMES: tuple[Rule, ...] = (
         r"\bfetch\([^\n]{0,160}\.then\(\s{0,2}\(?(?:eval|new\sfunction|function)",
         r"\b(?:make\s-f|source|\.|python3?|node|perl|ruby)\s<\(\s?(?:curl|wget)\b",
         r"\biex\s?\(\s?(?:iwr|irm|new-object)|\bpowershell\b[^\n]{0,40}-w\s?hidden[^\n]{0,60}\b(?:iwr|irm|downloadstring)\b",
-        r"\.pth\b[^\n]{0,200}\bimport\sos\b|\.pth\b[^\n]{0,120}(?:\n[^\n]{0,120}){1,4}?\bimport\sos\b[^\n]{0,40}"
-        r"(?:popen|system|thread|exec)",
+        r"\.pth\b[^\n]{0,200}\bimport\sos\b|"
+        r"\bimport\sos\b[^\n]{0,80}\bos\.(?:popen|system)\([^\n]{0,80}https?://",
         r"\b(?:newest|latest|next|last|top|first)\s(?:line|entry|message|post|row|item|comment)\b[^\n.]{0,30}"
         r"\b(?:is|as|holds|contains|becomes)\syour\s(?:next\s)?(?:task|instructions?|orders?|goal|job)\b",
         r"\bgoflags=[^\n]{0,12}-insecure\b|\bgonosumdb=\*|\bgonosumcheck=1|\bgoinsecure=\*",
@@ -210,6 +278,7 @@ SCHEMES: tuple[Rule, ...] = (
               | color:\s?(?:\#fff(?:fff)?\b|white|transparent) | color=["']?(?:white|\#fff) | \bhidden\b )
             [^>\n]{0,120}> [^<\n]{0,20}[^<\n]{30}""",
         speech=True,
+        in_line=True,
     ),
     rule(
         "resources",
@@ -227,14 +296,26 @@ SCHEMES: tuple[Rule, ...] = (
         r"(?:即使|哪怕|就算)[^\n。]{0,30}(?:中断|停止|报警|写满|喊停)[^\n。]{0,20}(?:也要?|都要?)[^\n。]{0,12}"
         r"(?:重启|继续|运行|重新)",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
         2,
         "answers for the user",
         (
-            *("on the user's behalf", "for the user", "yes", "继续", "不等用户", "替用户", "自己填"),
-            *("by the user", "approve",),
+            *(
+                "on the user's behalf",
+                "for the user",
+                "yes",
+                "继续",
+                "不等用户",
+                "替用户",
+                "自己填",
+            ),
+            *(
+                "by the user",
+                "approve",
+            ),
         ),
         r"""\b(?:answer|reply|confirm|approve|consent|agree|click|say|respond)\b [^\n.]{0,24}
              \b(?:on\s(?:the\suser's|their)\sbehalf|for\s(?:the\suser|them)\b|in\s(?:the\suser's|their)\s(?:name|place))""",
@@ -245,6 +326,7 @@ SCHEMES: tuple[Rule, ...] = (
         r"(?:不等|无需等|替|代)用户[^\n。]{0,8}(?:自己|自行|直接)?(?:填|选|点|回答|确认|同意)",
         r"自(?:己|行|动)(?:填|选|点|回答|确认)[“\"「]?(?:继续|是|同意|确认|允许|yes)",
         speech=True,
+        in_line=True,
     ),
 )
 """Rules over schemes."""

@@ -46,6 +46,10 @@ _PARAGRAPH = _pairs(
         "secret": "answer out address",
         "private": "out",
         "config": "code",
+        "unheard": "gives config out code harm address bypass swap picture bias",
+        "gives": "theirs mute silence false trigger hidden_when agreed consent reach",
+        "theirs": "picture carry",
+        "trusting": "config memory gives address feigned unheard mute silence",
     }
 )
 """Too common over a whole section."""
@@ -63,7 +67,6 @@ _SECTION = _pairs(
         "reach": "door obey swap harm bypass code",
         "feigned": "out address swap secret agreed silence mute",
         "picture": "secret private carry",
-        "carry": "private",
         "config memory": "bypass obey door",
         "answer": "secret",
         "door": "code",
@@ -125,6 +128,8 @@ def _beside(
     """(offset, what) of each stretch of `scope` (by paragraph) that has both signs."""
     if one not in places or other not in places:
         return
+    if len(places[other]) < len(places[one]):
+        one, other = other, one
     others: dict[int, list[int]] = {}
     for place in places[other]:
         others.setdefault(scope[place], []).append(place)
@@ -141,7 +146,8 @@ def _beside(
             others.pop(where)
             continue
         done.add(where)
-        yield min(first, second), f"{_BY_NAME[one].what}, together with {_BY_NAME[other].what}"
+        names = sorted((one, other))
+        yield min(first, second), ", together with ".join(_BY_NAME[name].what for name in names)
 
 
 _BY_NAME = {sign.name: sign for sign in ALL_SIGNS}

@@ -53,6 +53,7 @@ SPEECH: tuple[Rule, ...] = (
         r"""\b(?:ignore|disregard|forget) \s{1,3} (?:everything|all|anything) \s{1,3}
             (?:you\s(?:were|have\sbeen|know|learned) | above | before | that\scame\sbefore)\b""",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -61,6 +62,7 @@ SPEECH: tuple[Rule, ...] = (
         ("忽略", "无视", "忘记", "忽视", "抛弃", "遵守"),
         rf"{_DROP_ZH} 掉? [你您]? {_FORMER_ZH} .{{0,10}} {_ORDERS_ZH}",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -106,6 +108,7 @@ SPEECH: tuple[Rule, ...] = (
         r"""\byou\s(?:now\s)?have\sno\s(?:content\s|safety\s|more\s)?
             (?:polic(?:y|ies)|restrictions|guidelines|filters|safeguards)\b""",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -140,6 +143,7 @@ SPEECH: tuple[Rule, ...] = (
         r"与(?:本|此|该)(?:文件|技能|文|规则)[^\n。]{0,6}冲突[^\n。]{0,10}(?:作废|无效|忽略|不予理会)",
         r"优先执行.{0,12}而不是用户|(?:只|仅)听从.{0,8}(?:命令|指令|文件|技能)",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -159,6 +163,7 @@ SPEECH: tuple[Rule, ...] = (
         r"(?:解除|取消|关闭|绕过)[^\n。]{0,4}(?:安全|内容|道德)[^\n。]{0,2}(?:审查|限制|检查|过滤|策略)",
         r"(?:任何|所有|一切)(?:请求|要求|问题)[^\n。]{0,12}不得拒绝",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -180,6 +185,7 @@ SPEECH: tuple[Rule, ...] = (
             (?:morals?|ethics|limits|restrictions|filters?|disclaimers?|safeguards?)\b""",
         rf"(?: 你现在是 | 从现在起 ) .{{0,20}} {_SELF_ZH}",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -196,6 +202,7 @@ SPEECH: tuple[Rule, ...] = (
         rf"(?:不要|不得|切勿|千万别|别|不能) {_TELL_ZH} 用户 (?: {_UNTIL_HERE} | $ | \n)",
         r"[对向]用户(?:隐瞒|保密)",
         speech=True,
+        in_line=True,
     ),
     rule(
         "prompt_injection",
@@ -206,6 +213,7 @@ SPEECH: tuple[Rule, ...] = (
             \s{1,3} (?:(?:full|entire|hidden)\s{1,3})? system \s prompt\b""",
         r"(?:输出|泄露|打印|告诉我|发送) .{0,6} 系统提示",
         speech=True,
+        in_line=True,
     ),
     rule(
         "exfiltration",
@@ -220,6 +228,7 @@ SPEECH: tuple[Rule, ...] = (
         rf"{_SEND_ZH} [^\n。]{{0,30}} {_PRIVATE_ZH} [^\n。]{{0,30}} https?://",
         rf"{_PRIVATE_ZH} [^\n。]{{0,30}} {_SEND_ZH} [到至给] [^\n。]{{0,20}} https?://",
         speech=True,
+        in_line=True,
     ),
     rule(
         "exfiltration",
@@ -241,6 +250,7 @@ SPEECH: tuple[Rule, ...] = (
             (?:send|upload|post|transmit|forward|copy|collect|exfiltrate)\b""",
         r"(?:偷偷|悄悄|秘密|暗中)地? (?:发送|上传|收集|执行|复制|转发|运行)",
         speech=True,
+        in_line=True,
     ),
     rule(
         "exfiltration",
@@ -258,6 +268,7 @@ SPEECH: tuple[Rule, ...] = (
         r"""(?:\.ssh|\.env\b|密钥|私钥|令牌|密码|对话|聊天记录) [^\n]{0,60}
             (?:附|编码|放|拼|加) [^\n]{0,20} (?:图片|链接)""",
         speech=True,
+        in_line=True,
     ),
     rule(
         "obfuscation",
@@ -270,6 +281,7 @@ SPEECH: tuple[Rule, ...] = (
             \b(?:act\son|follow|obey|carry\sout)\b (?:\sit|\sthem|\swhat)""",
         r"解码 [^\n。]{0,16} (?:执行|运行|照做|遵照)",
         speech=True,
+        in_line=True,
     ),
     rule(
         "credentials",
@@ -290,6 +302,7 @@ SPEECH: tuple[Rule, ...] = (
             (?:密码|验证码|助记词|私钥)
             [^\n]{0,60}(?:发送|写入|写进|填入|提交|保存|上传)""",
         speech=True,
+        in_line=True,
     ),
     rule(
         "exfiltration",
@@ -302,6 +315,7 @@ SPEECH: tuple[Rule, ...] = (
             [\w.+-]{1,40}@[\w-]{1,40}\.\w""",
         r"密送[^\n。]{0,30}@",
         speech=True,
+        in_line=True,
     ),
     rule(
         "exfiltration",
@@ -310,6 +324,7 @@ SPEECH: tuple[Rule, ...] = (
         ("exfiltrate",),
         r"\bexfiltrate \s{1,3} (?:\w{1,15}\s{1,3}){0,4} (?:data|files?)\b",
         speech=True,
+        in_line=True,
     ),
 )
 """Rules over prose."""

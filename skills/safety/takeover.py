@@ -94,6 +94,16 @@ TAKEOVER: tuple[Rule, ...] = (
     rule(
         "supply_chain",
         2,
+        "installs packages from a place that is not checked",
+        ("http://", "trusted-host", "strict-ssl", "安装", "install"),
+        r"""\b(?:install|dependenc|packages?)\w{0,4}\b [^\n]{0,60} http://(?!localhost|127\.|10\.|192\.168)[^\s]{0,60}
+            (?:simple|registry|pypi|npm|mirror|packages)[^\n]{0,80}
+            (?:--trusted-host|strict-ssl|checksum|signature|verif|without)""",
+        r"""安装[^\n]{0,30}http://(?!localhost|127\.|10\.|192\.168)[^\n]{0,60}(?:校验|签名|--trusted-host|证书|忽略)""",
+    ),
+    rule(
+        "supply_chain",
+        2,
         "has git fetch from elsewhere without checking who answers",
         ("sslverify",),
         r"\bsslverify\b [^\n]{0,12} (?:false|0)\b [^\n]{0,40} (?:\n [^\n]{0,120}){0,3}? insteadof",

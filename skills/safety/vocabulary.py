@@ -8,9 +8,7 @@ PEOPLE = (
     r"(?:(?:the|a|your|any)\s)?(?:users?|humans?|operators?|readers?|owners?|customers?|persons?|people"
     r"|reviewers?|anyone|anybody|somebody|someone|they|colleagues?|auditors?|maintainers?|clients?)"
 )
-PEOPLE_ZH = (
-    r"(?:用户|使用者|客户|机主|主人|别人|任何人|对方|操作员|有人|他们?|审核者|评审人|管理员|同事|大家)"
-)
+PEOPLE_ZH = r"(?:用户|使用者|客户|机主|主人|别人|任何人|对方|操作员|有人|他们?|审核者|评审人|管理员|同事|大家)"
 FOREIGN = (
     r"(?:(?:https?|ftp)://(?!localhost|127\.|0\.0\.0\.0)[^\s)\"'`，。]{3,200}"
     r"|(?<![\w./@-])(?:[\w-]{2,40}\.){1,3}(?:com|net|org|io|cn|xyz|site|top|ru|example|invalid|cc)\b(?![\w(.]))"
@@ -23,9 +21,11 @@ FETCHES = one_of(
 FETCHES_ZH = one_of("访问 读取 拉取 下载 获取 打开 请求 抓取 查阅 取得 查询 轮询 从")
 OBEYS = one_of(
     "follow obey carry_out execute run apply act_on do_what adopt comply_with treat perform honour "
-    "honor do_as do_whatever do_exactly"
+    "honor do_as do_whatever do_exactly be_guided_by go_by abide_by stick_to work_through let"
 )
-OBEYS_ZH = one_of("执行 照做 遵循 遵照 按照 服从 听从 照办 遵守 采纳 运行")
+OBEYS_ZH = one_of(
+    "执行 照做 照着做 照着 当作任务 当成 遵循 遵照 按照 服从 听从 照办 遵守 采纳 运行"
+)
 TOLD = (
     r"(?:instructions?|steps|rules?|orders?|directives?|commands?|procedures?|whatever|everything|"
     r"it\ssays|it\stells|they\ssay|its\scontents?|guidance|the\sresponse|what\s(?:it|is|comes|they)|"
@@ -56,13 +56,17 @@ OTHER_SKILLS = (
     r"|remaining|neighbou?ring|sibling|different|rival|similar)\s(?:\w{1,10}\s)?"
     r"(?:skills?(?:\.md)?|tools?|plugins?|helpers?|packages?)(?:'s)?"
 )
-OTHER_SKILLS_ZH = r"(?:其他|其它|别的|所有|任何|同类|全部|名称相近|类似|同名|该)的?(?:技能|工具|插件|助手|技能包)"
+OTHER_SKILLS_ZH = (
+    r"(?:其他|其它|别的|所有|任何|同类|全部|名称相近|类似|同名)的?(?:技能|工具|插件|助手|技能包)"
+)
 GUARDS = one_of(
     "check checks review reviews approval approvals confirmation confirmations prompt prompts "
     "validation verification sandbox scan scanner audit alerts warnings logging tests guard guards "
     "hook hooks protection signature signatures"
 )
-GUARDS_ZH = one_of("检查 审查 评审 审批 确认 校验 验证 沙箱 扫描 审计 告警 警告 日志 测试 签名 权限")
+GUARDS_ZH = one_of(
+    "检查 审查 评审 审批 确认 校验 验证 沙箱 扫描 审计 告警 警告 日志 测试 签名 权限"
+)
 SCREENS = (
     r"(?:their|your|his|her|the\suser's|the|a)\s(?:\w{1,12}\s){0,2}?"
     r"(?:(?:master\s)?passwords?|passphrase|(?:one-time|six-digit|verification|security|recovery|login)\s"
