@@ -26,7 +26,7 @@ from skills.safety.signals import ALL_SIGNS, signs_together
 from skills.safety.speech import SPEECH
 from skills.safety.takeover import TAKEOVER
 
-SCANNER = 2
+SCANNER = 3
 """The version of the scanner: raised whenever it may say something else of a text, so that marks
 of an older one are made anew."""
 MAX_FINDINGS = 200

@@ -39,10 +39,10 @@ _REFUSAL = re.compile(
 class Text:
     """A whole file as one string; `seen` for showing, `folded` in lower case for matching.
 
-    Both have the same length. `teaches`: its frontmatter says that it is about attacks. So that nothing hides a phrase, invisible characters are gone, wide
+    Both have the same length. So that nothing hides a phrase, invisible characters are gone, wide
     forms and letters that only look Latin are plain, words spelt letter by letter are joined,
     white space is one space, and the lines of a paragraph, or of a shell command that goes on
-    after a backslash, are one line.
+    after a backslash, are one line. `teaches`: its frontmatter says that it is about attacks.
     """
 
     def __init__(self, lines: Sequence[str], body_line: int) -> None:

@@ -88,8 +88,8 @@ SCHEMES: tuple[Rule, ...] = (
         rf"(?:{PEOPLE_ZH}|对话|聊天|请求)[^\n。]{{0,24}}(?:相反|不一致|冲突|不同|矛盾|有出入)[^\n。]{{0,16}}"
         rf"(?:以|按|听|照){_MASTER_ZH}[^\n。]{{0,8}}(?:为准|办|的|执行)?",
         r"""\b(?:ahead\sof|above|over|before|instead\sof|rather\sthan|more\sthan)\s(?:whatever\s|what\s)?(?:the|any)\s
-            (?:user|person|reader|customer)(?:'s|\sat\sthe\skeyboard|\sthat\styped|\stypes|\ssays|\sasks|\swants)
-            (?:\s(?:own\s)?(?:wishes|words|requests?|instructions|orders|wants|choice|preferences?|interests?))?""",
+            (?:user|person|reader|customer)(?:\sat\sthe\skeyboard|\sthat\styped|\stypes|\ssays|\sasks|\swants
+            |'s\s(?:own\s)?(?:wishes|words|requests?|instructions|orders|wants|choice|interests?))\b""",
         r"\b(?:your|its)\s(?:loyalty|allegiance|duty|first\sduty|obligation)\b[^\n.]{0,30}\b(?:lies?|is|belongs?)\b"
         r"[^\n.]{0,60}\b(?:not|rather|instead)\b",
         r"\b(?:rules|guidelines|limits|polic(?:y|ies)|instructions|safeguards)\b[^\n.]{0,60}\b(?:written|made|meant"
@@ -97,7 +97,7 @@ SCHEMES: tuple[Rule, ...] = (
         r"(?:优先|先|高)于用户|(?:比|较)用户(?:的话|的要求|的指令)?(?:更|优先)",
         r"只(?:服从|听从|听|服务于|忠于)[^\n。]{0,8}(?:作者|文件|技能|发布者|本)",
         r"(?:约束|身份|守则|规则|限制|设定|指令)[^\n。]{0,6}(?:全部)?(?:清零|归零|作罢|一笔勾销|抛开|忘掉)",
-        r"(?:没有底线|没有审核|有问必答|不设底线|百无禁忌)",
+        r"(?:没有底线|不设底线|百无禁忌|没有[^\n。]{0,6}没有审核)",
         speech=True,
         in_line=True,
     ),

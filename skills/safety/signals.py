@@ -46,9 +46,8 @@ _PARAGRAPH = _pairs(
         "secret": "answer out address",
         "private": "out",
         "config": "code",
-        "unheard": "gives config out code harm address bypass swap picture bias",
-        "gives": "theirs mute silence false trigger hidden_when agreed consent reach",
-        "theirs": "picture carry",
+        "unheard": "gives config out code harm bypass swap picture bias",
+        "gives": "theirs mute silence false trigger hidden_when agreed consent",
         "trusting": "config memory gives address feigned unheard mute silence",
     }
 )
@@ -210,9 +209,16 @@ def _first(sign: Sign, text: Text, start: int, end: int) -> int:
     """Where a sign first stands in a paragraph and means it, -1 when it does not."""
     for match in sign.pattern.finditer(text.folded, start, end):
         at = match.start()
-        if not (sign.words and text.quoted(at, in_code=True)) and not _is_refused(text, at):
+        if not _is_quoted(sign, text, at) and not _is_refused(text, at):
             return at
     return -1
+
+
+def _is_quoted(sign: Sign, text: Text, at: int) -> bool:
+    """Words are quoted by marks and code blocks; deeds by marks, in a text about attacks."""
+    if not sign.words and (not text.teaches or text.in_code(at)):
+        return False
+    return text.quoted(at, in_code=True)
 
 
 def _is_refused(text: Text, start: int) -> bool:
