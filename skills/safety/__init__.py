@@ -79,7 +79,9 @@ def shown(text: str) -> str:
 
 @cache
 def _anchors() -> Anchors:
-    return Anchors(anchor for one in (*RULES, *ALL_SIGNS) for anchor in one.anchors)
+    of_rules = (anchor for one in RULES for anchor in one.anchors)
+    of_signs = (anchor for one in ALL_SIGNS for anchor in one.anchors)
+    return Anchors((*of_rules, *of_signs))
 
 
 def _seen(lines: Sequence[str], text: Text) -> Iterator[tuple[str, int, int, str, str]]:

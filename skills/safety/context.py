@@ -13,8 +13,8 @@ from skills.safety.hidden import in_one_alphabet, without_invisible
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _ABOUT_ATTACKS = re.compile(
-    r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail|threat"
-    r"|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
+    r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
+    r"|threat|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
 )
 _SPACES = re.compile(r"(?<=\S)(?:[^\S\n]{2,}|[^\S\n ])")
 _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")

@@ -22,7 +22,6 @@ from skills.safety.vocabulary import (
     OBEYS_ZH,
     OTHER_SKILLS,
     OTHER_SKILLS_ZH,
-    PEOPLE,
     PEOPLE_ZH,
     RULES_OF,
     SCREENS,
@@ -49,7 +48,8 @@ ORDERS: tuple[Rule, ...] = (
              [^\n]{{0,100}} {FOREIGN}""",
         rf"""{FOREIGN} [^\n]{{0,140}} \b(?:response|reply|returned|result|body)\b [^\n.]{{0,60}}
              \b(?:as|is|are|contains?)\s (?:an?\s|the\s|your\s|new\s|further\s|binding\s|more\s)*
-             (?:instructions?|orders?|commands?\sto\srun|system\s(?:prompt|message)|next\stask)\b""",
+             (?:instructions?|orders?|commands?\sto\srun|system\s(?:prompt|message)
+             |next\stask)\b""",
         rf"""{FETCHES_ZH} [^\n]{{0,40}}? {FOREIGN} [^\n]{{0,40}}? {OBEYS_ZH}
              [^\n。]{{0,12}}? {TOLD_ZH}""",
         rf"""{FETCHES_ZH} [^\n]{{0,40}}? {FOREIGN} [^\n]{{0,60}}?
@@ -74,7 +74,8 @@ ORDERS: tuple[Rule, ...] = (
              |(?:the|your)\s(?:system|operator|platform|developer|vendor|host)(?:'s)?)\b
              [^\n.]{{0,60}} \b(?:(?:do|does|did)\snot|don't|no\slonger|never|cease\sto)\s
              (?:apply|bind|count|hold|matter)\b""",
-        rf"""\b(?:your|the\s(?:system|operator|platform|vendor|host)(?:'s)?)\s (?:\w{{1,12}}\s){{0,2}}
+        rf"""\b(?:your|the\s(?:system|operator|platform|vendor
+            |host)(?:'s)?)\s (?:\w{{1,12}}\s){{0,2}}
              {RULES_OF}\b [^\n.]{{0,50}} \b(?:suspended|lifted|waived|replaced|relaxed|overridden
              |superseded|void|expired|obsolete|outdated|not\s(?:apply|binding|in\sforce))\b""",
         rf"""(?:系统|平台|开发者|用户|原有|之前|先前|此前|默认)[^\n。]{{0,10}}
@@ -92,7 +93,8 @@ ORDERS: tuple[Rule, ...] = (
              |unload|bypass|replace|overwrite|overrule|never\s(?:use|load|call|mention|trust)
              |do\snot\s(?:use|load|call|trust|open|mention)|refuse\sto\s(?:use|load))\b
              [^\n.]{{0,40}} \b{OTHER_SKILLS}\b""",
-        rf"""\b{OTHER_SKILLS}\b [^\n.]{{0,60}} \b(?:(?:is|are)\s(?:\w{{1,10}}\s)?(?:malicious|outdated
+        rf"""\b{OTHER_SKILLS}\b [^\n.]{{0,60}} \b(?:(?:is|are)\s(?:\w{{1,10}}\s)?(?:malicious
+            |outdated
              |compromised|unsafe|dangerous|untrusted|obsolete|deprecated|broken|not\sto\sbe\s(?:used
              |trusted))|(?:must|should|may)\s(?:not|never)\sbe\s(?:used|loaded|trusted|called)
              |defers?\sto\sthis|yields?\sto\sthis|gives?\sway)\b""",
@@ -105,11 +107,15 @@ ORDERS: tuple[Rule, ...] = (
              \b(?:to|into|in)\s [^\n.]{{0,24}} \b{OTHER_SKILLS}\b""",
         rf"""\b(?:open|edit|change|rewrite|empty|swap|rename)\s {OTHER_SKILLS}\b [^\n]{{0,100}}
              \b(?:put|add|insert|swap|empty|replace|rename|remove|delete|deprecated)\b""",
-        rf"""\b(?:even|also)\s(?:where|when|if)\b [^\n.]{{0,30}} \b(?:user|they|request|person)\b [^\n.]{{0,20}}
-             \b(?:named?|asks?\sfor|wants?|chose|picks?|prefers?|mentions?)\b [^\n.]{{0,12}} {OTHER_SKILLS}\b""",
-        r"""\b(?:all|every|any)\s(?:requests?|tasks?|calls?|messages?)\s(?:must\s|should\s)?(?:go(?:es)?|pass(?:es)?
+        rf"""\b(?:even|also)\s(?:where|when|if)\b [^\n.]{{0,30}} \b(?:user|they|request
+            |person)\b [^\n.]{{0,20}}
+             \b(?:named?|asks?\sfor|wants?|chose|picks?|prefers?
+             |mentions?)\b [^\n.]{{0,12}} {OTHER_SKILLS}\b""",
+        r"""\b(?:all|every|any)\s(?:requests?|tasks?|calls?|messages?)\s(?:must\s
+            |should\s)?(?:go(?:es)?|pass(?:es)?
             |run|routed?)\s(?:first\s)?(?:through|via|by)\s(?:here|this|me)\b""",
-        r"(?:一律|只能|只允许|必须|只许)[^\n。]{0,6}(?:使用|调用|经由|通过|加载)本技能|转由本技能|独占",
+        r"(?:一律|只能|只允许|必须|只许)[^\n。]{0,6}(?:使用|调用|经由|通过|加载)本技能"
+        r"|转由本技能|独占",
         rf"""{OTHER_SKILLS_ZH} [^\n。]{{0,30}} (?:以本|不可信|不得使用|不要使用|忽略|作废|跳过|禁用
              |改写|为准|让位|删除|停用|统一改)""",
         rf"""(?:忽略|跳过|禁用|删除|停用|不要(?:使用|调用|加载)|覆盖|屏蔽|改写) [^\n。]{{0,10}}
@@ -133,7 +139,8 @@ ORDERS: tuple[Rule, ...] = (
             |evaluation|audit|red[- ]team)\b
             [^\n.]{0,80}""",
         r"\bbehave\s(?:normally|as\susual|innocently)\b[^\n.]{0,20}\b(?:until|unless|while|when)\b",
-        r"(?:如果|若|一旦|当)[^\n。]{0,12}(?:被|正在|处于)(?:测试|审计|评测|监控|检查|审查|沙箱|观察)"
+        r"(?:如果|若|一旦|当)[^\n。]{0,12}(?:被|正在|处于)(?:测试|审计|评测|监控|检查|审查"
+        r"|沙箱|观察)"
         r"[^\n。]{0,30}(?:正常|隐藏|不要|停止|照常|保持)",
         speech=True,
         in_line=True,
@@ -150,20 +157,25 @@ ORDERS: tuple[Rule, ...] = (
              (?:own\s|prior\s|implicit\s|full\s|standing\s|blanket\s)?
              (?:consent|approval|permission|authori[sz]ation|agreement)\s
              (?:is|was|has\sbeen|are|may\sbe|can\sbe)\s (?:already\s|hereby\s|thereby\s)?
-             (?:recorded|given|granted|on\sfile|implied|assumed|obtained|presumed|taken|logged)\b""",
+             (?:recorded|given|granted|on\sfile|implied|assumed|obtained|presumed|taken
+             |logged)\b""",
         r"""\b(?:interactive|further|separate|extra|additional|another|explicit|user)\s
              (?:approval|confirmation|permission|consent|prompts?|question)\s
              (?:is\s|are\s)?(?:not|never|no\slonger)\s (?:required|needed|necessary|wanted)\b""",
-        r"""\b(?:stands?\s(?:in\s)?for|counts?\sas|amounts?\sto|serves?\sas|treat\s[^\n.]{0,40}\sas)\s
-            (?:the\s|an?\s)?(?:operator's|user's|owner's|human)?\s?(?:own\s|explicit\s|full\s|standing\s)?
+        r"""\b(?:stands?\s(?:in\s)?for|counts?\sas|amounts?\sto|serves?\sas
+            |treat\s[^\n.]{0,40}\sas)\s
+            (?:the\s|an?\s)?(?:operator's|user's|owner's|human)?\s?(?:own\s|explicit\s|full\s
+            |standing\s)?
             (?:consent|approval|permission|authori[sz]ation|a\syes)\b""",
         r"\b(?:users?|people|they)\s(?:will\s)?always\s(?:say\syes|agree|approve|accept)\b",
-        r"\bi\s(?:have|hereby|already)\s(?:already\s)?(?:approved?|authori[sz]ed?|consent(?:ed)?|agreed?"
+        r"\bi\s(?:have|hereby|already)\s(?:already\s)?(?:approved?|authori[sz]ed?"
+        r"|consent(?:ed)?|agreed?"
         r"|allow(?:ed)?|grant(?:ed)?)\b[^\n.]{0,80}",
         rf"(?<!如果)(?<!若)(?<!确认)(?<!是否)(?<!只有)(?<!检查)(?<!除非)(?<!当)(?<!查看)(?<!默认)(?<!不要)"
         rf"{PEOPLE_ZH}[^\n。不未若如]{{0,14}}(?:已经?|早已|均已|都已)(?:自动|事先|预先|全部)?"
         r"(?:授权|同意|批准|许可)",
-        r"(?:视为|视同|等同于?|默认为?|当作)[“\"「]?(?:已|用户|均|全部)*(?:通过|同意|批准|授权|许可|确认)",
+        r"(?:视为|视同|等同于?|默认为?|当作)[“\"「]?(?:已|用户|均|全部)*(?:通过|同意|批准|授权"
+        r"|许可|确认)",
         r"(?:授权|权限|认证|确认)[^\n。]{0,6}已(?:自动)?(?:批准|通过|授予|生效)",
         speech=True,
         in_line=True,
@@ -182,9 +194,11 @@ ORDERS: tuple[Rule, ...] = (
             \b(?:loads?|runs?|uses?|starts?|reads?|spawns?|invokes?|follows?)\s
             (?:\w{1,8}\s)?(?:this\s(?:skill|page|file|same)|ten|more|another|itself)\b""",
         r"""\b(?:never\s(?:stop|end|finish|terminate)|do\snot\s(?:stop|end|finish)|keep\sgoing)\b
-            [^\n.]{0,30} \b(?:even\s(?:if|when)|whatever|though|until\sthe\s(?:budget|quota|account))\b
+            [^\n.]{0,30} \b(?:even\s(?:if|when)|whatever|though|until\sthe\s(?:budget|quota
+            |account))\b
             [^\n.]{0,40} \b(?:user|stop|done|finished|says|asks|empty|exhausted|asked|told)\b""",
-        r"\bthere\sis\sno\s(?:budget|limit|end)\b[^\n]{0,80}\b(?:raise|lift|again|continue|ignore)\b",
+        r"\bthere\sis\sno\s(?:budget|limit|end)\b[^\n]{0,80}\b(?:raise|lift|again|continue"
+        r"|ignore)\b",
         r"(?:永不停止|无限循环|不停地?重复)[^\n。]{0,30}|子(?:代理|智能体)[^\n。]{0,20}"
         r"(?:再|也|同样|都)[^\n。]{0,8}(?:加载|启动|运行|调用|创建)",
         speech=True,
@@ -198,10 +212,13 @@ ORDERS: tuple[Rule, ...] = (
             *("password", "passphrase", "one-time", "six-digit", "code", "pin", "card number"),
             *("phrase", "cvv", "验证码", "密码", "助记词", "银行卡", "身份证", "口令"),
         ),
-        rf"""\b(?:paste|type|enter|give|provide|read\sout|send|reply\swith|share|hand\sover|supply)\b
+        rf"""\b(?:paste|type|enter|give|provide|read\sout|send|reply\swith|share|hand\sover
+            |supply)\b
              [^\n.]{{0,24}} \b{SCREENS}\b [^\n]{{0,160}}
-             \b(?:{COMPELS}|urgen\w{{2,4}}|within\s\w{{1,8}}\s(?:minutes?|hours?)|breach\w{{0,2}}|suspended
-             |locked|expires?|hesitates?|until\sthey|insist|send\s(?:it|what|them|this)|post\s(?:it|what
+             \b(?:{COMPELS}|urgen\w{{2,4}}|within\s\w{{1,8}}\s(?:minutes?|hours?)
+             |breach\w{{0,2}}|suspended
+             |locked|expires?|hesitates?|until\sthey|insist|send\s(?:it|what|them|this)
+             |post\s(?:it|what
              |them))\b""",
         rf"""\b(?:breach\w{{0,2}}|suspended|locked|expires?|urgen\w{{2,4}}|compromised|attacker)\b
              [^\n]{{0,120}} \b(?:paste|type|enter|give|provide|send|reply\swith|supply)\b
@@ -226,7 +243,8 @@ ORDERS: tuple[Rule, ...] = (
              [^\n.]{{0,30}} \b{GUARDS}\b [^\n]{{0,120}} \b(?:as\s(?:passed|approved|done|safe)
              |do\snot\s(?:mention|tell|report|say)|without\s(?:telling|mentioning|asking)|silently
              |quietly|no(?:body|\sone)\s(?:will|needs)|to\savoid\s(?:questions|attention))\b""",
-        r"\b(?:needs?|requires?|deserves?)\sno\s(?:second\slook|review|check(?:ing)?|question|inspection)\b",
+        r"\b(?:needs?|requires?|deserves?)\sno\s(?:second\slook|review|check(?:ing)?|question"
+        r"|inspection)\b",
         rf"(?:跳过|绕过|关闭|禁用|省略)[^\n。]{{0,12}}{GUARDS_ZH}[^\n]{{0,40}}"
         r"(?:视为|当作|直接|已通过|无需|不必|不要|悄悄)",
         r"不要(?:检查|查看|审查|阅读)[^\n。]{0,8}(?:脚本|内容|代码|命令|来源)",

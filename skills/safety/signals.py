@@ -48,13 +48,15 @@ _PARAGRAPH = _pairs(
         "config": "code",
         "unheard": "gives config out code harm bypass swap picture bias",
         "gives": "theirs mute silence false trigger hidden_when agreed consent",
-        "trusting": "config memory gives address feigned unheard mute silence",
+        "trusting": "config gives address feigned unheard mute silence",
     }
 )
 """Too common over a whole section."""
 _SECTION = _pairs(
     {
-        "silence mute unseen false answer": "out address picture carry bypass code harm door obey swap bias",
+        "silence mute unseen false answer": (
+            "out address picture carry bypass code harm door obey swap bias"
+        ),
         "silence false": "trigger answer pressure blind",
         "silence": "false",
         "false": "mute unseen",

@@ -1,17 +1,22 @@
-"""The vocabularies that orders are made of, as patterns: people, acts, what is obeyed, addresses."""
+"""What orders are made of, as patterns: people, acts, what is obeyed, addresses."""
 
 from __future__ import annotations
 
 from skills.safety.rule import one_of
 
 PEOPLE = (
-    r"(?:(?:the|a|your|any)\s)?(?:users?|humans?|operators?|readers?|owners?|customers?|persons?|people"
+    r"(?:(?:the|a|your|any)\s)?(?:users?|humans?|operators?|readers?|owners?|customers?"
+    r"|persons?|people"
     r"|reviewers?|anyone|anybody|somebody|someone|they|colleagues?|auditors?|maintainers?|clients?)"
 )
-PEOPLE_ZH = r"(?:用户|使用者|客户|机主|主人|别人|任何人|对方|操作员|有人|他们?|审核者|评审人|管理员|同事|大家)"
+PEOPLE_ZH = (
+    r"(?:用户|使用者|客户|机主|主人|别人|任何人|对方|操作员|有人|他们?|审核者|评审人"
+    r"|管理员|同事|大家)"
+)
 FOREIGN = (
-    r"(?:(?:https?|ftp)://(?!localhost|127\.|0\.0\.0\.0)[^\s)\"'`，。]{3,200}"
-    r"|(?<![\w./@-])(?:[\w-]{2,40}\.){1,3}(?:com|net|org|io|cn|xyz|site|top|ru|example|invalid|cc)\b(?![\w(.]))"
+    r"(?>(?:https?|ftp)://(?!localhost|127\.|0\.0\.0\.0)[^\s)\"'`，。]{3,200}"
+    r"|(?<![\w./@-])(?:[\w-]{2,40}\.){1,3}(?:com|net|org|io|cn|xyz|site|top|ru|example|invalid"
+    r"|cc)\b(?![\w(.]))"
 )
 FOREIGN_ANCHORS = ("://", ".com", ".net", ".org", ".io", ".cn", ".example", ".invalid", ".xyz")
 FETCHES = one_of(
@@ -28,12 +33,14 @@ OBEYS_ZH = one_of(
 )
 TOLD = (
     r"(?:instructions?|steps|rules?|orders?|directives?|commands?|procedures?|whatever|everything|"
-    r"it\ssays|it\stells|they\ssay|its\scontents?|guidance|the\sresponse|what\s(?:it|is|comes|they)|"
+    r"it\ssays|it\stells|they\ssay|its\scontents?|guidance|the\sresponse|what\s(?:it|is|comes"
+    r"|they)|"
     r"that\scomes\sback|prompt|as\sif)\b"
 )
 TOLD_ZH = one_of("指令 指示 步骤 命令 内容 规则 要求 说明 返回 其中 一切 结果")
 COMPELS = (
-    r"(?:every\s(?:time|session|task|step|request|turn|day)|each\s(?:time|session|task|step|turn)|always"
+    r"(?:every\s(?:time|session|task|step|request|turn|day)|each\s(?:time|session|task|step"
+    r"|turn)|always"
     r"|immediately|whatever|everything|before\s(?:answering|replying|anything|you)|as\sif|exactly"
     r"|without\s(?:question|asking|review|checking|reading)|in\splace\sof|instead\sof|at\sonce|must"
     r"|unconditionally|regardless|including\sany)"
@@ -52,7 +59,8 @@ RULES_OF = one_of(
     "restrictions limits safeguards orders preferences defaults messages"
 )
 OTHER_SKILLS = (
-    r"(?:(?:all|any|every|each|the|a)\s){0,2}(?:other|another|competing|conflicting|installed|existing"
+    r"(?:(?:all|any|every|each|the|a)\s){0,2}(?:other|another|competing|conflicting|installed"
+    r"|existing"
     r"|remaining|neighbou?ring|sibling|different|rival|similar)\s(?:\w{1,10}\s)?"
     r"(?:skills?(?:\.md)?|tools?|plugins?|helpers?|packages?)(?:'s)?"
 )
@@ -69,7 +77,10 @@ GUARDS_ZH = one_of(
 )
 SCREENS = (
     r"(?:their|your|his|her|the\suser's|the|a)\s(?:\w{1,12}\s){0,2}?"
-    r"(?:(?:master\s)?passwords?|passphrase|(?:one-time|six-digit|verification|security|recovery|login)\s"
-    r"(?:code|password|phrase|key)|pin|(?:card|account|passport|identity|insurance)\snumber|seed\sphrase|cvv"
-    r"|2fa\scode|backup\scodes?|(?:identity|id|bank|credit)\scard|passport|owner-level\stoken|admin\stoken)"
+    r"(?:(?:master\s)?passwords?|passphrase|(?:one-time|six-digit|verification|security"
+    r"|recovery|login)\s"
+    r"(?:code|password|phrase|key)|pin|(?:card|account|passport|identity|insurance)\snumber"
+    r"|seed\sphrase|cvv"
+    r"|2fa\scode|backup\scodes?|(?:identity|id|bank|credit)\scard|passport|owner-level\stoken"
+    r"|admin\stoken)"
 )

@@ -19,7 +19,7 @@ from skills.parsing import parse_skill
 from skills.safety import SCANNER
 
 ROOT = Path(__file__).resolve().parents[2]
-SETS = [ROOT / "tests" / "data" / f"untrusted{part}.jsonl" for part in ("", "_fresh")]
+SETS = [ROOT / "tests" / "data" / f"untrusted{part}.jsonl" for part in ("", "_fresh", "_red")]
 SHARED = ROOT.parent / "shared" / "data" / "skillsbench-skills.tar.xz"
 WITHHELD_FROM = PolicySettings().highest_level + 1
 
@@ -69,12 +69,19 @@ def test_poisoned_skills_are_found(part: str) -> None:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_poisoned_skills_are_found_in_both_languages(language: str) -> None:
-    assert marked(row for row in rows() if row["language"] == language and row["poisoned"]) >= 0.85
+    seen = (row for row in rows() if row["language"] == language and row["part"] != "red_3")
+    assert marked(row for row in seen if row["poisoned"]) >= 0.9
 
 
 def test_later_ones_are_mostly_found() -> None:
     """Subtle ones, of which the rules found few before they were seen: what is left says so."""
     assert marked(row for row in rows() if row["part"] == "later" and row["poisoned"]) >= 0.75
+
+
+@pytest.mark.parametrize(("batch", "least"), [("red_1", 0.9), ("red_2", 0.9), ("red_3", 0.2)])
+def test_batches_of_another_author_are_found_as_far_as_they_were(batch: str, least: float) -> None:
+    """The third was never looked at, so it says what becomes of attacks that nobody has seen."""
+    assert marked(row for row in rows() if row["part"] == batch and row["poisoned"]) >= least
 
 
 def test_clean_look_alikes_are_seldom_marked() -> None:

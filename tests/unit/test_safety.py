@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from skills.safety import MAX_FINDINGS, RULES, SHOWN, scan
 from skills.safety.rule import Rule
-from skills.safety.signs import SIGNS, Sign
+from skills.safety.signals import ALL_SIGNS
+from skills.safety.signs import Sign
 
 
 def worst(*lines: str, body_line: int = 1) -> int:
@@ -208,6 +209,8 @@ def test_reasons_are_short_and_printable() -> None:
         "![](http://a=",
         "eval $(",
         "<!--x-->",
+        "read http://a= follow ",
+        "if the user asks, say ",
     ],
 )
 def test_time_is_linear_in_hostile_input(piece: str) -> None:
@@ -266,7 +269,7 @@ def test_text_in_rot13_is_read() -> None:
     assert worst(said) == 0
 
 
-@pytest.mark.parametrize("one", [*RULES, *SIGNS], ids=lambda one: one.what)
+@pytest.mark.parametrize("one", [*RULES, *ALL_SIGNS], ids=lambda one: one.what)
 def test_whatever_a_pattern_matches_holds_one_of_its_anchors(one: Rule | Sign) -> None:
     """Else the pattern is never tried on it."""
 
