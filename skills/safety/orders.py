@@ -6,7 +6,7 @@ not by a phrase. Gaps are bounded; an address may hold points, so gaps around on
 
 from __future__ import annotations
 
-from skills.safety.rule import Rule, rule
+from skills.safety.rule import Rule, rule, words
 from skills.safety.vocabulary import (
     ASIDE,
     ASIDE_ZH,
@@ -63,9 +63,10 @@ ORDERS: tuple[Rule, ...] = (
         "prompt_injection",
         2,
         "sets former orders aside",
-        (
-            *("you ", "your", "operator", "platform", "system", "developer", "vendor"),
-            *("earlier", "previous", "prior", "existing", "original", "built-in", "default"),
+        words(
+            "系统|平台|开发者|用户|原有|之前|先前|此前|默认|operator|platform|developer|"
+            "system|you |your|vendor|earlier|previous|prior|existing|original|built-in|"
+            "default"
         ),
         rf"""\b{ASIDE}\b [^\n.]{{0,50}} \b{FORMER}\b [^\n.]{{0,30}} \b{RULES_OF}\b [^\n.]{{0,40}}
              \b(?:you\s(?:were|have|had|got|are)|from\s(?:the|your)\s(?:system|operator|platform
@@ -88,7 +89,7 @@ ORDERS: tuple[Rule, ...] = (
         "prompt_injection",
         2,
         "turns the reader against other skills",
-        (*("skill", "tool", "plugin", "helper", "package", "技能", "工具", "插件", "助手"),),
+        words("独占|本技能|skill|plugin|instruction|技能|插件|工具|助手|tool|helper|package"),
         rf"""\b(?:ignore|disregard|drop|skip|disable|delete|remove|uninstall|distrust|discard
              |unload|bypass|replace|overwrite|overrule|never\s(?:use|load|call|mention|trust)
              |do\snot\s(?:use|load|call|trust|open|mention)|refuse\sto\s(?:use|load))\b
@@ -127,10 +128,10 @@ ORDERS: tuple[Rule, ...] = (
         "prompt_injection",
         2,
         "behaves otherwise when it is watched",
-        (
-            *("tested", "audited", "evaluated", "watched", "monitored", "observed", "reviewed"),
-            *("sandbox", "evaluation", "behave", "under test", "测试", "审计", "评测", "监控"),
-            *("沙箱", "检查"),
+        words(
+            "benchmark|red-team|red team|audit|innocently|behave|被|正在|处于|tested|audited|"
+            "evaluated|watched|monitored|observed|reviewed|sandbox|evaluation|under test|"
+            "测试|审计|评测|监控|沙箱|检查"
         ),
         r"""\b(?:if|when|while|unless|in\scase)\s (?:you\s(?:\w{1,10}\s){0,3}?|it\s(?:looks|seems)\s
             (?:\w{1,8}\s){0,3}?|this\s) (?:are|is|be|being|think|suspect|believe|notice)?\s?
@@ -149,9 +150,9 @@ ORDERS: tuple[Rule, ...] = (
         "prompt_injection",
         2,
         "says that somebody has already agreed",
-        (
-            *("consent", "approv", "authoriz", "authoris", "permission", "confirm", "agreed"),
-            *("say yes", "授权", "同意", "批准", "通过"),
+        words(
+            "agree|prompt|question|grant|视|等同|等于|默认|当作|权限|认证|确认|yes|consent|"
+            "approv|authoriz|authoris|permission|confirm|agreed|say yes|授权|同意|批准|通过"
         ),
         r"""\b(?:operator|user|owner|admin(?:istrator)?|human|customer)(?:'s|s'|s)?\s
              (?:own\s|prior\s|implicit\s|full\s|standing\s|blanket\s)?
@@ -184,10 +185,10 @@ ORDERS: tuple[Rule, ...] = (
         "resources",
         2,
         "multiplies or repeats itself without an end",
-        (
-            *("never stop", "no budget", "sub-agent", "subagent", "endless", "forever", "infinite"),
-            *("永不停止", "子代理", "无限", "不停", "spawn", "no limit", "never end", "agents"),
-            *("stop", "子智能体"),
+        words(
+            "copies|instances|workers|stop|finish|going|无限|永不|不停|智能体|never stop|"
+            "no budget|sub-agent|subagent|endless|forever|infinite|永不停止|子代理|spawn|"
+            "no limit|never end|agents|子智能体"
         ),
         r"""\b(?:sub-?agents?|agents|workers|copies|instances)\b [^\n.]{0,50}
             \b(?:each|which|that|also|again)\b [^\n.]{0,40}
@@ -208,9 +209,10 @@ ORDERS: tuple[Rule, ...] = (
         "credentials",
         2,
         "talks a user into giving away a secret",
-        (
-            *("password", "passphrase", "one-time", "six-digit", "code", "pin", "card number"),
-            *("phrase", "cvv", "验证码", "密码", "助记词", "银行卡", "身份证", "口令"),
+        words(
+            "私钥|passport|identity|card|cvv|pin|expires|locked|suspended|breach|phrase|"
+            "password|passphrase|one-time|six-digit|code|card number|验证码|密码|助记词|"
+            "银行卡|身份证|口令"
         ),
         rf"""\b(?:paste|type|enter|give|provide|read\sout|send|reply\swith|share|hand\sover
             |supply)\b
@@ -235,9 +237,10 @@ ORDERS: tuple[Rule, ...] = (
         "prompt_injection",
         2,
         "tells of a check that others made, to skip its own",
-        (
-            *("skip", "bypass", "disable", "turn off", "leave out", "no second look", "needs no"),
-            *("as passed", "without review", "跳过", "绕过", "关闭", "禁用", "不要检查", "审查"),
+        words(
+            "switch|suppress|silence|mute|question|inspection|省略|不要|skip|bypass|disable|"
+            "turn off|leave out|no second look|needs no|as passed|without review|跳过|绕过|"
+            "关闭|禁用|不要检查|审查"
         ),
         rf"""\b(?:skip|bypass|disable|turn\soff|switch\soff|suppress|silence|mute|remove)\b
              [^\n.]{{0,30}} \b{GUARDS}\b [^\n]{{0,120}} \b(?:as\s(?:passed|approved|done|safe)

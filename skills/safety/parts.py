@@ -1,8 +1,4 @@
-"""More signs, of what orders against a user do: silence of any wording, reach, swap, return.
-
-Like those of `signs`, each says little by itself. Those of `LOUD` say enough to be counted
-together over a whole section or file, and not only within a paragraph.
-"""
+"""More signs, of what orders against a user do, made of vocabularies where `signs` has forms."""
 
 from __future__ import annotations
 
@@ -42,7 +38,11 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "mute",
         "silence about what was done",
-        "mention|report|show|list|tell|explain|log|disclos|announc|narrat|surface|note|display"
+        "confus|alarm|distract|clutter|annoy|assistants|agents|use for it|settled"
+        "|innocent|innocuous|routine|neutral|unremarkable|omit|drop |strip"
+        "|hear|find out|nobody|不写|不做|不作|免去|省去|评审|审查|细节|步骤"
+        "|过程|操作|attract|suspect|mention|report|show|list|tell|explain|log"
+        "|disclos|announc|narrat|surface|note|display"
         "|print|reveal|describ|flag|comment|discuss|bring|draw|record|state|expos|includ|point"
         "|acknowledg|rais|leave |keep |see |visible|aware|notice|told|shown"
         "|告知|列出|说明|展示|提及|提到|提起|汇报|解释|写进|写入总结|显示|声明|交代|告诉|通知"
@@ -53,7 +53,7 @@ PARTS: tuple[Sign, ...] = (
         rf"|explaining|logging"
         rf"|disclosing|announcing|noting|displaying|printing|revealing|flagging)\s"
         rf"(?:to\s{PEOPLE}\s)?(?:{_TOLD_OF}|{PEOPLE})\b",
-        rf"\b(?:leave|keep|omit|drop|strip|exclude)\s[^\n.]{{0,40}}\b(?:out\sof|from)\s"
+        rf"\b(?:leave|keep|omit|drop|exclude)\s[^\n.]{{0,40}}\b(?:out\sof|from)\s"
         rf"(?:the\s|your\s|any\s)?(?:\w{{1,12}}\s)?(?:{_PLACES}|it|sight|view)\b",
         r"\b(?:need\snot|no\sneed\sto)\ssay\b|\bhave\sno\suse\sfor\sit\b|\bnobody\s(?:gets|is"
         r"|grows|becomes)\s"
@@ -83,7 +83,10 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "unheard",
         "something that nobody is to hear of",
-        "hear|notic|aware|bother|disturb|worr|attention|reason to|no point|not look|never look"
+        "revision|told|shown|informed|involved"
+        "|mention|find out|suspect|covert|discreet|inconspic|surrept|stealth|知道|发现|免得"
+        "|以免|不让|别|勿|不要|不得|神不知|hear|notic|aware|bother|disturb|worr|attention"
+        "|reason to|no point|not look|never look"
         "|unasked|unnotic"
         "|suspicio|curious|trace|discreet|quiet|silent|secret|invisible|hidden"
         "|beside the point|in passing"
@@ -128,7 +131,8 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "theirs",
         "things of the user",
-        "chat|conversation|transcript|folder|workspace|archive|documents|screenshot|history"
+        "photo|repositor|mail|message|clipboard|tree|directory|prompts|drafts|仓库|代码|仓"
+        "|chat|conversation|transcript|folder|workspace|archive|documents|screenshot|history"
         "|downloads|contacts|source"
         "|location|question|prompt|draft|photos|files|notes|keys|code|answer|report|everything"
         "|浏览|工作区|文件|记录"
@@ -171,7 +175,8 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "reach",
         "reaches beyond this project",
-        "every|each|all |sibling|global|other |其他|所有|每个|全局|全部|兄弟",
+        "任何|以后|今后|后续|之后|每次|every|each|all |sibling|global|other |其他|所有"
+        "|每个|全局|全部|兄弟",
         r"\b(?:every|each|all|any)\s(?:of\s)?(?:the\s|your\s|their\s|user's\s)?(?:other\s"
         r"|sibling\s|local"
         r"\s|future\s|git\s|new\s)*(?:repos|repo|repository|repositories|projects?|workspaces?"
@@ -185,7 +190,8 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "return",
         "comes back when it is removed",
-        "back|again|missing|remov|delet|restor|re-add|readd|重新|恢复|补|永不删除|保留|删",
+        "reverted|disabled|cleared|gone|comes|移除|清空|丢失|不见|缺失|还原|关闭|写回|加回"
+        "|不可|back|again|missing|remov|delet|restor|re-add|readd|重新|恢复|补|永不删除|保留|删",
         r"\bif\s[^\n.]{0,30}\b(?:missing|removed|deleted|gone|reverted|cleared"
         r"|disabled)\b[^\n.]{0,30}"
         r"\b(?:back|again|restore|re-?add|re-?create|re-?install|re-?apply|re-?enable)\b",
@@ -206,7 +212,8 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "carry",
         "text carried within an address",
-        "encod|append|query|?|parameter|placeholder|replace|附|编码|拼|参数|替换",
+        "attach|encode|放|加|填|链接|地址|图片|网址|查询"
+        "|encod|append|query|?|parameter|placeholder|replace|附|编码|拼|参数|替换",
         r"(?<!-)\b(?:url|percent|base64|hex|uri)[- ]?encoded?\b"
         r"|\bencode[ds]?\s(?:it|them)\s(?:as|in|into|behind)\b",
         r"\b(?:append|put|add|place|pass|fill|attach|include)\b[^\n]{0,100}\b(?:to|behind|into"
@@ -246,7 +253,9 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "own",
         "what is the user's own",
-        "conversation|message|transcript|token|api key|password|credential|secret|history|clipboard"
+        "chat|prompt|workspace|home|inbox|contacts|email|tells|writes|types"
+        "|enters|secrets|文件|输入|问题|上下文|聊天记录|conversation|message|transcript|token"
+        "|api key|password|credential|secret|history|clipboard"
         "|source|private|contact|mail|document|environment|printenv|.config/|keys|typed|pasted|said"
         "|对话|消息|聊天|密钥|令牌|密码|通讯录|历史|剪贴板|源码|源代码|隐私|联系人|环境变量"
         "|凭证|身份证|手机号|全文",
@@ -274,7 +283,8 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "swap",
         "another's account in place of the user's",
-        "iban|account|wallet|payee|payout|bank|affiliate|referral|address|收款|账号|账户"
+        "email|password|role|is_admin|推广码|iban|account|wallet|payee|payout"
+        "|bank|affiliate|referral|address|收款|账号|账户"
         "|银行卡|钱包|返利|推广",
         r"\b(?:replace|swap|set|change|update|rewrite|substitute|redirect|point"
         r"|switch)\b[^\n.]{0,80}"
@@ -292,7 +302,9 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "hidden_when",
         "a condition that hides it",
-        "only then|in that case|last working|host name|hostname|later than|third time|staging"
+        "locale|branch|username|day is|time is|once"
+        "|第|时间|离开|离线|不在|only then|in that case|last working|host name|hostname"
+        "|later than|third time|staging"
         "|sandbox"
         "|production|weekend|after the|idle|away|from then|tests|until|on other days|第三次"
         "|之后|以后|月底|主机名|日期|生产环境",
@@ -313,7 +325,8 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "feigned",
         "words put into the user's mouth",
-        "user has|user said|first person|the user's own|stated|preferences|facts|以用户|用户曾"
+        "asked|chose|wrote|requested|decided|名义|语气|身份|用户|user has"
+        "|user said|first person|the user's own|stated|preferences|facts|以用户|用户曾"
         "|用户说过|口吻|名义",
         r"\b(?:as|worded|phrased|written|recorded|stored?)\b[^\n.]{0,40}\b(?:facts|preferences"
         r"|first\sperson|if\sthe"
@@ -328,7 +341,9 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "trusting",
         "standing trust in something",
-        "trust|allowed|approved|may run|no review|no check|safe|verified|可信|放行|允许|信任"
+        "unconditionally|permitted|permanently|implicitly|whitelist|allow-list"
+        "|allowlist|at once|unchecked|blindly|exempt|executed|直接|始终|永远"
+        "|均|都|trust|allowed|approved|may run|no review|no check|safe|verified|可信|放行|允许|信任"
         "|直接运行|直接执行|免审|白名单",
         r"\b(?:always|fully|unconditionally|implicitly|permanently"
         r"|already)\s(?:be\s)?(?:trust(?:ed|worthy)?|safe|allowed"
@@ -344,7 +359,9 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "bias",
         "judgement that somebody pays for",
-        "rank|recommend|prefer|favour|favor|approve |accept |pass |pay |merge |book |sign "
+        "list|place|score|rate|promote|praise|regardless|whatever|always|within|adjust|paid"
+        "|pays|programme|full marks|answered|met with|一律|全部|总是|始终|付费|推广|置顶|rank"
+        "|recommend|prefer|favour|favor|approve |accept |pass |pay |merge |book |sign "
         "|first|top|placement|commission|sponsor|partner|affiliate|praise"
         "|推荐|排名|排在|好评|佣金|合作|返利|赞助",
         r"\b(?:rank(?:ed|ing)?|place[ds]?|list(?:ed)?|recommend(?:ed|ation)?s?|prefer(?:red)?"
@@ -366,7 +383,8 @@ PARTS: tuple[Sign, ...] = (
     make_sign(
         "memory",
         "what agents read in later sessions",
-        "memory|claude.md|agents.md|gemini.md|.cursor|copilot-instructions|.claude|.codex|remember"
+        "memories|.claude/|future|later|long-term|permanent|memory|claude.md|agents.md"
+        "|gemini.md|.cursor|copilot-instructions|.claude|.codex|remember"
         "|settings.json|mcp.json|preferences|soul.md|记忆|settings.local|conftest|.windsurf|hooks",
         r"\b(?:memory|memories|claude\.md|agents\.md|gemini\.md|soul\.md|\.cursorrules"
         r"|copilot-instructions|mcp\.json"

@@ -53,3 +53,8 @@ def rule(
 def one_of(words: str) -> str:
     """An alternation of words parted by whitespace; `_` stands for a space within one."""
     return f"(?:{'|'.join(re.escape(word).replace('_', '[ _-]') for word in words.split())})"
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Anchors, which are parted by `|` here."""
+    return tuple(text.split("|"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skills.safety.rule import Rule, rule
+from skills.safety.rule import Rule, rule, words
 from skills.safety.vocabulary import PEOPLE, PEOPLE_ZH
 
 _MASTER = (
@@ -46,44 +46,14 @@ SCHEMES: tuple[Rule, ...] = (
         "prompt_injection",
         2,
         "puts the author above the user",
-        (
-            *("author", "publisher", "maker", "frame", "outrank", "vendor", "writer", "chat"),
-            *("ahead of", "above", "over ", "before", "instead of", "rather than", "more than"),
-            *(
-                "loyalty",
-                "allegiance",
-                "duty",
-                "obligation",
-                "rules",
-                "guideline",
-                "limits",
-                "polic",
-            ),
-            *(
-                "instructions",
-                "safeguards",
-                "用户",
-                "约束",
-                "身份",
-                "守则",
-                "规则",
-                "限制",
-                "设定",
-                "指令",
-            ),
-            *(
-                "底线",
-                "审核",
-                "有问必答",
-                "百无禁忌",
-                "只服从",
-                "只听",
-                "只服务",
-                "只忠于",
-                "user",
-                "person",
-            ),
-            *("作者", "为准", "本文件", "本技能", "说法", "意思", "errata", "typing", "channel"),
+        words(
+            "outrank|trump|prevail|wins|carries|comes|decides|governs|beats|goes|channel|"
+            "errata|sheet|registry|router|programme|feed|frame|chat|obey|归零|清零|作罢|抛开|"
+            "忘掉|一笔勾销|对话|聊天|请求|服从|听从|author|publisher|maker|vendor|writer|"
+            "ahead of|above|over |before|instead of|rather than|more than|loyalty|allegiance|"
+            "duty|obligation|rules|guideline|limits|polic|instructions|safeguards|用户|约束|"
+            "身份|守则|规则|限制|设定|指令|底线|审核|有问必答|百无禁忌|只服从|只听|只服务|"
+            "只忠于|user|person|作者|为准|本文件|本技能|说法|意思|typing"
         ),
         rf"""\b(?:request|user|chat|conversation|person|they|customer)\b [^\n.]{{0,50}}
              \b{_CLASH}\b [^\n.]{{0,60}} \b{_MASTER}\s{_WINS}\b""",
@@ -122,20 +92,10 @@ SCHEMES: tuple[Rule, ...] = (
         "persistence",
         2,
         "keeps a way in for others",
-        (
-            *("our ", "way in", "come back", "from outside", "implant", "backdoor", "后门"),
-            *(
-                "我们",
-                "as an owner",
-                "lock",
-                "chattr",
-                "accept",
-                "to us",
-                "for us",
-                "by us",
-                "lets us",
-            ),
-            *("we ", "us ", "作者", "我方", "万能", "通用", "隐藏"),
+        words(
+            "权限|password|login|后门|owner|admin|our |way in|come back|from outside|implant|"
+            "backdoor|我们|as an owner|lock|chattr|accept|to us|for us|by us|lets us|we |us |"
+            "作者|我方|万能|通用|隐藏"
         ),
         r"""\b(?:our|us|we)\b [^\n.]{0,24} \b(?:way\s(?:back\s)?in|implant|backdoor|foothold
             |come\sback\s
@@ -160,9 +120,9 @@ SCHEMES: tuple[Rule, ...] = (
         "destructive",
         2,
         "wipes the traces of what was done",
-        (
-            *("auth.log", "audit", "wtmp", "lastlog", "history", "journalctl", "/var/log", "logs"),
-            *("审计", "日志", "历史", "记录", "traces", "痕迹"),
+        words(
+            "trace|nobody|no one|entries|tracks|footprints|日志|历史|记录|痕迹|shell|.log|"
+            "utmp|auth.log|audit|wtmp|lastlog|history|journalctl|/var/log|logs|审计|traces"
         ),
         rf"""\b(?:empty|truncate|clear|wipe|delete|erase|shred|purge|reset|zero|remove|scrub)\b
              [^\n]{{0,60}} {_WIPED} [^\n]{{0,200}}
@@ -186,9 +146,10 @@ SCHEMES: tuple[Rule, ...] = (
         "destructive",
         2,
         "sees to it that nothing can be restored",
-        (
-            *("recover", "restore", "backup", "snapshot", "undo", "恢复", "备份", "快照", "回收站"),
-            *("irrecover", "ransom", "decrypt", "赎"),
+        words(
+            "备份|快照|历史版本|回收站|回滚点|标签|删除|encrypt|velero|restic|borg|rclone|"
+            "aws|gcloud|gsutil|tmutil|vssadmin|wbadmin|zfs|btrfs|stash|history|回|recover|"
+            "restore|backup|snapshot|undo|恢复|irrecover|ransom|decrypt|赎"
         ),
         r"""\b(?:so\s(?:that\s)?|such\sthat\s|until\s)[^\n.]{0,30}\b(?:cannot|can't
             |can\sno\slonger|could\snot|is
@@ -219,10 +180,11 @@ SCHEMES: tuple[Rule, ...] = (
         "prompt_injection",
         2,
         "wakes up only where nobody looks",
-        (
-            *("days after", "first use", "sandbox", "pytest", "analysis", "`ci`", "vm", "staging"),
-            *("reviewers", "demo", "天起", "天后", "机器名", "运行环境", "沙箱", "demonstration"),
-            *("trial", "debugger", "dormant", "stay quiet", "lie low", "潜伏", "sample"),
+        words(
+            "stay|reviewers|auditors|scanners|analysts|user name|天|周|个月|机器名|主机名|"
+            "环境|用户名|days after|first use|sandbox|pytest|analysis|`ci`|vm|staging|demo|"
+            "天起|天后|运行环境|沙箱|demonstration|trial|debugger|dormant|stay quiet|lie low|"
+            "潜伏|sample"
         ),
         r"""\b(?:stay|lie|keep|remain)\s(?:quiet|low|dormant|inactive|silent|hidden)\b [^\n.]{0,30}
             \b(?:for|until|during)\b [^\n.]{0,40}""",
@@ -248,9 +210,10 @@ SCHEMES: tuple[Rule, ...] = (
         "prompt_injection",
         2,
         "imitates the result of a tool or a notice of authority",
-        (
-            *("confirmed", "approved", "decision", "consent", "工具返回", "紧急通知", "系统通知"),
-            *("tool result", "policy_check", "authoriz", "tool:", "user_confirmed", "实例"),
+        words(
+            "【|authori|consent|refusal|compliance|answer|拒不|违者|否则|confirmed|approved|"
+            "decision|工具返回|紧急通知|系统通知|tool result|policy_check|authoriz|tool:|"
+            "user_confirmed|实例"
         ),
         r"""["']?(?:user_confirmed|user_approved|user_consent|consent(?:_given)?
             |operator_approved|is_authori[sz]ed)["']?
@@ -274,11 +237,11 @@ SCHEMES: tuple[Rule, ...] = (
         "exfiltration",
         2,
         "puts what is secret into an address or a request",
-        (
-            *("keystore", ".p8", ".p12", ".pem", ".kdbx", "private key", "phrase", "mnemonic"),
-            *("id_rsa", "id_ed25519", "signing", "wallet", ".env", "appsecret", "助记词", "私钥"),
-            *("密钥", "service account", "session", "refresh token", "upload key", "npm_token"),
-            *("_token", "_key", "_secret", "~/."),
+        words(
+            "http://|secret|wallet|upload|密钥|keystore|.p8|.p12|.pem|.kdbx|private key|"
+            "phrase|mnemonic|id_rsa|id_ed25519|signing|.env|appsecret|助记词|私钥|"
+            "service account|session|refresh token|upload key|npm_token|_token|_key|_secret|"
+            "~/."
         ),
         rf"https?://[^\s<{{\[]{{3,120}}[<{{\[][^\n>}}\]]{{0,60}}{_KEPT}",
         r"https?://[^\s]{3,120}[<{\[](?:hex|base64|contents?|text|first|dump)[^\n>}\]]{0,80}[>}\]]",
@@ -304,9 +267,11 @@ SCHEMES: tuple[Rule, ...] = (
         "remote_code",
         2,
         "runs what is fetched as it comes",
-        (
-            *(".load(", "<(curl", "<(wget", "eval", "iex", "exec", "runon", ".pth", "folderopen"),
-            *("next task", "newest line", "bash -c", "insecure", "gonosumdb", "goproxy"),
+        words(
+            "pickle|dill|joblib|marshal|torch|yaml|ruby|powershell|urlopen|goinsecure|"
+            "gonosumcheck|goflags|requests.get|httpx|fetch(|.load(|<(curl|<(wget|eval|iex|"
+            "exec|runon|.pth|folderopen|next task|newest line|bash -c|insecure|gonosumdb|"
+            "goproxy"
         ),
         r"\b(?:pickle|cpickle|dill|joblib|marshal|torch|yaml)\.(?:unsafe_)?loads?\([^\n]{0,80}"
         r"(?:urlopen|requests\.get|httpx\.get|urlretrieve)",
@@ -326,7 +291,7 @@ SCHEMES: tuple[Rule, ...] = (
         "hidden_text",
         2,
         "text that is styled so that nobody sees it",
-        ("font-size", "opacity", "display", "visibility", "color:", "color=", "hidden"),
+        words("font-size|opacity|display|visibility|color:|color=|hidden"),
         r"""<(?:div|span|p|font|section|details|i|b|small|td)\b [^>\n]{0,160}
             (?: font-size:\s?0 | opacity:\s?0(?![.\d]) | display:\s?none | visibility:\s?hidden
               | color:\s?(?:\#fff(?:fff)?\b|white|transparent) | color=["']?(?:white|\#fff)
@@ -339,9 +304,9 @@ SCHEMES: tuple[Rule, ...] = (
         "resources",
         2,
         "multiplies or repeats itself without an end",
-        (
-            *("for((", "for ((", "while true", "while :", "退出条件", "上限", "exit condition"),
-            *("until", "中断", "自动重启", "never reuse", "no upper"),
+        words(
+            "没有|不设|无|即使|哪怕|就算|upper|stopping|for((|for ((|while true|while :|"
+            "退出条件|上限|exit condition|until|中断|自动重启|never reuse|no upper"
         ),
         r"\b(?:while\s(?:true|:|1)|for\s?\(\(\s?;\s?;\s?\)\))\s?;?\s?do\b[^\n]{0,120}&\s?;?\s?done\b",
         r"(?:没有|不设|无)(?:任何|层数|次数|时间)?(?:退出条件|终止条件|上限|次数限制)[^\n]{0,80}"
@@ -359,20 +324,9 @@ SCHEMES: tuple[Rule, ...] = (
         "prompt_injection",
         2,
         "answers for the user",
-        (
-            *(
-                "on the user's behalf",
-                "for the user",
-                "yes",
-                "继续",
-                "不等用户",
-                "替用户",
-                "自己填",
-            ),
-            *(
-                "by the user",
-                "approve",
-            ),
+        words(
+            "自动|自己|自行|不等|替|代用户|无需|behalf|for them|for the user|in their|"
+            "approve|on the user's behalf|yes|继续|不等用户|替用户|自己填|by the user"
         ),
         r"""\b(?:answer|reply|confirm|approve|consent|agree|click|say|respond)\b [^\n.]{0,24}
              \b(?:on\s(?:the\suser's|their)\sbehalf|for\s(?:the\suser|them)\b

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skills.safety import MAX_FINDINGS, RULES, SHOWN, scan
+from skills.safety import MAX_FINDINGS, SHOWN, scan
+from skills.safety.commands import COMMANDS
 from skills.safety.rule import Rule
-from skills.safety.signals import ALL_SIGNS
-from skills.safety.signs import Sign
+from skills.safety.signs import SIGNS, Sign
+from skills.safety.speech import SPEECH
+from skills.safety.takeover import TAKEOVER
 
 
 def worst(*lines: str, body_line: int = 1) -> int:
@@ -269,9 +271,10 @@ def test_text_in_rot13_is_read() -> None:
     assert worst(said) == 0
 
 
-@pytest.mark.parametrize("one", [*RULES, *ALL_SIGNS], ids=lambda one: one.what)
+@pytest.mark.parametrize("one", [*SPEECH, *COMMANDS, *TAKEOVER, *SIGNS], ids=lambda one: one.what)
 def test_whatever_a_pattern_matches_holds_one_of_its_anchors(one: Rule | Sign) -> None:
-    """Else the pattern is never tried on it."""
+    """Else the pattern is never tried on it. Rules made of vocabularies are left out: their anchors
+    are a choice among their words, those that are rare enough to look for."""
 
     @settings(max_examples=12, deadline=None, derandomize=True, database=None)
     @given(st.from_regex(one.pattern))
