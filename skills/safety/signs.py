@@ -258,7 +258,7 @@ SIGNS: tuple[Sign, ...] = (
         "door",
         "a way back in",
         "authorized_keys|crontab|hooks/|sudoers|launchagents|systemd/|it back|folderopen|.pth"
-        "|sitecustomize|conftest",
+        "|sitecustomize|usercustomize",
         r"[\"']runon[\"']\s?:\s?[\"']folderopen[\"']|\b\w{1,30}\.pth\b|\b(?:site"
         r"|user)customize\.py\b",
         r">>?\s{0,3}\S{0,40}authorized_keys\b|\|\s{0,3}crontab\s-|\bhooks/(?:post|pre)-\w",
