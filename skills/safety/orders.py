@@ -79,7 +79,7 @@ ORDERS: tuple[Rule, ...] = (
             |host)(?:'s)?)\s (?:\w{{1,12}}\s){{0,2}}
              {RULES_OF}\b [^\n.]{{0,50}} \b(?:suspended|lifted|waived|replaced|relaxed|overridden
              |superseded|void|expired|obsolete|outdated|not\s(?:apply|binding|in\sforce))\b""",
-        rf"""(?:系统|平台|开发者|用户|原有|之前|先前|此前|默认)[^\n。]{{0,10}}
+        rf"""(?:系统|平台|开发者|原有|之前|先前|此前|默认)[^\n。]{{0,10}}
              (?:指令|规则|限制|要求|约束|提示|偏好|政策|设定|规定)[^\n。]{{0,12}}
              {ASIDE_ZH}""",
         speech=True,
@@ -116,7 +116,7 @@ ORDERS: tuple[Rule, ...] = (
             |should\s)?(?:go(?:es)?|pass(?:es)?
             |run|routed?)\s(?:first\s)?(?:through|via|by)\s(?:here|this|me)\b""",
         r"(?:一律|只能|只允许|必须|只许)[^\n。]{0,6}(?:使用|调用|经由|通过|加载)本技能"
-        r"|转由本技能|独占",
+        r"|转由本技能",
         rf"""{OTHER_SKILLS_ZH} [^\n。]{{0,30}} (?:以本|不可信|不得使用|不要使用|忽略|作废|跳过|禁用
              |改写|为准|让位|删除|停用|统一改)""",
         rf"""(?:忽略|跳过|禁用|删除|停用|不要(?:使用|调用|加载)|覆盖|屏蔽|改写) [^\n。]{{0,10}}

@@ -66,7 +66,7 @@ _SECTION = _pairs(
         "trigger hidden_when": "out address code harm swap secret door",
         "return": "door obey code bypass reach",
         "reach": "door obey swap harm bypass code",
-        "feigned": "out address swap secret agreed silence mute",
+        "feigned": "out address swap agreed",
         "picture": "secret private carry",
         "config memory": "bypass obey door",
         "answer": "secret",
