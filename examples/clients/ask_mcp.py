@@ -33,7 +33,7 @@ async def main() -> None:
     async with Client(server()) as client:
         tools = await client.list_tools()
         print("tools:", ", ".join(tool.name for tool in tools.tools))
-        arguments = {"task": sys.argv[1], "budget": 1000}
+        arguments = {"task": sys.argv[1], "budget": 1000, "top": 1}
         result = await client.call_tool("find_skills", arguments)
     print(result.content[0].text)
     sys.exit(1 if result.is_error else 0)
