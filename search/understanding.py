@@ -71,8 +71,8 @@ FORMAT_NAMES = {
 
 _FORMAT_OF = {name: kind for kind, names in FORMAT_NAMES.items() for name in names}
 
-OPERATIONS = frozenset(
-    """add align analyze annotate answer audit automate build calculate check classify clean
+_OPERATIONS = """
+    add align analyze annotate answer audit automate build calculate check classify clean
     cluster compare compile compress compute configure convert create debug decode decrypt deploy
     design detect diagnose download draft edit encode encrypt estimate evaluate explain export
     extract filter find fit fix forecast format generate group implement import improve index
@@ -80,8 +80,9 @@ OPERATIONS = frozenset(
     organize parse plan plot predict process profile prove publish query rank read recover refactor
     render repair replace report reproduce resolve review rewrite run sample scan schedule scrape
     search segment simulate solve sort split summarize test trace train transcribe transform
-    translate update validate verify visualize write""".split()  # noqa: SIM905  (reads better)
-)
+    translate update validate verify visualize write
+"""
+OPERATIONS = frozenset(_OPERATIONS.split())
 """Verbs that name what is to be done."""
 
 

@@ -212,7 +212,7 @@ def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes | None:
     try:
         if not path.resolve(strict=True).is_relative_to(root):
             return None
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:  # noqa: PTH123 - of a descriptor
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 return None
             content = stream.read(file.size + 1)
@@ -290,7 +290,7 @@ def _sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
     try:
         if not file.resolve(strict=True).is_relative_to(root):
             return None
-        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:  # noqa: PTH123 - of a descriptor
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return None

@@ -6,10 +6,11 @@ import hashlib
 import os
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
 
 from config.errors import PermanentError, TransientError
 from tasks.folders import SKIPPED
@@ -53,7 +54,7 @@ def list_tree(mirror: Path, commit: str, path: str, most: int) -> Tree:
     """
     tree = Tree(defaultdict(dict), defaultdict(set), [], [])
     arguments = ("ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
-    with _started(mirror, arguments, subprocess.DEVNULL) as process:
+    with _started(mirror, arguments) as process:
         room = most
         for line in _records(_out(process)):
             room -= 1 + len(line) // _USUAL_PATH + _note(tree, line)
@@ -104,14 +105,7 @@ class Objects:
 
     def __init__(self, mirror: Path, lost: Callable[[], None] = lambda: None) -> None:
         self._lost = lost
-        self._process = subprocess.Popen(  # noqa: S603 - no shell, and object ids come from git
-            command(mirror, ("cat-file", "--batch")),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment(),
-            start_new_session=True,
-        )
+        self._process = _start(mirror, ("cat-file", "--batch"), subprocess.PIPE)
 
     def close(self) -> None:
         """End the process."""
@@ -157,38 +151,39 @@ class Objects:
         return TransientError(f"{what}; it is fetched anew")
 
 
-class _started:  # noqa: N801 - used as a function
+def _start(mirror: Path, arguments: Sequence[str], stdin: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - no shell, and what comes from outside is checked
+        command(mirror, arguments),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def _started(mirror: Path, arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A git process whose output is read, ended at the end of the block."""
-
-    def __init__(self, mirror: Path, arguments: tuple[str, ...], stdin: int) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - no shell; what comes from outside is checked
-            command(mirror, arguments),
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment(),
-            start_new_session=True,
-        )
-
-    def __enter__(self) -> subprocess.Popen[bytes]:
-        return self._process
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._process.kill()
-        _out(self._process).close()
-        self._process.wait()
+    process = _start(mirror, arguments, subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        _out(process).close()
+        process.wait()
 
 
-def _out(process: subprocess.Popen[bytes]) -> IO[bytes]:
-    if process.stdout is None:
+def _out(process: subprocess.Popen[bytes]) -> BufferedReader:
+    if not isinstance(process.stdout, BufferedReader):
         raise AssertionError("started with a pipe")
     return process.stdout
 
 
-def _records(stream: IO[bytes]) -> Iterator[bytes]:
+def _records(stream: BufferedReader) -> Iterator[bytes]:
     """Parts of a stream that end with NUL."""
     rest = b""
-    while chunk := stream.read1(_CHUNK):  # type: ignore[attr-defined]  # a pipe is buffered
+    while chunk := stream.read1(_CHUNK):
         *whole, rest = (rest + chunk).split(b"\0")
         if max(map(len, (*whole, rest))) > _LONGEST_LINE:
             raise PermanentError(f"a path has more than {_LONGEST_PATH} bytes; shorten it")

@@ -182,18 +182,16 @@ def folder_members(folder: Path, gauge: Gauge) -> Iterator[Member]:
 
 
 def _plain_file(name: str, folder: int, relative: str) -> BinaryIO:
-    def opener(path: str, flags: int) -> int:
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        stream = open(name, "rb", opener=opener)  # noqa: SIM115 - the caller closes it
+        descriptor = os.open(name, flags, dir_fd=folder)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENXIO):
             raise UsageError(f"{shown(relative)} cannot be read: {error.strerror}") from error
     else:
-        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            return stream
-        stream.close()
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return os.fdopen(descriptor, "rb")
+        os.close(descriptor)
     raise ArchiveError(f"{shown(relative)}: a link or special; only plain files")
 
 
