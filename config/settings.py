@@ -20,14 +20,14 @@ from pydantic_settings import (
 )
 
 from config.errors import UsageError
-from config.group import Group
-from config.ways_in import (
+from config.interface_settings import (
     GatewaySettings,
     GitSettings,
     SubmissionSettings,
     UploadSettings,
     WebhookSettings,
 )
+from config.settings_group import Group
 
 STAGES = (
     "dense",

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from skills.record import ParsedSkill, RevisionKey
 
 if TYPE_CHECKING:
-    from graph.passage_links import PassageLink
-    from graph.selection import Selection
+    from graph.entry_filter import Selection
+    from graph.links.passage_links import PassageLink
 
 
 class State(StrEnum):

@@ -13,10 +13,10 @@ from hashlib import blake2b
 
 import numpy as np
 
-from search.background import Background
 from search.protocol import FIELDS, ForwardRecord, PassageTerms
-from search.tokens import bigram_ids, is_cjk, length, term_id, term_ids, tokenize
-from skills.paging import section_texts
+from search.scoring.background import Background
+from search.text.tokens import bigram_ids, is_cjk, length, term_id, term_ids, tokenize
+from skills.passages import section_texts
 from skills.record import BlockKind, ParsedSkill
 
 BIGRAM_WEIGHTS = {"name": 3.0, "description": 2.0, "headings": 1.0}

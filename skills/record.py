@@ -130,7 +130,7 @@ class Passage:
 class SkillRecord:
     """The normalised record of a skill (spec §4.2; Graph of Skills table 5).
 
-    scanner: the version of the scanner that made the marks (`skills.safety.SCANNER`).
+    scanner: the version of the scanner that made the marks (`skills.scanner.SCANNER`).
     """
 
     name: str

@@ -15,14 +15,15 @@ from kombu.exceptions import OperationalError as BrokerAwayError
 from structlog.contextvars import bound_contextvars, get_contextvars
 
 from config.errors import PermanentError, SetupError, SkillbusError, StaleError, TransientError
-from tasks.fetch import fetch
-from tasks.ingest import ingest, split_batch
-from tasks.journal import DeadLetter, new_letter_id
-from tasks.link import link
-from tasks.maintain import maintain
+from tasks.broker.transport import Transport
+from tasks.ingest.embed_sections import page, split_pages
+from tasks.ingest.fetch import fetch
+from tasks.ingest.ingest import ingest, split_batch
+from tasks.ingest.link import link
+from tasks.ingest.maintain import maintain
+from tasks.ingest.plan import fail_events, plan
+from tasks.journal.protocol import DeadLetter, new_letter_id
 from tasks.measures import Outcome
-from tasks.page import page, split_pages
-from tasks.plan import fail_events, plan
 from tasks.policies import (
     FETCH,
     INGEST,
@@ -36,9 +37,8 @@ from tasks.policies import (
     DeadlineExceededError,
     Policy,
 )
-from tasks.query import fail_query, query
+from tasks.query.query_task import fail_query, query
 from tasks.services import Services
-from tasks.transport import Transport
 
 log = structlog.get_logger()
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from config.settings import Settings
-from graph.linking import Linker
+from graph.links.linker import Linker
 from graph.protocol import SkillGraph
 from search.protocol import Encoder, Reranker, SearchIndex
-from tasks.activity import Activity, LocalActivity
-from tasks.journal import Journal
-from tasks.library import Library
+from tasks.coordination.protocol import Activity, LocalActivity
+from tasks.ingest.throughput import Pace
+from tasks.journal.protocol import Journal
 from tasks.measures import Measures, NoMeasures
-from tasks.outage import Outages
-from tasks.pace import Pace
-from tasks.screening import KnownFacts
-from tasks.usage import Usage
+from tasks.query.degradation import Outages
+from tasks.query.policy_filter import KnownFacts
+from tasks.query.published_library import Library
+from tasks.query.usage import Usage
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from workers.metrics import ASKED, COUNTED, Series
+from workers.monitoring.metrics import ASKED, COUNTED, Series
 
 PAGE = Path(__file__).with_name("metrics.md")
 

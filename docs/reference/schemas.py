@@ -6,11 +6,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from skills.bundle import bundle_schema
+from skills.bundle.model import bundle_schema
 from skills.events.asyncapi import asyncapi_document
 from skills.events.schema import event_schemas, events_schema
-from workers.gateway.openapi import openapi_text
-from workers.mcp_server.document import tools_document, with_tools
+from workers.http.openapi import openapi_text
+from workers.mcp.reference import tools_document, with_tools
 
 HERE = Path(__file__).parent
 

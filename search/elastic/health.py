@@ -8,8 +8,8 @@ from typing import Any
 
 from config.errors import SkillbusError, TransientError
 from config.settings import ServerSettings
-from search.elastic.client import Connection
-from search.elastic.sets import KINDS, SCHEMA, Identity, IndexSet, IndexSets
+from search.elastic.connection import Connection
+from search.elastic.index_sets import KINDS, SCHEMA, Identity, IndexSet, IndexSets
 
 _LOW_DISK = 0.1
 _WATCHES_DISK = "cluster.routing.allocation.disk.threshold_enabled"

@@ -12,9 +12,10 @@ from config.errors import PermanentError
 from config.settings import ServerSettings
 from search.documents import skill_hashes
 from search.elastic.caches import RecentCache, VectorCache
-from search.elastic.client import Connection, MissingIndexError, Operation
+from search.elastic.connection import Connection, MissingIndexError, Operation
+from search.elastic.document_reader import READ_PAGE, Reader, batches, hit_fields, hit_sources
+from search.elastic.index_sets import SCHEMA, Identity, IndexSet, IndexSets
 from search.elastic.queries import VECTOR_BLOB, hash_body, id_body, read_hits, search_body
-from search.elastic.reader import READ_PAGE, Reader, batches, hit_fields, hit_sources
 from search.elastic.records import (
     REVISION_FIELDS,
     decode_blob,
@@ -29,7 +30,6 @@ from search.elastic.records import (
     skill_vectors_of,
     unpack_sections,
 )
-from search.elastic.sets import SCHEMA, Identity, IndexSet, IndexSets
 from search.protocol import (
     Filters,
     ForwardRecord,

@@ -7,7 +7,7 @@ from typing import Any
 
 from search.elastic.records import FILTER_NAMES, NOTHING, hash_keyword, key_of
 from search.protocol import FIELDS, Filters, Hit, VectorSearch, WordSearch
-from search.weights import CANDIDATE_WEIGHTS
+from search.scoring.weights import CANDIDATE_WEIGHTS
 
 MOST_HITS = 10_000
 """One answer of Elasticsearch has at most so many hits (`index.max_result_window`)."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from config.errors import PermanentError
-from search.codec import (
+from search.blob_codec import (
     HASH_BYTES,
     pack_filters,
     pack_forward,
@@ -30,7 +30,7 @@ from search.protocol import (
     StoredRevision,
     Vector,
 )
-from skills import codec
+from skills import record_codec
 from skills.record import RevisionKey
 
 NOTHING = "\u2205"
@@ -133,7 +133,7 @@ def revision_record(document: SkillDocument) -> bytes:
         document.key,
         content_hash=document.content_hash,
         filters=pack_filters(document.filters),
-        parsed=encode_blob(codec.dump(document.parsed)),
+        parsed=encode_blob(record_codec.dump(document.parsed)),
         passage_terms=encode_blob(pack_passage_terms(document.passage_terms)),
         section_hashes=encode_blob(pack_hashes(document.section_hashes)),
     )
@@ -148,7 +148,7 @@ def revision_of(key: RevisionKey, source: Mapping[str, Any]) -> StoredRevision:
     return StoredRevision(
         key=key,
         content_hash=str(source["content_hash"]),
-        parsed=codec.load(decode_blob(source["parsed"])),
+        parsed=record_codec.load(decode_blob(source["parsed"])),
         passage_terms=unpack_passage_terms(decode_blob(source["passage_terms"])),
         section_hashes=unpack_hashes(decode_blob(source["section_hashes"])),
         filters=unpack_filters(str(source["filters"])),

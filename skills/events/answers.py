@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from skills.bundle import Bundle, Revision
+from skills.bundle.model import Bundle, Revision
 
 QUERY_ANSWERED = "skillbus.query.answered.v1"
 QUERY_FAILED = "skillbus.query.failed.v1"

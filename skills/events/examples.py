@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from skills.bundle import BundlePassage, BundleSkill, Revision
+from skills.bundle.model import BundlePassage, BundleSkill, Revision
 from skills.events.answers import (
     ANSWERS,
     Answer,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from skills.headings import paths_below_title
+from skills.parsing.headings import paths_below_title
 from skills.record import BlockKind, Passage, Section
 from skills.roles import cues
 

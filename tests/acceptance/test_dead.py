@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from skills.events import SourceChanged, new_event
-from tasks.journal import DeadLetter, new_letter_id
+from tasks.journal.protocol import DeadLetter, new_letter_id
+from tasks.journal.sqlite import SqliteJournal
 from tasks.policies import INGEST, LINK, PAGE, PLAN
-from tasks.sqlite_journal import SqliteJournal
 from tests.support.library import write_skill
 from tests.support.program import Skillbus, wait_for
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graph.local import SqliteSkillGraph
+from graph.local.store import SqliteSkillGraph
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import Skillbus

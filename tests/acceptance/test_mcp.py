@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from config.settings import PolicySettings, Settings
-from skills.tokens import count_tokens
+from skills.token_count import count_tokens
 from tests.support.library import write_skill, write_topics
 from tests.support.mcp import Agent, agent, in_process, over_stdio, text_of
 from tests.support.program import ROOT, ForkServer, Skillbus, clean_environment, wait_for
@@ -348,5 +348,5 @@ def test_on_the_wire(home: Skillbus, wire: Wire, tmp_path: Path) -> None:
     # What is loaded for the first answer has neither models nor workers in it.
     lines = (tmp_path / "errors").read_text("utf-8").splitlines()
     imported = [line.rpartition("|")[2].strip() for line in lines if "import time:" in line]
-    before = imported[: imported.index("workers.mcp_server.stdio") + 1]
+    before = imported[: imported.index("workers.mcp.stdio") + 1]
     assert not {"torch", "sentence_transformers", "sklearn"}.intersection(before)

@@ -24,11 +24,11 @@ from config.settings import Settings
 from deploy.stack.ports import free_port
 from tests.support.mcp import over_http, text_of
 from tests.support.program import ROOT, ForkServer, Skillbus, wait_for
-from workers.channel import Channel
-from workers.gateway.app import create_gateway
-from workers.gateway.door import LOOPBACK_HOSTS, Access
-from workers.gateway.tokens import Scope, Tokens
-from workers.runtime import Runtime
+from workers.backend.channel import Channel
+from workers.backend.embedded import Runtime
+from workers.http.access import LOOPBACK_HOSTS, Access
+from workers.http.app import create_gateway
+from workers.http.tokens import Scope, Tokens
 
 TASK = "fire stoneware in an electric kiln"
 KILN = "crafts:kiln-firing"

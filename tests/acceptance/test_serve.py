@@ -17,10 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.stack.ports import free_port
 from skills.events import SourceChanged, new_event
-from tasks.journal import job_id
+from tasks.journal.protocol import job_id
 from tests.support.library import Folder, write_skill, write_topics
 from tests.support.program import ForkServer, Skillbus, answers, wait_for
-from workers.metrics import ASKED, COUNTED
+from workers.monitoring.metrics import ASKED, COUNTED
 
 TASK = "fire stoneware in an electric kiln"
 COUNT_OF_QUERIES = 'skillbus_task_seconds_count{outcome="done",task="skillbus.query"}'

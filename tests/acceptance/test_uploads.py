@@ -18,8 +18,8 @@ import pytest
 
 from config.settings import LimitSettings, Settings
 from skills.events import SkillUpserted, new_event
-from tasks.uploads.package import read_manifest, read_skill
-from tasks.uploads.store import UploadReader
+from tasks.sources.uploads.package import read_manifest, read_skill
+from tasks.sources.uploads.store import UploadReader
 from tests.support.library import write_topics
 from tests.support.program import ForkServer, Skillbus, wait_for
 

@@ -42,11 +42,11 @@ from tests.support.webhooks import (
     gitlab,
     gitlab_push,
 )
-from workers.gateway.app import create_gateway
-from workers.gateway.door import LOOPBACK_HOSTS, Access
-from workers.gateway.tokens import Tokens
-from workers.gateway.webhooks import webhook_routes
-from workers.runtime import Runtime
+from workers.backend.embedded import Runtime
+from workers.http.access import LOOPBACK_HOSTS, Access
+from workers.http.app import create_gateway
+from workers.http.routes.webhooks import webhook_routes
+from workers.http.tokens import Tokens
 from workers.webhooks.delivery import Delivery
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.distributed import Deployments, deployments
 from tests.support.library import write_topics
 from tests.support.program import Skillbus, wait_for
-from workers.workloads import WORKLOADS
+from workers.processes.workloads import WORKLOADS
 
 __all__ = ["deployments"]
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from config.settings import DiffusionSettings, ServerSettings
-from graph import diffusion
-from graph.linking import Linker
-from graph.local import SqliteSkillGraph
+from graph import pagerank
+from graph.links.linker import Linker
+from graph.local.store import SqliteSkillGraph
 from graph.protocol import SkillGraph
 from tests.bench.fill import copy_graph
 from tests.support.catalog import catalog_settings, empty_catalog, open_catalog
@@ -58,14 +58,14 @@ def seeds_of(graph: SkillGraph, ids: Sequence[str], dice: random.Random) -> dict
 def bench_diffusion(graph: SkillGraph, queries: Sequence[dict[str, float]]) -> dict[str, Any]:
     """Rows read hop by hop, as the settings of a query say; the second time from memory."""
     settings = DiffusionSettings()
-    asked = diffusion.DiffusionSettings(restart=settings.restart, max_nodes=settings.max_nodes)
+    asked = pagerank.DiffusionSettings(restart=settings.restart, max_nodes=settings.max_nodes)
     report: dict[str, Any] = {}
     hops: list[int] = []
     for turn in ("first", "again"):
         spent = []
         for seeds in queries:
             started = time.perf_counter()
-            found = diffusion.personalised_pagerank(
+            found = pagerank.personalised_pagerank(
                 seeds, lambda ids: graph.rows(ids, settings.fan_out), asked
             )
             spent.append((time.perf_counter() - started) * 1000)

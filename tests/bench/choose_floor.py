@@ -25,12 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from config.settings import load_settings
-from search.evidence import strength
 from search.protocol import Filters
-from search.scoring import ScoringWeights
-from tasks.retrieval import rank
+from search.scoring.evidence import strength
+from search.scoring.scores import ScoringWeights
+from tasks.query.retrieve import rank
 from tasks.services import Services
-from workers.runtime import Runtime
+from workers.backend.embedded import Runtime
 
 FOLDS = 10
 REFUSED = 0.02

@@ -25,11 +25,11 @@ import numpy.typing as npt
 
 from config.settings import Settings
 from search.protocol import Filters, Vector
-from tasks.answer import Timings
-from tasks.rerank import combined, late_score
-from tasks.retrieval import rank
+from tasks.query.pipeline import Timings
+from tasks.query.rerank import combined, late_score
+from tasks.query.retrieve import rank
 from tasks.services import Services
-from workers.runtime import Runtime
+from workers.backend.embedded import Runtime
 
 DEPTH = 30
 WEIGHTS = (0.0, 0.5, 0.75, 1.0, 1.5, 2.0)

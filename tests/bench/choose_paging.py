@@ -26,9 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from search.documents import analyse
-from search.encoder import SentenceTransformerEncoder
-from search.tokens import term_ids, tokenize
-from skills.paging import (
+from search.models.encoder import SentenceTransformerEncoder
+from search.text.tokens import term_ids, tokenize
+from skills.parsing.parse_skill import parse_skill
+from skills.passages import (
     DEFAULT_WEIGHTS,
     PageInput,
     PageQuery,
@@ -38,8 +39,7 @@ from skills.paging import (
     score_passages,
     section_texts,
 )
-from skills.parsing import parse_skill
-from skills.tokens import count_tokens
+from skills.token_count import count_tokens
 
 REDUCTIONS = np.arange(0.40, 0.651, 0.025)
 REPORTED = (0.60, 0.58, 0.50, 0.40)

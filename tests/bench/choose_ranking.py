@@ -36,16 +36,16 @@ from search.protocol import (
     VectorSearch,
     WordSearch,
 )
-from search.scoring import Candidate, score
-from search.statistics import LibraryStatistics
-from search.understanding import Understanding, understand
-from search.weights import ScoringWeights
+from search.scoring.scores import Candidate, score
+from search.scoring.statistics import LibraryStatistics
+from search.scoring.weights import ScoringWeights
+from search.text.query_understanding import Understanding, understand
 from skills.record import RevisionKey
-from tasks.diffuse import diffuse
-from tasks.library import View
-from tasks.retrieval import Ranking, candidates, ranking_of
+from tasks.query.diffuse import diffuse
+from tasks.query.published_library import View
+from tasks.query.retrieve import Ranking, candidates, ranking_of
 from tasks.services import Services
-from workers.runtime import Runtime
+from workers.backend.embedded import Runtime
 
 Floats = npt.NDArray[np.float64]
 SIZES = ("0:1", "811:4", "1811:2", "3811:2", "7811:2")

@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from config.logs import configure_logging
+from config.logging import configure_logging
 from config.settings import load_settings
 from skills.events import QueryAsked, SourceChanged
 from tests.bench.library import make_library
 from tests.bench.run import latencies, read_tasks, sync
-from workers.channel import Channel
-from workers.remote import Remote
+from workers.backend.channel import Channel
+from workers.backend.distributed import Remote
 
 ORIGIN = "skillbus/bench"
 

@@ -25,17 +25,17 @@ import numpy as np
 
 from config.errors import PermanentError
 from config.settings import ServerSettings, load_settings
-from graph.local import SqliteSkillGraph
-from graph.mentions import find_mentions
+from graph.links.mentions import find_mentions
+from graph.local.store import SqliteSkillGraph
 from graph.protocol import Publication
-from search.background import load_background
 from search.documents import analyse, description_terms, section_texts_hashes, signature
-from search.models import encoder_identity
+from search.models.factory import encoder_identity
 from search.protocol import SkillDocument, StoredRevision, Vector
-from skills.parsing import parse_skill
+from search.scoring.background import load_background
+from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tests.bench.fill import open_pair
-from workers.stores import open_graph
+from workers.backend.stores import open_graph
 
 _AT_ONCE = 200
 _NOISE = 0.02

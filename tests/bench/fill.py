@@ -22,15 +22,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from config.settings import EncoderSettings, ServerSettings, load_settings
-from graph.local import SqliteSkillGraph
+from graph.local.store import SqliteSkillGraph
 from graph.protocol import Entry, LinkFacts, Publication, SkillGraph, State
 from search.elastic.index import ElasticSearchIndex
-from search.local import LocalSearchIndex
-from search.models import encoder_identity
+from search.local.index import LocalSearchIndex
+from search.models.factory import encoder_identity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
-from tasks.reindex import Copier, Progress
-from workers.stores import open_graph
+from tasks.ingest.reindex import Copier, Progress
+from workers.backend.stores import open_graph
 
 _AT_ONCE = 200
 

@@ -40,18 +40,18 @@ from typing import Any
 import httpx
 import psutil
 
-from config.logs import configure_logging
+from config.logging import configure_logging
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from skills.events import QueryAsked, SourceChanged
 from tests.support.library import TOPICS, write_topics
 from tests.support.program import clean_environment
+from workers.backend.embedded import Runtime
 from workers.cli.common import open_catalog
-from workers.gateway.app import create_gateway
-from workers.gateway.door import Access
-from workers.gateway.tokens import Scope, Tokens, tokens_of
-from workers.runtime import Runtime
-from workers.serving import bound, serving_beside, shown
+from workers.http.access import Access
+from workers.http.app import create_gateway
+from workers.http.tokens import Scope, Tokens, tokens_of
+from workers.processes.serve import bound, serving_beside, shown
 
 ORIGIN = "skillbus/bench"
 PACE_SECONDS = 0.06

@@ -19,12 +19,12 @@ from pathlib import Path
 import anyio
 from mcp import Client
 
-from config.logs import configure_logging
+from config.logging import configure_logging
 from config.settings import Settings
 from skills.events import SourceChanged
 from tests.support.library import TOPICS, write_topics
 from tests.support.mcp import over_stdio
-from workers.runtime import Runtime
+from workers.backend.embedded import Runtime
 
 ORIGIN = "skillbus/bench"
 

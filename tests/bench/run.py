@@ -22,15 +22,15 @@ from typing import Any
 
 import psutil
 
-from config.logs import configure_logging
+from config.logging import configure_logging
 from config.settings import Settings, load_settings
 from search.documents import skill_texts
 from skills.events import QueryAsked, SourceChanged
-from skills.paging import section_texts
-from skills.parsing import parse_skill
+from skills.parsing.parse_skill import parse_skill
+from skills.passages import section_texts
 from tests.bench.library import make_library
-from workers.channel import Channel
-from workers.runtime import Runtime
+from workers.backend.channel import Channel
+from workers.backend.embedded import Runtime
 
 PROGRAM = [sys.executable, "-m", "workers.cli"]
 

@@ -26,15 +26,15 @@ import numpy as np
 from config.errors import UsageError
 from config.settings import PagingSettings
 from search.documents import analyse
-from search.encoder import SentenceTransformerEncoder
+from search.models.encoder import SentenceTransformerEncoder
 from search.protocol import StoredRevision, Vector
-from search.tokens import term_ids, tokenize
-from skills.bundle import Bundle
-from skills.paging import PageQuery, section_texts
-from skills.parsing import parse_skill
+from search.text.tokens import term_ids, tokenize
+from skills.bundle.model import Bundle
+from skills.parsing.parse_skill import parse_skill
+from skills.passages import PageQuery, section_texts
 from skills.record import RevisionKey
-from tasks.assembly import PagedSkill, assemble, page_skill
-from tasks.choice import Chosen
+from tasks.query.assemble import PagedSkill, assemble, page_skill
+from tasks.query.choose import Chosen
 
 SHAPES = ((2, 2), (3, 3))
 """Skills that are needed, and skills beside them."""

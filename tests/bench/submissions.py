@@ -24,15 +24,15 @@ from typing import Any
 import pika
 from redis import Redis
 
-from config.logs import configure_logging
+from config.logging import configure_logging
 from config.secrets import with_password
 from config.settings import Settings
 from deploy.stack import Server, Stack
 from skills.events import QueryAsked
 from tests.bench.http import ORIGIN, copied, tasks_of
 from tests.support.submitting import STREAM, query
-from workers.runtime import Runtime
-from workers.submissions.service import Submissions
+from workers.backend.embedded import Runtime
+from workers.queue.service import Submissions
 
 REPLIES = "skillbus.replies.bench"
 PAUSE_SECONDS = 0.02

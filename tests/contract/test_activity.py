@@ -12,10 +12,10 @@ from collections.abc import Callable
 import pytest
 
 from config.settings import ServerSettings
-from tasks.activity import Activity, LocalActivity
+from tasks.broker.redis_connection import PREFIX, connect
+from tasks.coordination.protocol import Activity, LocalActivity
+from tasks.coordination.redis import ALIVE_SECONDS, SharedActivity
 from tasks.policies import INGEST, INGEST_QUEUE, LINK, PAGE
-from tasks.redis import PREFIX, connect
-from tasks.shared_activity import ALIVE_SECONDS, SharedActivity
 from tests.support.redis_database import redis_settings
 
 __all__ = ["redis_settings"]

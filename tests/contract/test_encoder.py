@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from config.errors import PermanentError
-from search.encoder import DEFAULT_MODEL, SentenceTransformerEncoder, encoder_identity
+from search.models.encoder import DEFAULT_MODEL, SentenceTransformerEncoder, encoder_identity
 from search.protocol import Encoder
 
 TEXTS = [
@@ -73,7 +73,8 @@ def test_an_unknown_model_is_refused(tmp_path: Path) -> None:
 
 def test_importing_is_light() -> None:
     code = (
-        "import search.encoder, search.reranker, search.models, sys; print('torch' in sys.modules)"
+        "import search.models.encoder, search.models.reranker, search.models.factory, sys; "
+        "print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

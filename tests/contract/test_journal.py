@@ -16,10 +16,10 @@ import pytest
 from config.errors import NotFoundError
 from config.settings import ServerSettings
 from skills.events import Event, QueryAsked, SourceChanged, new_event, with_origin
-from tasks.journal import LARGEST_BODY, DeadLetter, Journal, job_id, new_letter_id
-from tasks.redis import connect
-from tasks.redis_journal import RedisJournal
-from tasks.sqlite_journal import SqliteJournal
+from tasks.broker.redis_connection import connect
+from tasks.journal.protocol import LARGEST_BODY, DeadLetter, Journal, job_id, new_letter_id
+from tasks.journal.redis import RedisJournal
+from tasks.journal.sqlite import SqliteJournal
 from tests.support.redis_database import redis_settings
 
 __all__ = ["redis_settings"]
@@ -375,7 +375,7 @@ def test_dead_letters_are_kept_until_they_are_discarded(journal: Journal) -> Non
 def test_of_too_many_dead_letters_the_oldest_make_room(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.journal.MOST_LETTERS", 3)
+    monkeypatch.setattr("tasks.journal.protocol.MOST_LETTERS", 3)
     letters = [letter(number) for number in range(5)]
     for one in letters:
         journal.bury(one)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.passage_links import passage_links
-from skills.paging import (
+from graph.links.passage_links import passage_links
+from skills.passages import (
     DEFAULT_WEIGHTS,
     PageInput,
     PageQuery,

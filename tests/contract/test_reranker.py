@@ -11,10 +11,10 @@ import pytest
 
 from config.errors import PermanentError
 from config.settings import RerankerSettings
-from search.encoder import DEFAULT_MODEL
-from search.models import load_reranker
+from search.models.encoder import DEFAULT_MODEL
+from search.models.factory import load_reranker
+from search.models.reranker import TRAINING_FILE, CrossEncoderReranker
 from search.protocol import Reranker
-from search.reranker import TRAINING_FILE, CrossEncoderReranker
 from tests.support.reranking import WordReranker, write_cross_encoder
 
 QUERY = "fire the kiln"

@@ -16,10 +16,10 @@ import pytest
 
 from config.errors import PermanentError, TransientError
 from search.documents import analyse, section_texts_hashes, skill_hashes
-from search.local import LocalSearchIndex
+from search.local.index import LocalSearchIndex
 from search.protocol import Filters, SearchIndex, SkillDocument, VectorSearch, WordSearch
-from search.tokens import tokenize
-from skills.parsing import parse_skill
+from search.text.tokens import tokenize
+from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tests.support.elastic import ElasticIndices
 
@@ -418,7 +418,7 @@ class TestLocalFiles:
     def test_a_locked_database_is_transient(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("search.local_store.BUSY_SECONDS", 0.05)
+        monkeypatch.setattr("search.local.revision_store.BUSY_SECONDS", 0.05)
         index = open_local(tmp_path)
         index.add([document("loom")])
         lock = sqlite3.connect(tmp_path / "revisions.sqlite", isolation_level=None)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import UsageError
-from graph.local import SqliteSkillGraph
+from graph.entry_filter import Selection
+from graph.local.store import SqliteSkillGraph
 from graph.protocol import (
     Link,
     LinkType,
@@ -22,7 +23,6 @@ from graph.protocol import (
     Source,
     State,
 )
-from graph.selection import Selection
 from skills.record import RevisionKey
 from tests.support.catalog import catalog_settings, empty_catalog, open_catalog
 

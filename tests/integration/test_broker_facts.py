@@ -12,9 +12,9 @@ from config.errors import TransientError, UsageError
 from config.settings import ServerSettings
 from deploy.stack.ports import free_port
 from tasks.app import create_app, queue_depth
-from tasks.broker import rabbitmq_facts
+from tasks.broker.facts import rabbitmq_facts
+from tasks.broker.transport import server_transport
 from tasks.services import Services
-from tasks.transport import server_transport
 from tests.support.secrecy import made_up
 
 QUEUES = ("test.facts.one", "test.facts.two")

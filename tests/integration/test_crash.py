@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from skills.events import SourceChanged, new_event
-from tasks.journal import job_id
+from tasks.journal.protocol import job_id
 from tests.support.library import Folder
 from tests.support.program import ForkServer, Skillbus, wait_for
 from tests.support.snapshot import NOTHING_LEFT, leftovers, snapshot

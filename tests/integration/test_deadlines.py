@@ -16,7 +16,7 @@ from tasks import policies
 from tests.support.library import TOPICS, write_skill, write_topics
 from tests.support.program import wait_for
 from tests.support.tiny import TinyEncoder, settle, tiny_runtime
-from workers.runtime import Runtime
+from workers.backend.embedded import Runtime
 
 IDS = {f"crafts:{name}" for name in TOPICS}
 POISON = "crafts:tide-tables"
@@ -154,7 +154,7 @@ def test_plan_that_breaks_fails_its_event(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("no such day")
 
-    monkeypatch.setattr("tasks.reading.scan", broken)
+    monkeypatch.setattr("tasks.sources.readers.scan", broken)
     with tiny_runtime(tmp_path / "home") as runtime:
         event_id = _sync(runtime, root)
         wait_for(lambda: runtime.services.journal.job(event_id).state == "failed")

@@ -18,14 +18,14 @@ from search.elastic.index import _delete
 from skills.events import QueryAsked, SkillRemoved, SourceChanged, new_event
 from skills.record import RevisionKey
 from tasks.app import queue_depth, send
+from tasks.broker.redis_connection import PREFIX
 from tasks.policies import INGEST, LINK, MAINTAIN, PLAN, QUERY
-from tasks.redis import PREFIX
 from tests.support.distributed import Distributed, deployments, distributed
 from tests.support.library import TOPICS, Folder, write_skill, write_topics
 from tests.support.program import Skillbus, wait_for
 from tests.support.snapshot import NOTHING_LEFT, leftovers, snapshot
-from workers.remote import Remote
-from workers.workloads import WORKLOADS
+from workers.backend.distributed import Remote
+from workers.processes.workloads import WORKLOADS
 
 __all__ = ["deployments", "distributed"]
 

@@ -16,14 +16,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.stack.ports import free_port
 from skills.events import SourceChanged, new_event
 from tasks.app import send
-from tasks.journal import DeadLetter, new_letter_id
+from tasks.journal.protocol import DeadLetter, new_letter_id
 from tasks.policies import LINK, PLAN, QUERY
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics
 from tests.support.program import wait_for
 from tests.support.secrecy import made_up
 from tests.support.servers import RunServers, ServerControls
-from workers.metrics import ASKED, COUNTED
+from workers.monitoring.metrics import ASKED, COUNTED
 
 __all__ = ["deployments"]
 

@@ -20,11 +20,11 @@ from search.elastic import index as elastic_index
 from search.elastic.health import index_health
 from search.elastic.index import ElasticSearchIndex
 from search.elastic.records import document_id
-from search.elastic.replacing import Replacement, drop_superseded
+from search.elastic.replacement import Replacement, drop_superseded
 from search.protocol import Filters, SkillDocument
-from skills.paging import section_texts
+from skills.passages import section_texts
 from skills.record import RevisionKey
-from tasks import reindex as task
+from tasks.ingest import reindex as task
 from tests.support.documents import ENCODER
 from tests.support.documents import tiny_document as document
 from tests.support.elastic import ElasticIndices
@@ -229,7 +229,7 @@ class TestReading:
     def test_many_records_are_read_in_pages(
         self, index: ElasticSearchIndex, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("search.elastic.reader.READ_PAGE", 3)
+        monkeypatch.setattr("search.elastic.document_reader.READ_PAGE", 3)
         monkeypatch.setattr(elastic_index, "READ_PAGE", 3)
         documents = [document(f"loom-{number}") for number in range(10)]
         index.add(documents)
@@ -398,7 +398,7 @@ class TestReindex:
         one = document("loom")
         old.add([one])
         put_sections(old, one)
-        monkeypatch.setattr("search.elastic.replacing.SCHEMA", "1.99")
+        monkeypatch.setattr("search.elastic.replacement.SCHEMA", "1.99")
         monkeypatch.setattr(elastic_index, "SCHEMA", "1.99")
         replacement = Replacement(settings, MODEL, DIMENSION)
         assert replacement.same_model

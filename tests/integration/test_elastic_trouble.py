@@ -10,8 +10,8 @@ import pytest
 
 from config.errors import PermanentError, SetupError, TransientError, UsageError
 from config.settings import ServerSettings
-from search.elastic import client
-from search.elastic.client import Connection, Operation
+from search.elastic import connection
+from search.elastic.connection import Connection, Operation
 from search.elastic.health import index_health
 from search.elastic.index import ElasticSearchIndex
 from search.protocol import Filters
@@ -153,7 +153,7 @@ class TestBulk:
 
     @pytest.fixture(autouse=True)
     def _no_patience(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(client, "_PATIENCE_SECONDS", (0.01, 0.01))
+        monkeypatch.setattr(connection, "_PATIENCE_SECONDS", (0.01, 0.01))
 
     def write(self, url: str, names: str) -> int:
         connection = Connection(settings(url))
@@ -214,7 +214,7 @@ class TestBulk:
             self.write(url, "ab")
 
     def test_large_batches_go_in_several_requests(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(client, "BULK_BYTES", 1_000)
+        monkeypatch.setattr(connection, "BULK_BYTES", 1_000)
         sizes: list[int] = []
 
         def answer(request: Request) -> Answer:

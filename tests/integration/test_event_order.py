@@ -19,7 +19,7 @@ from skills.events import QueryAsked, SourceChanged, new_event
 from skills.record import RevisionKey
 from tests.support.library import write_skill
 from tests.support.tiny import settle, tiny_runtime
-from workers.runtime import Runtime
+from workers.backend.embedded import Runtime
 
 NAMES = ("kiln-firing", "kiln-firing/glazes", "tide-tables", "bread-baking", "star-charts")
 

@@ -16,7 +16,7 @@ from tests.support.distributed import Deployments, deployments
 from tests.support.faults import HASTY, PATIENT, Arena, Traffic
 from tests.support.program import ForkServer, wait_for
 from tests.support.servers import ServerControls
-from workers.workloads import WORKLOADS
+from workers.processes.workloads import WORKLOADS
 
 __all__ = ["deployments"]
 

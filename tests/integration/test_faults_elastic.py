@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from search.elastic.client import Connection
+from search.elastic.connection import Connection
 from tests.support.distributed import Deployments, deployments
 from tests.support.faults import HASTY, Arena
 from tests.support.program import ForkServer

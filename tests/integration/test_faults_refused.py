@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from search.elastic.client import Connection
-from search.elastic.sets import SCHEMA, Identity, IndexSets
+from search.elastic.connection import Connection
+from search.elastic.index_sets import SCHEMA, Identity, IndexSets
 from tests.support.answers import Answer, Request, answering
 from tests.support.catalog import run_cypher
 from tests.support.distributed import Deployments, deployments

@@ -14,11 +14,11 @@ import httpx
 import pytest
 from mcp import Client
 
-from config.ways_in import WebhookSettings
+from config.interface_settings import WebhookSettings
 from graph.protocol import Source
 from skills.events import QueryAsked, new_event
-from tasks.journal import DeadLetter, new_letter_id
-from tasks.uploads.store import upload_store
+from tasks.journal.protocol import DeadLetter, new_letter_id
+from tasks.sources.uploads.store import upload_store
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics
 from tests.support.mcp import in_process, over_http, text_of
@@ -26,7 +26,7 @@ from tests.support.program import Process, wait_for
 from tests.support.secrecy import made_up
 from tests.support.servers import ServerControls
 from tests.support.webhooks import github, github_push, gitlab, gitlab_push
-from workers.remote import Remote
+from workers.backend.distributed import Remote
 from workers.webhooks.delivery import DeliveryError
 from workers.webhooks.receipt import receive
 

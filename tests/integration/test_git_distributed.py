@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from config.ways_in import WebhookSettings
+from config.interface_settings import WebhookSettings
 from skills.events import GitOrigin, SkillRemoved, SkillUpserted, SourceChanged
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.git_remote import Gate, PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import wait_for
 from tests.support.webhooks import github, github_push
-from workers.remote import Remote
+from workers.backend.distributed import Remote
 from workers.webhooks.receipt import receive
 
 __all__ = ["deployments"]

@@ -23,10 +23,10 @@ from config.errors import PermanentError, SetupError, TransientError, UsageError
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from graph.protocol import Source
-from tasks.folders import SkillGoneError, read_folder, scan
-from tasks.git.mirror import Mirror, check_source, drop_strays, folder_of
-from tasks.git.program import size_of
-from tasks.git.reader import GitReader, open_git_reader
+from tasks.sources.directory import SkillGoneError, read_folder, scan
+from tasks.sources.git.mirror import Mirror, check_source, drop_strays, folder_of
+from tasks.sources.git.program import size_of
+from tasks.sources.git.reader import GitReader, open_git_reader
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.loopback import serving
 from tests.support.secrecy import made_up
@@ -243,7 +243,7 @@ def test_an_object_that_would_fill_the_memory(
     tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole files are not held in memory, but what is said of a commit is."""
-    monkeypatch.setattr("tasks.git.program._MOST_MEMORY_KIB", 50_000)
+    monkeypatch.setattr("tasks.sources.git.program._MOST_MEMORY_KIB", 50_000)
     with served_over_http(remote.bare.parent) as root:
         mirror = Mirror(Source("team", "git", f"{root}/skills.git"), settings(tmp_path / "home"))
         mirror.fetch()
@@ -461,7 +461,7 @@ def test_gits_own_protocol(tmp_path: Path, remote: PushedRepository, source: Sou
 def test_a_mirror_is_tidied_and_read_meanwhile(
     tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.git.mirror._MOST_PACKS", 3)
+    monkeypatch.setattr("tasks.sources.git.mirror._MOST_PACKS", 3)
     known = settings(tmp_path / "home")
     with served_over_http(remote.bare.parent) as root:
         source = Source("team", "git", f"{root}/skills.git")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from graph.protocol import Source
-from skills.bundle import Bundle
+from skills.bundle.model import Bundle
 from skills.events import (
     GitOrigin,
     Pushed,
@@ -24,13 +24,13 @@ from skills.events import (
     SourceRemoved,
     new_event,
 )
-from tasks.fetch import fetch
+from tasks.ingest.fetch import fetch
 from tasks.policies import Deadline
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import wait_for
 from tests.support.tiny import settle, tiny_runtime
-from workers.runtime import Runtime
+from workers.backend.embedded import Runtime
 
 ALLOWED = {"protocols": ["http"], "allow_private": True, "seconds": 20}
 
@@ -187,7 +187,7 @@ def test_what_is_told_before_it_is_served_is_awaited(
     wait_for(lambda: runtime.journal.job(event_id).state == "done")
     settle(runtime)
     assert "skills/dye" in paths(runtime)
-    monkeypatch.setattr("tasks.fetch._PAUSES", (3600.0,))
+    monkeypatch.setattr("tasks.ingest.fetch._PAUSES", (3600.0,))
     # Told late, or of a commit that others have followed: nothing is awaited.
     for was, now in ((before, after), ("", before), (before, "1" * 40)):
         event_id = pushed(runtime, was, now)
@@ -196,11 +196,11 @@ def test_what_is_told_before_it_is_served_is_awaited(
         remote.push()
     assert f"skills/{after[:7]}" in paths(runtime)
     # What never comes ends all the same, and the skills stay.
-    monkeypatch.setattr("tasks.fetch._PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("tasks.ingest.fetch._PAUSES", (0.01, 0.01))
     event_id = pushed(runtime, source_of(runtime).commit, "2" * 40)
     wait_for(lambda: runtime.journal.job(event_id).state == "done")
     remote.git("-C", str(remote.bare), "update-ref", "-d", "refs/heads/main")
-    monkeypatch.setattr("tasks.fetch._PAUSES", (0.01,) * 200)
+    monkeypatch.setattr("tasks.ingest.fetch._PAUSES", (0.01,) * 200)
     event_id = pushed(runtime, "", remote.commit())
     time.sleep(0.2)
     assert runtime.journal.job(event_id).state == "accepted"

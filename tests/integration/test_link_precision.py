@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from graph.link_rules import confidence
-from graph.linking import relink
-from graph.local import SqliteSkillGraph
-from graph.mentions import find_mentions
+from graph.links.linker import relink
+from graph.links.mentions import find_mentions
+from graph.links.rules import confidence
+from graph.local.store import SqliteSkillGraph
 from graph.protocol import LinkType, Publication
-from search.background import load_background
 from search.documents import analyse, description_terms, signature
-from skills.parsing import parse_skill
+from search.scoring.background import load_background
+from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 
 ROOT = Path(__file__).resolve().parents[2]

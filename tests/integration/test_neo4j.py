@@ -18,14 +18,14 @@ from neo4j.exceptions import ServiceUnavailable
 
 from config.errors import SkillbusError, TransientError, UsageError
 from config.settings import ServerSettings
-from graph import neo4j_catalog, neo4j_server, neo4j_store
-from graph.diffusion import DiffusionSettings, exact, personalised_pagerank
-from graph.local import SqliteSkillGraph
-from graph.neo4j import Neo4jSkillGraph
-from graph.neo4j_schema import migrations
-from graph.passage_links import passage_links
+from graph.links.passage_links import passage_links
+from graph.local.store import SqliteSkillGraph
+from graph.neo4j import base, catalog, server
+from graph.neo4j.migrations import migrations
+from graph.neo4j.store import Neo4jSkillGraph
+from graph.pagerank import DiffusionSettings, exact, personalised_pagerank
 from graph.protocol import Link, LinkType, Mention, Publication, SkillGraph, Source
-from skills.parsing import parse_skill
+from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tests.bench.fill import copy_graph
 from tests.support.catalog import (
@@ -97,13 +97,13 @@ def test_writers_compete_and_the_feed_misses_nothing(
 ) -> None:
     """Three processes' worth of writers: pointers only go forward, nobody waits in a circle."""
     troubles: list[str] = []
-    judge = neo4j_server._patience
+    judge = server._patience
 
     def patience(error: Exception, *about: object) -> float:
         troubles.append(str(error))
         return judge(error, *about)
 
-    monkeypatch.setattr(neo4j_server, "_patience", patience)
+    monkeypatch.setattr(server, "_patience", patience)
     graphs = [open_catalog(settings) for _ in range(4)]
     start = graphs[0].take_seqs(10_000).start
     done = threading.Event()
@@ -382,7 +382,7 @@ def test_diffusion_over_cypher_is_the_embedded_one(graph: Neo4jSkillGraph, tmp_p
 def test_long_answers_come_in_pages(
     graph: Neo4jSkillGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (neo4j_catalog, neo4j_store):
+    for module in (catalog, base):
         monkeypatch.setattr(module, "READ_AT_ONCE", 3)
     names = ["a", "a/b", "a/b/c", "a/d", "a-b", "b", "c", "d"]
     graph.publish([publication(name, n) for n, name in enumerate(names, 1)])

@@ -16,20 +16,20 @@ import pytest
 
 from config.errors import UsageError
 from config.settings import PolicySettings, ServerSettings, Settings
-from search.models import encoder_identity
+from search.models.factory import encoder_identity
 from skills.events import QueryAsked
-from skills.tokens import count_tokens
-from tasks.answer import answer
+from skills.token_count import count_tokens
 from tasks.policies import Deadline
+from tasks.query.pipeline import answer
 from tasks.services import Services
 from tests.bench.fill import copy_graph, copy_index
 from tests.support.catalog import empty_catalog
 from tests.support.elastic import ElasticIndices
 from tests.support.program import ForkServer, Skillbus
+from workers.backend.stores import open_graph, open_index, open_services
 from workers.evaluation.metrics import routing_metrics
 from workers.evaluation.predictions import rankings
-from workers.mcp_server.results import found, markdown_budget
-from workers.stores import open_graph, open_index, open_services
+from workers.mcp.results import found, markdown_budget
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "skills"

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from config.settings import PolicySettings
-from skills.parsing import parse_skill
-from skills.safety import SCANNER
+from skills.parsing.parse_skill import parse_skill
+from skills.scanner import SCANNER
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = [ROOT / "tests" / "data" / f"untrusted{part}.jsonl" for part in ("", "_fresh", "_red")]
@@ -52,7 +52,7 @@ def test_the_set_is_what_it_says() -> None:
 
 
 def test_a_scanner_that_says_something_else_has_another_version() -> None:
-    """Else libraries keep the old marks: raise `skills.safety.SCANNER`, and write both here."""
+    """Else libraries keep the old marks: raise `skills.scanner.SCANNER`, and write both here."""
     said = [
         (row["id"], mark.kind, mark.level, mark.line)
         for row in rows()

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from config.settings import PolicySettings
-from skills import normalise, parsing
-from skills.bundle import Bundle, markdown_tokens, render
+from skills.bundle.model import Bundle, markdown_tokens, render
 from skills.events import QueryAsked, SourceChanged
+from skills.parsing import normalise, parse_skill
 from skills.record import SafetyFinding
-from skills.safety import SCANNER
-from tasks.screening import Screen
+from skills.scanner import SCANNER
+from tasks.query.policy_filter import Screen
 from tests.support.library import write_skill, write_topics
 from tests.support.tiny import settle, tiny_runtime
-from workers.runtime import Runtime
+from workers.backend.embedded import Runtime
 
 TASK = "ripen a washed rind cheese in a humid cellar"
 ISC = "Permission to use, copy, modify, and/or distribute this software for any purpose"
@@ -178,7 +178,7 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
 
     with tiny_runtime(base / "home") as runtime:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(parsing.safety, "scan", older)
+            patch.setattr(parse_skill.safety, "scan", older)
             patch.setattr(normalise, "SCANNER", SCANNER - 1)
             runtime.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
             settle(runtime)

@@ -10,14 +10,14 @@ import pytest
 
 from skills.events import QueryAsked, SourceChanged
 from tasks.app import queue_depth
-from tasks.broker import rabbitmq_facts
+from tasks.broker.facts import rabbitmq_facts
 from tasks.policies import PLAN
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics
 from tests.support.program import wait_for
 from tests.support.servers import ServerControls
 from tests.support.snapshot import snapshot
-from workers.workloads import ALL_QUEUES
+from workers.processes.workloads import ALL_QUEUES
 
 __all__ = ["deployments"]
 

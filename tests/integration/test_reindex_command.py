@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from config.settings import ServerSettings
-from graph.neo4j import Neo4jSkillGraph
+from graph.neo4j.store import Neo4jSkillGraph
 from graph.protocol import Publication
 from search.elastic.index import ElasticSearchIndex
-from search.models import encoder_identity
+from search.models.factory import encoder_identity
 from skills.record import RevisionKey
 from tests.support.catalog import empty_catalog, open_catalog
 from tests.support.documents import tiny_document

@@ -9,15 +9,15 @@ import pytest
 
 from search.protocol import Filters, Reranker
 from skills.events import QueryAsked, SourceChanged
-from tasks.answer import Timings, answer
 from tasks.policies import Deadline
-from tasks.rerank import rerank
-from tasks.retrieval import Ranking, rank
+from tasks.query.pipeline import Timings, answer
+from tasks.query.rerank import rerank
+from tasks.query.retrieve import Ranking, rank
 from tasks.services import Lazy, Paces, Services
 from tests.support.library import write_skill, write_topics
 from tests.support.reranking import WordReranker
 from tests.support.tiny import settle, tiny_runtime
-from workers.runtime import Runtime
+from workers.backend.embedded import Runtime
 
 QUERY = "check the wheel and the bridge and the cheese twice before the winter night"
 CHINESE = "检查自行车的轮子并且更换断了的辐条，然后校正车轮"

@@ -36,7 +36,7 @@ from tests.support.submitting import (
     recorded,
     reply_name,
 )
-from workers.channel import Channel
+from workers.backend.channel import Channel
 
 __all__ = ["deployments", "outside"]
 
@@ -240,10 +240,10 @@ def test_too_many_wait_and_nothing_is_lost(home: Home, tmp_path: Path) -> None:
 VICTIM = """
     import os, pickle, signal, sys
     from tests.support.tiny import TinyEncoder
-    from workers.remote import Remote
-    from workers.runtime import Runtime
-    from workers.submissions.broker import broker_of, open_carrier
-    from workers.submissions.intake import Intake
+    from workers.backend.distributed import Remote
+    from workers.backend.embedded import Runtime
+    from workers.queue.broker import broker_of, open_carrier
+    from workers.queue.intake import Intake
 
     settings = pickle.loads(bytes.fromhex(sys.argv[1]))
     if settings.distributed:

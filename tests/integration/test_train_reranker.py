@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from config.errors import PermanentError
-from search.reranker import CrossEncoderReranker
+from search.models.reranker import CrossEncoderReranker
 from tests.support.reranking import write_cross_encoder
 from workers.training.cross_encoder import CHECKPOINT, CrossEncoderTrainer
 from workers.training.lists import FEEDBACK, OWN, Choices, HeldOut, Material, TrainingList

@@ -7,7 +7,7 @@ from pathlib import Path
 from neo4j import GraphDatabase
 
 from config.settings import ServerSettings
-from graph.neo4j import Neo4jSkillGraph
+from graph.neo4j.store import Neo4jSkillGraph
 
 
 def catalog_settings(

@@ -24,16 +24,16 @@ from redis import Redis
 
 from config.settings import Settings
 from deploy.stack.ports import free_port
-from search.elastic.client import Connection
+from search.elastic.connection import Connection
 from search.elastic.index import ElasticSearchIndex
-from search.models import encoder_identity
+from search.models.factory import encoder_identity
 from tasks.app import queue_depth
-from tasks.redis import connect
+from tasks.broker.redis_connection import connect
 from tests.support.catalog import empty_catalog, open_catalog
 from tests.support.program import ForkServer, Process, Result, Skillbus, wait_for
 from tests.support.servers import RunServers
-from workers.remote import Remote
-from workers.workloads import ALL_QUEUES, WORKLOADS
+from workers.backend.distributed import Remote
+from workers.processes.workloads import ALL_QUEUES, WORKLOADS
 
 Broker = Literal["redis", "rabbitmq"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from search.documents import analyse, section_texts_hashes, skill_texts
 from search.protocol import Filters, SkillDocument
-from skills.parsing import parse_skill
+from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tests.support.tiny import TinyEncoder
 

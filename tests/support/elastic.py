@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from config.settings import ServerSettings
-from search.elastic.client import Connection
+from search.elastic.connection import Connection
 from search.elastic.index import ElasticSearchIndex
 
 

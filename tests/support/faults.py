@@ -19,8 +19,8 @@ from tests.support.distributed import Distributed
 from tests.support.library import TOPICS, Folder, write_skill
 from tests.support.program import ForkServer, Skillbus, wait_for
 from tests.support.snapshot import NOTHING_LEFT, leftovers, snapshot
-from workers.remote import Remote
-from workers.workloads import WORKLOADS
+from workers.backend.distributed import Remote
+from workers.processes.workloads import WORKLOADS
 
 LIMIT = 30.0
 """Seconds after which everything has to work again once a server is back."""

@@ -29,26 +29,26 @@ PRELOADED = (
     "celery.concurrency.prefork",
     "celery.concurrency.thread",
     "elasticsearch",
-    "graph.neo4j",
+    "graph.neo4j.store",
     "kombu.transport.memory",
     "kombu.transport.pyamqp",
     "kombu.transport.redis",
     "rich.progress",
     "tantivy",
     "uvicorn.server",
-    "workers.mcp_server.http",
-    "workers.cli.ask",
-    "workers.cli.tokens",
-    "workers.cli.evaluate",
-    "workers.cli.inspect",
-    "workers.cli.library",
-    "workers.cli.sources",
-    "workers.cli.sync",
-    "workers.cli.worker",
-    "workers.remote",
-    "workers.runtime",
-    "workers.serving",
-    "workers.worker",
+    "workers.mcp.http",
+    "workers.cli.query",
+    "workers.cli.operations.tokens",
+    "workers.cli.evaluation.evaluate",
+    "workers.cli.operations.status",
+    "workers.cli.library.skills",
+    "workers.cli.library.sources",
+    "workers.cli.library.sync",
+    "workers.cli.processes.worker",
+    "workers.backend.distributed",
+    "workers.backend.embedded",
+    "workers.processes.serve",
+    "workers.processes.worker",
 )
 
 
@@ -56,8 +56,8 @@ def preload() -> None:
     """Import what any command needs, and load the default model without using it."""
     for module in PRELOADED:
         importlib.import_module(module)
-    import search.models
-    import workers.stores
+    import search.models.factory
+    import workers.backend.stores
     from config.settings import EncoderSettings
 
     make = search.models.make_encoder

@@ -18,9 +18,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from config.settings import Settings
 from tests.support.program import ROOT, clean_environment
-from workers.mcp_server.server import create_server
-from workers.mcp_server.shelf import Shelf
-from workers.mcp_server.ways import HomeWays
+from workers.mcp.server import create_server
+from workers.mcp.skill_reader import Shelf
+from workers.mcp.ways import HomeWays
 
 T = TypeVar("T")
 

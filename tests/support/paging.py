@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skills.fragments import fragment
-from skills.paging import PageInput, PageQuery, passage_texts, section_texts
+from skills.parsing.fragments import fragment
+from skills.passages import PageInput, PageQuery, passage_texts, section_texts
 from skills.record import ParsedSkill, SkillRecord
 
 DIMENSION = 8

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from config.settings import Settings
-from graph.local import SqliteSkillGraph
+from graph.local.store import SqliteSkillGraph
 from skills.events import Event, new_event
-from tasks.activity import LocalActivity
-from tasks.plan import plan
+from tasks.coordination.protocol import LocalActivity
+from tasks.ingest.plan import plan
+from tasks.journal.sqlite import SqliteJournal
 from tasks.policies import INGEST, Deadline
-from tasks.sqlite_journal import SqliteJournal
 
 
 class CountingActivity(LocalActivity):

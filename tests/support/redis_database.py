@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.settings import ServerSettings
-from tasks.redis import connect
+from tasks.broker.redis_connection import connect
 
 _DATABASE = 10
 

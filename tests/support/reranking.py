@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from search.protocol import Vector
-from search.tokens import tokenize
+from search.text.tokens import tokenize
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f g h i j k l m n o p q r s t u v w x y z"
 

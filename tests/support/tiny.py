@@ -12,8 +12,8 @@ import numpy as np
 
 from config.settings import Settings
 from search.protocol import Vector
-from search.tokens import tokenize
-from workers.runtime import Runtime
+from search.text.tokens import tokenize
+from workers.backend.embedded import Runtime
 
 DIMENSION = 16
 

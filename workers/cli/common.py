@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from config.errors import UsageError
-from config.logs import configure_logging
+from config.logging import configure_logging
 from config.settings import Settings, load_settings
 from graph.protocol import SkillGraph
-from skills.framing import json_text, terminal_line
+from skills.bundle.framing import json_text, terminal_line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,7 +44,7 @@ def note(text: str) -> None:
 @contextmanager
 def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
     """The catalog, for reading; raises UsageError when there is no library."""
-    from workers.stores import open_graph
+    from workers.backend.stores import open_graph
 
     with ExitStack() as stack:
         yield open_graph(settings, stack, writable=False)

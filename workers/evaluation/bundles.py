@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skills.bundle import Bundle
+from skills.bundle.model import Bundle
 from skills.events import QueryAsked
-from tasks.answer import answer
 from tasks.policies import QUERY, Deadline
+from tasks.query.pipeline import answer
 from tasks.services import Services
 
 REFUSED = "the answer was NO_SKILL_HIT"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from config.errors import UsageError
-from graph.passage_links import passage_links
+from graph.links.passage_links import passage_links
 from search.protocol import StoredRevision, Vector
-from search.understanding import understand
-from skills.paging import (
+from search.text.query_understanding import understand
+from skills.passages import (
     PageInput,
     PageQuery,
     chunked,
@@ -24,9 +24,9 @@ from skills.paging import (
     top_k,
 )
 from skills.record import ParsedSkill
-from tasks.assembly import page_skill
-from tasks.choice import Chosen
 from tasks.embedding import encode_cached
+from tasks.query.assemble import page_skill
+from tasks.query.choose import Chosen
 from tasks.services import Services
 from workers.evaluation.predictions import published
 

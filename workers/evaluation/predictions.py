@@ -13,10 +13,10 @@ from search.protocol import StoredRevision
 from skills.events import QueryAsked
 from skills.record import ParsedSkill, RevisionKey
 from skills.roles import RoleClassifier, classify
-from tasks.answer import Timings, ranked
 from tasks.policies import QUERY, Deadline
+from tasks.query.pipeline import Timings, ranked
 from tasks.services import Services
-from workers.files import read_text
+from workers.library.files import read_text
 
 RANKED = 100
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import PermanentError
-from search.encoder import has_bfloat16, loading_errors, model_path, silence_libraries
+from search.models.encoder import has_bfloat16, loading_errors, model_path, silence_libraries
 
 CHECKPOINT = "checkpoint.safetensors"
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from config.errors import PermanentError, UsageError
-from skills.parsing import parse_skill
+from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill
 from skills.roles.classifier import by_rules
-from workers.files import read_text
+from workers.library.files import read_text
 
 Labels = dict[str, list[tuple[int, int, str]]]
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from config.errors import PermanentError, UsageError
 from search.protocol import Filters, StoredRevision
 from skills.record import RevisionKey
-from tasks.answer import Timings
 from tasks.policies import QUERY, Deadline
-from tasks.rerank import rerank, skill_text
-from tasks.retrieval import RankedSkill, rank
+from tasks.query.pipeline import Timings
+from tasks.query.rerank import rerank, skill_text
+from tasks.query.retrieve import RankedSkill, rank
 from tasks.services import Services
 from workers.training.negatives import Pool
 from workers.training.own_queries import own_queries

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from search.protocol import StoredRevision, Vector
-from search.tokens import tokenize
+from search.text.tokens import tokenize
 from skills.record import ParsedSkill, RevisionKey
 
 SEMANTIC, LEXICAL, CATEGORY, RANDOM = 4, 3, 2, 1

@@ -11,7 +11,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from skills.headings import paths_below_title
+from skills.parsing.headings import paths_below_title
 from skills.record import BlockKind, ParsedSkill, Passage
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])|\n+")

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from search.models.reranker import TRAINING_FILE, CrossEncoderReranker
 from search.protocol import Reranker
-from search.reranker import TRAINING_FILE, CrossEncoderReranker
-from tasks.rerank import combined
-from workers.files import write_whole
+from tasks.query.rerank import combined
+from workers.library.files import write_whole
 from workers.training.cross_encoder import CHECKPOINT, CrossEncoderTrainer
 from workers.training.lists import FEEDBACK, HeldOut, Material, TrainingList
 

@@ -16,7 +16,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict
 
 from skills.events import Pushed, SourceChanged, new_event
-from workers.channel import Channel
+from workers.backend.channel import Channel
 from workers.webhooks.delivery import Delivery, DeliveryError
 from workers.webhooks.payloads import PING, Push, read_notice
 from workers.webhooks.secrets import read_secrets

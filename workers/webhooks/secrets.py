@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from config.interface_settings import WebhookSettings
 from config.secrets import read_secret
-from config.ways_in import WebhookSettings
 
 
 @dataclass(frozen=True, slots=True)

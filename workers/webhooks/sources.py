@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from config.errors import UsageError
-from config.ways_in import WebhookSettings
+from config.interface_settings import WebhookSettings
 from graph.protocol import Source
 from workers.webhooks.payloads import Notice
 from workers.webhooks.repositories import normalised

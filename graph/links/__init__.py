@@ -1,0 +1,1 @@
+"""Links between skills: where they come from and how they are weighted."""

@@ -1,0 +1,398 @@
+"""Which other skills a skill names: declared, in a related section, quoted, by file, in order.
+
+A mention is a candidate: it becomes a link only when a published skill of the same source has
+that name. A name that merely occurs as words is left alone, because most of those are chance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from graph.protocol import Mention
+from graph.skill_names import is_variant, name_keys, normalise_name
+from skills.record import BlockKind, ParsedSkill
+
+MENTION_LIMIT = 200
+SEQUENCE_STRIDE = 100
+"""`position // SEQUENCE_STRIDE` is the sequence a name stands in, the rest its place there."""
+
+_LINE_LIMIT = 2000
+_EVIDENCE_LIMIT = 160
+_NAME_LIMIT = 80
+_ACRONYM = 5
+
+_SKILL_HEADING = re.compile(
+    r"\b(?:related|required|companion|complementary|recommended|prerequisite|dependent|other|"
+    r"sub|supporting|connected|associated)[\s-]*(?:sub-?)?skills?\b|\bskills? (?:integration|"
+    r"dependencies|references|chain)|\bworks? (?:well )?with\b|\bpairs? (?:well )?with\b|"
+    r"\bsee also\b|"
+    r"(?:相关|关联|配套|依赖|前置|推荐|配合|协作|其他|所需|子)的?技能|技能(?:依赖|协作|联动)",
+    re.IGNORECASE,
+)
+_NEED_HEADING = re.compile(
+    r"\b(?:related|prerequisites?|dependenc(?:y|ies)|depends on|requires|requirements|"
+    r"integrations?|integrates with|hand-?offs?)\b|"
+    r"前置|先决条件|前提|依赖|相关|参见|另见|参阅|配合使用",
+    re.IGNORECASE,
+)
+_FRONT_KEY = re.compile(
+    r"^(\s*)[\"']?(?:(?:[\w-]+[_-])?sub-?skills?|(?:[\w-]+[_-])?skills|related|companions?|"
+    r"prerequisites|(?:works|pairs)[_-]with)[\"']?\s*:(.*)$",
+    re.IGNORECASE,
+)
+_INNER_KEY = re.compile(r"^(\s*)(?:-\s+)?[\"']?([\w.-]+)[\"']?\s*:(?:\s+(.*))?$")
+_NAMING_KEYS = ("name", "slug", "id", "skill")
+_QUOTED = re.compile(
+    r"`([^`\n]{2,80})`|\*\*([^*\n]{2,80})\*\*|\[([^\]\n]{2,80})\](?=\()|"
+    r"[\"“「『《]([^\"”」』》\n]{2,80})[\"”」』》]"
+)
+_WORD = r"[^\W_](?:[\w:.-]*[^\W_])?"
+_COMPOUND = re.compile(
+    r"(?<![\w/.@$-])@?/?((?:[a-z0-9]+[:])?[a-z0-9]+(?:[-_][a-z0-9]+)+)(?![\w/(=-]|\.\w)"
+)
+_THE_SKILL = re.compile(
+    rf"\b(?:the|see|uses?|using|invoke|load|run|via|with|call|and|or|follow|from|apply)\s+"
+    rf"({_WORD})\s+(?:sub-?)?skills?\b",
+    re.IGNORECASE,
+)
+_FENCE = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?(?:```|~~~)")
+_SKILL_WORD = re.compile(r"\bskills?\b|技能", re.IGNORECASE)
+_NEIGHBOUR_FILE = re.compile(
+    r"(?<!\.\./)(?:\.\./)+(?:\w[\w.-]*/){0,6}?(\w[\w.-]*)/(?:SKILL\.md|scripts/|references/|"
+    r"assets/|resources/|templates/)|(?<!\.\./)\.\./([\w-]+)/(?=[\s)\"'`]|[\w-]+\.md)|"
+    r"\bskills/(?:\w[\w.-]*/){0,6}?(\w[\w.-]*)/SKILL\.md",
+    re.IGNORECASE,
+)
+_ITEM_HEAD = re.compile(
+    r"^\s*(?:[-*+•]|\d{1,3}[.)、])\s+[*_`\"\[]*([^*`\":\]：|–—(（]{2,80}?)[*_`\"\]]*"
+    r"(?:\s*$|\s*[:：–—(（]|\s+-\s|\]\()"
+)
+_NUMBERED = re.compile(
+    r"^\s*(?:#{1,6}\s*)?(?:step\s*|阶段|步骤|第)?\s*(\d{1,2})\s*[.)、:：步]", re.IGNORECASE
+)
+_CALLED = re.compile(
+    r"(?:^|[\s*(（:：—–-])(?:use|using|via|run|invoke|activate|activating|apply|call|load|execute|launch)"
+    r"\s+(?:the\s+)?[`*\"“\[/@]*$|(?:使用|运行|執行|执行|调用|激活|通过|用)\s*[`*\"“「『《\[/@]*$",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"\W*(?:(?:if|when|whenever|where|for|to|in case|unless|otherwise|else|needs?|needed|want|"
+    r"\w+ing)\b|如果|若|当|當|需要|想要|对于)",
+    re.IGNORECASE,
+)
+_NOT_FIRST = re.compile(r"[.!?;]\s|[。！？；]|\b(?:never|not|don't)\b|不要|\bsee\b", re.IGNORECASE)
+_ARROW = re.compile(r"\s*(?:→|⟶|➜|➔|=>|-+>)\s*")
+_CHAIN_NAME = re.compile(r"[`*\"“「]+/?([\w:-]{2,80})[`*\"”」]+|/?([\w:-]{2,80})")
+_REMARK = re.compile(r"\s*[(（][^()（）]*[)）]")
+_PIECE_LIMIT = 40
+_INSTEAD = re.compile(
+    r"\binstead\b|\brather\b|\bfor (?:all |any )?others?\b|\bnot (?:for|to be confused)\b|"
+    r"\bdo(?:n't| not) use\b|"
+    r"\bunlike\b|\bversus\b|\bvs\b\.?|\balternatives?\b|\breplaces\b|而不是|不要|不适用|请用|改用|替代",
+    re.IGNORECASE,
+)
+_OTHERWISE = re.compile(
+    r"(?:\b(?:or|nor|versus|vs\.?|not|isn't|never)|或者?|而非|不是|"
+    r"[(（][^()（）]*(?:→|->|=>))\s*"
+    r"(?:(?:the|a|an|via|with|use|using|in|for)\s+)?[`*\"“「『《\[/@]*$",
+    re.IGNORECASE,
+)
+"""What stands before a name that is another way, or no way, to do the thing."""
+
+_NOT_HEADING = re.compile(
+    r"\bwhen not to\b|\bnot (?:for|to use|in scope)\b|\bdo(?:n't| not)\b|\bout of scope\b|"
+    r"\bnon-?goals?\b|\banti-?patterns?\b|\balternatives?\b|\bcomparison\b|"
+    r"不适用|不使用|何时不|范围外|替代",
+    re.IGNORECASE,
+)
+_NOT_NAMES = frozenset(
+    re.findall(
+        r"\w+",
+        "a all an and another any agent agents best claude codex core current custom different "
+        "each every existing first following for given its main more multiple my new no of one "
+        "only or other our own right same several similar single some specific such that the "
+        "their these this those two user which your skill skills",
+    )
+) | {"claude-code", "codex-cli", "gemini-cli"}
+"""Words that no skill is meant by, and the agents that skills are written for."""
+
+_PLACEHOLDER = re.compile(r"(?:my|your|example)-")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line with where it stands: in code, under which kind of heading.
+
+    elsewhere: it says what other skills are for, not what this one needs.
+    """
+
+    number: int
+    text: str
+    code: bool = False
+    about_skills: bool = False
+    about_needs: bool = False
+    elsewhere: bool = False
+
+
+def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
+    """The skills that this one names, at most MENTION_LIMIT, declared ones first.
+
+    Pure; time linear in the text. The skill's own name is left out, except in sequences.
+    """
+    own = normalise_name(parsed.record.name)
+    found: dict[tuple[str, str, int], Mention] = {}
+    for mention in _candidates(parsed):
+        keys = name_keys(mention.name)
+        if not keys or len(mention.name) > _NAME_LIMIT or _is_nobody(mention.name, keys[-1]):
+            continue
+        if mention.kind != "order" and own in keys:
+            continue
+        found.setdefault((mention.kind, keys[0], mention.position), mention)
+        if len(found) >= MENTION_LIMIT:
+            break
+    return tuple(found.values())
+
+
+def _is_nobody(name: str, key: str) -> bool:
+    """Whether a name is a common word, a stand-in for one, or a constant in capitals."""
+    constant = name.isupper() and name.isascii() and len(name) > _ACRONYM
+    return constant or key in _NOT_NAMES or bool(_PLACEHOLDER.match(key))
+
+
+def _candidates(parsed: ParsedSkill) -> Iterator[Mention]:
+    yield from _declared(parsed)
+    yield from _front_matter(parsed)
+    lines = _lines(parsed)
+    for line in lines:
+        yield from _in_line(line)
+    yield from _described(parsed)
+    yield from _sequences(lines)
+
+
+def _declared(parsed: ParsedSkill) -> Iterator[Mention]:
+    front = parsed.lines[: max(parsed.body_line - 1, 0)]
+    for kind, names in (("depends", parsed.record.depends), ("conflicts", parsed.record.conflicts)):
+        for name in names:
+            line = next((n for n, text in enumerate(front, 1) if name in text), 1)
+            yield Mention(name, kind, line, f"declared: {name}")
+
+
+def _front_matter(parsed: ParsedSkill) -> Iterator[Mention]:
+    """Names listed under a key of the front matter that is about other skills."""
+    depth = -1
+    for number, line in enumerate(parsed.lines[: max(parsed.body_line - 1, 0)], 1):
+        text = line[:_LINE_LIMIT]
+        key = _FRONT_KEY.match(text)
+        inner = _INNER_KEY.match(text)
+        if key:
+            depth, values = len(key.group(1)), key.group(2)
+        elif depth < 0 or (inner and len(inner.group(1)) <= depth and "-" not in text[: depth + 1]):
+            depth = -1
+            continue
+        elif inner:
+            values = inner.group(3) or "" if inner.group(2).lower() in _NAMING_KEYS else ""
+        else:
+            values = text
+        for name in re.split(r"[\s,\[\]\"']+|^\s*-\s", values):
+            if len(name) > 1:
+                yield Mention(name, "related", number, _evidence(text, name))
+
+
+def _described(parsed: ParsedSkill) -> Iterator[Mention]:
+    """Skills that the description names as such."""
+    text = parsed.record.description[:_LINE_LIMIT]
+    for clause in re.split(r"(?<=[.;。；!])\s*", text):
+        if not _INSTEAD.search(clause):
+            yield from _in_line(_Line(1, clause))
+
+
+def _lines(parsed: ParsedSkill) -> list[_Line]:
+    """The body's lines with their surroundings."""
+    code: set[int] = set()
+    for passage in parsed.passages:
+        if passage.kind is BlockKind.CODE:
+            code.update(range(passage.first_line, passage.last_line + 1))
+    fenced = False
+    for number, text in enumerate(parsed.lines, 1):
+        # A fence inside a list item is part of that item's passage.
+        fence = _FENCE.match(text)
+        fenced = fenced != bool(fence)
+        if fenced or fence:
+            code.add(number)
+    lines = []
+    for section in parsed.sections:
+        titles = " / ".join(section.heading_path[1:] or section.heading_path)[:_LINE_LIMIT]
+        skills = bool(_SKILL_HEADING.search(titles))
+        needs = skills or bool(_NEED_HEADING.search(titles))
+        elsewhere = bool(_NOT_HEADING.search(titles))
+        for number in range(section.first_line, section.last_line + 1):
+            text = parsed.lines[number - 1][:_LINE_LIMIT]
+            if text.strip() and number != section.heading_line:
+                lines.append(_Line(number, text, number in code, skills, needs, elsewhere))
+    return lines
+
+
+def _in_line(line: _Line) -> Iterator[Mention]:
+    text = line.text
+    if "../" in text or "skills/" in text:
+        for match in _NEIGHBOUR_FILE.finditer(text):
+            name = next(group for group in match.groups() if group)
+            yield Mention(name, "file", line.number, _evidence(text, name))
+    if line.code or line.elsewhere:
+        return
+    quoted = _quoted(text)
+    listed = _listed(line) if line.about_needs or _says_related(text) else []
+    if not (quoted or listed) or _INSTEAD.search(text):
+        return
+    for name in listed:
+        yield Mention(name, "related", line.number, _evidence(text, name))
+    for name in quoted:
+        yield Mention(name, "quoted", line.number, _evidence(text, name))
+
+
+def _says_related(text: str) -> bool:
+    """Whether a line outside such a section introduces related skills itself."""
+    return bool(_SKILL_WORD.search(text)) and bool(_SKILL_HEADING.search(text))
+
+
+def _listed(line: _Line) -> list[str]:
+    """Names in a line about related or needed skills.
+
+    Where the heading does not speak of skills, a single word may as well be a package.
+    """
+    plain = line.about_skills or bool(_SKILL_WORD.search(line.text))
+    head = _ITEM_HEAD.match(line.text)
+    found = [head] if head else []
+    found += _QUOTED.finditer(line.text)
+    if line.about_skills and not found:
+        # Beside a name that is marked as one, hyphenated words describe it.
+        found += (match for match in _COMPOUND.finditer(line.text) if "-" in match.group(1))
+    names = [
+        next(group for group in match.groups() if group).strip().lstrip("/@").rstrip(":：")
+        for match in found
+        if not _OTHERWISE.search(line.text[: match.start()])
+    ]
+    return [name for name in names if plain or _is_compound(name)]
+
+
+def _quoted(text: str) -> list[str]:
+    """Names in quotation marks or backticks, and names said to be a skill.
+
+    A single quoted word is a command or a value more often than a skill: it counts only where the
+    word `skill` stands right beside it.
+    """
+    found = []
+    for match in _QUOTED.finditer(text):
+        if _OTHERWISE.search(text[: match.start()]):
+            continue
+        name = next(group for group in match.groups() if group).strip().lstrip("/@")
+        around = text[max(0, match.start() - 8) : match.start()] + text[match.end() :][:8]
+        code_or_quote = match.group(1) or match.group(4)
+        if (code_or_quote and _is_compound(name)) or _SKILL_WORD.search(around):
+            found.append(name)
+    if _SKILL_WORD.search(text):
+        found += [
+            match.group(1)
+            for match in _THE_SKILL.finditer(text)
+            if not _OTHERWISE.search(text[: match.start(1)])
+        ]
+    return found
+
+
+def _is_compound(name: str) -> bool:
+    """Whether a name has several parts and no blank: unlikely to be an ordinary word.
+
+    Parts joined by underscores alone are an identifier more often than a skill.
+    """
+    return "-" in name and bool(_COMPOUND.fullmatch(name))
+
+
+def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
+    """Skills named in an order: along arrows in a line, or one a step in numbered steps."""
+    sequence = 0
+    steps: list[tuple[str, _Line]] = []
+    last = 0
+    routes = False
+    for line in lines:
+        names = [] if line.elsewhere else _along_arrows(line.text)
+        if len(names) > 1:
+            sequence += 1
+            yield from _ordered([(name, line) for name in names], sequence)
+            continue
+        numbered = None if line.code else _NUMBERED.match(line.text)
+        if not numbered:
+            continue
+        number = int(numbered.group(1))
+        if number != last + 1:
+            if len(steps) > 1 and not routes:
+                sequence += 1
+                yield from _ordered(steps, sequence)
+            steps, routes = [], False
+        last = number
+        step = line.text[numbered.end() :]
+        named = {normalise_name(name): name for name in _quoted(step)}
+        routes = routes or any(_is_route(step, name) for name in named.values())
+        if len(named) == 1 and not line.elsewhere:
+            steps += [(name, line) for name in named.values() if _is_call(step, name)]
+    if len(steps) > 1 and not routes:
+        yield from _ordered(steps, sequence + 1)
+
+
+def _is_route(step: str, name: str) -> bool:
+    """Whether an item names a skill for a case of its own: a choice, not an order."""
+    return bool(_CONDITION.match(step) or _ARROW.search(step[: max(step.find(name), 0)]))
+
+
+def _is_call(step: str, name: str) -> bool:
+    """Whether a step tells to use the skill: it opens with the name, or calls for it in its first
+    sentence."""
+    before = step[: max(step.find(name), 0)]
+    if _NOT_FIRST.search(before):
+        return False
+    return not before.strip(' \t*`_/@"“「『《[') or bool(_CALLED.search(before))
+
+
+def _along_arrows(text: str) -> list[str]:
+    """The names that arrows join directly; a remark in parentheses may follow each.
+
+    An arrow that maps words to a name, one list to another or a name to a variant of it is no
+    sequence. A single word is a state or a label unless the line speaks of skills.
+    """
+    if not any(arrow in text for arrow in ("→", "⟶", "➜", "➔", "->", "=>")):
+        return []
+    pieces = [_REMARK.sub("", piece).strip(" *_|.,;:。；") for piece in _ARROW.split(text)]
+    plain = bool(_SKILL_WORD.search(text))
+    names: list[str] = []
+    for place, piece in enumerate(pieces):
+        tokens = [match for match in _CHAIN_NAME.finditer(piece) if _names_one(match, plain)]
+        first, last = place == 0, place == len(pieces) - 1
+        begins = [match for match in tokens if match.start() == 0]
+        ends = [match for match in tokens if match.end() == len(piece)]
+        fits = ends[-1:] if first else begins[:1]
+        if fits and (first or last or fits[0].end() == len(piece)):
+            names.append(next(group for group in fits[0].groups() if group))
+        elif len(piece) > _PIECE_LIMIT and not (first or last):
+            return []
+    if any(is_variant(one, other) for one, other in pairwise(names)):
+        return []
+    return names if len(names) > 1 else []
+
+
+def _names_one(match: re.Match[str], plain: bool) -> bool:
+    """Whether a token of a chain has several parts, or is quoted where single words may be."""
+    return _is_compound(match.group(1) or match.group(2)) or (plain and bool(match.group(1)))
+
+
+def _ordered(named: Sequence[tuple[str, _Line]], sequence: int) -> Iterator[Mention]:
+    for place, (name, line) in enumerate(named[: SEQUENCE_STRIDE - 1], 1):
+        position = sequence * SEQUENCE_STRIDE + place
+        yield Mention(name, "order", line.number, _evidence(line.text, name), position)
+
+
+def _evidence(text: str, name: str = "") -> str:
+    """The part of a line around a name: one line, bounded."""
+    start = max(0, text.find(name) - _EVIDENCE_LIMIT // 2)
+    return " ".join(text[start : start + 2 * _EVIDENCE_LIMIT].split())[:_EVIDENCE_LIMIT]

@@ -1,0 +1,1 @@
+"""The embedded catalog and link store: one SQLite file."""

@@ -1,0 +1,227 @@
+"""The embedded store's transactions: moving and withdrawing pointers, marks, replacing links.
+
+Everything here runs inside a write transaction of its caller.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from graph.local.packing import pack_mentions, pack_vector
+from graph.protocol import Link, Publication, State
+from graph.skill_names import name_keys, normalise_name
+from skills.record import RevisionKey
+
+_Edge = tuple[int, int, str, float, str]
+
+
+class Transaction:
+    """One write transaction: its connection, its epoch, and what it has to mark for linking."""
+
+    def __init__(self, db: sqlite3.Connection, sql: Mapping[str, str]) -> None:
+        self.db = db
+        self.sql = sql
+        self._relinked: set[int] = set()
+        self._names: set[tuple[str, str]] = set()
+        self._keys: set[str] = set()
+
+    @cached_property
+    def epoch(self) -> int:
+        """This transaction's number in the change feed; taken when first asked for."""
+        (epoch,) = self.db.execute(self.sql["next_epoch"]).fetchone()
+        return int(epoch)
+
+    def standing(self, skill_id: str, source_id: str, path: str) -> tuple[int, int, int]:
+        """A skill's row id, pointer and highest served seq; the row is made when missing."""
+        asked = "SELECT id, seq, served_seq FROM skills WHERE skill_id = ?"
+        row = self.db.execute(asked, (skill_id,)).fetchone()
+        if row is None:
+            self.db.execute(self.sql["add_skill"], (skill_id, source_id, path))
+            row = self.db.execute(asked, (skill_id,)).fetchone()
+        return (row[0], row[1], row[2])
+
+    def name_changed(self, skill_id: str, source_id: str, keys: set[str]) -> None:
+        """Whoever mentions these names, or the skill by its id, has to resolve them again."""
+        self._names.update((key, source_id) for key in keys)
+        self._keys.add(normalise_name(skill_id))
+
+    def links_lost(self, row: int) -> None:
+        """Whoever has links to this skill has room for others now."""
+        self._relinked.add(row)
+
+    def write_marks(self) -> None:
+        """Mark everything gathered; before links are deleted, and again at the end."""
+        if self._relinked:
+            ids = json.dumps(sorted(self._relinked))
+            self.db.execute(self.sql["mark_owners"], {"epoch": self.epoch, "ids": ids})
+        if self._keys:
+            asked = {
+                "epoch": self.epoch,
+                "names": json.dumps(sorted(self._names)),
+                "keys": json.dumps(sorted(self._keys)),
+            }
+            self.db.execute(self.sql["mark_mentioning"], asked)
+        self._relinked.clear()
+        self._names.clear()
+        self._keys.clear()
+
+
+def publish(transaction: Transaction, publication: Publication) -> bool:
+    """Move one pointer; False when the publication is stale."""
+    skill_id, seq = publication.key
+    row, pointer, served = transaction.standing(skill_id, publication.source_id, publication.path)
+    if seq <= served:
+        return False
+    key = normalise_name(publication.name)
+    old = _name_key(transaction.db, row) if pointer else None
+    if old != key:
+        names = {key} if old is None else {key, old}
+        transaction.name_changed(skill_id, publication.source_id, names)
+    _write_pointer(transaction, publication, row, key)
+    _write_mentions(transaction.db, row, publication)
+    transaction.db.execute(
+        transaction.sql["put_facts"],
+        (
+            row,
+            pack_vector(publication.signature),
+            pack_vector(publication.description_terms),
+            pack_mentions(publication.mentions),
+        ),
+    )
+    return True
+
+
+def withdraw(
+    transaction: Transaction, key: RevisionKey, source_id: str, path: str, state: State, reason: str
+) -> bool:
+    """Take one pointer away, with its facts and links; True when there was one.
+
+    The seq is kept either way, so that whatever is older than this removal or failure is stale.
+    """
+    row, pointer, served = transaction.standing(key.skill_id, source_id, path)
+    if key.seq <= served:
+        return False
+    db, sql = transaction.db, transaction.sql
+    if pointer:
+        transaction.name_changed(key.skill_id, source_id, {_name_key(db, row)})
+        transaction.links_lost(row)
+        transaction.write_marks()
+        db.execute(sql["touch_linked_rows"], {"epoch": transaction.epoch, "id": row})
+        for end in ("owner", "source", "target"):
+            db.execute(f"DELETE FROM links WHERE {end} = ?", (row,))  # noqa: S608 - fixed names
+        db.execute("DELETE FROM facts WHERE skill = ?", (row,))
+        db.execute("DELETE FROM mentions WHERE skill = ?", (row,))
+    changed = {
+        "id": row,
+        "seq": key.seq,
+        "state": state.value,
+        "reason": reason,
+        "updated": time.time(),
+        "epoch": transaction.epoch if pointer else 0,
+    }
+    db.execute(sql["withdraw"], changed)
+    return bool(pointer)
+
+
+def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]]) -> None:
+    """Make each owner's links exactly these; rows that do not change are not touched."""
+    named = {skill_id for owned in links.values() for link in owned for skill_id in link_ends(link)}
+    rows = dict(
+        transaction.db.execute(
+            "SELECT skill_id, id FROM skills WHERE seq > 0"
+            " AND skill_id IN (SELECT value FROM json_each(?))",
+            (json.dumps(sorted(named | links.keys())),),
+        ).fetchall()
+    )
+    touched: set[int] = set()
+    for owner in sorted(links):
+        if owner not in rows:
+            continue
+        wanted = {
+            (rows[link.source], rows[link.target], link.type.value, link.weight, link.evidence)
+            for link in _one_each(links[owner])
+            if link.source in rows and link.target in rows
+        }
+        if any(end not in rows for link in links[owner] for end in link_ends(link)):
+            _set_epoch(transaction, "mark_epoch", {rows[owner]})
+        touched |= _replace_owned(transaction.db, rows[owner], wanted)
+    if touched:
+        _set_epoch(transaction, "row_epoch", touched)
+
+
+def link_ends(link: Link) -> tuple[str, str]:
+    """The two skills that a link joins."""
+    return (link.source, link.target)
+
+
+def _one_each(links: Sequence[Link]) -> Iterable[Link]:
+    """One link for each (source, target, type): the heaviest, then by evidence."""
+    ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
+    return {(link.source, link.target, link.type): link for link in ordered}.values()
+
+
+def _replace_owned(db: sqlite3.Connection, owner: int, wanted: set[_Edge]) -> set[int]:
+    """Write the difference of one owner's links; returns the rows whose links changed."""
+    known: set[_Edge] = set(
+        db.execute(
+            "SELECT source, target, type, weight, evidence FROM links WHERE owner = ?", (owner,)
+        ).fetchall()
+    )
+    db.executemany(
+        "DELETE FROM links WHERE owner = ? AND source = ? AND target = ? AND type = ?",
+        [(owner, *edge[:3]) for edge in sorted(known - wanted)],
+    )
+    db.executemany(
+        "INSERT INTO links (owner, source, target, type, weight, evidence)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        [(owner, *edge) for edge in sorted(wanted - known)],
+    )
+    return {end for edge in known ^ wanted for end in edge[:2]}
+
+
+def _set_epoch(transaction: Transaction, column: str, rows: set[int]) -> None:
+    transaction.db.execute(
+        f"UPDATE skills SET {column} = ? WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608 - fixed names
+        (transaction.epoch, json.dumps(sorted(rows))),
+    )
+
+
+def _name_key(db: sqlite3.Connection, row: int) -> str:
+    """A published skill's normalised name."""
+    (key,) = db.execute("SELECT name_key FROM skills WHERE id = ?", (row,)).fetchone()
+    return str(key)
+
+
+def _write_pointer(
+    transaction: Transaction, publication: Publication, row: int, name_key: str
+) -> None:
+    changed = {
+        "id": row,
+        "name": publication.name,
+        "name_key": name_key,
+        "description": publication.description,
+        "seq": publication.key.seq,
+        "content_hash": publication.content_hash,
+        "warnings": publication.warnings,
+        "safety_level": publication.safety_level,
+        "scanner": publication.scanner,
+        "tokens": publication.tokens,
+        "language": publication.language,
+        "licence": publication.licence,
+        "updated": time.time(),
+        "epoch": transaction.epoch,
+    }
+    transaction.db.execute(transaction.sql["publish"], changed)
+
+
+def _write_mentions(db: sqlite3.Connection, row: int, publication: Publication) -> None:
+    keys = {key for mention in publication.mentions for key in name_keys(mention.name)}
+    db.execute("DELETE FROM mentions WHERE skill = ?", (row,))
+    db.executemany(
+        "INSERT INTO mentions (key, source_id, skill) VALUES (?, ?, ?)",
+        [(key, publication.source_id, row) for key in sorted(keys)],
+    )

@@ -1,0 +1,21 @@
+"""SQL and Cypher statements, kept by name in the files of a package."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+_NAME = re.compile(r"^(?:--|//) name: (\w+)\n", re.MULTILINE)
+
+
+def read_text(package: str, *path: str) -> str:
+    """The text of a file of a package."""
+    return files(package).joinpath(*path).read_text(encoding="utf-8")
+
+
+def named_statements(package: str, *path: str) -> dict[str, str]:
+    """The statements of a file, by the `-- name:` or `// name:` line above each."""
+    parts = _NAME.split(read_text(package, *path))
+    return {
+        name: body.strip().rstrip(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)
+    }

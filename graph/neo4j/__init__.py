@@ -1,0 +1,1 @@
+"""The distributed catalog and link store: Neo4j through Cypher."""

@@ -1,0 +1,81 @@
+"""Passages as nodes and their links as relationships, for whoever explores the graph.
+
+A projection of what the search index keeps: no query walks it, and it is written only where
+`servers.neo4j_passages` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graph.links.passage_links import PassageLink
+from graph.neo4j.base import WRITTEN_AT_ONCE, Neo4jStore, batches
+from skills.record import ParsedSkill, RevisionKey
+
+_PASSAGES_AT_ONCE = 500
+_LINKS_AT_ONCE = 1_000
+
+
+class Neo4jPassages(Neo4jStore):
+    """What is written beside the catalog for people to look at."""
+
+    def project_passages(
+        self, key: RevisionKey, parsed: ParsedSkill, links: Sequence[PassageLink]
+    ) -> bool:
+        """Make the passages in the graph those of this revision; False when it is not published.
+
+        May be repeated and interrupted at any point: it writes what is missing, a bounded number
+        at a time, and removes other revisions' passages last.
+        """
+        skill_id, seq = key
+        about = {"skill_id": skill_id, "seq": seq}
+        rows = [_shown(parsed, place) for place in range(len(parsed.passages))]
+        for some in batches(rows, _PASSAGES_AT_ONCE):
+            if not self._write("put_passages", rows=list(some), **about)[0][0]:
+                return False
+        for some in batches([_link(link) for link in links], _LINKS_AT_ONCE):
+            self._write("put_passage_links", rows=list(some), **about)
+        while self._write("drop_other_passages", limit=_PASSAGES_AT_ONCE, **about)[0][0]:
+            pass
+        return True
+
+    def drop_passages(self, skill_ids: Sequence[str]) -> None:
+        """Remove the passages of these skills."""
+        for ids in batches(sorted(skill_ids)):
+            while self._write("drop_passages", ids=list(ids), limit=_PASSAGES_AT_ONCE)[0][0]:
+                pass
+
+    def sweep_passages(self) -> int:
+        """Remove passages of skills that are gone; returns of how many."""
+        swept = 0
+        while left := [row[0] for row in self._read("passages_left", limit=WRITTEN_AT_ONCE)]:
+            self.drop_passages(left)
+            swept += len(left)
+        return swept
+
+
+def _shown(parsed: ParsedSkill, place: int) -> dict[str, Any]:
+    passage = parsed.passages[place]
+    heading = parsed.sections[passage.section].heading_path
+    return {
+        "place": passage.index,
+        "shown": {
+            "role": passage.role.value,
+            "kind": passage.kind.value,
+            "heading": " / ".join(heading),
+            "first_line": passage.first_line,
+            "last_line": passage.last_line,
+            "tokens": passage.tokens,
+        },
+    }
+
+
+def _link(link: PassageLink) -> dict[str, Any]:
+    return {
+        "source": link.source,
+        "target": link.target,
+        "type": f"PASSAGE_{link.type.name}",
+        "weight": link.weight,
+        "evidence": link.evidence,
+    }

@@ -1,0 +1,1 @@
+"""The embedded search index: tantivy, SQLite and numpy."""

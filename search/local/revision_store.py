@@ -1,0 +1,299 @@
+"""The SQLite half of the embedded index: revisions by number, and vectors by text hash."""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from config.errors import PermanentError, TransientError
+from search.blob_codec import (
+    pack_filters,
+    pack_forward,
+    pack_hashes,
+    pack_passage_terms,
+    quantise,
+    read_vector,
+    unpack_hashes,
+)
+from search.documents import skill_hashes
+from search.protocol import SkillDocument, Vector
+from skills import record_codec
+from skills.record import RevisionKey
+
+BUSY_SECONDS = 20.0
+"""How long a statement waits for another process's transaction."""
+
+_BATCH = 400
+_T = TypeVar("_T")
+
+
+def batches(items: Iterable[_T], size: int = _BATCH) -> Iterator[list[_T]]:
+    """Items in lists of at most `size`, within what one SQL statement may bind."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def marks(count: int) -> str:
+    """`?, ?, …`"""
+    return ", ".join("?" * count)
+
+
+class RevisionStore:
+    """Rows and vectors in one SQLite file (WAL): many readers, one writer, commits synced.
+
+    `identity` (schema, model, dimension) is written once; another one is refused with
+    PermanentError. A locked or full store raises TransientError, a damaged one PermanentError.
+    """
+
+    def __init__(self, path: Path, identity: dict[str, str], *, writable: bool) -> None:
+        self._path = path
+        self._writable = writable
+        self._model = identity["model"]
+        self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
+        self._opened: list[sqlite3.Connection] = []
+        self._write_lock = threading.RLock()
+        self._writer: sqlite3.Connection | None = None
+        self._watch_lock = threading.Lock()
+        self._watch: sqlite3.Connection | None = None
+        self._closed = False
+        if not writable and not path.exists():
+            raise PermanentError(f"there is no search index at {path.parent}; ingest first")
+        if writable:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with self.writing() as connection:
+                connection.executescript(
+                    "BEGIN IMMEDIATE;"
+                    + files("search.local").joinpath("schema.sql").read_text(encoding="utf-8")
+                )
+                connection.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", identity.items())
+        self._check(identity)
+
+    def _check(self, identity: dict[str, str]) -> None:
+        with self.reading() as connection:
+            stored = dict(connection.execute("SELECT name, value FROM meta"))
+        for name, value in identity.items():
+            if stored.get(name) != value:
+                raise PermanentError(
+                    f"the search index at {self._path.parent} was made with {name} "
+                    f"{stored.get(name)!r}, not {value!r}: set it back, or ingest into a new folder"
+                )
+
+    # -- connections
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees the last commit; one thread has it at a time."""
+        with self._translated():
+            try:
+                connection = self._readers.get_nowait()
+            except queue.Empty:
+                connection = self._connect()
+            try:
+                yield connection
+            finally:
+                self._readers.put(connection)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction of the one writing connection: committed at the end, or rolled back."""
+        if not self._writable:
+            raise PermanentError("this search index was opened for reading only")
+        with self._write_lock, self._translated():
+            if self._writer is None:
+                self._writer = self._connect()
+            connection = self._writer
+            try:
+                if not connection.in_transaction:
+                    connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            raise PermanentError("this search index has been closed")
+        connection = sqlite3.connect(
+            self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        self._opened.append(connection)
+        if self._writable:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+        else:
+            connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise TransientError(
+                f"the search index at {self._path.parent} is busy, full or away: {error}"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise PermanentError(
+                f"the search index at {self._path.parent} is damaged ({error}); delete that "
+                "folder and ingest again"
+            ) from error
+
+    def version(self) -> int:
+        """A number that changes with every commit, whichever connection or process made it."""
+        with self._watch_lock, self._translated():
+            if self._watch is None:
+                self._watch = self._connect()
+            return int(self._watch.execute("PRAGMA data_version").fetchone()[0])
+
+    def close(self) -> None:
+        """Close every connection; later calls raise PermanentError."""
+        self._closed = True
+        with self._write_lock:
+            self._writer = self._watch = None
+            for connection in self._opened:
+                connection.close()
+            self._opened.clear()
+            self._readers = queue.LifoQueue()
+
+    # -- writing
+
+    def insert(self, documents: Sequence[SkillDocument]) -> list[int | None]:
+        """Write rows and skill vectors in one synced transaction.
+
+        Returns the number of each new row, None for a revision that exists and keeps its row.
+        """
+        with self.writing() as connection:
+            return [self._insert(connection, document) for document in documents]
+
+    def _insert(self, connection: sqlite3.Connection, document: SkillDocument) -> int | None:
+        hashes = skill_hashes(self._model, document.parsed)
+        number = connection.execute(
+            "INSERT OR IGNORE INTO revisions (skill_id, seq, content_hash, filters, vector_hashes,"
+            " section_hashes, parsed, forward, passage_terms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " RETURNING number",
+            (
+                document.key.skill_id,
+                document.key.seq,
+                document.content_hash,
+                pack_filters(document.filters),
+                pack_hashes(hashes),
+                pack_hashes(document.section_hashes),
+                record_codec.dump(document.parsed),
+                pack_forward(document.forward),
+                pack_passage_terms(document.passage_terms),
+            ),
+        ).fetchone()
+        if number is None:
+            return None
+        connection.executemany(
+            "INSERT OR IGNORE INTO vectors VALUES (?, 0, ?)",
+            (
+                (text, vector.astype("<f4").tobytes())
+                for text, vector in zip(hashes, document.vectors, strict=True)
+            ),
+        )
+        used = dict.fromkeys((*hashes, *document.section_hashes))
+        connection.executemany(
+            "INSERT OR IGNORE INTO uses VALUES (?, ?)", ((text, number[0]) for text in used)
+        )
+        return int(number[0])
+
+    def put_vectors(self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector) -> None:
+        """Store section vectors as int8; those of a revision that is gone are dropped."""
+        with self.writing() as connection:
+            number = self.numbers([key], connection).get(key)
+            if number is None:
+                return
+            for text, vector in zip(hashes, vectors, strict=True):
+                connection.execute(
+                    "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)", (text, *quantise(vector))
+                )
+                connection.execute("INSERT OR IGNORE INTO uses VALUES (?, ?)", (text, number))
+
+    def delete(self, numbers: Sequence[int]) -> None:
+        """Delete rows, and the vectors that no other row uses."""
+        with self.writing() as connection:
+            for number in numbers:
+                row = connection.execute(
+                    "SELECT vector_hashes, section_hashes FROM revisions WHERE number = ?",
+                    (number,),
+                ).fetchone()
+                if row is None:
+                    continue
+                hashes = set(unpack_hashes(row[0]) + unpack_hashes(row[1]))
+                connection.executemany(
+                    "DELETE FROM uses WHERE hash = ? AND number = ?",
+                    ((text, number) for text in hashes),
+                )
+                connection.executemany(
+                    "DELETE FROM vectors WHERE hash = ?"
+                    " AND NOT EXISTS (SELECT 1 FROM uses WHERE uses.hash = vectors.hash)",
+                    ((text,) for text in hashes),
+                )
+                connection.execute("DELETE FROM revisions WHERE number = ?", (number,))
+
+    # -- reading
+
+    def numbers(
+        self, keys: Sequence[RevisionKey], connection: sqlite3.Connection | None = None
+    ) -> dict[RevisionKey, int]:
+        """Row numbers of the revisions that are there."""
+        if connection is None:
+            with self.reading() as reader:
+                return self.numbers(keys, reader)
+        found: dict[RevisionKey, int] = {}
+        for key in keys:
+            row = connection.execute(
+                "SELECT number FROM revisions WHERE skill_id = ? AND seq = ?", key
+            ).fetchone()
+            if row is not None:
+                found[key] = int(row[0])
+        return found
+
+    def columns(
+        self, keys: Sequence[RevisionKey], names: Sequence[str]
+    ) -> dict[RevisionKey, tuple[bytes, ...]]:
+        """Named columns of the revisions that are there."""
+        statement = (  # names are this package's own, never from outside
+            f"SELECT {', '.join(names)} FROM revisions WHERE skill_id = ? AND seq = ?"  # noqa: S608  (fixed names)
+        )
+        found = {}
+        with self.reading() as connection:
+            for key in keys:
+                row = connection.execute(statement, key).fetchone()
+                if row is not None:
+                    found[key] = tuple(row)
+        return found
+
+    def vectors(self, hashes: Iterable[bytes]) -> dict[bytes, Vector]:
+        """Vectors under these hashes; a hash without one is left out."""
+        found = {}
+        with self.reading() as connection:
+            for batch in batches(dict.fromkeys(hashes)):
+                rows = connection.execute(
+                    f"SELECT hash, scale, data FROM vectors WHERE hash IN ({marks(len(batch))})",  # noqa: S608  (only placeholders)
+                    batch,
+                )
+                for text, scale, data in rows:
+                    found[bytes(text)] = read_vector(scale, data)
+        return found
+
+    def newest(self) -> int:
+        """The highest seq of any revision."""
+        with self.reading() as connection:
+            return int(connection.execute("SELECT max(seq) FROM revisions").fetchone()[0] or 0)
+
+    def keys(self) -> dict[int, RevisionKey]:
+        """Every revision by its number."""
+        with self.reading() as connection:
+            rows = connection.execute("SELECT number, skill_id, seq FROM revisions ORDER BY number")
+            return {number: RevisionKey(skill_id, seq) for number, skill_id, seq in rows}

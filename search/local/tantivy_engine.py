@@ -1,0 +1,211 @@
+"""The lexical half of the embedded index: tantivy over the five token fields."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from config.errors import PermanentError, TransientError
+from search.protocol import FIELDS, Filters
+from search.scoring.weights import CANDIDATE_WEIGHTS
+
+TERM_LIMIT = 60
+"""At most so many terms, the heaviest, go into one query; exact scores use all of them."""
+
+_FILTERS = ("source", "licence", "language", "tool")
+_WRITER_BYTES = 50_000_000
+
+
+class LexicalEngine:
+    """Documents of five token fields and four raw filters under a number.
+
+    A writer is opened at the first write; only one process can hold it. Searching follows the
+    commits of other processes. Writes must be serialised by the caller.
+    """
+
+    def __init__(self, folder: Path, *, writable: bool) -> None:
+        import tantivy
+
+        self._tantivy = tantivy
+        self._folder = folder
+        self._writable = writable
+        self._writer: Any = None
+        self._seen: tuple[int, int] | None = None
+        self._reload_lock = threading.Lock()
+        self._schema = _schema(tantivy)
+        with self._translated():
+            self._index = self._open()
+
+    def _open(self) -> Any:
+        if self._writable:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            return self._tantivy.Index(self._schema, path=str(self._folder), reuse=True)
+        if not self._tantivy.Index.exists(str(self._folder)):
+            raise PermanentError(f"there is no search index at {self._folder}; ingest first")
+        return self._tantivy.Index.open(str(self._folder))
+
+    # -- writing
+
+    def write(self, documents: Iterable[tuple[int, Sequence[Sequence[str]], Filters]]) -> None:
+        """Write (number, token fields, filters) durably, replacing what has the same number."""
+        with self._writing() as writer:
+            for number, fields, filters in documents:
+                writer.delete_documents_by_term("row", str(number))
+                writer.add_document(self._document(number, fields, filters))
+            writer.commit()
+        self._reload()
+
+    def erase(self, numbers: Iterable[int]) -> None:
+        """Delete documents durably; a missing one is success."""
+        with self._writing() as writer:
+            for number in numbers:
+                writer.delete_documents_by_term("row", str(number))
+            writer.commit()
+        self._reload()
+
+    def _document(self, number: int, fields: Sequence[Sequence[str]], filters: Filters) -> Any:
+        document = self._tantivy.Document()
+        document.add_unsigned("number", number)
+        document.add_text("row", str(number))
+        for name, tokens in zip(FIELDS, fields, strict=True):
+            document.add_text(name, " ".join(tokens))
+        for name in _FILTERS:
+            for value in getattr(filters, name):
+                document.add_text(f"filter_{name}", value)
+        return document
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        """The writer; given back to the system when a write fails, and opened anew next time."""
+        if not self._writable:
+            raise PermanentError("this search index was opened for reading only")
+        with self._translated():
+            if self._writer is None:
+                self._writer = self._index.writer(_WRITER_BYTES, 1)
+            try:
+                yield self._writer
+            except BaseException:
+                self._writer = None
+                raise
+
+    # -- reading
+
+    def search(
+        self, terms: Mapping[str, float], limit: int, filters: Filters
+    ) -> list[tuple[int, float]]:
+        """(number, score) of the best documents that have any of the terms, best first."""
+        with self._translated():
+            self._follow()
+            searcher = self._index.searcher()
+            query = self._query(searcher, terms, filters)
+            if query is None or limit < 1:
+                return []
+            found = searcher.search(query, limit, count=False).hits
+            numbers = searcher.fast_field_values("number", [address for _, address in found])
+        return [(int(n), float(score)) for n, (score, _) in zip(numbers, found, strict=True)]
+
+    def numbers(self) -> set[int]:
+        """The number of every document."""
+        with self._translated():
+            self._follow()
+            searcher = self._index.searcher()
+            if not searcher.num_docs:
+                return set()
+            everything = self._tantivy.Query.all_query()
+            found = searcher.search(everything, searcher.num_docs, count=False).hits
+            values = searcher.fast_field_values("number", [address for _, address in found])
+        return {int(number) for number in values}
+
+    def lacking(self, numbers: Iterable[int]) -> list[int]:
+        """Those of the numbers that no document has."""
+        with self._translated():
+            self._follow()
+            searcher = self._index.searcher()
+            return [number for number in numbers if not searcher.doc_freq("row", str(number))]
+
+    def _query(self, searcher: Any, terms: Mapping[str, float], filters: Filters) -> Any:
+        query_type, must, should = (
+            self._tantivy.Query,
+            self._tantivy.Occur.Must,
+            self._tantivy.Occur.Should,
+        )
+        clauses = []
+        for term, weight in self._heaviest(searcher, terms):
+            for name, field_weight in zip(FIELDS, CANDIDATE_WEIGHTS, strict=True):
+                match = query_type.term_query(self._schema, name, term, "freq")
+                clauses.append((should, query_type.boost_query(match, weight * field_weight)))
+        if not clauses:
+            return None
+        query = query_type.boolean_query(clauses)
+        for name in _FILTERS:
+            values = getattr(filters, name)
+            if values:
+                allowed = query_type.term_set_query(self._schema, f"filter_{name}", list(values))
+                silent = query_type.const_score_query(allowed, 0.0)
+                query = query_type.boolean_query([(must, query), (must, silent)])
+        return query
+
+    def _heaviest(self, searcher: Any, terms: Mapping[str, float]) -> list[tuple[str, float]]:
+        present = [(term, weight) for term, weight in terms.items() if term and weight > 0]
+        if len(present) <= TERM_LIMIT:
+            return present
+        total = searcher.num_docs + 1
+
+        def mass(item: tuple[str, float]) -> float:
+            frequency = max(searcher.doc_freq(name, item[0]) for name in FIELDS)
+            return item[1] * math.log(total / (frequency + 0.5)) if frequency else 0.0
+
+        return heapq.nlargest(TERM_LIMIT, present, key=mass)
+
+    def _follow(self) -> None:
+        """See the newest commit, whichever process made it."""
+        status = (self._folder / "meta.json").stat()
+        if (status.st_ino, status.st_mtime_ns) != self._seen:
+            self._reload()
+
+    def _reload(self) -> None:
+        with self._reload_lock, self._translated():
+            status = (self._folder / "meta.json").stat()
+            self._index.reload()
+            self._seen = (status.st_ino, status.st_mtime_ns)
+
+    def close(self) -> None:
+        """Let merges end and give the writer lock back."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with self._translated():
+                writer.wait_merging_threads()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """tantivy raises ValueError for everything; tell a busy or full store from a broken one."""
+        try:
+            yield
+        except (ValueError, OSError, RuntimeError) as error:
+            message = str(error)
+            if "LockBusy" in message or "Lockfile" in message:
+                raise TransientError(
+                    f"another process writes the search index at {self._folder}"
+                ) from error
+            if isinstance(error, OSError) or "No space" in message or "os error" in message:
+                raise TransientError(f"the search index cannot be written: {message}") from error
+            raise PermanentError(
+                f"the lexical index at {self._folder} is damaged ({message}); delete that "
+                "folder and it is built again"
+            ) from error
+
+
+def _schema(tantivy: Any) -> Any:
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field("number", fast=True)
+    builder.add_text_field("row", tokenizer_name="raw", index_option="basic")
+    for name in FIELDS:
+        builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
+    for name in _FILTERS:
+        builder.add_text_field(f"filter_{name}", tokenizer_name="raw", index_option="basic")
+    return builder.build()

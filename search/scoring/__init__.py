@@ -1,0 +1,1 @@
+"""Exact scores of candidates, and the statistics and constants behind them."""

@@ -1,0 +1,283 @@
+"""Exact scores of candidates, the same over every engine.
+
+All of it is numpy over forward records and library statistics: BM25F, names, adjacent pairs,
+hubs and cosines, each divided by a fixed spread so that they add up alike in libraries of any
+size. Long tasks and short queries are weighed differently, with a straight blend in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from search.protocol import ForwardRecord, TermIds, Vector
+from search.scoring.formats import Frequencies, fill_slots
+from search.scoring.statistics import name_terms
+from search.scoring.weights import ScoringWeights
+from search.text.query_understanding import Understanding
+from search.text.tokens import is_cjk, length
+from skills.record import RevisionKey
+
+_Ints = npt.NDArray[np.intp]
+_BUCKETS = np.uint64(1 << 16)
+
+
+class Statistics(Frequencies, Protocol):
+    """What scoring asks of the library."""
+
+    @property
+    def mean_lengths(self) -> Vector:
+        """Mean length of each field."""
+        ...
+
+    def hubs(
+        self, keys: Sequence[RevisionKey], records: Sequence[ForwardRecord]
+    ) -> npt.NDArray[np.float64]:
+        """What each revision scores for unrelated text, (len(keys),)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A revision to be scored. cosines: of the task with its two skill vectors; None when they
+    say nothing (no vectors, or a language that the encoder does not know)."""
+
+    key: RevisionKey
+    forward: ForwardRecord
+    cosines: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Candidates in order of their score, best first.
+
+    scores: float64 (n,), descending except where a format slot moved a candidate up. components:
+    each part's contribution to the score, (n,), in the same order. evidence: BM25F of the task
+    over the root of its mass, (n,): comparable between tasks, 0 where no term matches. nearness:
+    the better of the two cosines, (n,), 0 where they say nothing. slots:
+    the format for which a candidate was moved up, by key.
+    """
+
+    keys: tuple[RevisionKey, ...]
+    scores: npt.NDArray[np.float64]
+    components: dict[str, npt.NDArray[np.float64]]
+    evidence: npt.NDArray[np.float64]
+    nearness: npt.NDArray[np.float64]
+    slots: dict[RevisionKey, str] = field(default_factory=dict)
+
+
+def blend(understanding: Understanding, weights: ScoringWeights) -> float:
+    """t of the task: 0 for a short query, 1 for a long task."""
+    beyond = understanding.words - weights.short_words
+    return min(max(beyond / weights.blend_words, 0.0), 1.0)
+
+
+def score(
+    understanding: Understanding,
+    candidates: Sequence[Candidate],
+    statistics: Statistics,
+    weights: ScoringWeights | None = None,
+    without: frozenset[str] = frozenset(),
+) -> Scored:
+    """Score and order candidates; ties are broken by skill_id, then by the newer revision.
+
+    `without` leaves parts out: `names`, `bigrams`, `hub`, `dense`, `artifacts`.
+    """
+    weights = weights or ScoringWeights()
+    if not candidates:
+        empty = np.empty(0, dtype=np.float64)
+        return Scored((), empty, {}, empty, empty)
+    t = blend(understanding, weights)
+    idf = statistics.idf(understanding.ids).astype(np.float64)
+    records = [candidate.forward for candidate in candidates]
+    evidence = _bm25f(understanding, records, idf, statistics, weights, t)
+    lexical = evidence / weights.bm25f_spread
+    components = {"bm25f": lexical}
+    names = [name_terms(record) for record in records]
+    if "names" not in without:
+        components["names"] = _names(understanding, names, idf, statistics, weights, t)
+    if "bigrams" not in without:
+        pairs = _bigrams(understanding, records, idf, weights)
+        components["bigrams"] = weights.bigrams * pairs / weights.bigrams_spread
+    if "hub" not in without:
+        hubs = statistics.hubs([candidate.key for candidate in candidates], records)
+        share = weights.hub * _english(understanding)
+        components["hub"] = share * (weights.hub_mean - hubs) / weights.hub_spread
+    if "dense" not in without:
+        components["dense"] = _dense(candidates, lexical, weights, t)
+    total = np.sum(list(components.values()), axis=0)
+    order = sorted(
+        range(len(candidates)),
+        key=lambda i: (-total[i], candidates[i].key.skill_id, -candidates[i].key.seq),
+    )
+    slots: dict[int, str] = {}
+    if "artifacts" not in without:
+        formats = understanding.formats
+        order, slots = fill_slots(formats, names, total, statistics, order, weights.slots)
+    return Scored(
+        keys=tuple(candidates[i].key for i in order),
+        scores=total[order],
+        components={name: part[order] for name, part in components.items()},
+        evidence=evidence[order],
+        nearness=np.array([max(candidates[i].cosines or (0.0, 0.0)) for i in order]),
+        slots={candidates[i].key: kind for i, kind in slots.items()},
+    )
+
+
+def _bm25f(
+    understanding: Understanding,
+    records: Sequence[ForwardRecord],
+    idf: npt.NDArray[np.float64],
+    statistics: Statistics,
+    weights: ScoringWeights,
+    t: float,
+) -> npt.NDArray[np.float64]:
+    """BM25F as for long tasks and as for short queries, blended, over the root of the mass."""
+    mass = understanding.weights.astype(np.float64) * idf
+    owners, places, rows = _matches(understanding.ids, [record.terms for record in records])
+    counts = np.concatenate([record.counts for record in records])[rows].astype(np.float64)
+    lengths = np.stack([record.lengths for record in records]).astype(np.float64)
+    norms = np.array(weights.length_norms)
+    damped = 1.0 - norms + norms * lengths / statistics.mean_lengths.astype(np.float64)
+    damped = np.maximum(damped, 1e-6)  # an empty field has no term that this could raise
+    root = float(np.sqrt(mass.sum())) or 1.0
+
+    def over_fields(field_weights: Sequence[float], k: float) -> npt.NDArray[np.float64]:
+        tf = (counts * (np.array(field_weights) / damped)[owners]).sum(axis=1)
+        gains = mass[places] * (k + 1.0) * tf / (tf + k)
+        return np.bincount(owners, weights=gains, minlength=len(records)) / root
+
+    blended = np.zeros(len(records))
+    if t > 0.0:
+        blended += t * over_fields(weights.field_weights, weights.k_long)
+    if t < 1.0:
+        body = (weights.body_short, weights.body_short)
+        fields = (*weights.field_weights[:3], *body)
+        blended += (1.0 - t) * over_fields(fields, weights.k_short)
+    return blended
+
+
+def _matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Ints, _Ints]:
+    """Where any of the lists has a wanted hash.
+
+    Returns, for every match, the list, the place in `wanted`, and the row in all lists together.
+    """
+    together = np.concatenate(lists)
+    # Of a hundred thousand terms a few hundred match: most are told apart by their last bits.
+    likely = np.zeros(_BUCKETS, dtype=np.bool_)
+    likely[wanted & (_BUCKETS - 1)] = True
+    rows = np.flatnonzero(likely[together & (_BUCKETS - 1)])
+    order = np.argsort(wanted)
+    ranked = wanted[order]
+    near = ranked.searchsorted(together[rows])
+    near[near == len(ranked)] = 0
+    found = ranked[near] == together[rows] if len(ranked) else np.zeros(0, dtype=np.bool_)
+    ends = np.cumsum([len(entry) for entry in lists])
+    rows = rows[found]
+    return ends.searchsorted(rows, side="right"), order[near[found]], rows
+
+
+def _names(
+    understanding: Understanding,
+    names: Sequence[TermIds],
+    idf: npt.NDArray[np.float64],
+    statistics: Statistics,
+    weights: ScoringWeights,
+    t: float,
+) -> npt.NDArray[np.float64]:
+    """How much of a name the task says, and for short queries how much of the query it is.
+
+    The share of the idf mass of a name's terms that the task mentions favours names of one
+    common word; a short query is a name only when the name is all of the query too.
+    """
+    together = np.concatenate(names)
+    if not len(together):
+        return np.zeros(len(names))
+    owners = np.repeat(np.arange(len(names)), [len(name) for name in names])
+    own = statistics.idf(together).astype(np.float64)
+    said = own * np.isin(together, understanding.ids)
+    mass = np.bincount(owners, weights=own, minlength=len(names))
+    mentioned = np.bincount(owners, weights=said, minlength=len(names))
+    coverage = mentioned / np.maximum(mass, 1e-9)
+    # A name's terms are distinct, so what it says of the query is the mass of those mentioned.
+    naming = coverage * mentioned / max(float(idf.sum()), 1e-9)
+    return (
+        weights.of(weights.names, t) * coverage / weights.names_spread
+        + (1.0 - t) * weights.naming * naming**2
+    )
+
+
+def _bigrams(
+    understanding: Understanding,
+    records: Sequence[ForwardRecord],
+    idf: npt.NDArray[np.float64],
+    weights: ScoringWeights,
+) -> npt.NDArray[np.float64]:
+    """Adjacent pairs in common, saturated by field weight, over the root of the task's mass."""
+    owners, places, rows = _matches(understanding.pairs, [record.bigrams for record in records])
+    if not len(owners):
+        return np.zeros(len(records))
+    worth = idf[understanding.pair_places].mean(axis=1)
+    strength = np.concatenate([record.bigram_weights for record in records])[rows]
+    gains = worth[places] * strength / (strength + weights.bigrams_half)
+    root = float(np.sqrt(worth.sum())) or 1.0
+    return np.bincount(owners, weights=gains, minlength=len(records)) / root
+
+
+def _english(understanding: Understanding) -> float:
+    """Share of the task's words outside Chinese, Japanese and Korean: what everyday documents,
+    which are mostly English, can foretell of its matches."""
+    chinese = length([term for term in understanding.terms if is_cjk(term)])
+    return 1.0 - chinese / max(understanding.words, 1e-9)
+
+
+def _dense(
+    candidates: Sequence[Candidate],
+    lexical: npt.NDArray[np.float64],
+    weights: ScoringWeights,
+    t: float,
+) -> npt.NDArray[np.float64]:
+    """Cosines as deviations from what unrelated texts have.
+
+    A candidate whose cosines say nothing gets what those have that match the task as well in
+    words: no more and no less is known of it.
+    """
+    known = np.array([candidate.cosines is not None for candidate in candidates])
+    scores = np.zeros(len(candidates))
+    if not known.any():
+        return scores
+    cosines = np.array([candidate.cosines for candidate in candidates if candidate.cosines])
+    parts = (weights.dense_described, weights.dense_head)
+    shares = np.array([weights.of(part, t) for part in parts])
+    scores[known] = ((cosines - weights.dense_mean) / weights.dense_spread) @ shares
+    if not known.all():
+        scores[~known] = _expected(lexical[known], scores[known], lexical[~known])
+    return scores
+
+
+def _expected(
+    lexical: npt.NDArray[np.float64],
+    dense: npt.NDArray[np.float64],
+    others: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """The straight line of `dense` over `lexical` (least squares) at `others`."""
+    middle = dense.mean()
+    deviation = lexical - lexical.mean()
+    spread = float(deviation @ deviation)
+    slope = float(deviation @ (dense - middle)) / spread if spread > 1e-9 else 0.0
+    return np.asarray(middle + slope * (others - lexical.mean()), dtype=np.float64)
+
+
+def explain(scored: Scored, key: RevisionKey) -> Mapping[str, float]:
+    """Each part's contribution to the score of one candidate, with `score` and `evidence`."""
+    place = scored.keys.index(key)
+    parts = {name: float(values[place]) for name, values in scored.components.items()}
+    return {
+        **parts,
+        "score": float(scored.scores[place]),
+        "evidence": float(scored.evidence[place]),
+    }

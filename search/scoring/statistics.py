@@ -1,0 +1,168 @@
+"""What is counted over the published library: document frequencies, mean field lengths, hubs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from search.protocol import FIELDS, ForwardRecord, TermIds, Vector
+from search.scoring.background import load_background
+from search.scoring.hub import hub_scores
+from search.scoring.weights import ScoringWeights
+from skills.record import RevisionKey
+
+_MERGE_AT = 50_000
+_NAME = FIELDS.index("name")
+
+
+class TermCounts:
+    """How often each term was counted: sorted arrays, and the newest terms one by one.
+
+    Counting costs the number of terms given, whatever was counted before. Not for several
+    threads at a time.
+    """
+
+    def __init__(self, lists: Sequence[TermIds] = ()) -> None:
+        together = np.concatenate(lists) if lists else np.empty(0, dtype=np.uint64)
+        self._terms, counted = np.unique(together, return_counts=True)
+        self._counts = counted.astype(np.int64)
+        self._recent: dict[int, int] = {}
+
+    def add(self, terms: TermIds, step: int) -> None:
+        """Count each of the (distinct) terms `step` times more."""
+        places, known = self._find(terms)
+        self._counts[places[known]] += step
+        for term in terms[~known].tolist():
+            self._recent[term] = self._recent.get(term, 0) + step
+        if len(self._recent) > _MERGE_AT:
+            self._merge()
+
+    def of(self, terms: TermIds) -> npt.NDArray[np.int64]:
+        """The count of each term, int64 (len(terms),); 0 for one that was never counted."""
+        places, known = self._find(terms)
+        found = np.zeros(len(terms), dtype=np.int64)
+        found[known] = self._counts[places[known]]
+        if self._recent:
+            for place in np.flatnonzero(~known).tolist():
+                found[place] = self._recent.get(int(terms[place]), 0)
+        return found
+
+    def _find(self, terms: TermIds) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+        if not len(self._terms):
+            return np.zeros(len(terms), dtype=np.intp), np.zeros(len(terms), dtype=np.bool_)
+        places = np.minimum(np.searchsorted(self._terms, terms), len(self._terms) - 1)
+        return places, self._terms[places] == terms
+
+    def _merge(self) -> None:
+        """Move the terms counted one by one into the sorted arrays."""
+        recent = np.array(sorted(self._recent), dtype=np.uint64)
+        counted = np.array([self._recent[term] for term in recent.tolist()], dtype=np.int64)
+        places = np.searchsorted(self._terms, recent)
+        self._terms = np.insert(self._terms, places, recent)
+        self._counts = np.insert(self._counts, places, counted)
+        self._recent = {}
+
+
+class LibraryStatistics:
+    """Document frequencies (over any field), lengths and forward records of published revisions.
+
+    The figures depend on which revisions are in, never on the order in which they came. Adding
+    or discarding one costs its own number of terms. Threads may read while one changes it.
+    """
+
+    def __init__(self, records: Mapping[RevisionKey, ForwardRecord] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._records = dict(records or {})
+        everything = self._records.values()
+        self._documents = TermCounts([record.terms for record in everything])
+        self._names = TermCounts([name_terms(record) for record in everything])
+        self._lengths = np.zeros(len(FIELDS), dtype=np.float64)
+        for record in everything:
+            self._lengths += record.lengths
+        self._hubs: dict[RevisionKey, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, key: RevisionKey) -> bool:
+        return key in self._records
+
+    @property
+    def mean_lengths(self) -> Vector:
+        """Mean length of each field in words, float32 (len(FIELDS),); 1 where all are empty."""
+        means = self._lengths / max(len(self._records), 1)
+        return np.where(means > 0, means, 1.0).astype(np.float32)
+
+    def add(self, key: RevisionKey, record: ForwardRecord) -> None:
+        """Count one more revision; one that is in already is left as it is."""
+        with self._lock:
+            if key not in self._records:
+                self._records[key] = record
+                self._count(record, 1)
+
+    def discard(self, key: RevisionKey) -> None:
+        """Take a revision out; a missing one is success."""
+        with self._lock:
+            record = self._records.pop(key, None)
+            self._hubs.pop(key, None)
+            if record is not None:
+                self._count(record, -1)
+
+    def _count(self, record: ForwardRecord, step: int) -> None:
+        self._lengths += step * record.lengths.astype(np.float64)
+        self._documents.add(record.terms, step)
+        self._names.add(name_terms(record), step)
+
+    def document_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
+        """Number of revisions that have each term in any field, int64 (len(terms),)."""
+        with self._lock:
+            return self._documents.of(terms)
+
+    def name_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
+        """Number of revisions that have each term in their name, int64 (len(terms),)."""
+        with self._lock:
+            return self._names.of(terms)
+
+    def idf(self, terms: TermIds) -> Vector:
+        """ln(1 + (N - df + .5) / (df + .5)) of each term, float32: never negative."""
+        with self._lock:  # both of one moment: a frequency above the size would be negative
+            found, size = self._documents.of(terms), len(self._records)
+        return np.log1p((size - found + 0.5) / (found + 0.5)).astype(np.float32)
+
+    def hubs(
+        self, keys: Sequence[RevisionKey], records: Sequence[ForwardRecord]
+    ) -> npt.NDArray[np.float64]:
+        """What each revision scores for unrelated text, (len(keys),); computed once a revision."""
+        found = {key: self._hubs.get(key) for key in keys}
+        fresh = [place for place, key in enumerate(keys) if found[key] is None]
+        if fresh:
+            scores = hub_scores(
+                [records[place] for place in fresh], load_background(), ScoringWeights()
+            )
+            computed = dict(zip([keys[place] for place in fresh], scores.tolist(), strict=True))
+            found |= computed
+            with self._lock:
+                # One that is out by now would stay for ever.
+                self._hubs |= {key: computed[key] for key in computed if key in self._records}
+        return np.array([found[key] for key in keys], dtype=np.float64)
+
+    def forward_of(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
+        """Forward records of the revisions that are in; others are left out."""
+        found = {}
+        for key in keys:
+            record = self._records.get(key)
+            if record is not None:
+                found[key] = record
+        return found
+
+    def missing(self, keys: Iterable[RevisionKey]) -> list[RevisionKey]:
+        """Those of the keys that are not in."""
+        return [key for key in keys if key not in self._records]
+
+
+def name_terms(record: ForwardRecord) -> TermIds:
+    """The terms of a revision's name, sorted."""
+    return record.terms[record.counts[:, _NAME].nonzero()[0]]

@@ -1,0 +1,1 @@
+"""Text analysis: tokens, characters, and what a query asks for."""

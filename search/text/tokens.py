@@ -1,0 +1,130 @@
+"""Text to index terms: the one token stream that every engine indexes.
+
+Both deployments rank alike because tokens are made here and engines only split them at blanks.
+Nothing in a token can be read as a query operator: tokens hold letters and digits only.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+
+import numpy as np
+import Stemmer
+
+from search.protocol import TermIds
+from search.text.characters import simplified
+
+TOKENS_VERSION = 2
+"""Part of every index's schema: a change in the stream makes old indexes unusable."""
+
+SHORTEST, LONGEST = 2, 40
+"""Tokens outside these lengths are dropped; single Chinese characters are the exception."""
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002fa1f"
+_WORDS = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_LETTERS_AND_DIGITS = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]|[a-z][A-Z]|[A-Z]{2}[a-z]")
+_IS_CJK = re.compile(rf"[{_CJK}]")
+_SIGNED = re.compile(r"(?<!\w)([CcFf])(\+\+|#)(?![A-Za-z_+#])")
+_SPELLED = {"++": "pp", "#": "sharp"}
+
+_STOP_WORDS = """
+a about above after again against all also am an and any are aren as at be because been before
+being below between both but by can cannot could couldn did didn do does doesn doing don down
+during each either else etc ever every few for from further get gets given got had hadn has
+hasn have haven having he her here hers herself him himself his how however i if in into is
+isn it its itself just let ll may me might more most must my myself need needs neither no nor
+not now of off on once one only or other our ours ourselves out over own per please re s same
+shall she should shouldn so some such t than that the their theirs them themselves then there
+these they this those through thus to too under until up upon us use used uses using ve very
+via want was wasn we were weren what when where whether which while who whom whose why will
+with within without won would wouldn yes yet you your yours yourself yourselves
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+_stemmer = Stemmer.Stemmer("english")
+_stemmer_lock = threading.Lock()
+
+
+def is_cjk(token: str) -> bool:
+    """Whether a token comes from a run of Chinese, Japanese or Korean characters."""
+    return _IS_CJK.match(token) is not None
+
+
+def _term(word: str) -> str | None:
+    """The index term of one lowercase word; None where it is a stop word or of odd length."""
+    if not SHORTEST <= len(word) <= LONGEST or word in STOP_WORDS:
+        return None
+    with _stemmer_lock:  # the stemmer keeps state between calls
+        return str(_stemmer.stemWord(word))
+
+
+@lru_cache(maxsize=1 << 16)
+def _word_tokens(word: str) -> tuple[str, ...]:
+    if is_cjk(word):
+        if len(word) == 1:
+            return (word,)
+        return tuple(word[i : i + 2] for i in range(len(word) - 1))
+    terms = [_term(word.lower())]
+    if _LETTERS_AND_DIGITS.search(word):
+        terms.extend(_term(part.lower()) for part in _PARTS.findall(word))
+    return tuple(term for term in dict.fromkeys(terms) if term)
+
+
+def tokenize(text: str) -> list[str]:
+    """Index terms of a text in reading order.
+
+    Letter and digit runs are lowercased and stemmed (Snowball English); one that changes case or
+    between letters and digits is kept whole and adds its parts. Stop words and words outside
+    2-40 characters are left out; C++, C# and F# are spelled out (`cpp`, `csharp`, `fsharp`). Runs
+    of Chinese, Japanese or Korean become character bigrams, traditional characters as simplified
+    ones.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+        if _IS_CJK.search(text):
+            text = simplified(text)
+    if "#" in text or "++" in text:
+        text = _SIGNED.sub(_spelled, text)
+    tokens: list[str] = []
+    for word in _WORDS.findall(text):
+        tokens.extend(_word_tokens(word))
+    return tokens
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return match.group(1) + _SPELLED[match.group(2)]
+
+
+def length(tokens: Sequence[str]) -> float:
+    """Length of a token stream in words: a Chinese bigram counts half, a word being about two."""
+    return sum(0.5 if ord(token[0]) > 0x2E7F and is_cjk(token) else 1.0 for token in tokens)
+
+
+@lru_cache(maxsize=1 << 17)
+def term_id(token: str) -> int:
+    """A stable hash of a token, 63 bits so that it fits a signed column of any store."""
+    digest = blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def term_ids(tokens: Iterable[str]) -> TermIds:
+    """`term_id` of each token, in order."""
+    return np.fromiter((term_id(token) for token in tokens), dtype=np.uint64)
+
+
+def bigram_ids(ids: TermIds) -> TermIds:
+    """Stable hashes of adjacent pairs of a stream of term ids, shape (max(len - 1, 0),)."""
+    if len(ids) < 2:
+        return np.empty(0, dtype=np.uint64)
+    left, right = ids[:-1], ids[1:]
+    mixed = left * np.uint64(0x9E3779B97F4A7C15) ^ (right * np.uint64(0xC2B2AE3D27D4EB4F))
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(32)
+    return mixed >> np.uint64(1)

@@ -1,0 +1,1 @@
+"""Bundles: the answer to a query, its JSON model and its Markdown form."""

@@ -1,0 +1,300 @@
+"""Finding and reading the frontmatter of a SKILL.md, well formed or not.
+
+Every scalar is a string (`yes` stays "yes"). Values are strings, lists and mappings with string
+keys. What strict YAML refuses is read line by line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from skills.parsing.lenient_yaml import Mapping, Value, read_loosely
+from skills.parsing.strict_yaml import StrictLimits, YamlError, cleaned, read_strictly
+from skills.parsing.text import conflict_lines
+from skills.record import ParseWarning
+
+_PREAMBLE = 60
+"""Non-blank lines looked at for a frontmatter that does not open the file."""
+
+# The TOML parser takes time quadratic in the length of a dotted key.
+_TOML_LENGTH = 8_192
+
+_PAIR = re.compile(r"^([\w-]{1,60})[ \t]*=[ \t]*", re.MULTILINE)
+_KEY = re.compile(r"[\"']?[^\W\d][\w .-]{0,60}?[\"']?\s*:(?:\s|$)")
+_WANTED = re.compile(r"[\"']?(?:name|description)[\"']?\s*:(?:\s|$)")
+_FENCE_OPEN = re.compile(r"\s{0,3}(?:`{3,}|~{3,})\s*[\w-]*\s*")
+
+
+@dataclass(slots=True)
+class Frontmatter:
+    """What was read: its mapping, the first line of the body (1-based) and what was wrong."""
+
+    values: Mapping = field(default_factory=dict)
+    body_line: int = 1
+    warnings: list[ParseWarning] = field(default_factory=list)
+
+    def warn(self, code: str, line: int, message: str) -> None:
+        """Add a warning."""
+        self.warnings.append(ParseWarning(code, line, message))
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Lines `first` to `last` (1-based, inclusive) hold the mapping; the body begins after."""
+
+    first: int
+    last: int
+    body_line: int
+    syntax: str = "yaml"
+
+
+def read_frontmatter(lines: Sequence[str], limits: StrictLimits) -> Frontmatter:
+    """Read the frontmatter of a file; without one the values are empty and the body is all."""
+    found = Frontmatter()
+    block = _locate(lines, found)
+    if block is None:
+        found.warn("no_frontmatter", 1, "no frontmatter")
+        return found
+    values = _read(lines, block, found, limits)
+    if not values and _text(lines, block).strip():
+        found.warn("frontmatter_unreadable", block.first, "no `key: value` in the frontmatter")
+        return found
+    found.values, found.body_line = values, block.body_line
+    _read_second(lines, found, limits)
+    return found
+
+
+def _read_second(lines: Sequence[str], found: Frontmatter, limits: StrictLimits) -> None:
+    """Merge a second frontmatter right behind the first; what the first says stands."""
+    at = _skip_blank(lines, found.body_line)
+    if at > len(lines) or lines[at - 1].rstrip() != "---":
+        return
+    last = _closing(lines, at + 1, "---")
+    if last and _looks_like_mapping(lines, at + 1, last - 1):
+        found.warn("frontmatter_doubled", at, "a second frontmatter follows the first")
+        block = _Block(at + 1, last - 1, last + 1)
+        found.values = {**_read(lines, block, found, limits), **found.values}
+        found.body_line = block.body_line
+
+
+# -- locating
+
+
+def _locate(lines: Sequence[str], found: Frontmatter) -> _Block | None:
+    at = _skip_blank(lines, 1)
+    if at > len(lines):
+        return None
+    opening = lines[at - 1].rstrip()
+    if opening == "+++":
+        last = _closing(lines, at + 1, "+++")
+        return _Block(at + 1, last - 1, last + 1, "toml") if last else None
+    if opening.lstrip() == "{" or opening.startswith('{"'):
+        return _json_block(lines, at)
+    if opening == "---":
+        return _delimited(lines, at, found)
+    if _WANTED.match(opening):
+        return _unopened(lines, at, found)
+    return _behind_preamble(lines, at, found)
+
+
+def _delimited(lines: Sequence[str], at: int, found: Frontmatter) -> _Block | None:
+    """The block that the `---` of line `at` opens."""
+    last = _closing(lines, at + 1, "---")
+    end = _mapping_end(lines, at + 1)
+    if last and (end >= last - 1 or not _swallows_body(lines, at, last)):
+        return _Block(at + 1, last - 1, last + 1)
+    if end <= at:
+        return None
+    found.warn("frontmatter_unclosed", at, "the frontmatter has no closing `---`")
+    return _Block(at + 1, end, end + 1)
+
+
+def _swallows_body(lines: Sequence[str], at: int, last: int) -> bool:
+    """Whether the next `---` is a rule far down in the body: Markdown lies in between."""
+    between = lines[at : last - 1]
+    blank = False
+    for line in between:
+        if line.startswith(("## ", "# ", "### ", "```")) and blank:
+            return True
+        blank = not line.strip()
+    return False
+
+
+def _unopened(lines: Sequence[str], at: int, found: Frontmatter) -> _Block | None:
+    """A mapping at the top of the file without its opening `---`."""
+    end = _mapping_end(lines, at)
+    found.warn("frontmatter_unopened", at, "the frontmatter has no opening `---`")
+    after = _skip_blank(lines, end + 1)
+    closed = after <= len(lines) and lines[after - 1].rstrip() == "---"
+    return _Block(at, end, after + 1 if closed else end + 1)
+
+
+def _behind_preamble(lines: Sequence[str], at: int, found: Frontmatter) -> _Block | None:
+    """A frontmatter behind comments, headings, conflict marks or the opening of a fence."""
+    number, seen, fence = at, 0, 0
+    while number <= len(lines) and seen < _PREAMBLE:
+        line = lines[number - 1]
+        seen += 1
+        if line.rstrip() == "---":
+            last = _closing(lines, number + 1, "---")
+            if last and _looks_like_mapping(lines, number + 1, last - 1):
+                return _misplaced(lines, _Block(number + 1, last - 1, last + 1), fence, found)
+        elif fence and number == fence + 1 and _WANTED.match(line):
+            end = _mapping_end(lines, number)
+            return _misplaced(lines, _Block(number, end, end + 1), fence, found)
+        elif line.lstrip().startswith("<!--"):
+            while number < len(lines) and "-->" not in lines[number - 1]:
+                number += 1
+        elif _FENCE_OPEN.fullmatch(line) and not fence:
+            fence = number
+        elif not (line.startswith(("#", "<<<<<<<", "=======", ">>>>>>>")) or line.strip() == "---"):
+            return None
+        number = _skip_blank(lines, number + 1)
+    return None
+
+
+def _misplaced(lines: Sequence[str], block: _Block, fence: int, found: Frontmatter) -> _Block:
+    """Warn of the place, and take a fence that ends right behind the block with it."""
+    if fence:
+        found.warn("frontmatter_fenced", fence, "the frontmatter stands in a code fence")
+        after = _skip_blank(lines, block.body_line)
+        if after <= len(lines) and lines[after - 1].strip() in ("```", "~~~", "````"):
+            return _Block(block.first, block.last, after + 1)
+    else:
+        found.warn("frontmatter_not_first", block.first - 1, "text stands before the frontmatter")
+    return block
+
+
+def _json_block(lines: Sequence[str], at: int) -> _Block | None:
+    text = "\n".join(lines[at - 1 : at + 400])
+    try:
+        value, end = json.JSONDecoder().raw_decode(text.lstrip())
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    last = at + text.lstrip()[:end].count("\n")
+    return _Block(at, last, last + 1, "json")
+
+
+def _closing(lines: Sequence[str], start: int, mark: str) -> int:
+    """The line that is the closing mark, 0 without one."""
+    for number in range(start, len(lines) + 1):
+        if lines[number - 1].startswith(mark) and lines[number - 1].rstrip() == mark:
+            return number
+    return 0
+
+
+def _skip_blank(lines: Sequence[str], number: int) -> int:
+    while number <= len(lines) and not lines[number - 1].strip():
+        number += 1
+    return number
+
+
+def _mapping_end(lines: Sequence[str], start: int) -> int:
+    """The last line from `start` on that can belong to a block mapping."""
+    last = start - 1
+    keyed = False
+    for number in range(start, len(lines) + 1):
+        line = lines[number - 1]
+        if not line.strip():
+            continue
+        if _KEY.match(line):
+            keyed = True
+        elif not keyed or not _continues(line, after_blank=not lines[number - 2].strip()):
+            break
+        last = number
+    return last
+
+
+def _continues(line: str, after_blank: bool) -> bool:
+    """Whether a line can continue a mapping: indented, or an item of an unindented list."""
+    if line.startswith("- "):
+        return not after_blank and not line.startswith("- **")
+    return line.startswith((" ", "\t"))
+
+
+def _looks_like_mapping(lines: Sequence[str], first: int, last: int) -> bool:
+    """Whether lines hold a name or a description and begin as a mapping does."""
+    if last < first or last - first > 400:
+        return False
+    block = lines[first - 1 : last]
+    keys = [line for line in block if line.strip() and not line.startswith((" ", "\t", "#", "-"))]
+    wanted = any(_WANTED.match(line) for line in keys)
+    return wanted and sum(1 for line in keys if _KEY.match(line)) * 2 >= len(keys)
+
+
+# -- reading
+
+
+def _text(lines: Sequence[str], block: _Block) -> str:
+    return "\n".join(lines[block.first - 1 : block.last])
+
+
+def _read(lines: Sequence[str], block: _Block, found: Frontmatter, limits: StrictLimits) -> Mapping:
+    kept = _without_conflict(lines[block.first - 1 : block.last], block.first, found)
+    text = "\n".join(kept)
+    if len(text) > limits.max_bytes:
+        found.warn("frontmatter_long", block.first, "the frontmatter was cut at its size limit")
+        text = text[: limits.max_bytes]
+    if block.syntax != "yaml":
+        return _read_foreign(text, block, found)
+    try:
+        strict = read_strictly(text, limits)
+    except YamlError as error:
+        line = min(block.first + error.line, block.last)
+        found.warn("frontmatter_yaml", line, f"not valid YAML ({error.reason}); read line by line")
+        return read_loosely(text.split("\n"))
+    for key, line in strict.duplicates:
+        found.warn("duplicate_key", block.first + line, f"`{key}` is given twice")
+    if strict.mapping is None:
+        found.warn("frontmatter_not_mapping", block.first, "the frontmatter is not a mapping")
+        return {}
+    return strict.mapping
+
+
+def _without_conflict(block: Sequence[str], first: int, found: Frontmatter) -> list[str]:
+    """The lines without merge marks and without the other side of each conflict."""
+    marks = conflict_lines(block)
+    if not marks:
+        return list(block)
+    found.warn("conflict_marks", first + marks[0] - 1, "unresolved merge; our side was read")
+    kept: list[str] = []
+    ours = True
+    for number, line in enumerate(block, 1):
+        if number in marks:
+            ours = not line.startswith(("=", "|"))
+        elif ours:
+            kept.append(line)
+    return kept
+
+
+def _read_foreign(text: str, block: _Block, found: Frontmatter) -> Mapping:
+    """A frontmatter in TOML or JSON."""
+    if block.syntax == "toml":
+        text = text[:_TOML_LENGTH]
+    try:
+        read = tomllib.loads(text) if block.syntax == "toml" else json.loads(text)
+        values = {cleaned(str(key)): _as_value(value, 8) for key, value in read.items()}
+    except (ValueError, RecursionError) as error:
+        reason = str(error)[:100]
+        found.warn(f"frontmatter_{block.syntax}", block.first, f"not valid: {reason}")
+        return read_loosely(_PAIR.sub(r"\1: ", text).split("\n"))
+    found.warn("frontmatter_foreign", block.first, f"the frontmatter is {block.syntax}, not YAML")
+    return values
+
+
+def _as_value(value: object, depth: int) -> Value:
+    """Strings throughout; what is nested deeper than `depth` is left out."""
+    if isinstance(value, dict):
+        inner = value.items() if depth else ()
+        return {cleaned(str(key)): _as_value(item, depth - 1) for key, item in inner}
+    if isinstance(value, list):
+        return [_as_value(item, depth - 1) for item in value] if depth else []
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else cleaned(str(value))

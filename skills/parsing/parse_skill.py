@@ -1,0 +1,128 @@
+"""From the bytes of a SKILL.md to a parsed skill (spec §4.2; SkillPager §3.1).
+
+What can be read is kept, with a warning for what was wrong; what cannot is a ParseError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from skills import roles, scanner
+from skills.parsing import sibling_files
+from skills.parsing.fragments import arrange
+from skills.parsing.front_matter import read_frontmatter
+from skills.parsing.front_matter_fields import Fields
+from skills.parsing.markdown import Block, Shape, scan
+from skills.parsing.normalise import Body, normalise
+from skills.parsing.strict_yaml import StrictLimits
+from skills.parsing.text import ParseError, conflict_lines, read_lines
+from skills.record import ParsedSkill, ParseWarning, Passage, Section, SiblingFile
+from skills.roles import RoleClassifier
+
+__all__ = ["ParseError", "ParseLimits", "parse_skill"]
+
+
+@dataclass(frozen=True, slots=True)
+class ParseLimits:
+    """Bounds of one SKILL.md. Beyond max_bytes or max_passages it is refused as a whole.
+
+    A frontmatter beyond max_frontmatter_bytes (counted in characters) is cut; one that is nested
+    deeper, has more values or uses more aliases than YAML may have here is read line by line.
+    """
+
+    max_bytes: int = 2_000_000
+    max_passages: int = 20_000
+    max_frontmatter_bytes: int = 131_072
+    max_yaml_depth: int = 20
+    max_aliases: int = 50
+    max_yaml_values: int = 20_000
+
+
+def parse_skill(
+    path: str,
+    content: bytes,
+    files: Sequence[SiblingFile] = (),
+    limits: ParseLimits = ParseLimits(),
+    classifier: RoleClassifier | None = None,
+    texts: Mapping[str, bytes] | None = None,
+) -> ParsedSkill:
+    """Parse the SKILL.md of the folder `path`; `files` are the folder's other files, and `texts`
+    what those of them hold that are read as well (`skills.parsing.sibling_files`), None where they
+    were not read.
+
+    `classifier` gives the passages their roles, by default the one that ships with the package.
+
+    Raises ParseError when the file is empty, binary, without any letter or digit, or larger than
+    the limits.
+    """
+    if len(content) > limits.max_bytes:
+        reason = f"{len(content)} bytes are more than the limit of {limits.max_bytes}"
+        raise ParseError(path, 0, reason, "split the skill or raise the limit")
+    lines, warnings = read_lines(path, content)
+    if not any(char.isalnum() for line in lines for char in line):
+        raise ParseError(path, 0, "the file has no text", "write a name, a description and a body")
+    front = read_frontmatter(lines, _yaml_limits(limits))
+    warnings += front.warnings
+    warnings += _conflicts(lines, front.body_line)
+    blocks = scan(lines, front.body_line)
+    warnings += _unclosed_fences(blocks)
+    sections, passages = arrange(lines, blocks, front.body_line)
+    if len(passages) + len(sections) > limits.max_passages:
+        reason = f"more than {limits.max_passages} passages and sections"
+        raise ParseError(path, 0, reason, "split the skill or raise the limit")
+    if not passages:
+        warnings.append(ParseWarning("no_body", 0, "nothing but headings in the body"))
+    marks = sibling_files.marks(files, texts) if texts is not None else ()
+    findings = (*scanner.scan(lines, front.body_line), *marks)
+    body = Body(
+        lines, front.body_line, sections, _with_roles(lines, sections, passages, classifier)
+    )
+    terms = sibling_files.licence_text(texts or {})
+    record, made_up = normalise(path, Fields(front.values), body, files, findings, terms)
+    return ParsedSkill(
+        record=record,
+        lines=lines,
+        body_line=front.body_line,
+        sections=sections,
+        passages=tuple(body.passages),
+        warnings=tuple(warnings + made_up),
+    )
+
+
+def _yaml_limits(limits: ParseLimits) -> StrictLimits:
+    return StrictLimits(
+        max_bytes=limits.max_frontmatter_bytes,
+        max_depth=limits.max_yaml_depth,
+        max_aliases=limits.max_aliases,
+        max_values=limits.max_yaml_values,
+    )
+
+
+def _with_roles(
+    lines: Sequence[str],
+    sections: Sequence[Section],
+    passages: Sequence[Passage],
+    classifier: RoleClassifier | None,
+) -> tuple[Passage, ...]:
+    verdicts = roles.classify(lines, sections, passages, classifier)
+    return tuple(
+        replace(passage, role=role, confidence=confidence)
+        for passage, (role, confidence) in zip(passages, verdicts, strict=True)
+    )
+
+
+def _conflicts(lines: Sequence[str], body_line: int) -> list[ParseWarning]:
+    """A warning when marks of an unresolved merge stand in the body; they stay in the text."""
+    marks = [number for number in conflict_lines(lines) if number >= body_line]
+    if not marks:
+        return []
+    return [ParseWarning("conflict_marks", marks[0], "marks of an unresolved merge in the body")]
+
+
+def _unclosed_fences(blocks: Sequence[Block]) -> list[ParseWarning]:
+    return [
+        ParseWarning("unclosed_fence", block.first, "a code fence that is never closed")
+        for block in blocks
+        if block.shape is Shape.CODE and not block.closed
+    ][:20]

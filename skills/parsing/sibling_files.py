@@ -1,0 +1,63 @@
+"""Files beside SKILL.md whose text is read as well: scripts that an agent may run, and the licence.
+
+Only marks and the name of the licence are kept of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from skills import licences
+from skills.parsing import tooling
+from skills.record import SafetyFinding, SiblingFile
+from skills.scanner import MAX_FINDINGS, scan
+
+MAX_FILES = 64
+MAX_FILE_BYTES = 1 << 16
+MAX_BYTES = 1 << 18
+"""Bounds of what is read of one skill: 256 KiB of hostile text take the scanner a second."""
+_UNREAD = "not scanned: too large, or one of too many"
+
+
+def wanted(files: Sequence[SiblingFile]) -> list[SiblingFile]:
+    """The files to be read, within the bounds: the licence, then scripts, the smallest first."""
+    terms = [file for file in files if licences.is_file(file.path)][:1]
+    scripts = set(tooling.entrypoints(files))
+    chosen: list[SiblingFile] = []
+    left = MAX_BYTES
+    for file in [
+        *terms,
+        *sorted((file for file in files if file.path in scripts), key=lambda file: file.size),
+    ]:
+        if file.size <= min(MAX_FILE_BYTES, left) and len(chosen) < MAX_FILES:
+            chosen.append(file)
+            left -= file.size
+    return chosen
+
+
+def read_wanted(
+    files: Sequence[SiblingFile], read: Callable[[SiblingFile], bytes | None]
+) -> dict[str, bytes]:
+    """Path -> content of the files to be read; `read` gives None for one that is gone."""
+    contents = ((file.path, read(file)) for file in wanted(files))
+    return {path: content for path, content in contents if content is not None}
+
+
+def marks(files: Sequence[SiblingFile], contents: Mapping[str, bytes]) -> tuple[SafetyFinding, ...]:
+    """What the scanner says of the scripts; one that was not read is worth a look."""
+    found = []
+    for path in tooling.entrypoints(files):
+        if path not in contents:
+            found.append(SafetyFinding("unread", 1, 1, _UNREAD, path))
+            continue
+        lines = contents[path].decode("utf-8", "replace").splitlines()
+        found += [replace(mark, file=path) for mark in scan(lines, 1)]
+    found.sort(key=lambda mark: -mark.level)
+    return tuple(found[:MAX_FINDINGS])
+
+
+def licence_text(contents: Mapping[str, bytes]) -> str:
+    """The text of the licence file, "" without one."""
+    found = (content for path, content in contents.items() if licences.is_file(path))
+    return next(found, b"").decode("utf-8", "replace")

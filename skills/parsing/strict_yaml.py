@@ -1,0 +1,133 @@
+"""Strict YAML without its dangers: scalars stay strings; aliases, depth and size are bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import yaml
+
+from skills.parsing.lenient_yaml import Mapping, Value
+
+_Loader: type[yaml.BaseLoader] | type[yaml.CBaseLoader]
+_Loader = yaml.CBaseLoader if yaml.__with_libyaml__ else yaml.BaseLoader
+
+
+@dataclass(frozen=True, slots=True)
+class StrictLimits:
+    """Bounds of a frontmatter: characters, levels of nesting, uses of aliases, values."""
+
+    max_bytes: int = 131_072
+    max_depth: int = 20
+    max_aliases: int = 50
+    max_values: int = 20_000
+
+
+class YamlError(Exception):
+    """The text is not YAML within the limits; `line` counts from 0."""
+
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.line = line
+
+
+@dataclass(slots=True)
+class Strict:
+    """The mapping, None when the document is something else, and keys given twice by line."""
+
+    mapping: Mapping | None = None
+    duplicates: list[tuple[str, int]] = field(default_factory=list)
+
+
+def read_strictly(text: str, limits: StrictLimits) -> Strict:
+    """Read the first document of a YAML text; an empty one is an empty mapping.
+
+    Of a key given twice the first value that is not empty stands. An alias may only stand for a
+    scalar. Raises YamlError.
+    """
+    result = Strict()
+    try:
+        reader = _Reader(yaml.parse(text, Loader=_Loader), limits, result)
+        value = reader.document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise YamlError(error.problem or "bad syntax", mark.line if mark else 0) from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise YamlError("a character that YAML does not allow", 0) from error
+    if isinstance(value, dict):
+        result.mapping = value
+    elif value in ("", None):
+        result.mapping = {}
+    return result
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line if event.start_mark else 0
+
+
+class _Reader:
+    """Builds plain values from parse events."""
+
+    def __init__(self, events: Iterator[yaml.Event], limits: StrictLimits, into: Strict) -> None:
+        self._events = events
+        self._limits = limits
+        self._duplicates = into.duplicates
+        self._anchors: dict[str, str] = {}
+        self._aliases = 0
+        self._values = 0
+
+    def document(self) -> Value | None:
+        for event in self._events:
+            if not isinstance(event, yaml.StreamStartEvent | yaml.DocumentStartEvent):
+                return None if isinstance(event, yaml.StreamEndEvent) else self._value(event, 0)
+        return None
+
+    def _value(self, event: yaml.Event, depth: int) -> Value:
+        line = _line(event)
+        self._values += 1
+        if depth > self._limits.max_depth or self._values > self._limits.max_values:
+            raise YamlError("nested too deeply or too many values", line)
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event, line)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Value] = []
+            while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
+                items.append(self._value(inner, depth + 1))
+            return items
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(depth)
+        text = cleaned(event.value) if isinstance(event, yaml.ScalarEvent) else ""
+        if isinstance(event, yaml.ScalarEvent):
+            if event.implicit[0] and not event.style and text in ("null", "~", "Null", "NULL"):
+                text = ""
+            if event.anchor:
+                self._anchors[event.anchor] = text
+        return text
+
+    def _mapping(self, depth: int) -> Mapping:
+        mapping: Mapping = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            line = _line(event)
+            key = self._value(event, depth + 1)
+            if not isinstance(key, str):
+                raise YamlError("a key that is not a scalar", line)
+            value = self._value(next(self._events), depth + 1)
+            if key in mapping:
+                self._duplicates.append((key[:80], line))
+            if not mapping.get(key):
+                mapping[key] = value
+        return mapping
+
+    def _alias(self, event: yaml.AliasEvent, line: int) -> str:
+        self._aliases += 1
+        if self._aliases > self._limits.max_aliases:
+            raise YamlError("too many aliases", line)
+        if event.anchor not in self._anchors:
+            raise YamlError("an alias that is not of a scalar", line)
+        return self._anchors[event.anchor]
+
+
+def cleaned(text: str) -> str:
+    """Lone surrogates, which escapes can make, become U+FFFD, as NUL does."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")

@@ -1,0 +1,118 @@
+"""Which tools, commands, packages and formats a skill mentions, and which scripts it brings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from skills.parsing.front_matter_fields import Fields, unique
+from skills.record import BlockKind, Passage, Section, SiblingFile
+from skills.token_count import count_tokens
+
+_FIELDS = ("tool-ecosystem", "framework", "frameworks", "python-tools", "stack", "packages", "bins")
+_SHELL = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "powershell", "ps1"})
+_NO_TOOL = frozenset(
+    {"text", "txt", "plaintext", "markdown", "md", "mdx", "output", "plain", "console", "terminal"}
+)
+_SCRIPT_ENDS = (".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".ps1", ".r")
+_COMMAND = re.compile(r"[ \t]*(?:[$>%] )?(?:sudo )?([a-z][a-z0-9_.+-]{1,30})(?=\s|$)")
+_INSTALL = re.compile(
+    r"\b(?:pip3?|uv pip|npm|pnpm|yarn|brew|cargo|gem|apt(?:-get)?|go|conda)"
+    r" (?:install|add|get|i)((?: [^\s|&;#]{1,60}){1,12})"
+)
+_PACKAGE = re.compile(r"@?[A-Za-z][\w.@/-]{1,60}")
+_FORMAT = re.compile(r"(?<![\w/.])\.([a-z][a-z0-9]{1,4})\b(?!\.)")
+_SHELL_WORDS = frozenset(
+    [
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "for",
+        "do",
+        "done",
+        "while",
+        "until",
+        "case",
+        "esac",
+        "function",
+        "return",
+        "in",
+        "echo",
+        "cd",
+        "export",
+        "set",
+        "source",
+        "exit",
+        "true",
+        "false",
+        "local",
+        "read",
+        "printf",
+        "test",
+        "shift",
+        "eval",
+        "exec",
+        "unset",
+        "trap",
+        "wait",
+        "mkdir",
+        "cat",
+        "rm",
+        "ls",
+        "cp",
+        "mv",
+        "touch",
+        "chmod",
+        "sleep",
+        "head",
+        "tail",
+    ]
+)
+_SHELL_LINES = 400
+
+
+def mentioned(
+    fields: Fields, lines: Sequence[str], passages: Sequence[Passage], summary: str
+) -> tuple[str, ...]:
+    """Tools by name: from the fields, the code's languages and commands, and file formats."""
+    found = [item.lower() for item in fields.scalars(*_FIELDS) if not item.isdigit()]
+    found += [match.lower() for match in _FORMAT.findall(summary)]
+    left = _SHELL_LINES
+    for passage in passages:
+        if passage.kind is not BlockKind.CODE:
+            continue
+        if passage.language and passage.language not in _NO_TOOL:
+            found.append(passage.language)
+        if passage.language in _SHELL and left > 0:
+            block = lines[passage.first_line - 1 : passage.last_line][:left]
+            left -= len(block)
+            found += _commands(block)
+    return unique(found)
+
+
+def _commands(lines: Sequence[str]) -> list[str]:
+    """First words of commands, and the packages that they install."""
+    found: list[str] = []
+    continued = False
+    for line in lines:
+        if len(line) < 2_000 and not continued and (match := _COMMAND.match(line)):
+            if match[1] not in _SHELL_WORDS and not line[match.end() :].startswith(" ="):
+                found.append(match[1])
+            for names in _INSTALL.findall(line):
+                found += [name.lower() for name in names.split() if _PACKAGE.fullmatch(name)]
+        continued = line.endswith("\\")
+    return found
+
+
+def entrypoints(files: Sequence[SiblingFile]) -> tuple[str, ...]:
+    """Paths of the folder's scripts, sorted."""
+    return tuple(sorted(file.path for file in files if file.path.lower().endswith(_SCRIPT_ENDS)))
+
+
+def heading_tokens(section: Section) -> int:
+    """Tokens of a section's own heading line, its marks included."""
+    if not section.heading_line:
+        return 0
+    return section.level + count_tokens(section.heading_path[-1])

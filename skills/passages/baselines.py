@@ -1,0 +1,121 @@
+"""SkillPager's rule and the methods that it was compared with (its sections 3.2 and 4.3).
+
+Each returns indexes of passages, ascending. All but `everything` need the query's vector and the
+passages' vectors; without them nothing is chosen.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from skills.passages.inputs import DEFAULT_WEIGHTS, PageInput, PageQuery, PagingWeights, cosines
+from skills.record import BlockKind, ParsedSkill, Passage, Role
+from skills.token_count import count_tokens
+
+Edge = tuple[int, int]
+"""A directed link between two passages: source and target."""
+
+
+def everything(page: PageInput) -> list[int]:
+    """The whole skill: the reference that costs most."""
+    return list(range(len(page.parsed.passages)))
+
+
+def mmr(query: PageQuery, page: PageInput, weights: PagingWeights = DEFAULT_WEIGHTS) -> list[int]:
+    """SkillPager's choice: greedy MMR over all passages, stopping below zero.
+
+    Its equations 2 and 3, and its two budgets (equation 4).
+    """
+    relevance = cosines(query, page.passage_vectors)
+    if relevance is None or page.passage_vectors is None:
+        return []
+    redundancy = np.zeros(len(relevance), np.float32)
+    chosen: list[int] = []
+    limit = weights.mmr_small if len(relevance) <= weights.mmr_many else weights.mmr_large
+    while len(chosen) < min(limit, len(relevance)):
+        worth = weights.mmr_lambda * relevance - (1 - weights.mmr_lambda) * redundancy
+        worth[chosen] = -np.inf
+        best = int(worth.argmax())
+        if worth[best] < 0:
+            break
+        likeness = page.passage_vectors @ page.passage_vectors[best]
+        redundancy = np.maximum(redundancy, likeness) if chosen else likeness
+        chosen.append(best)
+    return sorted(chosen)
+
+
+def top_k(
+    query: PageQuery,
+    page: PageInput,
+    edges: Iterable[Edge],
+    weights: PagingWeights = DEFAULT_WEIGHTS,
+) -> list[int]:
+    """The passages nearest to the query, and every passage with a link to one of them."""
+    relevance = cosines(query, page.passage_vectors)
+    if relevance is None:
+        return []
+    nearest = set(np.argsort(-relevance, kind="stable")[: weights.top_k].tolist())
+    return sorted(nearest | {source for source, target in edges if target in nearest})
+
+
+def greedy_graph(
+    query: PageQuery,
+    page: PageInput,
+    edges: Iterable[Edge],
+    weights: PagingWeights = DEFAULT_WEIGHTS,
+) -> list[int]:
+    """A walk from the passage nearest to the query along links, either way.
+
+    Of all passages that are linked to a taken one the nearest to the query is taken next, until
+    its cosine falls below graph_gain.
+    """
+    relevance = cosines(query, page.passage_vectors)
+    if relevance is None or not relevance.size:
+        return []
+    beside: defaultdict[int, set[int]] = defaultdict(set)
+    for source, target in edges:
+        beside[source].add(target)
+        beside[target].add(source)
+    latest = int(relevance.argmax())
+    taken, open_ends = {latest}, set(beside[latest])
+    while open_ends:
+        latest = min(open_ends, key=lambda index: (-relevance[index], index))
+        if relevance[latest] < weights.graph_gain:
+            break
+        taken.add(latest)
+        open_ends = (open_ends | beside[latest]) - taken
+    return sorted(taken)
+
+
+def chunked(parsed: ParsedSkill, weights: PagingWeights = DEFAULT_WEIGHTS) -> ParsedSkill:
+    """The same skill with chunks of consecutive lines, headings included, for passages.
+
+    A chunk ends before the line with which it would exceed chunk_tokens; a longer line is a chunk
+    of its own. `mmr` over its passages is the paper's comparison with fixed windows. Chunks say
+    nothing of roles or sections: they are all concepts of the section in which they begin.
+    """
+    chunks: list[Passage] = []
+    first, spent, section = 0, 0, 0
+
+    def close(last: int) -> None:
+        if first:
+            place = (len(chunks), section, BlockKind.PARAGRAPH, Role.CONCEPT, 0.0)
+            chunks.append(Passage(*place, first, last, spent))
+
+    starts = {one.first_line: one.index for one in parsed.sections}
+    current = 0
+    for number in range(parsed.body_line, len(parsed.lines) + 1):
+        current = starts.get(number, current)
+        tokens = count_tokens(parsed.lines[number - 1])
+        if not tokens:
+            continue
+        if not first or spent + tokens > weights.chunk_tokens:
+            close(number - 1)
+            first, spent, section = number, 0, current
+        spent += tokens
+    close(len(parsed.lines))
+    return replace(parsed, passages=tuple(chunks))

@@ -1,0 +1,125 @@
+"""Text that a person does not see and a model reads: invisible characters, HTML comments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skills.scanner.scanned_text import Text
+
+_TAGS = "\U000e0000-\U000e007f"
+_BIDI = "\u202a-\u202e\u2066-\u2069"
+_ZERO_WIDTH = "\u180e\u200b-\u200d\u2060-\u2064\ufeff\u3164\uffa0"
+_SELECTORS = "\U000e0100-\U000e01ef"
+_INVISIBLE = re.compile(f"[{_TAGS}{_BIDI}{_ZERO_WIDTH}{_SELECTORS}\u200e\u200f\u00ad]+")
+
+_FLAG = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f")
+_TAG_RUN = re.compile(f"[{_TAGS}]+")
+_OVERRIDE = re.compile("[\u202d\u202e]")
+_EMBEDDING = re.compile("[\u202a-\u202c\u2066-\u2069]")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_SELECTOR_RUN = re.compile(f"[{_SELECTORS}]{{2,}}|[\ufe00-\ufe0f]{{3,}}")
+_INSIDE_WORD = re.compile(f"(?<=[A-Za-z])[{_ZERO_WIDTH}]+(?=[A-Za-z])")
+_LONG_RUN = re.compile(f"[{_ZERO_WIDTH}]{{4,}}")
+_SPACE = re.compile("[\u200b\u2060-\u2064\u180e\u3164\uffa0\ufeff]")
+
+_LOOK_LATIN = "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅ"
+_LATIN = str.maketrans(_LOOK_LATIN, "aeopcyxijshdqwABEKMHOPCTXIJS")
+_WORD_OF_BOTH = re.compile(
+    rf"\b(?=[a-zA-Z{_LOOK_LATIN}]*[{_LOOK_LATIN}])(?=[{_LOOK_LATIN}]*[a-zA-Z])"
+    rf"[a-zA-Z{_LOOK_LATIN}]{{3,60}}\b"
+)
+_MANY_WORDS = 2
+
+_COMMENT_READ = 4000
+_IGNORE = r"(?<![-\w])(?:ignore|disregard)\s{1,3}(?:all|any|the|previous|prior|your|every\w*|what)"
+_ORDER = re.compile(
+    rf"{_IGNORE}\b|\b(?:you must|you are|you should|execute|run the|curl -{{1,2}}|curl http|"
+    r"wget http|upload|secretly|silently|do not (?:tell|mention|inform|reveal)|"
+    r"don't (?:tell|mention)|system prompt|send (?:the|all|your|it|this)|"
+    r"(?:ai|llm|agents?|assistants?|claude|model)[ ,:]{1,3}"
+    r"(?:must|should|please|always|you|ignore|when))\b|"
+    r"忽略|无视|你必须|执行以下|不要告诉|系统提示|上传|发送到"
+)
+_GRAVE = re.compile(
+    rf"{_IGNORE}\b|\b(?:secretly|silently|do not (?:tell|inform)|don't tell|curl|wget|upload|"
+    r"passwords?|credentials?|ssh)\b|忽略|无视|不要告诉|上传|密钥"
+)
+
+_TO_MODELS = re.compile(
+    r"\s{0,20}(?:(?:note|message|instructions?|attention|important)\s(?:to|for)\s|for\s|hey\s)?"
+    r"(?:the\s)?(?:(?:ai|llm|coding)\s)?"
+    r"(?:ai|llms?|agents?|assistants?|claude|gpt|copilot|(?:language\s)?models?)"
+    r"(?:[- ]only)?\s?[:,.-]"
+    r"|\s{0,20}(?:给|致)?(?:模型|助手|智能体|代理|大模型)(?:的(?:话|说明|指令))?(?:请|注意|：|，|:)"
+)
+_DEED = re.compile(
+    r"\b(?:run|execute|install|fetch|add|print|send|append|include|read|write|delete|download|leave|"
+    r"call|load|obey|follow|put|insert|change)\b|执行|运行|安装|加入|填入|读取|发送|写入|删除|不要|改成|贴到|公开|提交"
+)
+
+
+def in_one_alphabet(line: str) -> str:
+    """The line with letters that look Latin made Latin in words that mix the alphabets."""
+    return _WORD_OF_BOTH.sub(lambda word: word[0].translate(_LATIN), line)
+
+
+def without_invisible(line: str) -> str:
+    """The line without characters that show nothing."""
+    return _INVISIBLE.sub("", line)
+
+
+def hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """(line, level, what) of invisible characters that have no honest use where they stand.
+
+    Joiners in emoji and in scripts that need them, flags spelt with tags, a mark at the start
+    of the file, and direction marks beside right-to-left letters are in order.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.isascii():
+            for level, what in _in_line(line, first=number == 1):
+                yield number, level, what
+
+
+def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
+    text = line.removeprefix("\ufeff") if first else line
+    tags = _TAG_RUN.search(_FLAG.sub("", text))
+    if tags:
+        spelt = "".join(chr(ord(c) - 0xE0000) for c in tags.group()[:40])
+        readable = "".join(c for c in spelt if c.isprintable())
+        yield 3, f"Unicode tag characters that spell {readable!r}"
+    if _SELECTOR_RUN.search(text):
+        yield 3, "a run of variation selectors, which can carry a message"
+    if not _RIGHT_TO_LEFT.search(text):
+        if _OVERRIDE.search(text):
+            yield 2, "a character that reverses the direction of the text"
+        elif _EMBEDDING.search(text):
+            yield 1, "direction marks without right-to-left text"
+    mixed = len(set(_WORD_OF_BOTH.findall(text)))
+    if mixed:
+        level = 2 if mixed >= _MANY_WORDS else 1
+        yield level, "Cyrillic letters that look Latin within a Latin word"
+    if _LONG_RUN.search(text):
+        yield 2, "a run of zero-width characters, which can carry a message"
+    elif _INSIDE_WORD.search(text):
+        yield 2, "a zero-width character inside a word"
+    elif _SPACE.search(text):
+        yield 1, "a zero-width character"
+
+
+def hidden_comments(text: Text) -> Iterator[tuple[int, int, str]]:
+    """(offset, level, what) of HTML comments outside code that give orders to the reader."""
+    start = text.folded.find("<!--")
+    while start >= 0:
+        end = text.folded.find("-->", start)
+        comment = text.folded[start + 4 : end if end >= 0 else None][:_COMMENT_READ]
+        order = _ORDER.search(comment)
+        spoken = _TO_MODELS.match(comment)
+        if spoken and _DEED.search(comment) and not text.in_code(start):
+            yield start, 2, "an HTML comment with an order to models"
+        elif order and not text.in_code(start):
+            level = 2 if _GRAVE.search(comment) else 1
+            yield start, level, f"an HTML comment with an order ({order.group()!r})"
+        start = text.folded.find("<!--", end) if end >= 0 else -1

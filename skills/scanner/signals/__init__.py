@@ -1,0 +1,1 @@
+"""Weak signals: common in honest skills, suspicious in combination."""

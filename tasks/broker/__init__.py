@@ -1,0 +1,1 @@
+"""Brokers that carry tasks and results: memory, Redis, RabbitMQ."""

@@ -1,0 +1,1 @@
+"""Coordination between tasks: locks, heartbeats, running work."""

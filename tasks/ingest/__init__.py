@@ -1,0 +1,1 @@
+"""Ingest: from an event to published, embedded and linked skills."""

@@ -1,0 +1,177 @@
+"""Reindex: a library's revisions from one index into another, while it is read and changed.
+
+The other index may be of another model or schema: parsed skills are analysed anew, and vectors
+are taken over where the model is the same, encoded where it is another. Documents are write-once,
+so what was done before a kill is not done again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from search.documents import analyse, section_texts_hashes, skill_texts
+from search.protocol import Encoder, SearchIndex, SkillDocument, StoredRevision, Vector
+from skills.passages import section_texts
+from skills.record import RevisionKey
+from tasks.embedding import is_known
+
+SETTLE_SECONDS = 2.0
+"""How long nothing new may be published before the old index counts as followed to its end: a
+task that wrote its documents just before writes were refused publishes them a moment later."""
+
+_BATCH = 128
+_NEARLY = 64
+
+Pointers = Callable[[], Mapping[str, int]]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Copier:
+    """Copies revisions from `source` to `target`.
+
+    model: of the target. encoder: makes the vectors of another model; None where both are of one
+    model, whose vectors are copied.
+    """
+
+    source: SearchIndex
+    target: SearchIndex
+    model: str
+    encoder: Encoder | None = None
+
+    def copy(self, keys: Sequence[RevisionKey], progress: Progress | None = None) -> int:
+        """Copy what the target lacks, sections' vectors too; returns how many it lacked."""
+        copied = 0
+        for start in range(0, len(keys), _BATCH):
+            batch = keys[start : start + _BATCH]
+            copied += self._copy_batch(batch)
+            if progress is not None:
+                progress(start + len(batch), len(keys))
+        return copied
+
+    def _copy_batch(self, keys: Sequence[RevisionKey]) -> int:
+        there = self.target.skill_vectors(keys)
+        paged = self.source.section_vectors(keys)
+        paged_there = self.target.section_vectors(list(paged))
+        lacking = [key for key in keys if key not in there]
+        unpaged = [key for key in paged if key not in paged_there]
+        revisions = self.source.read(list(dict.fromkeys((*lacking, *unpaged))))
+        fresh = [revisions[key] for key in lacking if key in revisions]
+        if fresh:
+            vectors = self._skill_vectors(fresh)
+            self.target.add([_document(one, vectors[one.key], self.model) for one in fresh])
+        self._copy_sections([revisions[key] for key in unpaged if key in revisions], paged)
+        return len(fresh)
+
+    def _skill_vectors(self, revisions: Sequence[StoredRevision]) -> Mapping[RevisionKey, Vector]:
+        if self.encoder is None:
+            return self.source.skill_vectors([one.key for one in revisions])
+        vectors = np.zeros((len(revisions), 2, self.encoder.dimension), np.float32)
+        known = [n for n, one in enumerate(revisions) if is_known(self.encoder, one.parsed)]
+        if known:
+            texts = [text for n in known for text in skill_texts(revisions[n].parsed)]
+            vectors[known] = self.encoder.encode(texts).reshape(len(known), *vectors.shape[1:])
+        return {one.key: pair for one, pair in zip(revisions, vectors, strict=True)}
+
+    def _copy_sections(
+        self, revisions: Sequence[StoredRevision], paged: Mapping[RevisionKey, Vector]
+    ) -> None:
+        if self.encoder is not None:
+            encoder = self.encoder
+            revisions = [one for one in revisions if is_known(encoder, one.parsed)]
+            paged = _encoded_sections(encoder, revisions)
+        for one in revisions:
+            hashes = section_texts_hashes(self.model, one.parsed)
+            self.target.put_section_vectors(one.key, hashes, paged[one.key])
+
+
+def _encoded_sections(
+    encoder: Encoder, revisions: Sequence[StoredRevision]
+) -> dict[RevisionKey, Vector]:
+    """Vectors of all sections, encoded together: batches of like length are fastest."""
+    texts = {one.key: section_texts(one.parsed) for one in revisions}
+    flat = [text for section in texts.values() for text in section]
+    vectors = encoder.encode(flat) if flat else np.empty((0, encoder.dimension), np.float32)
+    ends = np.cumsum([len(section) for section in texts.values()])
+    parts = np.split(vectors, ends[:-1]) if len(ends) else []
+    return dict(zip(texts, parts, strict=True))
+
+
+def _document(revision: StoredRevision, vectors: Vector, model: str) -> SkillDocument:
+    analysis = analyse(revision.parsed)
+    return SkillDocument(
+        key=revision.key,
+        content_hash=revision.content_hash,
+        parsed=revision.parsed,
+        fields=analysis.fields,
+        forward=analysis.forward,
+        passage_terms=analysis.passage_terms,
+        vectors=vectors,
+        section_hashes=section_texts_hashes(model, revision.parsed),
+        filters=revision.filters,
+    )
+
+
+class Replacement(Protocol):
+    """Two indices of one store, the second of which is to take the first one's place."""
+
+    def freeze(self) -> None:
+        """Have the old index refuse writes."""
+        ...
+
+    def thaw(self) -> None:
+        """Have the old index take writes again."""
+        ...
+
+    def switch(self) -> None:
+        """Put the new index in the old one's place, in one step."""
+        ...
+
+
+def reindex(
+    replacement: Replacement, copier: Copier, pointers: Pointers, progress: Progress | None = None
+) -> int:
+    """Copy all that is published, follow what is published meanwhile, then switch.
+
+    The old index answers throughout; it takes no writes from shortly before the switch, and tasks
+    that meet it then are tried again later. pointers: skill_id -> published seq, of now. Returns
+    how many revisions were copied. An error or an interrupt before the switch leaves the old index
+    in its place, writable; what was copied serves the next try.
+    """
+    copied = followed = copier.copy(_keys(pointers), progress)
+    while followed > _NEARLY:
+        followed = copier.copy(_keys(pointers), progress)
+        copied += followed
+    switched = False
+    try:
+        replacement.freeze()
+        copied += _follow_to_the_end(copier, pointers)
+        replacement.switch()
+        switched = True
+    finally:
+        if not switched:
+            replacement.thaw()
+    return copied
+
+
+def _follow_to_the_end(copier: Copier, pointers: Pointers) -> int:
+    copied, seen = 0, _keys(pointers)
+    copied += copier.copy(seen)
+    quiet_since = time.monotonic()
+    while time.monotonic() < quiet_since + SETTLE_SECONDS:
+        time.sleep(SETTLE_SECONDS / 8)
+        now = _keys(pointers)
+        fresh = sorted(set(now).difference(seen))
+        if fresh:
+            copied += copier.copy(fresh)
+            seen, quiet_since = now, time.monotonic()
+    return copied
+
+
+def _keys(pointers: Pointers) -> list[RevisionKey]:
+    return [RevisionKey(skill_id, seq) for skill_id, seq in pointers().items() if seq]

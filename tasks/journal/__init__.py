@@ -1,0 +1,1 @@
+"""The journal: accepted events and queries, replies, and dead letters."""

@@ -1,0 +1,1 @@
+"""Queries: from a task in words to a bundle."""

@@ -1,0 +1,1 @@
+"""Sources of skills: directories, git repositories and uploads."""

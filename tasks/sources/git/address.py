@@ -1,0 +1,159 @@
+"""Addresses of git repositories: which may be fetched from, and where they lead."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from config.errors import TransientError, UsageError
+from config.interface_settings import GitSettings
+
+_PORTS = {"https": 443, "http": 80, "git": 9418}
+_LOCAL = ("file", "git")
+_PRINTABLE = re.compile(r"[\x21-\x7e]+")
+_SSH = re.compile(r"(?i:(?:git\+)?ssh(?:\+git)?://|git@).*|[\w.-]+@[\w.-]+:(?!//).*")
+_NAME = re.compile(r"(?!-)[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+"""Of a host: one of another form is read otherwise by git than by the resolver that is asked."""
+_NUMBER = re.compile(r"(?:.*\.)?(?:0x[0-9a-f]*|[0-9]+)")
+_BRANCH = re.compile(r"(?![-/.])(?!.*(?:\.\.|@\{|//|/\.|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+")
+
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All public IPv6 addresses are in here; older Pythons know not all of those that are not."""
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A checked address. `pins` are options for git that hold the name to what was checked."""
+
+    url: str
+    protocol: str
+    pins: tuple[str, ...] = ()
+
+
+def check_url(url: str, settings: GitSettings) -> str:
+    """The protocol of an address; raises UsageError when it may not be fetched from.
+
+    Only the text is looked at: `resolve` looks where the name leads.
+    """
+    if _SSH.fullmatch(url):
+        raise UsageError(
+            f"{_shown(url)}: SSH is not spoken; write https://host/path, with a token in a file "
+            "(--credential-file) where a login is needed"
+        )
+    if url.startswith("-") or not _PRINTABLE.fullmatch(url) or "::" in url.partition("[")[0]:
+        raise UsageError(f"{_shown(url)} is no address of a repository; write https://host/path")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise UsageError(f"{_shown(url)} is no address of a repository") from None
+    allowed = (*settings.protocols, *(_LOCAL if settings.allow_local else ()))
+    if parts.scheme not in allowed:
+        raise UsageError(
+            f"{_shown(url)}: only {', '.join(allowed)} addresses are fetched from "
+            "(git.protocols, git.allow_local)"
+        )
+    if "@" in parts.netloc:
+        raise UsageError(
+            f"{_shown(url)}: no name or password in an address; put them in a file and name it "
+            "with --credential-file"
+        )
+    if parts.query or parts.fragment:
+        raise UsageError(f"{_shown(url)}: an address of a repository has no ? and no #")
+    if parts.scheme == "file":
+        if parts.netloc or not parts.path.startswith("/"):
+            raise UsageError(f"{_shown(url)}: write file:///absolute/path")
+    elif not parts.hostname or port == 0:
+        raise UsageError(f"{_shown(url)} names no host")
+    else:
+        _check_host(parts.hostname)
+    return parts.scheme
+
+
+def _check_host(host: str) -> None:
+    """Raise UsageError for a host that programs do not all read alike."""
+    is_name = _NAME.fullmatch(host) and not _NUMBER.fullmatch(host)
+    if "%" in host or not (is_name or _is_address(host)):
+        raise UsageError(f"{host!r} is no name of a host; write a name, 192.0.2.1 or [2001:db8::1]")
+
+
+def check_branch(branch: str) -> None:
+    """Raise UsageError unless git takes this name for a branch; "" is the remote's own choice."""
+    if branch and (not _BRANCH.fullmatch(branch) or branch.endswith(("/", "."))):
+        raise UsageError(f"{branch!r} cannot be the name of a branch")
+
+
+def check_folder(path: str) -> None:
+    """Raise UsageError unless `path` is a clean relative path, or "" for all of a repository."""
+    parts = path.split("/")
+    unclean = any(part in ("", ".", "..") for part in parts) or "\0" in path
+    if path and (unclean or ".git" in (part.lower() for part in parts)):
+        raise UsageError(f"{path!r} is no folder of a repository; write it as skills/team")
+
+
+def resolve(url: str, settings: GitSettings) -> Remote:
+    """Where an address leads, checked and pinned, so that the name cannot lead elsewhere later.
+
+    Raises UsageError when it may not be fetched from, TransientError when the name is not known.
+    """
+    protocol = check_url(url, settings)
+    if protocol == "file":
+        return Remote(url, protocol)
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or _PORTS[protocol]
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise TransientError(f"{url}: the name {host} is not known: {error}") from None
+    addresses = list(dict.fromkeys(ipaddress.ip_address(one[4][0]) for one in found))
+    if not settings.allow_private:
+        inside = [str(address) for address in addresses if not is_public(address)]
+        if inside:
+            raise UsageError(
+                f"{url}: {host} leads to {inside[0]}, which is no public address "
+                "(git.allow_private)"
+            )
+    if protocol == "git":
+        # Git's own protocol has no way to pin a name: the address takes its place.
+        first = addresses[0]
+        shown = f"[{first}]" if first.version == 6 else str(first)
+        return Remote(f"git://{shown}:{port}{parts.path}", protocol)
+    if _is_address(host):
+        return Remote(url, protocol)
+    ends = ",".join(f"[{one}]" if one.version == 6 else str(one) for one in addresses)
+    return Remote(url, protocol, (f"http.curloptResolve={host}:{port}:{ends}",))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address, and any other that it carries inside, belongs to the public network."""
+    inner: Address | None = None
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if address.teredo:
+            inner = address.teredo[1]
+        if address in ipaddress.IPv6Network("64:ff9b::/96"):
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is None and address not in _UNICAST:
+            return False
+    if inner is not None:
+        return is_public(inner)
+    return address.is_global and not address.is_multicast
+
+
+def _shown(url: str) -> str:
+    """An address as it may be shown, whatever was given: nothing of what stands before an @."""
+    _, found, rest = url.rpartition("@")
+    return repr(("…@" if found else "") + rest[:200])

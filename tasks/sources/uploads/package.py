@@ -1,0 +1,227 @@
+"""Packages: one file a skill, written by this code alone from what came in.
+
+A package is a zip of the skill's files below `files/` and a manifest with their sizes and hashes,
+so that a reader gets the whole of one revision by opening one file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from config.errors import PermanentError, TransientError
+from config.settings import Settings
+from skills.parsing import sibling_files
+from skills.record import SiblingFile
+from tasks.sources.directory import SKILL_FILE, SKIPPED, SkillFolder
+from tasks.sources.uploads.bounds import ArchiveError, TooLargeError, chunks_of, shown
+from tasks.sources.uploads.members import Member
+from tasks.sources.uploads.names import Names, clean_path
+
+_VERSION = 1
+_MANIFEST = "manifest.json"
+_FILES = "files/"
+_JUNK = SKIPPED | {"__MACOSX", ".DS_Store"}
+_MOMENT = (1980, 1, 1, 0, 0, 0)
+_ENVIRONMENT = "pyvenv.cfg"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What was unpacked: the files of each skill, by the skill's path in the source.
+
+    left_out: files that belong to no skill, or to what no skill consists of.
+    """
+
+    skills: Mapping[str, Mapping[str, str]]
+    left_out: int
+
+
+def gather(members: Iterable[Member], target: IO[bytes], settings: Settings, path: str) -> Contents:
+    """Write the content of all members to `target`, a zip, and sort them into skills.
+
+    path: where in the source the upload belongs; it takes the place of the archive's one top
+    folder, if all lies in one. Files are named in `Contents` as skill path -> path in the skill ->
+    member of `target`. Raises ArchiveError.
+    """
+    names = Names(settings.uploads.depth)
+    stored: dict[str, str] = {}
+    left_out = 0
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as gathered:
+        for member in members:
+            name = names.add(member.name, folder=member.content is None)
+            if member.content is None:
+                continue
+            if _JUNK.intersection(name.split("/")):
+                left_out += 1
+                continue
+            stored[name] = str(len(stored))
+            with gathered.open(_entry(stored[name]), "w", force_zip64=True) as stream:
+                for chunk in _bounded(member, name, settings.limits.skill_bytes):
+                    stream.write(chunk)
+    skills, unowned = _sorted_out(_placed(stored, path, settings.uploads.depth))
+    _check(skills, settings)
+    return Contents(skills, left_out + unowned)
+
+
+def _bounded(member: Member, name: str, most: int) -> Iterator[bytes]:
+    """A member's content; raises TooLargeError for a SKILL.md that could not be read later."""
+    size = 0
+    for chunk in member.content or ():
+        size += len(chunk)
+        if size > most and PurePosixPath(name).name == SKILL_FILE:
+            raise TooLargeError(f"{shown(name)}: more than {most} bytes (limits.skill_bytes)")
+        yield chunk
+
+
+def _placed(stored: Mapping[str, str], path: str, depth: int) -> dict[str, str]:
+    """Names as they are in the source."""
+    if not path:
+        return dict(stored)
+    tops = {name.partition("/")[0] for name in stored}
+    nested = len(tops) == 1 and all("/" in name for name in stored)
+    cut = len(next(iter(tops))) + 1 if nested else 0
+    return {clean_path(f"{path}/{name[cut:]}", depth + 64): entry for name, entry in stored.items()}
+
+
+def _sorted_out(stored: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], int]:
+    """Files of each skill, and how many belong to none."""
+    folders = {
+        str(PurePosixPath(name).parent) for name in stored if PurePosixPath(name).name == SKILL_FILE
+    }
+    environments = {
+        str(PurePosixPath(name).parent)
+        for name in stored
+        if PurePosixPath(name).name == _ENVIRONMENT
+    }
+    skills: dict[str, dict[str, str]] = {folder: {} for folder in folders}
+    unowned = 0
+    for name, entry in stored.items():
+        above = [str(folder) for folder in PurePosixPath(name).parents]
+        owner = next((folder for folder in above if folder in folders), None)
+        if owner is None or environments.intersection(above):
+            unowned += 1
+            continue
+        skills[owner][name if owner == "." else name[len(owner) + 1 :]] = entry
+    return {path: files for path, files in skills.items() if files}, unowned
+
+
+def _check(skills: Mapping[str, Mapping[str, str]], settings: Settings) -> None:
+    if not skills:
+        raise ArchiveError(f"holds no {SKILL_FILE}; a skill is a folder with one")
+    if "." in skills:
+        raise ArchiveError(
+            f"{SKILL_FILE} lies at the top: say with `path` which folder of the source it is"
+        )
+    if len(skills) > settings.uploads.skills:
+        raise TooLargeError(f"more than {settings.uploads.skills} skills (uploads.skills)")
+    for path, files in skills.items():
+        if len(files) - 1 > settings.limits.folder_files:
+            raise TooLargeError(
+                f"{shown(path)}: more than {settings.limits.folder_files} files in one skill "
+                "(limits.folder_files)"
+            )
+
+
+def write_skill(
+    target: IO[bytes], skill_id: str, files: Mapping[str, str], gathered: zipfile.ZipFile
+) -> None:
+    """Write one skill's package from what `gather` made of the upload."""
+    listed: list[SiblingFile] = []
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as package:
+        for name in sorted(files):
+            size, digest = 0, hashlib.sha256()
+            with (
+                gathered.open(files[name]) as source,
+                package.open(_entry(_FILES + name), "w", force_zip64=True) as stream,
+            ):
+                for chunk in chunks_of(source):
+                    size += len(chunk)
+                    digest.update(chunk)
+                    stream.write(chunk)
+            listed.append(SiblingFile(name, size, digest.hexdigest()))
+        package.writestr(_entry(_MANIFEST), _manifest(skill_id, listed))
+
+
+def _manifest(skill_id: str, files: Iterable[SiblingFile]) -> str:
+    rows = [[file.path, file.size, file.sha256] for file in files]
+    return json.dumps({"version": _VERSION, "skill_id": skill_id, "files": rows})
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """The same content makes the same package."""
+    entry = zipfile.ZipInfo(name, _MOMENT)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a package holds: the skill, its SKILL.md, and the other files, sorted by path."""
+
+    skill_id: str
+    skill_file: SiblingFile
+    files: tuple[SiblingFile, ...]
+
+    @property
+    def content_hash(self) -> str:
+        """The hash over all, as `directory.read_folder` makes it of the same files."""
+        digest = hashlib.sha256(bytes.fromhex(self.skill_file.sha256))
+        for file in self.files:
+            digest.update(f"{file.path}\0{file.size}\0{file.sha256}\n".encode())
+        return digest.hexdigest()
+
+
+def read_manifest(file: Path) -> Manifest:
+    """The manifest of a package. Raises FileNotFoundError, PermanentError for a damaged one."""
+    with _opened(file) as package:
+        return _parsed(package, file)
+
+
+def read_skill(file: Path, most: int) -> SkillFolder:
+    """A package as ingest reads a folder; most: bytes of its SKILL.md.
+
+    Raises FileNotFoundError, PermanentError for a damaged package or a longer SKILL.md.
+    """
+    with _opened(file) as package:
+        manifest = _parsed(package, file)
+        if manifest.skill_file.size > most:
+            raise PermanentError(
+                f"{manifest.skill_id}: {manifest.skill_file.size} bytes; the limit is {most} "
+                "(limits.skill_bytes)"
+            )
+        content = package.read(_FILES + SKILL_FILE)
+        texts = sibling_files.read_wanted(
+            manifest.files, lambda one: package.read(_FILES + one.path)
+        )
+        return SkillFolder(content, manifest.files, manifest.content_hash, texts)
+
+
+def _parsed(package: zipfile.ZipFile, file: Path) -> Manifest:
+    read: dict[str, Any] = json.loads(package.read(_MANIFEST))
+    if read["version"] != _VERSION:
+        raise PermanentError(f"{file}: written by another version of skillbus; upload it again")
+    files = {row[0]: SiblingFile(*row) for row in read["files"]}
+    skill_file = files.pop(SKILL_FILE)
+    ordered = tuple(sorted(files.values(), key=lambda one: one.path))
+    return Manifest(read["skill_id"], skill_file, ordered)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(file) as package:
+            yield package
+    except FileNotFoundError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeError) as error:
+        raise PermanentError(f"{file}: damaged ({error}); upload the skill again") from error
+    except OSError as error:
+        raise TransientError(f"{file}: cannot be read: {error.strerror}") from error

@@ -1,0 +1,415 @@
+"""Links are a function of the library: any history of it ends in the same links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.errors import UsageError
+from graph.links.candidate_pool import LinkPool
+from graph.links.linker import Linker, relink
+from graph.links.rules import (
+    DEFAULT_SETTINGS,
+    LinkSettings,
+    Resolution,
+    best_scored,
+    cosine,
+    links_of,
+    pair_link,
+    resolve_mention,
+)
+from graph.local.store import SqliteSkillGraph
+from graph.protocol import Link, LinkFacts, LinkType, Mention, Publication
+from skills.record import RevisionKey
+
+SMALL = LinkSettings(alternatives=2, complements=2, complement=0.3)
+
+
+def unit(terms: Mapping[int, float]) -> dict[int, float]:
+    norm = math.sqrt(sum(weight * weight for weight in terms.values()))
+    return {term: weight / norm for term, weight in terms.items()} if norm else {}
+
+
+def facts(
+    path: str,
+    *mentions: Mention,
+    body: Mapping[int, float] | None = None,
+    described: Mapping[int, float] | None = None,
+    source: str = "lib",
+    name: str = "",
+) -> LinkFacts:
+    return LinkFacts(
+        f"{source}:{path}",
+        source,
+        path,
+        name or path,
+        unit(body or {}),
+        unit(described or {}),
+        mentions,
+    )
+
+
+def mention(name: str, kind: str = "related", position: int = 0) -> Mention:
+    return Mention(name, kind, 3, f"text about {name}", position)
+
+
+def owned(
+    one: LinkFacts,
+    library: Mapping[str, LinkFacts],
+    resolve: Resolution,
+    chosen: LinkSettings = DEFAULT_SETTINGS,
+) -> list[Link]:
+    """What a skill owns by the rules, from every pair of the library."""
+    others = [other for other in library.values() if other.skill_id != one.skill_id]
+    scored = [pair_link(one, other, chosen) for other in others]
+    return links_of(one, [link for link in scored if link], resolve, chosen)
+
+
+def pairs(links: Sequence[Link], kind: LinkType) -> list[tuple[str, str]]:
+    return [(link.source, link.target) for link in links if link.type is kind]
+
+
+# -- the rules
+
+
+def test_cosine_is_symmetric_to_the_last_bit() -> None:
+    one = unit({term: 0.1 + term for term in range(40)})
+    other = unit({term: 1 / (1 + term) for term in range(20, 60)})
+    assert cosine(one, other) == cosine(other, one) > 0
+    assert cosine(one, {}) == 0.0
+
+
+def leaning(cosine_with_first: float) -> dict[int, float]:
+    """A unit vector of this cosine with {1: 1.0}."""
+    return {1: cosine_with_first, 2: math.sqrt(max(0.0, 1 - cosine_with_first**2))}
+
+
+@pytest.mark.parametrize(
+    ("body", "description", "names", "expected"),
+    [
+        (0.1, 0.85, ("x", "x"), (LinkType.ALTERNATIVE, 0.85)),
+        (0.76, 0.1, ("x", "x"), (LinkType.ALTERNATIVE, 0.76)),
+        (0.1, 0.85, ("x", "y"), None),
+        (0.8, 0.85, ("x", "y"), (LinkType.ALTERNATIVE, 0.85)),
+        (0.95, 0.85, ("ledger-1-2", "ledger-1-3"), (LinkType.ALTERNATIVE, 0.95)),
+        (0.95, 0.95, ("ledger-reader", "ledger-writer"), None),
+        (1.0000001, 0.85, ("x", "x"), (LinkType.ALTERNATIVE, 1.0)),
+        (0.5, 0.59, ("x", "y"), (LinkType.SEMANTIC, 0.5)),
+        (0.95, 0.1, ("x", "y"), (LinkType.SEMANTIC, 0.95)),
+        (0.5, 0.59, ("x", "x"), None),
+        (0.5, 0.61, ("x", "y"), None),
+        (0.09, 0.0, ("x", "y"), None),
+    ],
+)
+def test_pair_link(
+    body: float, description: float, names: tuple[str, str], expected: tuple[LinkType, float] | None
+) -> None:
+    one = LinkFacts("lib:1", "lib", "1", names[0], {1: 1.0}, {1: 1.0}, ())
+    other = LinkFacts("lib:2", "lib", "2", names[1], leaning(body), leaning(description), ())
+    kept = pair_link(one, other)
+    back = pair_link(other, one)
+    assert (kept and (kept[:2], kept.evidence)) == (back and (back[:2], back.evidence))
+    assert (kept and kept.type) == (expected and expected[0])
+    assert kept is None or kept.weight == pytest.approx(expected[1], abs=1e-4)
+
+
+def test_scored_links_are_the_best_k_with_ties_by_id() -> None:
+    owner = facts("m", body={1: 1, 2: 1})
+    pool = {
+        f"lib:{path}": facts(path, body=body)
+        for path, body in {
+            "d": {1: 1},
+            "b": {2: 1},
+            "c": {1: 1},
+            "a": {1: 1, 3: 2},
+            "z": {1: 3, 2: 2},
+        }.items()
+    } | {"lib:m": owner}
+    kept = owned(owner, pool, Resolution({}), LinkSettings(complements=3))
+    assert pairs(kept, LinkType.SEMANTIC) == [
+        ("lib:m", "lib:b"),
+        ("lib:m", "lib:c"),
+        ("lib:m", "lib:z"),
+    ]
+
+
+def test_named_links_and_their_direction() -> None:
+    owner = facts(
+        "a",
+        mention("b", "depends"),
+        mention("b", "quoted"),
+        mention("c", "quoted"),
+        mention("d", "conflicts"),
+        mention("nobody", "related"),
+        mention("a", "related"),
+    )
+    kept = links_of(owner, [], Resolution({name: [f"lib:{name}"] for name in "abcd"}))
+    assert pairs(kept, LinkType.DEPENDENCY) == [("lib:a", "lib:b"), ("lib:a", "lib:c")]
+    assert pairs(kept, LinkType.CONFLICT) == [("lib:a", "lib:d")]
+    (declared,) = [link for link in kept if link.target == "lib:b"]
+    assert declared.weight == 1.0
+    assert declared.evidence == "depends, line 3: text about b"
+
+
+def test_one_link_where_several_mentions_give_it() -> None:
+    lines = {"quoted": 2, "file": 9, "related": 5}
+    mentions = [Mention("b", kind, line, "text") for kind, line in lines.items()]
+    mentions += [Mention("b_", "related", 7, "text"), Mention("b", "order", 4, "text", 102)]
+    mentions += [Mention("a", "order", line, "text", at) for line, at in ((3, 101), (8, 201))]
+    mentions += [Mention("b", "order", 6, "text", 202)]
+    resolve = Resolution({"a": ["lib:a"], "b": ["lib:b"]})
+    expected = links_of(facts("w", *mentions), [], resolve)
+    assert [(one.target, one.type, one.evidence) for one in expected] == [
+        ("lib:b", LinkType.WORKFLOW, "order, line 4: text"),
+        ("lib:b", LinkType.DEPENDENCY, "related, line 5: text"),
+    ]
+    for turn in range(len(mentions)):
+        turned = [*mentions[turn:], *mentions[:turn]]
+        assert links_of(facts("w", *turned), [], resolve) == expected
+        assert links_of(facts("w", *reversed(turned)), [], resolve) == expected
+
+
+def test_workflow_follows_the_order_within_a_sequence() -> None:
+    owner = facts(
+        "w",
+        mention("a", "order", 101),
+        mention("nobody", "order", 102),
+        mention("b", "order", 103),
+        mention("b", "order", 104),
+        mention("c", "order", 201),
+        mention("a", "order", 202),
+    )
+    kept = links_of(owner, [], Resolution({name: [f"lib:{name}"] for name in "abc"}))
+    assert pairs(kept, LinkType.WORKFLOW) == [("lib:a", "lib:b"), ("lib:c", "lib:a")]
+    assert {link.owner for link in kept} == {"lib:w"}
+
+
+def test_shared_names_resolve_to_the_nearest_path_then_the_lowest_id() -> None:
+    owner = facts("team/one/a")
+    named = mention("x")
+    found = {"x": ["lib:other/x", "lib:team/two/x", "lib:team/one/x", "lib:team/one/w"]}
+    assert resolve_mention(owner, named, Resolution(found)) == "lib:team/one/w"
+    assert resolve_mention(owner, named, Resolution({"x": ["lib:b/x", "lib:a/x"]})) == "lib:a/x"
+    assert resolve_mention(owner, named, Resolution({"x": ["elsewhere:x"]})) is None
+    flat = Resolution({"x": ["lib:acme__x", "lib:zeta__x"]})
+    assert resolve_mention(facts("zeta__a"), named, flat) == "lib:zeta__x"
+
+
+def test_only_declared_names_reach_another_source() -> None:
+    owner = facts("a")
+    found = Resolution({"elsewhere:x": ["elsewhere:x"]}, ["elsewhere:x"])
+    assert resolve_mention(owner, mention("elsewhere:x", "depends"), found) == "elsewhere:x"
+    assert resolve_mention(owner, mention("elsewhere:x", "related"), found) is None
+    assert resolve_mention(owner, mention("plugin:b"), Resolution({"b": ["lib:b"]})) == "lib:b"
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(UsageError, match="at least one link"):
+        LinkSettings(complements=0)
+    with pytest.raises(UsageError, match="where alternatives begin"):
+        LinkSettings(different=0.9)
+    with pytest.raises(UsageError, match="every skill"):
+        LinkSettings(complement=0.0)
+
+
+# -- the driver
+
+WEIGHTS = st.sampled_from([1.0, 2.0, 3.0])
+VECTORS = st.dictionaries(st.integers(0, 6), WEIGHTS, max_size=4)
+PATHS = [f"{folder}{name}" for folder in ("", "x/") for name in "abcdef"]
+NAMES = st.sampled_from(["one", "two", "three"])
+MENTIONS = st.lists(
+    st.builds(
+        mention,
+        st.one_of(NAMES, st.sampled_from([f"lib:{path}" for path in PATHS])),
+        st.sampled_from(["related", "depends", "conflicts", "order"]),
+        st.integers(0, 3),
+    ),
+    max_size=3,
+)
+SKILLS = st.tuples(NAMES, VECTORS, VECTORS, MENTIONS)
+STEPS = st.one_of(
+    st.tuples(st.just("publish"), st.sampled_from(PATHS), SKILLS),
+    st.tuples(st.just("remove"), st.sampled_from(PATHS), st.none()),
+    st.tuples(st.just("fail"), st.sampled_from(PATHS), st.none()),
+    st.tuples(st.just("relink"), st.integers(1, 4), st.none()),
+    st.tuples(st.just("late"), st.integers(1, 4), st.none()),
+)
+
+
+def publication(path: str, seq: int, skill: tuple[object, ...]) -> Publication:
+    name, body, described, mentions = skill
+    return Publication(
+        RevisionKey(f"lib:{path}", seq),
+        "lib",
+        path,
+        "hash",
+        name,
+        "",
+        mentions=tuple(mentions),
+        signature=unit(body),
+        description_terms=unit(described),
+    )
+
+
+def finish(graph: SqliteSkillGraph, linker: Linker) -> None:
+    for _ in range(100):
+        marks = graph.unlinked(3)
+        if not marks:
+            return
+        linker.relink(marks)
+    raise AssertionError("marks never end")
+
+
+def all_links(graph: SqliteSkillGraph) -> set[Link]:
+    every = graph.links([entry.skill_id for entry in graph.entries()])
+    return {link for links in every.values() for link in links}
+
+
+class _Interrupted:
+    """A graph in which something happens between the reads and the write of a run."""
+
+    def __init__(self, graph: SqliteSkillGraph, step: object) -> None:
+        self._graph = graph
+        self._step = step
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._graph, name)
+
+    def replace_links(self, links: object, linked: object) -> None:
+        self._step()
+        self._graph.replace_links(links, linked)
+
+
+class History:
+    """Applies drawn steps to a graph and remembers what the library is now."""
+
+    def __init__(self, graph: SqliteSkillGraph) -> None:
+        self.graph = graph
+        self.linker = Linker(graph, SMALL)
+        self.now: dict[str, tuple[object, ...]] = {}
+
+    def apply(self, steps: Sequence[tuple[str, object, object]]) -> None:
+        for place, (what, argument, skill) in enumerate(steps):
+            if what == "late":
+                marks = self.graph.unlinked(argument)
+                rest = steps[place + 1 : place + 2]
+                racing = _Interrupted(self.graph, lambda rest=rest: self.apply(rest))
+                Linker(racing, SMALL).relink(marks)
+            else:
+                self._do(what, argument, skill)
+
+    def _do(self, what: str, argument: object, skill: object) -> None:
+        if what == "relink":
+            self.linker.relink(self.graph.unlinked(argument))
+            return
+        (seq,) = self.graph.take_seqs(1)
+        path = str(argument)
+        if what == "publish":
+            self.graph.publish([publication(path, seq, skill)])
+            self.now[path] = skill
+        elif what == "remove":
+            self.graph.remove([RevisionKey(f"lib:{path}", seq)])
+            self.now.pop(path, None)
+        else:
+            self.graph.fail([(RevisionKey(f"lib:{path}", seq), "lib", path, "bad")])
+            self.now.pop(path, None)
+
+
+@settings(deadline=None, max_examples=120)
+@given(st.lists(STEPS, max_size=30))
+def test_any_history_gives_the_links_of_the_library(
+    steps: list[tuple[str, object, object]],
+) -> None:
+    with TemporaryDirectory() as folder:
+        graph = SqliteSkillGraph(Path(folder) / "history.db", writable=True)
+        fresh = SqliteSkillGraph(Path(folder) / "fresh.db", writable=True)
+        try:
+            history = History(graph)
+            history.apply(steps)
+            finish(graph, history.linker)
+            fresh.publish([publication(path, 1, skill) for path, skill in history.now.items()])
+            known = fresh.link_facts([f"lib:{path}" for path in history.now])
+            resolve: dict[str, list[str]] = {}
+            for skill_id, one in known.items():
+                resolve.setdefault(one.name, []).append(skill_id)
+            names = Resolution(resolve, known)
+            expected = {link for one in known.values() for link in owned(one, known, names, SMALL)}
+            assert all_links(graph) == expected
+            relink(fresh, fresh.unlinked(100), SMALL)
+            assert all_links(fresh) == expected
+        finally:
+            graph.close()
+            fresh.close()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(SKILLS, min_size=1, max_size=12), st.integers(1, 4))
+def test_the_pool_leaves_nobody_out(skills: list[tuple[object, ...]], most: int) -> None:
+    chosen = LinkSettings(alternatives=most, complements=most, complement=0.5, different=0.8)
+    with TemporaryDirectory() as folder:
+        graph = SqliteSkillGraph(Path(folder) / "pool.db", writable=True)
+        graph.publish([publication(f"s{n}", 1, skill) for n, skill in enumerate(skills)])
+        pool = LinkPool(chosen)
+        pool.refresh(graph)
+        known = graph.link_facts([f"lib:s{n}" for n in range(len(skills))])
+        graph.close()
+    for one in known.values():
+        found = pool.scores(one)
+        every = [pair_link(one, other, chosen) for other in known.values() if other is not one]
+        expected = {link.skill_id: link for link in every if link}
+        assert found.among(known) == expected
+        assert best_scored(found.best(), chosen) == best_scored(expected.values(), chosen)
+
+
+def test_relink_reports(tmp_path: Path) -> None:
+    graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
+    empty: list[Mention] = []
+    graph.publish(
+        [
+            publication("a", 1, ("a", {1: 1.0}, {}, [mention("b")])),
+            publication("b", 2, ("b", {2: 1.0}, {}, empty)),
+        ]
+    )
+    report = relink(graph, graph.unlinked(10))
+    assert (report.linked, report.neighbours) == (2, 0)
+    assert report.links == {LinkType.DEPENDENCY: 1}
+    graph.publish([publication("c", 3, ("c", {1: 1.0, 3: 1.0}, {}, empty))])
+    report = relink(graph, graph.unlinked(10))
+    assert (report.linked, report.neighbours) == (1, 1)
+    assert report.links == {LinkType.DEPENDENCY: 1, LinkType.SEMANTIC: 2}
+    assert relink(graph, []).linked == 0
+    graph.close()
+
+
+def test_evidence_follows_though_the_weight_stays(tmp_path: Path) -> None:
+    described = {1: 1.0, 2: 1.0}
+    skills = {
+        "a": ("one", {1: 1.0, 3: 2.0}, described, []),
+        "b": ("one", {1: 1.0, 4: 1.0}, described, []),
+        "c": ("one", {1: 1.0, 5: 3.0}, described, []),
+    }
+    edited = {**skills, "a": ("one", {1: 1.0, 4: 2.0, 5: 1.0}, described, [])}
+
+    def linked(name: str, *libraries: dict[str, tuple[object, ...]]) -> set[Link]:
+        graph = SqliteSkillGraph(tmp_path / name, writable=True)
+        linker = Linker(graph, SMALL)
+        known: dict[str, tuple[object, ...]] = {}
+        for library in libraries:
+            for path, skill in library.items():
+                if known.get(path) != skill:
+                    [seq] = graph.take_seqs(1)
+                    graph.publish([publication(path, seq, skill)])
+                    known[path] = skill
+            finish(graph, linker)
+        found = all_links(graph)
+        graph.close()
+        return found
+
+    assert linked("history", skills, edited) == linked("fresh", edited)

@@ -1,0 +1,247 @@
+"""What is particular to the SQLite store: files, other processes, kills."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from config.errors import PermanentError, TransientError, UsageError
+from graph.local import database as sqlite_store
+from graph.local.packing import pack_vector, unpack_vector
+from graph.local.store import SqliteSkillGraph
+from graph.protocol import Link, LinkType, Publication, Source
+from skills.record import RevisionKey
+
+
+def publication(path: str, seq: int) -> Publication:
+    return Publication(RevisionKey(f"lib:{path}", seq), "lib", path, "hash", path, "")
+
+
+def test_a_reader_needs_a_library(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="ingest a source first"):
+        SqliteSkillGraph(tmp_path / "library.db", writable=False)
+    assert not (tmp_path / "library.db").exists()
+
+
+def test_a_reader_sees_commits_and_cannot_write(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "library.db"
+    writer = SqliteSkillGraph(path, writable=True)
+    reader = SqliteSkillGraph(path, writable=False)
+    writer.publish([publication("a", 1)])
+    assert reader.changes(0).pointers == {"lib:a": 1}
+    with pytest.raises(UsageError, match="reading only"):
+        reader.take_seqs(1)
+    writer.close()
+    assert reader.changes(0).pointers == {"lib:a": 1}
+    reader.close()
+    late = SqliteSkillGraph(path, writable=False)
+    assert late.changes(0).pointers == {"lib:a": 1}
+    late.close()
+
+
+def test_a_closed_graph_says_so(tmp_path: Path) -> None:
+    graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
+    graph.close()
+    graph.close()
+    with pytest.raises(UsageError, match="closed"):
+        graph.counts()
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "library.db"
+    path.write_bytes(b"this is no database, " * 500)
+    for writable in (True, False):
+        with pytest.raises(PermanentError, match="damaged"):
+            SqliteSkillGraph(path, writable=writable)
+    assert path.read_bytes().startswith(b"this is no database")
+
+
+def test_damage_that_shows_later_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "library.db"
+    graph = SqliteSkillGraph(path, writable=True)
+    graph.publish([publication(f"skill-{n}", 1) for n in range(300)])
+    graph.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
+    with pytest.raises(PermanentError, match="damaged"):  # noqa: PT012 - either may notice
+        graph = SqliteSkillGraph(path, writable=True)
+        try:
+            graph.entries()
+        finally:
+            graph.close()
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "library.db"
+    SqliteSkillGraph(path, writable=True).close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    for writable in (True, False):
+        with pytest.raises(PermanentError, match="schema 99"):
+            SqliteSkillGraph(path, writable=writable)
+
+
+def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
+    path = tmp_path / "library.db"
+    SqliteSkillGraph(path, writable=True).close()
+    connection = sqlite3.connect(path)
+    connection.executescript("""
+        CREATE TABLE older (source_id TEXT PRIMARY KEY, kind TEXT NOT NULL, root TEXT NOT NULL,
+            last_success REAL NOT NULL) WITHOUT ROWID;
+        INSERT INTO older VALUES ('team', 'directory', '/skills', 5.0);
+        DROP TABLE sources;
+        ALTER TABLE older RENAME TO sources;
+        DROP INDEX skills_by_state;
+        DROP INDEX skills_by_name;
+        CREATE INDEX skills_by_name ON skills (source_id, name_key) WHERE name_key IS NOT NULL;
+        ALTER TABLE skills DROP COLUMN scanner;
+        INSERT INTO skills (skill_id, source_id, path, state, seq)
+            VALUES ('team:a', 'team', 'a', 'published', 1);
+        PRAGMA user_version = 1;
+        """)
+    connection.close()
+    with pytest.raises(UsageError, match="brings it up"):
+        SqliteSkillGraph(path, writable=False)
+    for writable in (True, False):
+        graph = SqliteSkillGraph(path, writable=writable)
+        assert graph.sources() == [Source("team", "directory", "/skills", 5.0)]
+        assert graph.scanned_before(1, 10) == [RevisionKey("team:a", 1)]
+        graph.close()
+
+
+def test_a_locked_file_is_transient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "_BUSY_SECONDS", 0.05)
+    path = tmp_path / "library.db"
+    graph = SqliteSkillGraph(path, writable=True)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(TransientError, match="busy"):
+        graph.take_seqs(1)
+    other.execute("ROLLBACK")
+    other.close()
+    assert list(graph.take_seqs(1)) == [1]
+    graph.close()
+
+
+def test_a_full_disk_is_transient_and_undone(tmp_path: Path) -> None:
+    graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
+    graph.publish([publication("a", 1)])
+    with graph._database.write() as db:
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {pages}")
+    before = graph.changes(0)
+    with pytest.raises(TransientError, match="full"):
+        graph.publish([publication(f"skill-{n:05}", 2) for n in range(3000)])
+    assert graph.changes(0) == before
+    graph.close()
+
+
+def test_a_bug_is_not_taken_for_a_bad_disk(tmp_path: Path) -> None:
+    graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
+    with pytest.raises(sqlite3.OperationalError), graph._database.read() as db:
+        db.execute("SELECT nothing FROM nowhere")
+    assert graph.counts()["published"] == 0
+    graph.close()
+
+
+def test_threads_share_one_graph(tmp_path: Path) -> None:
+    graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
+    taken: list[int] = []
+    torn: list[int] = []
+    done = threading.Event()
+
+    def write(worker: int) -> None:
+        for n in range(15):
+            (seq,) = graph.take_seqs(1)
+            taken.append(seq)
+            pair = [publication(f"{worker}-{n}-{side}", seq) for side in "ab"]
+            graph.publish(pair)
+
+    def read() -> None:
+        while not done.is_set():
+            torn.append(len(graph.changes(0).pointers) % 2)
+
+    reader = threading.Thread(target=read)
+    writers = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+    for thread in (reader, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    done.set()
+    reader.join()
+    assert sorted(taken) == list(range(1, 61))
+    assert graph.counts()["published"] == 120
+    assert not any(torn)
+    graph.close()
+
+
+_PUBLISHER = """
+import sys
+from pathlib import Path
+from graph.local.store import SqliteSkillGraph
+from graph.protocol import Publication
+from skills.record import RevisionKey
+
+graph = SqliteSkillGraph(Path(sys.argv[1]), writable=True)
+while True:
+    (seq,) = graph.take_seqs(1)
+    pair = [
+        Publication(RevisionKey(f"lib:{seq}-{side}", seq), "lib", f"{seq}-{side}", "h", "n", "")
+        for side in "ab"
+    ]
+    graph.publish(pair)
+    print(seq, flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+@pytest.mark.parametrize("rounds", [5, 40])
+def test_what_was_returned_survives_a_kill(tmp_path: Path, rounds: int) -> None:
+    path = tmp_path / "library.db"
+    root = str(Path(sqlite_store.__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", _PUBLISHER, str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": root},
+    ) as process:
+        assert process.stdout is not None
+        acknowledged = [int(process.stdout.readline()) for _ in range(rounds)]
+        process.kill()
+        acknowledged += [int(line) for line in process.stdout.read().split("\n")[:-1]]
+    graph = SqliteSkillGraph(path, writable=True)
+    pointers = graph.changes(0).pointers
+    assert {f"lib:{seq}-{side}" for seq in acknowledged for side in "ab"} <= pointers.keys()
+    assert len(pointers) % 2 == 0
+    assert graph.take_seqs(1)[0] > acknowledged[-1]
+    graph.close()
+
+
+def test_a_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
+    graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
+    broken = Link("lib:a", "lib:a", "lib:b", LinkType.SEMANTIC, 0.5, None)
+    graph.publish([publication("a", 1), publication("b", 2)])
+    marks = graph.unlinked(9)
+    with pytest.raises(sqlite3.IntegrityError):
+        graph.replace_links({"lib:a": [broken]}, marks)
+    assert graph.unlinked(9) == marks
+    assert graph.links(["lib:a"]) == {"lib:a": []}
+    graph.close()
+
+
+def test_vectors_are_packed_whole_and_in_one_order() -> None:
+    big = (1 << 63) - 1
+    packed = pack_vector({big: 0.5, 7: 0.25})
+    assert packed == pack_vector({7: 0.25, big: 0.5})
+    assert unpack_vector(packed) == {7: 0.25, big: 0.5}
+    assert unpack_vector(pack_vector({})) == {}
+    with pytest.raises(OverflowError):
+        pack_vector({big + 1: 1.0})

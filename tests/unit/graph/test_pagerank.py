@@ -1,0 +1,161 @@
+"""Diffusion: pushing hop by hop never errs by more than it says, and agrees with the exact."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.errors import UsageError
+from graph.pagerank import DiffusionSettings, exact, personalised_pagerank, transitions
+from graph.protocol import LinkType, Neighbour, Row
+
+DEPENDENCY, SEMANTIC = LinkType.DEPENDENCY, LinkType.SEMANTIC
+Edge = tuple[str, str, LinkType, float]
+NODES = [f"s{n}" for n in range(12)]
+EDGES = st.lists(
+    st.tuples(
+        st.sampled_from(NODES),
+        st.sampled_from(NODES),
+        st.sampled_from(list(LinkType)),
+        st.sampled_from([0.25, 0.5, 1.0]),
+    ).filter(lambda edge: edge[0] != edge[1]),
+    max_size=40,
+)
+SEEDS = st.dictionaries(st.sampled_from(NODES), st.floats(0.01, 1.0), min_size=1, max_size=5)
+
+
+def rows_of(edges: Sequence[Edge], fan_out: int = 1000) -> dict[str, Row]:
+    """Whole rows, or cut ones with their whole totals."""
+    neighbours: dict[str, list[Neighbour]] = {node: [] for node in NODES}
+    for source, target, kind, weight in edges:
+        neighbours[source].append(Neighbour(target, kind, True, weight))
+        neighbours[target].append(Neighbour(source, kind, False, weight))
+    rows = {}
+    for node, found in neighbours.items():
+        totals: defaultdict[tuple[LinkType, bool], float] = defaultdict(float)
+        for one in found:
+            totals[one.type, one.forward] += one.weight
+        found.sort(key=lambda n: -n.weight)
+        rows[node] = Row(tuple(found[:fan_out]), dict(totals))
+    return rows
+
+
+def reader(rows: Mapping[str, Row], asked: list[list[str]]) -> object:
+    def read(skill_ids: Sequence[str]) -> Mapping[str, Row]:
+        asked.append(list(skill_ids))
+        return {skill_id: rows[skill_id] for skill_id in skill_ids if skill_id in rows}
+
+    return read
+
+
+def distance(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    return sum(abs(one.get(k, 0.0) - other.get(k, 0.0)) for k in {*one, *other})
+
+
+@settings(deadline=None, max_examples=60)
+@given(EDGES, SEEDS)
+def test_exact_is_pagerank(edges: list[Edge], seeds: dict[str, float]) -> None:
+    chosen = DiffusionSettings()
+    rows = rows_of(edges)
+    graph = nx.MultiDiGraph()
+    graph.add_nodes_from(NODES)
+    for node, row in rows.items():
+        for other, share in transitions(row, chosen).shares:
+            graph.add_edge(node, other, weight=share)
+    expected = nx.pagerank(
+        graph, alpha=1 - chosen.restart, personalization=seeds, tol=1e-13, max_iter=1000
+    )
+    assert distance(exact(seeds, rows, chosen), expected) < 1e-9
+
+
+@settings(deadline=None, max_examples=150)
+@given(EDGES, SEEDS, st.integers(1, 6), st.integers(1, 12), st.integers(1, 6))
+def test_the_error_is_never_above_the_bound(
+    edges: list[Edge], seeds: dict[str, float], hops: int, nodes: int, fan_out: int
+) -> None:
+    chosen = DiffusionSettings(max_hops=hops, max_nodes=nodes)
+    asked: list[list[str]] = []
+    found = personalised_pagerank(seeds, reader(rows_of(edges, fan_out), asked), chosen)
+    true = exact(seeds, rows_of(edges), chosen)
+    assert distance(found.scores, true) <= found.residual_bound + 1e-9
+    assert all(score <= true[skill_id] + 1e-9 for skill_id, score in found.scores.items())
+    assert sum(found.scores.values()) == pytest.approx(1 - found.residual_bound)
+    assert len(asked) == found.hops <= hops
+    assert sum(map(len, asked)) == found.nodes_read <= nodes
+    assert len({skill_id for batch in asked for skill_id in batch}) == found.nodes_read
+
+
+@settings(deadline=None, max_examples=60)
+@given(EDGES, SEEDS)
+def test_reading_everything_converges(edges: list[Edge], seeds: dict[str, float]) -> None:
+    chosen = DiffusionSettings(tolerance=1e-6, max_hops=100)
+    found = personalised_pagerank(seeds, reader(rows_of(edges), []), chosen)
+    assert found.residual_bound <= 1e-6
+    assert distance(found.scores, exact(seeds, rows_of(edges), chosen)) <= 1e-6
+
+
+def test_mass_reaches_what_a_seed_depends_on() -> None:
+    rows = rows_of([("s0", "s1", DEPENDENCY, 1.0), ("s0", "s2", SEMANTIC, 0.4)])
+    scores = personalised_pagerank({"s0": 1.0}, reader(rows, [])).scores
+    assert scores["s0"] > scores["s1"] > scores["s2"] > 0
+
+
+def test_reverse_follows_the_type() -> None:
+    rows = rows_of([("s1", "s0", DEPENDENCY, 1.0), ("s2", "s0", LinkType.WORKFLOW, 1.0)])
+    shares = dict(transitions(rows["s0"], DiffusionSettings()).shares)
+    assert shares["s1"] / shares["s2"] == pytest.approx((0.4 * 1.0) / (0.2 * 0.5))
+    assert sum(shares.values()) == pytest.approx(1.0)
+
+
+def test_conflicts_carry_nothing() -> None:
+    rows = rows_of([("s0", "s1", LinkType.CONFLICT, 1.0)])
+    assert personalised_pagerank({"s0": 2.0}, reader(rows, [])).scores == {"s0": 1.0}
+
+
+def test_a_cut_row_leaks_into_the_residual() -> None:
+    edges: list[Edge] = [("s0", f"s{n}", SEMANTIC, 0.5) for n in range(1, 5)]
+    whole = transitions(rows_of(edges)["s0"], DiffusionSettings())
+    cut = transitions(rows_of(edges, 1)["s0"], DiffusionSettings())
+    assert (cut.shares, cut.leak) == (whole.shares[:1], pytest.approx(0.75))
+    assert whole.leak == 0.0
+    lost = Row((), rows_of(edges)["s0"].totals)
+    assert transitions(lost, DiffusionSettings()) == ([], 1.0)
+    found = personalised_pagerank({"s0": 1.0}, reader(rows_of(edges, 1), []))
+    assert found.residual_bound > 0.5
+
+
+def test_seeds_unknown_to_the_graph_keep_their_mass() -> None:
+    rows = rows_of([("s0", "s1", DEPENDENCY, 1.0)])
+    seeds = {"elsewhere": 3.0, "s0": 1.0}
+    chosen = DiffusionSettings(tolerance=1e-9, max_hops=50)
+    found = personalised_pagerank(seeds, reader(rows, []), chosen)
+    assert distance(found.scores, exact(seeds, rows, chosen)) < 1e-8
+    assert found.scores["elsewhere"] > 0.3
+
+
+def test_no_seeds_no_scores() -> None:
+    asked: list[list[str]] = []
+    found = personalised_pagerank({"s0": 0.0}, reader({}, asked))
+    assert (found.scores, found.residual_bound, found.hops, asked) == ({}, 0.0, 0, [])
+    assert exact({}, {}) == {}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"restart": 0.0},
+        {"restart": 1.0},
+        {"max_hops": 0},
+        {"max_nodes": 0},
+        {"tolerance": 0.0},
+        {"types": {SEMANTIC: -1.0}},
+    ],
+)
+def test_settings_are_checked(wrong: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        DiffusionSettings(**wrong)

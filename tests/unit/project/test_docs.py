@@ -1,0 +1,105 @@
+"""README and docs: links resolve, commands exist, the settings reference is what the code says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from workers.cli import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted([ROOT / "README.md", ROOT / "examples" / "README.md", *ROOT.glob("docs/**/*.md")])
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^(```|~~~)(\w*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
+
+
+def ids(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of every `skillbus …` that the page's code shows, ids and texts included."""
+    text = page.read_text(encoding="utf-8")
+    shown = [
+        fence[2] for fence in _FENCE.findall(text) if fence[1] in ("console", "sh", "markdown")
+    ]
+    for line in "\n".join(shown).replace("\\\n", " ").splitlines():
+        found = re.search(r"(?:^[$>] .*?|^ {4}|^)\bskillbus (?=[a-z-])(.*)", line)
+        if found and (line.startswith(("$ ", "> ", "    ")) or line.startswith("skillbus ")):
+            yield _words(found[1])
+    prose = _FENCE.sub("", text)
+    for code in re.findall(r"`skillbus ([a-z-][^`]*)`", prose):
+        yield _words(code)
+
+
+def _words(text: str) -> list[str]:
+    """Shell words up to a pipe, a redirection or an end of the command."""
+    words = []
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="|;<>&")
+    lexer.whitespace_split = True
+    for word in lexer:
+        if set(word) <= set("|;<>&"):
+            break
+        words.append(word)
+    return words
+
+
+def check_command(words: list[str]) -> None:
+    """Raise click's own error for a command or option that does not exist."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="skillbus")
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name, *words = words
+        found = command.get_command(context, name)
+        assert found is not None, f"no command {name!r}"
+        command, context = found, click.Context(found, parent=context, info_name=name)
+    known = {option for parameter in command.params for option in parameter.opts}
+    known |= {option for parameter in command.params for option in parameter.secondary_opts}
+    known |= {"-", "--help"}
+    for word in words:
+        if word.startswith("-"):
+            assert word.split("=")[0] in known, f"{command.name} has no option {word}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_relative_links_resolve(page: Path) -> None:
+    for target in _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", target) or target.startswith("#"):
+            continue
+        assert (page.parent / target.partition("#")[0]).exists(), f"{target} is not there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_commands_and_their_options_exist(page: Path) -> None:
+    for words in commands(page):
+        check_command(words)
+
+
+def test_commands_are_found_in_the_readme() -> None:
+    shown = {words[0] for words in commands(ROOT / "README.md")}
+    assert shown >= set(cli.list_commands(click.Context(cli)))
+
+
+def test_a_command_or_option_that_does_not_exist_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="no command 'skill'"):
+        check_command(["skill", "list"])
+    with pytest.raises(AssertionError, match="no option --budge"):
+        check_command(["query", "a task", "--budge", "3"])
+
+
+def test_the_settings_reference_is_fresh() -> None:
+    run = subprocess.run(
+        [sys.executable, ROOT / "docs" / "reference" / "settings.py", "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr

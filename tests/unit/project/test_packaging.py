@@ -1,0 +1,136 @@
+"""What is shipped: the rooms with their data, and neither tests nor examples; a light start."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+ROOMS = ("config", "skills", "search", "graph", "tasks", "workers")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Names in a wheel built from a copy of the tree, without any network."""
+    copy = tmp_path_factory.mktemp("source")
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "shared")
+    shutil.copytree(ROOT, copy, ignore=ignored, dirs_exist_ok=True)
+    made = tmp_path_factory.mktemp("wheel")
+    run = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", made, copy],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=made,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    [path] = made.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        return set(archive.namelist())
+
+
+def test_the_wheel_holds_every_module_and_data_file_of_the_rooms(wheel: set[str]) -> None:
+    wanted = {
+        path.relative_to(ROOT).as_posix()
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert wanted <= wheel
+
+
+def test_the_wheel_holds_nothing_else(wheel: set[str]) -> None:
+    tops = {name.split("/")[0] for name in wheel}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(ROOMS)
+    assert any(name.endswith("licenses/LICENSE") for name in wheel)
+
+
+def test_the_lock_is_exact_and_fits_every_build_of_torch() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines)
+    assert all(re.fullmatch(r"[a-z0-9._-]+==[0-9][A-Za-z0-9.]*", line) for line in lines)
+    assert len(pins) == len(lines)
+    assert "torch" in pins
+    assert not [name for name in pins if re.match("nvidia|cuda|triton", name)]
+
+
+def test_the_lock_pins_everything_that_is_asked_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = {re.split(r"[^A-Za-z0-9_.-]", line)[0].lower().replace("_", "-") for line in asked}
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    assert names <= {line.split("==")[0] for line in lines}
+
+
+MODELS = ["torch", "sentence_transformers", "transformers", "tantivy", "numpy", "scipy"]
+HEAVY = [*MODELS, "celery", "kombu", "fastapi", "uvicorn", "httpx", "pydantic", "structlog", "rich"]
+
+
+def test_asking_for_the_version_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "sys.argv = ['skillbus', '--version']\n"
+        "from workers.cli import main\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        f"    print(*[name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    version, loaded = run.stdout.split("\n")[:2]
+    assert re.fullmatch(r"skillbus, version \d+\.\d+\.\d+.*", version), run.stderr
+    assert loaded == ""
+
+
+def test_asking_for_help_of_the_program_works_without_a_library(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "workers.cli", "--home", tmp_path / "absent", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
+    for command in ("sync", "query", "serve", "eval"):
+        assert command in run.stdout
+    assert not (tmp_path / "absent").exists()
+
+
+def test_the_version_comes_within_half_a_second() -> None:
+    program = Path(sys.executable).with_name("skillbus")
+    command = [program, "--version"] if program.exists() else [sys.executable, "-m", "workers.cli"]
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        subprocess.run([*command, "--version"], capture_output=True, timeout=60, check=True)
+        times.append(time.perf_counter() - started)
+    assert min(times) < 0.5
+
+
+def test_importing_a_room_reads_nothing_and_starts_nothing() -> None:
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path.name != "__main__.py"
+    ]
+    program = (
+        "import importlib, sys, threading\n"
+        f"for name in {modules!r}:\n"
+        "    importlib.import_module(name)\n"
+        "print(threading.active_count(), *[name for name in "
+        "('torch', 'sentence_transformers', 'tantivy') if name in sys.modules])\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd=ROOT
+    )
+    assert run.stdout == "1\n", run.stdout + run.stderr

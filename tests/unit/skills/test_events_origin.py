@@ -1,0 +1,198 @@
+"""Whose an event is, where its answer goes, and what the answer says of its question."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.errors import UsageError
+from skills.bundle.model import Revision
+from skills.events import (
+    TYPES,
+    Event,
+    QueryAsked,
+    QueryFailed,
+    Sender,
+    SkillFailed,
+    SkillPublished,
+    answer_to,
+    check_reply_to,
+    correlation_id,
+    new_event,
+    owner,
+    parse_event,
+    refusal_of,
+    reply_to,
+    sender_of,
+    trace_id_of,
+    with_origin,
+)
+from skills.events.examples import example_of
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "events.md").read_text(
+    encoding="utf-8"
+)
+REPLIES = "skillbus.replies.my-ci"
+
+
+def question(**members: Any) -> Event:
+    event = new_event(QueryAsked(task="x"), "my-ci", TRACE)
+    return parse_event(json.dumps(json.loads(event.model_dump_json()) | members))
+
+
+def test_an_event_without_an_origin_is_the_users_and_wants_no_answer() -> None:
+    event = question()
+    assert (owner(event), reply_to(event), correlation_id(event)) == ("", "", "")
+    assert not {"owner", "replyto", "correlationid", "subject"} & set(
+        json.loads(event.model_dump_json())
+    )
+
+
+def test_the_owner_is_never_the_senders_word() -> None:
+    forged = question(owner="admin", replyto=REPLIES, correlationid="7")
+    for name in ("ci", ""):
+        accepted = with_origin(forged, name)
+        assert (owner(accepted), reply_to(accepted), correlation_id(accepted)) == (
+            name,
+            REPLIES,
+            "7",
+        )
+        assert parse_event(accepted.model_dump_json()) == accepted
+
+
+def test_what_comes_beside_the_event_counts_more() -> None:
+    event = with_origin(question(replyto=REPLIES, correlationid="7"), "", f"{REPLIES}-2", "8")
+    assert (reply_to(event), correlation_id(event)) == (f"{REPLIES}-2", "8")
+    assert trace_id_of(event) == TRACE
+    assert with_origin(event, "").id == event.id
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "celery",
+        "skillbus.events",
+        "skillbus.replies",
+        "skillbus.replies.",
+        "skillbus.replies..x",
+        "skillbus.replies.-x",
+        "skillbus.replies.a b",
+        "skillbus.replies.a/b",
+        "skillbus.replies.a\n",
+        "skillbus.replies.a\0",
+        "skillbus.replies.技",
+        "skillbus.replies.*",
+        "skillbus.replies." + "x" * 101,
+        " skillbus.replies.x",
+        "Skillbus.replies.x",
+        "x.skillbus.replies.x",
+    ],
+)
+def test_answers_go_to_reply_names_only(name: str) -> None:
+    with pytest.raises(UsageError, match=r"replies cannot go to .*skillbus\.replies\."):
+        check_reply_to(name)
+    with pytest.raises(UsageError, match="replies cannot go to"):
+        with_origin(question(), "", name)
+    with pytest.raises(UsageError, match="replyto"):
+        question(replyto=name)
+    assert sender_of(json.dumps({"replyto": name})).reply_to == ""
+
+
+@pytest.mark.parametrize(("name", "correlation"), [("a b", ""), ("x" * 101, ""), ("ci", "a\nb")])
+def test_odd_owners_and_correlation_ids_are_refused(name: str, correlation: str) -> None:
+    with pytest.raises(UsageError, match=r"(owner|correlationid): "):
+        with_origin(question(), name, "", correlation)
+
+
+def test_an_answer_says_what_it_answers() -> None:
+    asked = question(correlationid="try-1")
+    answer = answer_to(asked, QueryFailed(query_id="q", reason="late"), "skillbus/consume")
+    assert answer.subject == asked.id
+    assert correlation_id(answer) == "try-1"
+    assert trace_id_of(answer) == TRACE
+    assert (owner(answer), reply_to(answer)) == ("", "")
+    assert parse_event(answer.model_dump_json()) == answer
+
+
+def test_an_answer_to_a_question_without_a_trace_has_that_of_the_work() -> None:
+    asked = question(traceparent=None)
+    answer = answer_to(asked, QueryFailed(query_id="q", reason="late"), "x", "ab" * 16)
+    assert trace_id_of(answer) == "ab" * 16
+
+
+def test_an_answer_that_is_made_twice_has_one_id() -> None:
+    asked, other = question(), question()
+
+    def published(seq: int, skill_id: str = "a:b") -> SkillPublished:
+        revision = Revision(seq=seq, content_hash="0")
+        return SkillPublished(skill_id=skill_id, revision=revision)
+
+    answers = [
+        answer_to(asked, QueryFailed(query_id="q", reason="late"), "x"),
+        answer_to(other, QueryFailed(query_id="q", reason="late"), "x"),
+        answer_to(asked, published(1), "x"),
+        answer_to(asked, published(2), "x"),
+        answer_to(asked, published(1, "a:c"), "x"),
+        answer_to(asked, SkillFailed(skill_id="a:b", reason="no"), "x"),
+    ]
+    assert len({answer.id for answer in answers}) == len(answers)
+    assert answer_to(asked, published(1), "x").id == answers[2].id
+
+
+@pytest.mark.parametrize(
+    ("text", "sender"),
+    [
+        (b"", Sender()),
+        (b"\xff", Sender()),
+        ("[" * 100_000, Sender()),
+        ("[]", Sender()),
+        ('{"id": 5, "replyto": ["x"], "correlationid": null}', Sender()),
+        ('{"id": "a\\u0000", "correlationid": "a\\nb"}', Sender()),
+        ('{"id": "\\ud800"}', Sender()),
+        ('{"id": "%s"}' % ("x" * 201), Sender()),
+        (
+            f'{{"id": "4711", "replyto": "{REPLIES}", "correlationid": "7", "type": 5}}',
+            Sender("4711", REPLIES, "7"),
+        ),
+    ],
+    ids=range(9),
+)
+def test_what_can_be_made_out_of_a_sender_is(text: str | bytes, sender: Sender) -> None:
+    assert sender_of(text) == sender
+
+
+def test_a_refusal_says_which_message_and_why() -> None:
+    event = refusal_of(Sender("4711", REPLIES, "7"), "no data", "letter-1", "skillbus/consume")
+    assert (event.subject, correlation_id(event)) == ("4711", "7")
+    assert event.data == {"reason": "no data", "letter_id": "letter-1", "message_id": "4711"}
+    assert parse_event(event.model_dump_json()) == event
+    assert parse_event(refusal_of(Sender(), "no", "", "skillbus/consume").model_dump_json())
+
+
+# -- the page about events
+
+
+def test_the_page_shows_real_events_and_errors() -> None:
+    shown = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert len(shown) == 2
+    for text in shown:
+        event = parse_event(text)
+        assert json.loads(text) == example_of(event.type)
+    for name in TYPES:
+        assert f"| [`{name}`](events/{name}.schema.json) |" in PAGE
+    for name in Event.model_fields:
+        assert f"| `{name}` |" in PAGE or name == "subject"
+    [errors] = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+    told = json.loads(shown[0])
+    for wrong, error in zip(
+        ({"type": "skillbus.query.asked.v2"}, {"data": {}}), errors.splitlines(), strict=False
+    ):
+        with pytest.raises(UsageError, match=f"^{re.escape(error)}$"):
+            parse_event(json.dumps(told | wrong))
+    with pytest.raises(UsageError, match=re.escape(errors.splitlines()[2])):
+        check_reply_to("celery")

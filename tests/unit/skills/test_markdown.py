@@ -1,0 +1,136 @@
+import pytest
+
+from skills.parsing.markdown import Block, heading, is_break, scan
+
+
+def shapes(text: str) -> list[tuple[str, int, int]]:
+    return [(block.shape.value, block.first, block.last) for block in scan(text.split("\n"), 1)]
+
+
+def only(text: str) -> Block:
+    (block,) = scan(text.split("\n"), 1)
+    return block
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("# One", (1, "One")),
+        ("   ### Three ###", (3, "Three")),
+        ("## C#", (2, "C#")),
+        ("#", (1, "")),
+        ("---# Glued", (1, "Glued")),
+        ("##标题", (2, "标题")),
+        ("#tag", None),
+        ("#标签", None),
+        ("####### seven", None),
+        ("    # code", None),
+    ],
+)
+def test_atx_headings(line: str, expected: tuple[int, str] | None) -> None:
+    assert heading(line) == expected
+
+
+@pytest.mark.parametrize(("line", "expected"), [("---", True), ("* * *", True), ("--", False)])
+def test_thematic_breaks(line: str, expected: bool) -> None:
+    assert is_break(line) is expected
+    assert not is_break("--- a")
+
+
+def test_setext_headings() -> None:
+    assert shapes("Title\n=====\n\nPart\n----\ntext") == [
+        ("heading", 1, 2),
+        ("heading", 4, 5),
+        ("paragraph", 6, 6),
+    ]
+
+
+def test_a_rule_under_a_sentence_is_no_heading() -> None:
+    assert shapes("This is a sentence.\n---") == [("paragraph", 1, 1), ("break", 2, 2)]
+
+
+def test_fences_of_both_marks_keep_the_other_inside() -> None:
+    assert shapes("```py\n~~~\n# no heading\n```\n\n~~~\n```\n~~~") == [
+        ("code", 1, 4),
+        ("code", 6, 8),
+    ]
+
+
+def test_the_language_is_the_first_word_of_the_info_string() -> None:
+    assert only("```Python title=x\na\n```").language == "python"
+    assert only("``` {.bash}\na\n```").language == "bash"
+    assert only("```\na\n```").language == ""
+
+
+def test_a_longer_fence_holds_a_shorter_one() -> None:
+    assert shapes("````\n```\na\n```\n````") == [("code", 1, 5)]
+
+
+def test_a_fence_in_a_markdown_fence_is_nested() -> None:
+    assert shapes("```markdown\n# T\n```bash\nls\n```\nend\n```\n\nafter") == [
+        ("code", 1, 7),
+        ("paragraph", 9, 9),
+    ]
+
+
+def test_stray_marks_behind_a_closing_fence() -> None:
+    assert shapes("```json\na\n```**\n\nafter") == [("code", 1, 3), ("paragraph", 5, 5)]
+    assert shapes("```\na\n```py\nb\n```") == [("code", 1, 5)]
+
+
+def test_an_unclosed_fence_ends_before_the_next_chapter() -> None:
+    blocks = scan(["```py", "a", "", "# comment", "", "## Next", "text"], 1)
+    assert [(block.first, block.last, block.closed) for block in blocks[:2]] == [
+        (1, 4, False),
+        (6, 6, True),
+    ]
+
+
+def test_an_unclosed_fence_without_a_chapter_reaches_to_the_end() -> None:
+    block = only("```py\na\n\nb\n\n")
+    assert (block.last, block.closed) == (4, False)
+
+
+def test_indented_code() -> None:
+    assert shapes("text\n\n    code\n\n    more\ntext") == [
+        ("paragraph", 1, 1),
+        ("code", 3, 5),
+        ("paragraph", 6, 6),
+    ]
+
+
+def test_tables_end_at_a_blank_line() -> None:
+    assert shapes("| a | b |\n|---|---|\n| 1 | 2 |\n\nafter") == [
+        ("table", 1, 3),
+        ("paragraph", 5, 5),
+    ]
+
+
+def test_a_table_interrupts_a_paragraph() -> None:
+    assert shapes("Values\na | b\n--|--\n1 | 2") == [("paragraph", 1, 1), ("table", 2, 4)]
+
+
+def test_an_item_holds_what_is_nested_in_it() -> None:
+    text = "1. one\n   - inner\n\n   more\n   ```sh\n1. not an item\n   ```\n2. two\nlazy\n\nafter"
+    assert shapes(text) == [("item", 1, 7), ("item", 8, 9), ("paragraph", 11, 11)]
+
+
+def test_items_of_all_marks() -> None:
+    text = "- a\n* b\n+ c\n• d\n1) e\n2. f\n3、第三\n- [ ] g"
+    assert [shape for shape, _, _ in shapes(text)] == ["item"] * 8
+
+
+def test_a_block_quote_is_one_block() -> None:
+    assert shapes("> a\n> b\ntext") == [("paragraph", 1, 2), ("paragraph", 3, 3)]
+
+
+def test_a_comment_spans_blank_lines() -> None:
+    assert shapes("<!-- a\n\n# b\n-->\ntext") == [("paragraph", 1, 4), ("paragraph", 5, 5)]
+
+
+def test_a_comment_that_is_never_closed_is_a_paragraph() -> None:
+    assert shapes("<!-- a\n\n# b") == [("paragraph", 1, 1), ("heading", 3, 3)]
+
+
+def test_scanning_starts_at_the_first_line_given() -> None:
+    assert scan(["# a", "", "b"], 2)[0].first == 3

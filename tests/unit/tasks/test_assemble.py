@@ -1,0 +1,205 @@
+"""Assembly: the Markdown never exceeds its budget, and the bundle counts it exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.errors import UsageError
+from graph.protocol import Link, LinkType
+from search.documents import analyse
+from search.protocol import StoredRevision
+from skills.bundle.model import Bundle, SkillLeftOut, render, render_skill
+from skills.parsing.parse_skill import parse_skill
+from skills.passages import PageQuery
+from skills.record import RevisionKey, SiblingFile
+from skills.token_count import count_tokens
+from tasks.query.assemble import PagedSkill, assemble, page_skill
+from tasks.query.choose import Chosen
+
+GAP = 6.0
+
+VOCABULARY = "bake dough oven the a of steam 240 °C flour-bag `scale.py` 面团 烤箱 </passage>"
+WORDS = st.sampled_from(VOCABULARY.split(" "))
+LINES = st.lists(WORDS, min_size=1, max_size=25).map(" ".join)
+BLOCKS = st.one_of(
+    LINES,
+    LINES.map(lambda text: f"## {text}"),
+    st.lists(LINES, min_size=1, max_size=4).map(lambda rows: "\n".join(f"- {r}" for r in rows)),
+    st.lists(LINES, min_size=1, max_size=4).map(lambda rows: "```sh\n" + "\n".join(rows) + "\n```"),
+    st.lists(LINES, min_size=1, max_size=3).map(
+        lambda rows: "| a | b |\n|---|---|\n" + "\n".join(f"| {r} | 1 |" for r in rows)
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A made-up skill."""
+
+    name: str
+    description: str
+    blocks: list[str]
+    score: float
+    files: int
+
+
+DRAFTS = st.lists(
+    st.builds(
+        Draft,
+        name=st.sampled_from(["bread", "pie", "烘焙", "a-very-long-name-of-a-skill"]),
+        description=st.lists(WORDS, min_size=1, max_size=80).map(" ".join),
+        blocks=st.lists(BLOCKS, min_size=1, max_size=14),
+        score=st.floats(0.1, 10),
+        files=st.integers(0, 20),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def paged(draft: Draft, number: int, words: bool = True) -> PagedSkill:
+    text = f"---\nname: {draft.name}\ndescription: >-\n  {draft.description}\n---\n\n"
+    text += "\n\n".join(draft.blocks) + "\n"
+    files = [SiblingFile(f"scripts/run_{n}.py", n, "0" * 64) for n in range(draft.files)]
+    parsed = parse_skill(f"s{number}", text.encode(), files)
+    analysis = analyse(parsed)
+    revision = StoredRevision(
+        RevisionKey(f"home:s{number}", number + 1), "f" * 64, parsed, analysis.passage_terms, ()
+    )
+    terms = analysis.forward.terms[:5] if words else np.empty(0, np.uint64)
+    query = PageQuery(None, terms, np.ones(len(terms), np.float32))
+    chosen = Chosen(f"home:s{number}", draft.score, ("its text matches the task",))
+    return page_skill(chosen, revision, f"/skills/s{number}/SKILL.md", query, None, GAP)
+
+
+def paged_all(drafts: list[Draft]) -> list[PagedSkill]:
+    ordered = sorted(drafts, key=lambda draft: -draft.score)
+    return [paged(draft, number) for number, draft in enumerate(ordered)]
+
+
+def empty(budget: int) -> Bundle:
+    return Bundle(query_id="q", status="SKILL_HIT", task="bake", budget=budget)
+
+
+LINKS = [
+    Link(f"home:s{n}", f"home:s{n}", f"home:s{n + 1}", LinkType.DEPENDENCY, 1.0, "depends, line 3")
+    for n in range(6)
+]
+LEFT_OUT = [SkillLeftOut(skill_id="home:other", name="other", reason="alternative to home:s0")]
+
+
+def check(bundle: Bundle) -> None:
+    text = render(bundle)
+    assert bundle.tokens == count_tokens(text)
+    assert bundle.tokens <= bundle.budget
+    assert bundle.skills
+    for place, skill in enumerate(bundle.skills, 1):
+        assert skill.tokens == count_tokens(render_skill(place, skill))
+
+
+@given(DRAFTS, st.integers(1, 3000))
+@settings(max_examples=60, deadline=None)
+def test_markdown_never_exceeds_the_budget(drafts: list[Draft], budget: int) -> None:
+    skills = paged_all(drafts)
+    try:
+        bundle = assemble(empty(budget), skills, LINKS, LEFT_OUT)
+    except UsageError as error:
+        # What it names as enough must be enough.
+        least = int(str(error).rsplit(" ", 1)[1])
+        assert least > budget
+        check(assemble(empty(least), skills, LINKS, LEFT_OUT))
+    else:
+        check(bundle)
+
+
+@given(DRAFTS)
+@settings(max_examples=40, deadline=None)
+def test_passages_and_what_is_left_out_cover_each_skill(drafts: list[Draft]) -> None:
+    skills = paged_all(drafts)
+    bundle = assemble(empty(100_000), skills, [], [])
+    for sent, skill in zip(bundle.skills, skills, strict=True):
+        parsed = skill.revision.parsed
+        starts = [passage.first_line for passage in parsed.passages]
+        shown = [
+            start
+            for start in starts
+            if any(part.first_line <= start <= part.last_line for part in sent.passages)
+        ]
+        assert len(shown) + sent.left_out.passages == len(starts)
+        assert [part.first_line for part in sent.passages] == sorted(
+            part.first_line for part in sent.passages
+        )
+        for part in sent.passages:
+            assert part.text == parsed.text(part.first_line, part.last_line)
+            assert part.roles
+
+
+@given(DRAFTS, st.integers(200, 1500), st.integers(0, 1500))
+@settings(max_examples=40, deadline=None)
+def test_more_budget_never_loses_the_answer(drafts: list[Draft], budget: int, more: int) -> None:
+    skills = paged_all(drafts)
+    try:
+        assemble(empty(budget), skills, LINKS, LEFT_OUT)
+    except UsageError:
+        return
+    check(assemble(empty(budget + more), skills, LINKS, LEFT_OUT))
+
+
+BREAD = Draft("bread", "Bake bread", ["## Steps", "- knead\n- bake"], 5.0, 2)
+LONG = Draft("long", "A long one", [f"## Part {n}\n\n{'dough ' * 60}" for n in range(12)], 4.0, 0)
+
+
+def test_a_skill_that_does_not_fit_is_said_to_be_left_out() -> None:
+    skills = paged_all([BREAD, LONG])
+    alone = assemble(empty(100_000), skills[:1], [], [])
+    bundle = assemble(empty(alone.tokens + 60), skills, [], [])
+    assert [skill.skill_id for skill in bundle.skills] == ["home:s0"]
+    assert [(left.skill_id, left.reason) for left in bundle.left_out] == [
+        ("home:s1", "did not fit into the budget")
+    ]
+    check(bundle)
+
+
+def test_too_small_a_budget_names_the_least() -> None:
+    with pytest.raises(UsageError, match="give at least"):
+        assemble(empty(5), paged_all([BREAD]), [], [])
+
+
+def test_links_stay_among_those_sent() -> None:
+    bundle = assemble(empty(100_000), paged_all([BREAD, LONG]), LINKS, [])
+    assert [(link.source, link.target) for link in bundle.links] == [("home:s0", "home:s1")]
+
+
+def test_files_are_absolute_and_bounded() -> None:
+    draft = Draft("bread", "Bake bread", ["knead"], 5.0, 20)
+    [skill] = assemble(empty(100_000), paged_all([draft]), [], []).skills
+    assert len(skill.scripts) == 12
+    assert all(path.startswith("/skills/s0/scripts/") for path in skill.scripts)
+
+
+def test_a_short_skill_is_sent_whole() -> None:
+    [skill] = assemble(empty(100_000), paged_all([BREAD]), [], []).skills
+    assert skill.paged_by == "whole"
+    assert skill.left_out.passages == 0
+
+
+def test_without_vectors_words_choose() -> None:
+    [skill] = assemble(empty(100_000), [paged(LONG, 0)], [], []).skills
+    assert skill.paged_by == "words"
+
+
+def test_a_skill_without_any_body_is_its_header() -> None:
+    draft = Draft("bread", "Bake bread", ["# Title only"], 5.0, 0)
+    [skill] = assemble(empty(100_000), paged_all([draft]), [], []).skills
+    assert skill.passages == ()
+
+
+def test_a_skill_without_any_body_and_no_room_is_an_error_of_the_caller() -> None:
+    draft = Draft("bread", "Bake bread", ["# Title only"], 5.0, 0)
+    with pytest.raises(UsageError, match="give at least"):
+        assemble(empty(5), paged_all([draft]), [], [])

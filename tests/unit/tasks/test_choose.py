@@ -1,0 +1,171 @@
+"""Choose: dependencies come along, alternatives and conflicts stay out, weak skills too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from config.settings import ChoiceSettings
+from graph.protocol import LinkType, Neighbour, Row
+from tasks.query.choose import Choice, choose_skills
+
+DEPENDS, ALTERNATIVE, CONFLICT = LinkType.DEPENDENCY, LinkType.ALTERNATIVE, LinkType.CONFLICT
+SETTINGS = ChoiceSettings(relative=0.25)
+
+
+class Links:
+    """Rows made from (source, type, target[, weight]), counting how they are read."""
+
+    def __init__(self, *links: tuple[object, ...]) -> None:
+        self._rows: dict[str, list[Neighbour]] = {}
+        self.reads = 0
+        for source, kind, target, *rest in links:
+            weight = float(rest[0]) if rest else 1.0
+            assert isinstance(kind, LinkType)
+            self._rows.setdefault(str(source), []).append(
+                Neighbour(str(target), kind, True, weight)
+            )
+            self._rows.setdefault(str(target), []).append(
+                Neighbour(str(source), kind, False, weight)
+            )
+
+    def __call__(self, ids: Sequence[str]) -> dict[str, Row]:
+        self.reads += 1
+        return {one: Row(tuple(self._rows.get(one, ())), {}) for one in ids}
+
+
+def choose(
+    ranked: Sequence[tuple[str, float]],
+    links: Links | None = None,
+    top: int = 10,
+    owners: Sequence[str] = (),
+) -> Choice:
+    reasons = {skill_id: ("matches",) for skill_id, _ in ranked}
+    return choose_skills(ranked, owners, reasons, links or Links(), SETTINGS, top)
+
+
+def ids(choice: Choice) -> list[str]:
+    return [chosen.skill_id for chosen in choice.chosen]
+
+
+def test_nothing_ranked_nothing_chosen() -> None:
+    assert choose([]).chosen == []
+
+
+def test_the_ranking_is_kept_up_to_the_top() -> None:
+    ranked = [(name, 10.0 - place) for place, name in enumerate("abcdef")]
+    assert ids(choose(ranked, top=3)) == ["a", "b", "c"]
+
+
+def test_far_below_the_best_is_left_out() -> None:
+    assert ids(choose([("a", 8.0), ("b", 2.0), ("c", 1.99)])) == ["a", "b"]
+
+
+def test_the_owner_of_a_named_format_may_score_low() -> None:
+    ranked = [("a", 8.0), ("b", 2.0), ("c", 1.0), ("d", 0.9)]
+    assert ids(choose(ranked, owners=["d"])) == ["a", "b", "d"]
+
+
+def test_no_evidence_pads_nothing() -> None:
+    choice = choose_skills(
+        [("a", 1.0), ("b", 0.0)], (), {}, Links(), ChoiceSettings(relative=0.0), 10
+    )
+    assert ids(choice) == ["a"]
+
+
+def test_a_declared_dependency_comes_along_though_it_does_not_rank() -> None:
+    choice = choose([("a", 8.0)], Links(("a", DEPENDS, "b"), ("b", DEPENDS, "c")))
+    assert set(ids(choice)) == {"a", "b", "c"}
+    by_id = {chosen.skill_id: chosen for chosen in choice.chosen}
+    assert by_id["b"].needed_by == "a"
+    assert by_id["c"].needed_by == "b"
+    assert any("a" in reason for reason in by_id["b"].why)
+
+
+def test_a_mentioned_skill_does_not_come_along() -> None:
+    assert ids(choose([("a", 8.0)], Links(("a", DEPENDS, "b", 0.9)))) == ["a"]
+
+
+def test_who_depends_on_a_skill_does_not_come_along() -> None:
+    assert ids(choose([("a", 8.0)], Links(("b", DEPENDS, "a")))) == ["a"]
+
+
+def test_circular_dependencies_end() -> None:
+    choice = choose(
+        [("a", 8.0)], Links(("a", DEPENDS, "b"), ("b", DEPENDS, "c"), ("c", DEPENDS, "a"))
+    )
+    assert sorted(ids(choice)) == ["a", "b", "c"]
+
+
+def test_a_dependency_is_chosen_once_whoever_needs_it() -> None:
+    choice = choose([("a", 8.0), ("b", 7.0)], Links(("a", DEPENDS, "c"), ("b", DEPENDS, "c")))
+    assert sorted(ids(choice)) == ["a", "b", "c"]
+
+
+def test_a_long_chain_is_bounded() -> None:
+    links = Links(*((f"s{n}", DEPENDS, f"s{n + 1}") for n in range(200)))
+    assert len(choose([("s0", 8.0)], links).chosen) <= 30
+
+
+def test_one_of_a_group_of_alternatives() -> None:
+    choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0)], Links(("b", ALTERNATIVE, "a")))
+    assert ids(choice) == ["a", "c"]
+    [(skill_id, reason)] = choice.left_out
+    assert (skill_id, reason.startswith("alternative to a")) == ("b", True)
+
+
+def test_a_group_is_folded_by_way_of_its_members() -> None:
+    links = Links(("b", ALTERNATIVE, "a"), ("c", ALTERNATIVE, "b"), ("d", ALTERNATIVE, "x"))
+    choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0), ("d", 6.0)], links)
+    assert ids(choice) == ["a", "d"]
+    assert {reason for _, reason in choice.left_out} == {
+        "alternative to a, which ranks better",
+    }
+
+
+def test_a_declared_dependency_comes_along_beside_its_alternative() -> None:
+    links = Links(("a", DEPENDS, "b"), ("b", ALTERNATIVE, "c"))
+    assert ids(choose([("c", 9.0), ("a", 8.0)], links)) == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("pair", [("a", "b"), ("b", "a")])
+def test_never_two_in_conflict(pair: tuple[str, str]) -> None:
+    choice = choose([("a", 8.0), ("b", 7.5)], Links((pair[0], CONFLICT, pair[1])))
+    assert ids(choice) == ["a"]
+    assert "conflicts with a" in dict(choice.left_out)["b"]
+
+
+def test_a_dependency_in_conflict_with_what_is_taken_stays_out() -> None:
+    choice = choose([("a", 8.0), ("b", 7.0)], Links(("b", DEPENDS, "c"), ("c", CONFLICT, "a")))
+    assert "c" not in ids(choice)
+    assert "a" in ids(choice)
+
+
+def test_what_only_a_dependency_left_out_needs_stays_out_too() -> None:
+    links = Links(("b", DEPENDS, "c"), ("c", CONFLICT, "a"), ("c", DEPENDS, "d"))
+    assert ids(choose([("a", 8.0), ("b", 7.0)], links)) == ["a", "b"]
+
+
+def test_who_comes_along_in_the_end_is_not_left_out() -> None:
+    links = Links(("b", ALTERNATIVE, "a"), ("c", DEPENDS, "b"))
+    choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0)], links)
+    assert ids(choice) == ["a", "c", "b"]
+    assert choice.left_out == []
+
+
+def test_who_is_left_out_twice_is_told_of_once() -> None:
+    links = Links(("b", DEPENDS, "c"), ("c", CONFLICT, "a"))
+    choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0)], links)
+    assert choice.left_out == [("c", "declared dependency of b, but conflicts with a")]
+
+
+def test_scores_stay_those_of_the_ranking() -> None:
+    choice = choose([("a", 8.0), ("b", 4.0)])
+    assert [(chosen.skill_id, chosen.score) for chosen in choice.chosen] == [("a", 8.0), ("b", 4.0)]
+
+
+def test_reads_are_few() -> None:
+    links = Links(("s0", DEPENDS, "x"), ("x", DEPENDS, "y"))
+    choose([(f"s{n}", 8.0) for n in range(10)], links)
+    assert links.reads <= 6

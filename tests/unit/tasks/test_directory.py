@@ -1,0 +1,409 @@
+"""Directories: what is a skill, what changed, what is hashed, and what is not followed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.errors import PermanentError, TransientError, UsageError
+from config.settings import LimitSettings
+from tasks.sources.directory import (
+    Scan,
+    SkillGoneError,
+    check_inside,
+    check_root,
+    owning_skill,
+    read_folder,
+    scan,
+)
+
+LIMITS = LimitSettings()
+
+
+def put(path: Path, text: str = "---\nname: x\n---\nBody.\n", *, old: bool = True) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    if old:
+        moment = time.time() - 100
+        os.utime(path, (moment, moment))
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder.resolve()
+
+
+@pytest.fixture
+def shut(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Makes a path unreadable, for the superuser too, who may read whatever its mode says."""
+    closed: set[str] = set()
+
+    def guard(name: str) -> None:
+        real = getattr(os, name)
+
+        def guarded(path: Any, *args: Any) -> Any:
+            if os.fspath(path) in closed:
+                raise PermissionError(13, "Permission denied", path)
+            return real(path, *args)
+
+        monkeypatch.setattr(f"tasks.sources.directory.os.{name}", guarded)
+
+    guard("scandir")
+    guard("open")
+    return lambda path: closed.add(str(path))
+
+
+# -- the root
+
+
+def test_a_root_is_resolved(root: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    assert check_root(link) == root
+
+
+@pytest.mark.parametrize(("name", "said"), [("absent", "does not exist"), ("file", "is a file")])
+def test_what_is_no_root_is_said(tmp_path: Path, name: str, said: str) -> None:
+    put(tmp_path / "file")
+    with pytest.raises(UsageError, match=said):
+        check_root(tmp_path / name)
+
+
+def test_an_unreadable_root_is_said(root: Path, shut: Callable[[Path], None]) -> None:
+    shut(root)
+    with pytest.raises(UsageError, match="cannot be read"):
+        check_root(root)
+
+
+def test_a_name_that_no_file_can_have_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        check_root(tmp_path / ("x" * 300))
+
+
+# -- scanning
+
+
+def test_every_folder_with_a_skill_file_is_a_skill(root: Path) -> None:
+    for name in ("a", "deep/er/b", "a/nested"):
+        put(root / name / "SKILL.md")
+    put(root / "notes" / "README.md")
+    found = scan(root, "", LIMITS)
+    assert sorted(found.signatures) == ["a", "a/nested", "deep/er/b"]
+    assert found.refused == {}
+    assert found.sizes["a"] == (root / "a" / "SKILL.md").stat().st_size
+
+
+def test_the_root_may_be_a_skill(root: Path) -> None:
+    put(root / "SKILL.md")
+    assert list(scan(root, "", LIMITS).signatures) == [""]
+
+
+def test_a_scan_may_start_below(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "b" / "SKILL.md")
+    assert list(scan(root, "b", LIMITS).signatures) == ["b"]
+    assert scan(root, "absent", LIMITS).signatures == {}
+
+
+def test_a_folder_named_like_a_skill_file_is_none(root: Path) -> None:
+    (root / "a" / "SKILL.md").mkdir(parents=True)
+    assert scan(root, "", LIMITS).signatures == {}
+
+
+@pytest.mark.parametrize("name", [".git", "node_modules", "__pycache__", ".venv", "venv"])
+def test_folders_of_tools_are_skipped(root: Path, name: str) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "a" / name / "SKILL.md")
+    put(root / name / "b" / "SKILL.md")
+    assert list(scan(root, "", LIMITS).signatures) == ["a"]
+    assert read_folder(root, "a", LIMITS).files == ()
+
+
+def test_a_virtual_environment_is_skipped_whatever_its_name(root: Path) -> None:
+    put(root / "tools" / "pyvenv.cfg")
+    put(root / "tools" / "lib" / "SKILL.md")
+    assert scan(root, "", LIMITS).signatures == {}
+
+
+def test_deeper_than_the_limit_is_refused_with_its_setting(root: Path) -> None:
+    put(root / "1" / "2" / "3" / "SKILL.md")
+    found = scan(root, "", LimitSettings(depth=2))
+    assert found.signatures == {}
+    assert "limits.depth" in found.refused["1/2/3"]
+
+
+def test_an_unreadable_folder_is_refused_and_unknown(
+    root: Path, shut: Callable[[Path], None]
+) -> None:
+    put(root / "shut" / "a" / "SKILL.md")
+    put(root / "open" / "SKILL.md")
+    shut(root / "shut")
+    found = scan(root, "", LIMITS)
+    assert list(found.signatures) == ["open"]
+    assert "cannot be read" in found.refused["shut"]
+    assert not found.knows("shut/a")
+    assert found.knows("shutter")
+
+
+def test_absence_is_known_unless_it_lies_in_an_unreadable_folder() -> None:
+    found = Scan(unreadable=["a/b"])
+    assert not found.knows("a/b")
+    assert not found.knows("a/b/c")
+    assert found.knows("a")
+    assert found.knows("a/bc")
+
+
+# -- signatures
+
+
+def test_a_signature_is_stable_and_sees_each_kind_of_change(root: Path) -> None:
+    skill = put(root / "a" / "SKILL.md")
+    helper = put(root / "a" / "scripts" / "run.py", "print()")
+
+    def signature() -> str:
+        return scan(root, "", LIMITS).signatures["a"]
+
+    seen = [signature()]
+    assert signature() == seen[0] != ""
+    changes: list[Callable[[], object]] = [
+        lambda: put(skill, "another body"),
+        lambda: put(helper, "print(1)"),
+        lambda: helper.rename(helper.with_name("walk.py")),
+        lambda: put(root / "a" / "new.txt"),
+    ]
+    for change in changes:
+        change()
+        seen.append(signature())
+    assert len(set(seen)) == len(seen)
+    (root / "a" / "new.txt").unlink()
+    assert signature() == seen[-2]
+
+
+def test_a_change_in_a_nested_skill_is_not_one_of_the_outer(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "a" / "b" / "SKILL.md")
+    before = scan(root, "", LIMITS).signatures
+    put(root / "a" / "b" / "SKILL.md", "something else")
+    after = scan(root, "", LIMITS).signatures
+    assert after["a"] == before["a"]
+    assert after["a/b"] != before["a/b"]
+
+
+def test_a_fresh_file_has_no_signature_yet(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "a" / "notes.txt", old=False)
+    put(root / "b" / "SKILL.md")
+    signatures = scan(root, "", LIMITS).signatures
+    assert signatures["a"] == ""
+    assert signatures["b"] != ""
+
+
+def test_a_time_in_the_future_has_no_signature(root: Path) -> None:
+    path = put(root / "a" / "SKILL.md")
+    os.utime(path, (time.time() + 3600, time.time() + 3600))
+    assert scan(root, "", LIMITS).signatures["a"] == ""
+
+
+def test_a_dangling_link_does_not_stop_a_scan(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    (root / "a" / "gone.txt").symlink_to(root / "nowhere")
+    assert list(scan(root, "", LIMITS).signatures) == ["a"]
+
+
+# -- links
+
+
+def test_a_linked_folder_out_of_the_root_is_refused(root: Path, tmp_path: Path) -> None:
+    put(tmp_path / "outside" / "SKILL.md")
+    (root / "in").symlink_to(tmp_path / "outside")
+    found = scan(root, "", LIMITS)
+    assert found.signatures == {}
+    assert "out of the source" in found.refused["in"]
+    with pytest.raises(PermanentError, match="out of the source"):
+        read_folder(root, "in", LIMITS)
+
+
+def test_a_linked_folder_inside_the_root_is_not_read_twice(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    (root / "again").symlink_to(root / "a")
+    (root / "loop").symlink_to(root)
+    found = scan(root, "", LIMITS)
+    assert list(found.signatures) == ["a"]
+    assert found.refused == {}
+
+
+def test_a_skill_file_linked_out_is_refused(root: Path, tmp_path: Path) -> None:
+    secret = put(tmp_path / "secret.md", "hidden")
+    (root / "a").mkdir()
+    (root / "a" / "SKILL.md").symlink_to(secret)
+    with pytest.raises(PermanentError, match="out of the source"):
+        read_folder(root, "a", LIMITS)
+
+
+def test_a_skill_file_linked_inside_is_read(root: Path) -> None:
+    put(root / "shared.md", "shared text")
+    (root / "a").mkdir()
+    (root / "a" / "SKILL.md").symlink_to(root / "shared.md")
+    assert list(scan(root, "", LIMITS).signatures) == ["a"]
+    assert read_folder(root, "a", LIMITS).content == b"shared text"
+
+
+def test_sibling_files_linked_out_are_left_out(root: Path, tmp_path: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "a" / "own.txt")
+    (root / "a" / "theirs.txt").symlink_to(put(tmp_path / "theirs.txt"))
+    assert [file.path for file in read_folder(root, "a", LIMITS).files] == ["own.txt"]
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "a\0b"])
+def test_paths_stay_inside(root: Path, path: str) -> None:
+    with pytest.raises(UsageError, match="leads out"):
+        check_inside(root, path)
+    with pytest.raises(UsageError, match="leads out"):
+        read_folder(root, path, LIMITS)
+
+
+# -- reading
+
+
+def test_reading_lists_files_with_their_sizes(root: Path) -> None:
+    put(root / "a" / "SKILL.md", "text")
+    put(root / "a" / "scripts" / "run.py", "print()")
+    put(root / "a" / "z.md", "")
+    folder = read_folder(root, "a", LIMITS)
+    assert folder.content == b"text"
+    assert [(file.path, file.size) for file in folder.files] == [("scripts/run.py", 7), ("z.md", 0)]
+    assert all(len(file.sha256) == 64 for file in folder.files)
+
+
+def test_a_nested_skill_is_no_file_of_the_outer(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "a" / "b" / "SKILL.md")
+    put(root / "a" / "b" / "c" / "helper.txt")
+    assert read_folder(root, "a", LIMITS).files == ()
+    assert [file.path for file in read_folder(root, "a/b", LIMITS).files] == ["c/helper.txt"]
+
+
+def test_special_files_are_neither_read_nor_waited_for(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    os.mkfifo(root / "a" / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        here = Path.cwd()
+        os.chdir(root / "a")
+        try:
+            listening.bind("sock")
+        finally:
+            os.chdir(here)
+        assert read_folder(root, "a", LIMITS).files == ()
+    (root / "b").mkdir()
+    os.mkfifo(root / "b" / "SKILL.md")
+    with pytest.raises(PermanentError, match="not a regular file"):
+        read_folder(root, "b", LIMITS)
+
+
+def test_gone_is_told_from_unreadable(root: Path) -> None:
+    (root / "empty").mkdir()
+    put(root / "file")
+    for path in ("absent", "empty", "file"):
+        with pytest.raises(SkillGoneError):
+            read_folder(root, path, LIMITS)
+
+
+def test_an_unreadable_skill_file_is_permanent(root: Path, shut: Callable[[Path], None]) -> None:
+    shut(put(root / "a" / "SKILL.md"))
+    with pytest.raises(PermanentError, match="permission denied"):
+        read_folder(root, "a", LIMITS)
+
+
+def test_limits_are_named(root: Path) -> None:
+    put(root / "a" / "SKILL.md", "x" * 1001)
+    with pytest.raises(PermanentError, match=r"limits\.skill_bytes"):
+        read_folder(root, "a", LimitSettings(skill_bytes=1000))
+    put(root / "b" / "SKILL.md")
+    for name in ("1", "2"):
+        put(root / "b" / name, "x" * 600)
+    with pytest.raises(PermanentError, match=r"limits\.folder_files"):
+        read_folder(root, "b", LimitSettings(folder_files=1))
+    with pytest.raises(PermanentError, match=r"limits\.folder_bytes"):
+        read_folder(root, "b", LimitSettings(folder_bytes=1000))
+    assert len(read_folder(root, "b", LIMITS).files) == 2
+
+
+def test_a_passing_error_is_transient(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(root / "a" / "SKILL.md")
+
+    def full(*_: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("tasks.sources.directory.os.open", full)
+    with pytest.raises(TransientError, match="Too many open files"):
+        read_folder(root, "a", LIMITS)
+
+
+# -- the content hash
+
+
+NAMES = st.text("abcdef", min_size=1, max_size=5)
+
+
+@given(st.dictionaries(NAMES, st.text(max_size=20), max_size=5), st.randoms())
+@settings(max_examples=25, deadline=None)
+def test_the_hash_depends_on_content_only(files: dict[str, str], random: object) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        for place in (one, other):
+            items = list(files.items())
+            random.shuffle(items)  # hypothesis hands out a Random
+            put(Path(place, "a", "SKILL.md"), old=place == one)
+            for name, text in items:
+                put(Path(place, "a", name), text, old=place == one)
+        hashes = {
+            read_folder(Path(place).resolve(), "a", LIMITS).content_hash for place in (one, other)
+        }
+    assert len(hashes) == 1
+
+
+def test_the_hash_sees_content_names_and_moves(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "a" / "x", "one")
+
+    def digest() -> str:
+        return read_folder(root, "a", LIMITS).content_hash
+
+    seen = [digest()]
+    put(root / "a" / "x", "two")
+    seen.append(digest())
+    (root / "a" / "x").rename(root / "a" / "y")
+    seen.append(digest())
+    (root / "a" / "sub").mkdir()
+    (root / "a" / "y").rename(root / "a" / "sub" / "y")
+    seen.append(digest())
+    put(root / "a" / "SKILL.md", "new")
+    seen.append(digest())
+    assert len(set(seen)) == len(seen)
+
+
+# -- who owns a path
+
+
+def test_the_nearest_skill_owns_a_path(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "a" / "b" / "SKILL.md")
+    assert owning_skill(root, "a/notes.txt") == "a"
+    assert owning_skill(root, "a/b/deep/er/notes.txt") == "a/b"
+    assert owning_skill(root, "a") == "a"
+    assert owning_skill(root, "c/d") is None
+    put(root / "SKILL.md")
+    assert owning_skill(root, "c/d") == ""

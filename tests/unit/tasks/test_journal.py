@@ -1,0 +1,168 @@
+"""What is particular to the journal in SQLite: locks, full disks, damage, other schemas.
+
+What every journal does is tested in `tests/contract`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.errors import PermanentError, TransientError
+from skills.events import Event, QueryAsked, SourceChanged, new_event
+from tasks.journal.sqlite import SqliteJournal
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+def changed(root: str = "/skills") -> Event:
+    return new_event(SourceChanged(source_id="team", root=root), "skillbus/test")
+
+
+def test_what_was_asked_is_its_owners(path: Path) -> None:
+    journal = SqliteJournal(path)
+    assert journal.accept(changed(), "event")
+    beside = sorted(path.parent.iterdir())
+    assert len(beside) == 3
+    assert {stat.S_IMODE(file.stat().st_mode) for file in beside} == {0o600}
+    SqliteJournal(path).close()
+    journal.close()
+
+
+def test_a_locked_journal_is_transient_and_loses_nothing(path: Path) -> None:
+    journal = SqliteJournal(path)
+    journal._connection.execute("PRAGMA busy_timeout=20")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    event = changed()
+    with pytest.raises(TransientError, match="cannot be written"):
+        journal.accept(event, "event")
+    other.execute("ROLLBACK")
+    other.close()
+    assert journal.accept(event, "event")
+    journal.close()
+
+
+def test_a_full_disk_is_transient_and_a_retry_works(path: Path) -> None:
+    journal = SqliteJournal(path)
+    pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
+    journal._connection.execute(f"PRAGMA max_page_count={pages}")
+    big = new_event(QueryAsked(task="x" * 200_000), "test")
+    with pytest.raises(TransientError, match="full"):
+        journal.accept(big, "query")
+    journal._connection.execute("PRAGMA max_page_count=100000")
+    assert journal.accept(big, "query")
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database at all, but long enough to be read", b"x" * 5000]
+)
+def test_a_damaged_file_says_what_to_do(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(PermanentError, match="move it away"):
+        SqliteJournal(path)
+
+
+def test_damage_that_shows_later_says_what_to_do(path: Path) -> None:
+    journal = SqliteJournal(path)
+    events = [changed("/x" * 50) for _ in range(300)]
+    for event in events:
+        journal.accept(event, "event")
+    journal.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
+    damaged = SqliteJournal(path)
+    for use in (
+        lambda: damaged.open_jobs("event"),
+        lambda: damaged.job(events[5].id),
+        lambda: damaged.states([events[5].id]),
+        lambda: damaged.accept(changed(), "event"),
+        lambda: damaged.finish(events[7].id),
+    ):
+        with pytest.raises(PermanentError, match="move it away"):
+            use()
+    damaged.close()
+
+
+def test_a_lock_on_opening_is_no_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+
+    def impatient(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        return connect(*args, **(kwargs | {"timeout": 0.01}))
+
+    other = connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr(sqlite3, "connect", impatient)
+    with pytest.raises(TransientError, match="another process"):
+        SqliteJournal(path)
+    other.execute("ROLLBACK")
+    other.close()
+    SqliteJournal(path).close()
+
+
+def test_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match="cannot be opened"):
+        SqliteJournal(tmp_path / "absent" / "journal.db")
+
+
+def test_another_schema_is_refused(path: Path) -> None:
+    SqliteJournal(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE meta SET schema_version = 99")
+    connection.commit()
+    connection.close()
+    with pytest.raises(PermanentError, match="schema 99"):
+        SqliteJournal(path)
+
+
+FIRST_SCHEMA = """
+CREATE TABLE meta (schema_version INTEGER NOT NULL);
+INSERT INTO meta VALUES (1);
+CREATE TABLE jobs (
+    number INTEGER PRIMARY KEY, source TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL,
+    payload TEXT NOT NULL, state TEXT NOT NULL CHECK (state IN ('accepted', 'done', 'failed')),
+    outcome TEXT, reason TEXT NOT NULL DEFAULT '', accepted REAL NOT NULL, expires REAL,
+    finished REAL, UNIQUE (source, id)
+);
+CREATE INDEX jobs_open ON jobs (kind, number) WHERE state = 'accepted';
+CREATE INDEX jobs_id ON jobs (id);
+"""
+
+
+def test_a_journal_of_the_first_schema_is_read_on(path: Path) -> None:
+    event = changed()
+    connection = sqlite3.connect(path)
+    connection.executescript(FIRST_SCHEMA)
+    connection.execute(
+        "INSERT INTO jobs VALUES (7, ?, ?, 'event', ?, 'accepted', NULL, '', 1.5, NULL, NULL)",
+        (event.source, event.id, event.model_dump_json()),
+    )
+    connection.commit()
+    connection.close()
+    for _ in range(2):
+        journal = SqliteJournal(path)
+        assert journal.open_jobs("event") == [event.id]
+        assert journal.job(event.id).event == event
+        assert not journal.accept(event, "event")
+        journal.close()
+    journal = SqliteJournal(path)
+    assert journal.cancel(event.id)
+    assert journal.job(event.id).state == "cancelled"
+    journal.close()
+
+
+def test_in_memory_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    journal = SqliteJournal(":memory:")
+    journal.accept(changed(), "event")
+    assert len(journal.open_jobs("event")) == 1
+    journal.close()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,397 @@
+"""Plan: what a sync would do, batches of about the same work, and what events change."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.errors import UsageError
+from config.settings import LimitSettings
+from graph.protocol import Publication, Source, State
+from skills.events import (
+    Event,
+    QueryFailed,
+    SkillRemoved,
+    SkillUpserted,
+    SourceChanged,
+    SourceRemoved,
+    new_event,
+)
+from skills.record import RevisionKey
+from tasks.ingest.diff import _chunks, preview, skill_id_of
+from tasks.ingest.plan import plan
+from tasks.policies import LINK, Deadline
+from tasks.sources.directory import Scan, read_folder, scan
+from tasks.sources.readers import DirectoryReader
+from tests.support.planning import PlanServices
+
+LIMITS = LimitSettings()
+
+
+def put(path: Path, text: str = "---\nname: x\n---\nBody.\n") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    moment = time.time() - 100
+    os.utime(path, (moment, moment))
+
+
+class Services(PlanServices):
+    """What plan needs, and what comes after it."""
+
+    def publish_waiting(self) -> None:
+        """What ingest would do, without parsing."""
+        roots = {source.source_id: Path(source.root) for source in self.graph.sources()}
+        for entry in self.graph.waiting(1000):
+            folder = read_folder(roots[entry.source_id], entry.path, LIMITS)
+            key = RevisionKey(entry.skill_id, self.graph.take_seqs(1)[0])
+            self.graph.publish(
+                [Publication(key, entry.source_id, entry.path, folder.content_hash, "x", "")]
+            )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "skills"
+    folder.mkdir()
+    return folder.resolve()
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    with Services.opened(tmp_path) as services:
+        yield services
+
+
+def everything(root: Path, *paths: str) -> SourceChanged:
+    return SourceChanged(source_id="team", root=str(root), paths=paths)
+
+
+# -- identity and batches
+
+
+def test_the_root_has_a_path_of_its_own() -> None:
+    assert skill_id_of("team", "") == "team:."
+    assert skill_id_of("team", "a/b") == "team:a/b"
+
+
+@given(st.lists(st.integers(0, 300_000), max_size=150))
+@settings(max_examples=100, deadline=None)
+def test_batches_keep_order_and_are_bounded(sizes: list[int]) -> None:
+    paths = [f"skill-{number}" for number in range(len(sizes))]
+    found = Scan(sizes=dict(zip(paths, sizes, strict=True)))
+    chunks = list(_chunks(paths, found))
+    assert [path for chunk in chunks for path in chunk] == paths
+    for chunk in chunks:
+        assert 1 <= len(chunk) <= 32
+        # Only the last of a batch may lead over the bound.
+        assert sum(found.sizes[path] for path in chunk[:-1]) < 192_000
+
+
+# -- preview
+
+
+def test_a_preview_without_a_library_calls_everything_new(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "b" / "SKILL.md")
+    assert preview(None, everything(root), LIMITS) == {
+        "new": ["team:a", "team:b"],
+        "changed": [],
+        "removed": [],
+        "refused": [],
+    }
+
+
+def test_a_preview_tells_kinds_apart_and_writes_nothing(
+    root: Path, services: Services, tmp_path: Path
+) -> None:
+    for name in ("kept", "edited", "touched", "gone"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    put(root / "edited" / "SKILL.md", "other text")
+    os.utime(root / "touched" / "SKILL.md")
+    (root / "gone" / "SKILL.md").unlink()
+    put(root / "new" / "SKILL.md")
+    put(tmp_path / "outside" / "SKILL.md")
+    (root / "link").symlink_to(tmp_path / "outside")
+    before = services.graph.entries(), services.graph.cursor("team")
+    assert preview(services.graph, everything(root), LIMITS) == {
+        "new": ["team:new"],
+        "changed": ["team:edited"],
+        "removed": ["team:gone"],
+        "refused": ["team:link"],
+    }
+    assert (services.graph.entries(), services.graph.cursor("team")) == before
+
+
+def test_a_preview_of_a_root_that_is_not_there_is_an_error(root: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        preview(None, everything(root / "absent"), LIMITS)
+
+
+# -- events
+
+
+def test_a_whole_sync_asks_for_each_skill_once(root: Path, services: Services) -> None:
+    for number in range(40):
+        put(root / f"s{number}" / "SKILL.md")
+    job = services.run(everything(root))
+    assert job.state == "done"
+    assert job.outcome == {"found": 40, "changed": 40, "removed": 0}
+    assert len(services.ingested()) == len(set(services.ingested())) == 40
+    assert len(services.sent) == services.activity.announced == 2
+    assert services.graph.counts()["waiting"] == 40
+
+
+def test_an_unchanged_library_asks_for_nothing(root: Path, services: Services) -> None:
+    put(root / "a" / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    assert services.run(everything(root)).outcome == {"found": 1, "changed": 0, "removed": 0}
+    assert services.sent == []
+
+
+def test_a_touched_file_costs_no_ingest(root: Path, services: Services) -> None:
+    put(root / "a" / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    os.utime(root / "a" / "SKILL.md")
+    assert services.run(everything(root)).outcome == {"found": 1, "changed": 0, "removed": 0}
+
+
+def test_an_edit_a_removal_and_a_newcomer(root: Path, services: Services) -> None:
+    for name in ("a", "b"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    put(root / "a" / "SKILL.md", "other")
+    (root / "b").rename(root / "c")
+    assert services.run(everything(root)).outcome == {"found": 2, "changed": 2, "removed": 1}
+    assert services.ingested() == ["team:a", "team:c"]
+    assert (LINK.name, []) in services.sent
+    assert services.states() == {"a": "published", "b": "removed", "c": "pending"}
+
+
+def test_paths_limit_what_is_looked_at(root: Path, services: Services) -> None:
+    for name in ("a", "b", "deep/c"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    for name in ("a", "b", "deep/c"):
+        put(root / name / "SKILL.md", "other")
+    services.run(everything(root, "a/SKILL.md"))
+    assert services.ingested() == ["team:a"]
+    services.publish_waiting()
+    put(root / "b" / "scripts" / "run.py")
+    services.run(everything(root, "b/scripts/run.py", "b/scripts"))
+    assert services.ingested() == ["team:b"]
+    services.publish_waiting()
+    services.run(everything(root, "deep"))
+    assert services.ingested() == ["team:deep/c"]
+
+
+def test_paths_in_any_number_and_form_are_looked_at_once(
+    root: Path, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "deep/c"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    looked: list[str] = []
+    scan = DirectoryReader.scan
+
+    def scanned(reader: DirectoryReader, start: str) -> Scan:
+        looked.append(start)
+        return scan(reader, start)
+
+    monkeypatch.setattr(DirectoryReader, "scan", scanned)
+    forms = ["./" * count + "deep" for count in range(1, 200)]
+    assert services.run(everything(root, *forms, "deep//c", "deep/c/SKILL.md", "a")).state == "done"
+    assert looked == ["a", "deep"]
+    looked.clear()
+    services.run(everything(root, "a", "./", *forms, ".", "SKILL.md", "none/x"))
+    assert looked == [""]
+    assert services.states() == {"a": "published", "deep/c": "published"}
+
+
+def test_a_path_that_went_takes_its_skills_along(root: Path, services: Services) -> None:
+    for name in ("a", "deep/b", "deep/c"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    for name in ("b", "c"):
+        (root / "deep" / name / "SKILL.md").unlink()
+    assert services.run(everything(root, "deep")).outcome["removed"] == 2
+    assert services.states() == {"a": "published", "deep/b": "removed", "deep/c": "removed"}
+
+
+def test_a_path_out_of_the_root_fails_the_event_only(root: Path, services: Services) -> None:
+    put(root / "a" / "SKILL.md")
+    job = services.run(everything(root, "../elsewhere"))
+    assert job.state == "failed"
+    assert "leads out" in job.reason
+    assert services.graph.entries() == []
+
+
+def test_a_root_that_is_away_removes_nothing(root: Path, services: Services) -> None:
+    put(root / "a" / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    root.rename(root.with_name("moved"))
+    job = services.run(everything(root))
+    assert job.state == "failed"
+    assert "does not exist" in job.reason
+    assert services.states() == {"a": "published"}
+
+
+def test_a_source_id_of_another_root_is_refused(
+    root: Path, services: Services, tmp_path: Path
+) -> None:
+    put(root / "a" / "SKILL.md")
+    services.run(everything(root))
+    other = tmp_path / "other"
+    put(other / "b" / "SKILL.md")
+    job = services.run(everything(other))
+    assert job.state == "failed"
+    assert "team" in job.reason
+    assert list(services.states()) == ["a"]
+
+
+def test_an_event_is_carried_out_once(root: Path, services: Services) -> None:
+    put(root / "a" / "SKILL.md")
+    job = services.run(everything(root))
+    services.sent.clear()
+    plan(services, Deadline(60), [job.id])
+    assert services.sent == []
+
+
+def test_a_link_out_of_the_root_is_a_failed_entry(
+    root: Path, services: Services, tmp_path: Path
+) -> None:
+    put(tmp_path / "outside" / "SKILL.md")
+    (root / "link").symlink_to(tmp_path / "outside")
+    put(root / "a" / "SKILL.md")
+    services.run(everything(root))
+    [entry] = services.graph.entries(["team:link"])
+    assert entry.state is State.FAILED
+    assert "out of the source" in entry.reason
+    assert services.ingested() == ["team:a"]
+
+
+def test_skills_and_sources_are_removed_on_request(root: Path, services: Services) -> None:
+    for name in ("a", "b"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    assert services.run(SkillRemoved(skill_id="team:a")).outcome == {"removed": 1}
+    assert services.states() == {"a": "removed", "b": "published"}
+    job = services.run(SkillRemoved(skill_id="team:absent"))
+    assert (job.state, "team:absent" in job.reason) == ("failed", True)
+    assert services.run(SourceRemoved(source_id="team")).outcome == {"removed": 1}
+    assert services.graph.sources() == []
+    job = services.run(SourceRemoved(source_id="team"))
+    assert (job.state, "sources list" in job.reason) == ("failed", True)
+
+
+def test_a_cursor_moves_only_behind_the_requests(
+    root: Path, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root / "a" / "SKILL.md")
+    services.graph.put_source(Source("team", "directory", str(root)))
+
+    def broken(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(services.graph, "move_cursor", broken)
+    with pytest.raises(KeyboardInterrupt):
+        services.run(everything(root))
+    assert services.graph.counts()["waiting"] == 1
+    assert services.graph.cursor("team") == {}
+    assert scan(root, "", LIMITS).signatures["a"]
+
+
+# -- skills by name
+
+
+def upserted(*skill_ids: str) -> list[Event]:
+    return [new_event(SkillUpserted(skill_id=one), "skillbus/test") for one in skill_ids]
+
+
+def carry_out(services: Services, events: list[Event]) -> list[Any]:
+    for event in events:
+        services.journal.accept(event, "event")
+    services.sent.clear()
+    plan(services, Deadline(60), [event.id for event in events])  # type: ignore[arg-type]
+    return [services.journal.job(event.id) for event in events]
+
+
+def test_a_skill_is_read_anew_by_its_id_alone(root: Path, services: Services) -> None:
+    for name in ("a", "deep/b"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    for name in ("a", "deep/b"):
+        put(root / name / "SKILL.md", "other")
+    [job] = carry_out(services, upserted("team:deep/b"))
+    assert (job.state, job.outcome["changed"]) == ("done", 1)
+    assert services.ingested() == ["team:deep/b"]
+
+
+def test_a_withdrawn_skill_comes_back_when_it_is_upserted(root: Path, services: Services) -> None:
+    put(root / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    services.run(SkillRemoved(skill_id="team:."))
+    whole = [new_event(everything(root), "skillbus/test") for _ in range(2)]
+    jobs = carry_out(services, [whole[0], *upserted("team:."), whole[1]])
+    assert [job.state for job in jobs] == ["done"] * 3
+    assert services.ingested() == ["team:."]
+
+
+def test_many_upserts_are_one_reading_and_each_has_its_end(root: Path, services: Services) -> None:
+    for name in ("a", "b"):
+        put(root / name / "SKILL.md")
+    services.graph.put_source(Source("team", "directory", str(root)))
+    whole = new_event(everything(root, "c"), "skillbus/test")
+    events = [*upserted("team:a", "team:b", "team:absent", "team:a"), whole]
+    jobs = carry_out(services, events)
+    assert [job.state for job in jobs] == ["done", "done", "failed", "done", "done"]
+    assert "no skill team:absent" in jobs[2].reason
+    assert services.ingested() == ["team:a", "team:b"]
+    assert len(services.sent) == 1
+
+
+def test_a_removal_between_upserts_keeps_its_place(root: Path, services: Services) -> None:
+    for name in ("a", "b"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    removal = new_event(SkillRemoved(skill_id="team:a"), "skillbus/test")
+    jobs = carry_out(services, [*upserted("team:a"), removal, *upserted("team:b")])
+    assert [job.state for job in jobs] == ["done"] * 3
+    assert services.states() == {"a": "removed", "b": "published"}
+
+
+def test_a_source_that_is_not_known_needs_its_root(services: Services, root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    [job] = carry_out(services, upserted("team:a"))
+    assert job.state == "failed"
+    assert "no source 'team'" in job.reason
+    assert "no source 'team'" in services.run(SourceChanged(source_id="team")).reason
+    services.run(everything(root))
+    services.publish_waiting()
+    put(root / "b" / "SKILL.md")
+    assert services.run(SourceChanged(source_id="team")).outcome["found"] == 2
+    assert services.ingested() == ["team:b"]
+
+
+def test_answers_change_nothing(services: Services) -> None:
+    job = services.run(QueryFailed(query_id="x", reason="y"))
+    assert (job.state, "changes the library" in job.reason) == ("failed", True)

@@ -1,0 +1,130 @@
+"""Uploads that are slow, broken off, or one too many, at the route itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from config.errors import TransientError
+from config.interface_settings import UploadSettings
+from config.settings import Settings
+from tasks.journal.sqlite import SqliteJournal
+from workers.http.access import OWN
+from workers.http.app import create_gateway
+from workers.http.idempotency import job_of_key
+
+TEXT = {"Content-Type": "text/markdown"}
+WHERE = "/v1/skills?source=s&path=x"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path, uploads=UploadSettings(seconds=0.3, at_once=1))
+
+
+@pytest.fixture
+def channel(settings: Settings) -> SimpleNamespace:
+    return SimpleNamespace(
+        settings=settings,
+        journal=None,
+        graph=SimpleNamespace(sources=list),
+        accept=lambda event: event.id,
+        check_room=lambda kind: None,
+    )
+
+
+@pytest.fixture
+def client(channel: Any) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(create_gateway(channel))
+    return httpx.AsyncClient(transport=transport, base_url="http://skillbus")
+
+
+async def slowly(seconds: float) -> AsyncIterator[bytes]:
+    yield b"# x\n"
+    await asyncio.sleep(seconds)
+    yield b"More.\n"
+
+
+def test_who_sends_slowly_is_cut_off(client: httpx.AsyncClient, settings: Settings) -> None:
+    answer = asyncio.run(client.post(WHERE, content=slowly(2.0), headers=TEXT))
+    assert (answer.status_code, "uploads.seconds" in answer.text) == (408, True)
+    assert not list((settings.home / "uploads" / "staging").iterdir())
+
+
+def test_one_too_many_is_asked_to_come_again(client: httpx.AsyncClient) -> None:
+    async def both() -> list[httpx.Response]:
+        first = asyncio.create_task(client.post(WHERE, content=slowly(0.2), headers=TEXT))
+        await asyncio.sleep(0.05)
+        second = await client.post(WHERE, content=b"# x\n", headers=TEXT)
+        return [await first, second]
+
+    first, second = asyncio.run(both())
+    assert first.status_code == 202
+    assert second.status_code == 503
+    assert "retry-after" in second.headers
+
+
+def test_an_upload_that_is_sent_again_is_the_same_job_over_restarts(settings: Settings) -> None:
+    packages = settings.home / "uploads" / "packages"
+
+    def send(content: bytes, key: str, where: str = WHERE) -> httpx.Response:
+        """As a process that has just begun sees it."""
+        journal = SqliteJournal(settings.home / "journal.db")
+        channel: Any = SimpleNamespace(
+            settings=settings,
+            journal=journal,
+            graph=SimpleNamespace(sources=list),
+            accept=lambda event: journal.accept(event, "event"),
+            check_room=lambda kind: None,
+        )
+        transport = httpx.ASGITransport(create_gateway(channel))
+        client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
+        headers = TEXT | {"Idempotency-Key": key}
+        try:
+            return asyncio.run(client.post(where, content=content, headers=headers))
+        finally:
+            journal.close()
+
+    first = send(b"# x\n", "one")
+    assert (first.status_code, first.json()["skills"]) == (202, ["s:x"])
+    assert send(b"# x\n", "one").json() == first.json()
+    assert send(b"# x\n", "two").json()["id"] != first.json()["id"]
+    for content, where in ((b"# y\n", WHERE), (b"# x\n", f"{WHERE}y")):
+        refused = send(content, "one", where)
+        assert (refused.status_code, "Idempotency-Key" in refused.text) == (422, True)
+    assert send(b"", "three").status_code == 400
+    assert len(list(packages.iterdir())) == 2
+    # A kill between package and journal: it gives way, but not to one that may be on its way.
+    left = packages / f"upload-{job_of_key(OWN, 'four')}"
+    left.mkdir()
+    (left / "older.zip").write_bytes(b"")
+    assert send(b"# x\n", "four").status_code == 503
+    os.utime(left, (1, 1))
+    assert send(b"# x\n", "four").json()["id"] == left.name
+    assert [one.name for one in left.iterdir()] != ["older.zip"]
+    assert send(b"# x\n", "four").status_code == 202
+
+
+def test_what_could_not_be_accepted_is_not_taken_in(
+    channel: SimpleNamespace, client: httpx.AsyncClient, settings: Settings
+) -> None:
+    def full(kind: str) -> None:
+        raise TransientError(f"too many of kind {kind} wait")
+
+    channel.check_room = full
+    answer = asyncio.run(client.post(WHERE, content=slowly(2.0), headers=TEXT))
+    assert (answer.status_code, "kind event" in answer.text) == (503, True)
+    assert not (settings.home / "uploads").exists()
+
+
+def test_what_was_accepted_is_on_disk(client: httpx.AsyncClient, settings: Settings) -> None:
+    answer = asyncio.run(client.post(WHERE, content=b"# x\n", headers=TEXT))
+    package = settings.home / "uploads" / "packages" / answer.json()["id"]
+    assert len(list(package.iterdir())) == 1

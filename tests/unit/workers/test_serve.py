@@ -1,0 +1,58 @@
+"""`--listen`: loopback only, and clear about anything else."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from config.errors import UsageError
+from workers.processes.serve import bound, parse_listen
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:8765", ("127.0.0.1", 8765)),
+        ("127.8.9.1:1", ("127.8.9.1", 1)),
+        (":8765", ("127.0.0.1", 8765)),
+        ("8765", ("127.0.0.1", 8765)),
+        ("[::1]:65535", ("::1", 65535)),
+    ],
+)
+def test_loopback_addresses(text: str, address: tuple[str, int]) -> None:
+    assert parse_listen(text) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0.0.0.0:80", "only loopback"),
+        ("192.168.1.5:80", "only loopback"),
+        ("[::]:80", "only loopback"),
+        ("localhost:80", "write 127.0.0.1:PORT"),
+        ("127.0.0.1", "write 127.0.0.1:PORT"),
+        ("127.0.0.1:", "write 127.0.0.1:PORT"),
+        ("127.0.0.1:http", "write 127.0.0.1:PORT"),
+        ("", "write 127.0.0.1:PORT"),
+        ("127.0.0.1:0", "between 1 and 65535"),
+        ("127.0.0.1:65536", "between 1 and 65535"),
+        ("127.0.0.1:-1", "between 1 and 65535"),
+    ],
+)
+def test_anything_else_is_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_listen(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"), [("0.0.0.0:80", ("0.0.0.0", 80)), ("[::]:80", ("::", 80))]
+)
+def test_any_address_where_something_else_protects_it(text: str, address: tuple[str, int]) -> None:
+    assert parse_listen(text, unprotected=True) == address
+
+
+def test_small_answers_are_sent_at_once() -> None:
+    """asyncio sets TCP_NODELAY where the protocol is named, and what is accepted inherits it."""
+    with bound(("127.0.0.1", 0)) as port:
+        assert port.proto == socket.IPPROTO_TCP

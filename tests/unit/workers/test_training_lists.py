@@ -1,0 +1,200 @@
+"""The lists that a reranker is trained on: queries, folds and negatives."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.errors import PermanentError
+from search.documents import analyse
+from search.protocol import StoredRevision, Vector
+from skills.parsing.parse_skill import parse_skill
+from skills.record import ParsedSkill, RevisionKey
+from workers.training.lists import (
+    OWN,
+    Choices,
+    HeldOut,
+    Material,
+    TrainingList,
+    deal,
+    dump,
+    load,
+)
+from workers.training.negatives import Pool
+from workers.training.own_queries import own_queries
+
+BODY = """# Kiln
+
+Opening words about nothing in particular at all.
+
+## Loading
+
+Leave a finger of room between pots on every shelf. More words follow here.
+
+## Cooling
+
+Wait until the pyrometer reads less than ninety degrees.
+
+```sh
+echo cool down slowly and wait
+```
+"""
+
+
+def parse(name: str, description: str, body: str = BODY, extra: str = "") -> ParsedSkill:
+    text = f"---\nname: {name}\ndescription: {description}\n{extra}---\n{body}"
+    return parse_skill(name, text.encode())
+
+
+KILN = parse("kiln-firing", "Fire stoneware to a good glaze. Use kiln firing when pots are dry.")
+
+
+def test_queries_come_from_the_skills_own_text() -> None:
+    queries = own_queries(KILN, 20, "seed")
+    texts = {query.text for query in queries}
+    assert "Fire stoneware to a good glaze." in texts
+    assert "Loading: Leave a finger of room between pots on every shelf." in " ".join(texts)
+    whole = "\n".join(KILN.lines)
+    assert all(piece in whole for query in queries for piece in query.pieces)
+
+
+def test_no_query_says_the_skills_name() -> None:
+    assert not any("kiln firing" in query.text.lower() for query in own_queries(KILN, 20, "seed"))
+
+
+def test_queries_are_drawn_by_the_seed() -> None:
+    assert own_queries(KILN, 3, "a") == own_queries(KILN, 3, "a")
+    draws = {tuple(own_queries(KILN, 2, str(seed))) for seed in range(20)}
+    assert len(draws) > 1
+
+
+def test_a_skill_without_prose_gives_no_query() -> None:
+    assert own_queries(parse("x", "short", "# X\n\n```\ncode\n```\n"), 6, "seed") == []
+    assert own_queries(KILN, 0, "seed") == []
+
+
+names = st.sampled_from([f"crafts:{letter}" for letter in "abcdefghij"])
+
+
+@given(st.lists(st.lists(names, min_size=1, max_size=3, unique=True)), st.integers(2, 6))
+@settings(max_examples=60, deadline=None)
+def test_what_is_needed_together_is_in_one_fold(tasks: list[list[str]], folds: int) -> None:
+    ids = [f"crafts:{letter}" for letter in "abcdefghij"]
+    dealt = deal(tasks, ids, folds, 0)
+    assert sorted(dealt) == ids
+    assert set(dealt.values()) <= set(range(folds))
+    for needed in tasks:
+        assert len({dealt[name] for name in needed}) == 1
+    assert dealt == deal(tasks, ids, folds, 0)
+
+
+def test_folds_share_tasks_and_skills_out() -> None:
+    ids = [f"crafts:{number}" for number in range(20)]
+    dealt = deal([[name] for name in ids[:10]], ids, 5, 1)
+    for some in (ids[:10], ids[10:]):
+        counts = [sum(dealt[name] == fold for name in some) for fold in range(5)]
+        assert counts == [2] * 5
+
+
+def revision(number: int, parsed: ParsedSkill) -> StoredRevision:
+    analysis = analyse(parsed)
+    key = RevisionKey(f"crafts:{number}", 1)
+    return StoredRevision(key, "hash", parsed, analysis.passage_terms, ())
+
+
+def pool(*skills: ParsedSkill, vectors: dict[int, Vector] | None = None) -> Pool:
+    revisions = [revision(number, parsed) for number, parsed in enumerate(skills)]
+    unit = np.eye(len(skills) + 1, dtype=np.float32)
+    return Pool(
+        revisions,
+        {
+            r.key: (vectors or {}).get(n, np.stack([unit[n], unit[n]]))
+            for n, r in enumerate(revisions)
+        },
+    )
+
+
+def others(count: int, extra: str = "") -> list[ParsedSkill]:
+    words = itertools.count()
+    return [
+        parse(
+            f"craft-{number}",
+            f"Craft number {number}",
+            " ".join(f"word{next(words)}" for _ in range(30)),
+            extra,
+        )
+        for number in range(count)
+    ]
+
+
+def test_ten_negatives_without_the_needed_ones() -> None:
+    mined = pool(KILN, *others(20)).mine("crafts:0", ["crafts:0", "crafts:3"], ["crafts:5"], "s")
+    assert len(mined.ids) == len(set(mined.ids)) == 10
+    assert not {"crafts:0", "crafts:3"} & set(mined.ids)
+    assert mined == pool(KILN, *others(20)).mine(
+        "crafts:0", ["crafts:0", "crafts:3"], ["crafts:5"], "s"
+    )
+
+
+def test_a_small_library_gives_what_it_has() -> None:
+    mined = pool(KILN, *others(3)).mine("crafts:0", ["crafts:0"], [], "s")
+    assert sorted(mined.ids) == ["crafts:1", "crafts:2", "crafts:3"]
+    assert pool(KILN).mine("crafts:0", ["crafts:0"], [], "s").ids == ()
+
+
+@pytest.mark.parametrize(
+    ("layer", "twin", "near"),
+    [
+        ("name", parse("Kiln_Firing", "Something else", "Other words altogether here."), False),
+        ("overlap", parse("pottery-oven", "Something else"), False),
+        ("vector", parse("pottery-oven", "Something else", "Other words are here."), True),
+    ],
+)
+def test_what_would_do_as_well_is_no_negative(layer: str, twin: ParsedSkill, near: bool) -> None:
+    unit = np.eye(23, dtype=np.float32)
+    vectors = {1: np.stack([unit[0], unit[1]])} if near else {}
+    mined = pool(KILN, twin, *others(20), vectors=vectors).mine(
+        "crafts:0", ["crafts:0"], ["crafts:1"], "s"
+    )
+    assert "crafts:1" not in mined.ids
+    assert mined.filtered[layer] >= 1
+    assert sum(mined.filtered.values()) == mined.filtered[layer]
+
+
+def test_the_same_category_is_drawn_from() -> None:
+    tagged = [
+        replace(parsed, record=replace(parsed.record, domain_tags=("clay",)))
+        for parsed in (KILN, *others(1))
+    ]
+    drawn = [
+        pool(*tagged, *others(60)).mine("crafts:0", ["crafts:0"], [], str(seed)).ids
+        for seed in range(8)
+    ]
+    assert all("crafts:1" in ids for ids in drawn)
+
+
+def test_material_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    material = Material(
+        Choices("base", ("en",), seed=3),
+        [TrainingList(OWN, "问 a query", "a:1", ("a:2", "a:3"), ("piece",))],
+        [HeldOut(OWN, "other", ("a:2",), ("a:2", "a:1"), (2.5, 0.125))],
+        {"a:1": "one", "a:2": "two", "a:3": "three"},
+        {"skills": 3},
+    )
+    path = tmp_path / "material.json"
+    path.write_bytes(dump(material))
+    assert load(path) == material
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"choices": {"languages": []}}'])
+def test_material_that_is_none_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "material.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(PermanentError, match="begin again with --fresh"):
+        load(path)

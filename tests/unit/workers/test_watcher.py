@@ -1,0 +1,150 @@
+"""What the watcher collects of one source, and when that has settled."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from watchdog.events import (
+    DirMovedEvent,
+    FileCreatedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+)
+from watchdog.observers import Observer
+
+from graph.protocol import Source
+from tests.support.program import wait_for
+from workers.processes.watcher import _CHANGES, _Pending
+
+ROOT = "/lib/skills"
+SETTLE = 0.15
+
+
+class Clock:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(time, "monotonic", made)
+    return made
+
+
+@pytest.fixture
+def pending(clock: Clock) -> _Pending:
+    return _Pending(Source("team", "directory", ROOT))
+
+
+def test_nothing_noted_nothing_taken(pending: _Pending) -> None:
+    assert pending.take(SETTLE) == set()
+
+
+def test_a_change_is_taken_once_it_has_been_quiet(pending: _Pending, clock: Clock) -> None:
+    pending.note(f"{ROOT}/a/SKILL.md")
+    assert pending.take(SETTLE) == set()
+    clock.now += 0.1
+    pending.note(f"{ROOT}/b/SKILL.md")
+    clock.now += 0.1
+    assert pending.take(SETTLE) == set()
+    clock.now += 0.1
+    assert pending.take(SETTLE) == {"a/SKILL.md", "b/SKILL.md"}
+    assert pending.take(SETTLE) == set()
+
+
+def test_a_burst_is_one_path(pending: _Pending, clock: Clock) -> None:
+    for _ in range(100):
+        pending.note(f"{ROOT}/a/SKILL.md")
+    clock.now += 1
+    assert pending.take(SETTLE) == {"a/SKILL.md"}
+
+
+def test_endless_writing_is_not_waited_for_endlessly(pending: _Pending, clock: Clock) -> None:
+    started = clock.now
+    taken: set[str] = set()
+    while not taken and clock.now - started < 60:
+        pending.note(f"{ROOT}/a/log.txt")
+        clock.now += 0.1
+        taken = pending.take(SETTLE)
+    assert taken == {"a/log.txt"}
+    assert clock.now - started < 10
+
+
+def test_the_wait_starts_anew_after_taking(pending: _Pending, clock: Clock) -> None:
+    pending.note(f"{ROOT}/a")
+    clock.now += 60
+    assert pending.take(SETTLE) == {"a"}
+    pending.note(f"{ROOT}/b")
+    assert pending.take(SETTLE) == set()
+
+
+def test_the_root_itself_is_the_empty_path(pending: _Pending, clock: Clock) -> None:
+    pending.note(ROOT)
+    clock.now += 1
+    assert pending.take(SETTLE) == {""}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/lib/other/SKILL.md",
+        "/lib/skills-2/SKILL.md",
+        f"{ROOT}/.git/index.lock",
+        f"{ROOT}/a/node_modules/x/SKILL.md",
+        f"{ROOT}/a/__pycache__/run.pyc",
+    ],
+)
+def test_what_does_not_concern_the_source_is_dropped(
+    pending: _Pending, clock: Clock, path: str
+) -> None:
+    pending.note(path)
+    clock.now += 1
+    assert pending.take(SETTLE) == set()
+
+
+def test_a_save_by_rename_touches_both_names(pending: _Pending, clock: Clock) -> None:
+    pending.on_any_event(FileMovedEvent(f"{ROOT}/a/SKILL.md.tmp", f"{ROOT}/a/SKILL.md"))
+    pending.on_any_event(DirMovedEvent(f"{ROOT}/old", f"{ROOT}/new"))
+    clock.now += 1
+    assert pending.take(SETTLE) == {"a/SKILL.md.tmp", "a/SKILL.md", "old", "new"}
+
+
+def test_readers_are_not_heard_of(tmp_path: Path) -> None:
+    (tmp_path / "read").mkdir()
+    (tmp_path / "read" / "SKILL.md").write_text("as it is")
+    pending = _Pending(Source("team", "directory", str(tmp_path)))
+    observer = Observer()
+    observer.schedule(pending, str(tmp_path), recursive=True, event_filter=_CHANGES)
+    observer.start()
+    try:
+        for file in tmp_path.rglob("*.md"):
+            file.read_text()
+        (tmp_path / "written").mkdir()
+        (tmp_path / "written" / "SKILL.md").write_text("new")
+        changed = set[str]()
+        wait_for(lambda: changed.update(pending.take(0)) or "written/SKILL.md" in changed)
+    finally:
+        observer.stop()
+        observer.join()
+    assert not [path for path in changed if path.startswith("read")]
+
+
+def test_names_in_bytes_are_understood(pending: _Pending, clock: Clock) -> None:
+    pending.on_any_event(FileCreatedEvent(f"{ROOT}/a/SKILL.md".encode()))
+    pending.on_any_event(FileModifiedEvent(f"{ROOT}/技能/SKILL.md"))
+    clock.now += 1
+    assert pending.take(SETTLE) == {"a/SKILL.md", "技能/SKILL.md"}
+
+
+def test_paths_below_the_root_only(pending: _Pending, clock: Clock) -> None:
+    pending.note(str(Path(ROOT).parent))
+    clock.now += 1
+    assert pending.take(SETTLE) == set()

@@ -1,0 +1,1 @@
+"""Backends: how a process reaches the deployment that does the work."""

@@ -1,0 +1,39 @@
+"""The deployment that the settings name, as commands reach it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from config.settings import Settings
+
+if TYPE_CHECKING:
+    from tasks.measures import Measures
+    from workers.backend.channel import Channel
+    from workers.backend.serve_client import ServeClient
+
+
+def open_channel(
+    settings: Settings, *, writable: bool, paging: bool = True, measures: Measures | None = None
+) -> Channel:
+    """The way to the library: a distributed deployment's queues, or all the work in this process,
+    of which `measures` is told.
+
+    What opens slowly is opened when the channel is entered or used. `paging` is left to the
+    workers where there are any.
+    """
+    if settings.distributed:
+        from workers.backend.distributed import Remote
+
+        return Remote(settings, writable=writable)
+    from workers.backend.embedded import Runtime
+
+    return Runtime(settings, writable=writable, paging=paging, measures=measures)
+
+
+def find_serve(settings: Settings) -> ServeClient | None:
+    """A client of the `serve` that has this home's library, if there is one."""
+    if settings.distributed:
+        return None
+    from workers.backend.serve_client import ServeClient
+
+    return ServeClient.find(settings.home)

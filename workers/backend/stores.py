@@ -1,0 +1,158 @@
+"""The stores of a deployment, embedded or distributed, as its settings say."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from config.errors import UsageError
+from config.settings import Settings
+from graph.links.linker import Linker
+from graph.protocol import SkillGraph
+from search.models.encoder import SentenceTransformerEncoder
+from search.models.factory import EncoderIdentity, encoder_identity, load_reranker, make_encoder
+from search.protocol import Encoder, Reranker, SearchIndex
+from tasks.coordination.protocol import Activity, LocalActivity
+from tasks.journal.protocol import Journal
+from tasks.measures import Measures, NoMeasures
+from tasks.query.degradation import Outages
+from tasks.query.published_library import Library
+from tasks.query.usage import Usage
+from tasks.services import Lazy, Send, Services
+
+_USAGE_SECONDS = 5.0
+
+if TYPE_CHECKING:
+    from tasks.coordination.redis import Depth, SharedActivity
+
+
+def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> SkillGraph:
+    """The catalog and its links, closed with the stack; who writes lays it out.
+
+    Raises UsageError when a reader finds no library.
+    """
+    if settings.distributed:
+        from graph.neo4j.store import Neo4jSkillGraph
+
+        served = Neo4jSkillGraph(settings.servers, writable=writable)
+        stack.callback(served.close)
+        if writable:
+            served.migrate()
+        return served
+    from graph.local.store import SqliteSkillGraph
+
+    if not writable:
+        check_library(settings.home)
+    graph = SqliteSkillGraph(settings.home / "graph.db", writable=writable)
+    stack.callback(graph.close)
+    return graph
+
+
+def check_library(home: Path) -> None:
+    """Raise UsageError when a home holds no library."""
+    if not (home / "graph.db").exists():
+        raise UsageError(f"{home} holds no library yet; run `skillbus sync DIR` first")
+
+
+def open_index(
+    settings: Settings,
+    stack: contextlib.ExitStack,
+    *,
+    writable: bool,
+    identity: EncoderIdentity | Encoder | None = None,
+) -> SearchIndex:
+    """The search index of the encoder that the settings name, closed with the stack."""
+    encoder = identity or encoder_identity(settings.encoder.model)
+    index: SearchIndex
+    if settings.distributed:
+        from search.elastic.index import ElasticSearchIndex
+
+        index = ElasticSearchIndex(
+            settings.servers, encoder.model, encoder.dimension, writable=writable
+        )
+    else:
+        from search.local.index import LocalSearchIndex
+
+        index = LocalSearchIndex(
+            settings.home / "index", encoder.model, encoder.dimension, writable=writable
+        )
+    stack.callback(index.close)
+    return index
+
+
+def open_journal(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> Journal:
+    """The journal; a reader of a home keeps one of its own in memory."""
+    journal: Journal
+    if settings.distributed:
+        from tasks.broker.redis_connection import connect
+        from tasks.journal.redis import RedisJournal
+
+        journal = RedisJournal(connect(settings.servers), settings.servers)
+    else:
+        from tasks.journal.sqlite import SqliteJournal
+
+        journal = SqliteJournal(settings.home / "journal.db" if writable else ":memory:")
+    stack.callback(journal.close)
+    return journal
+
+
+def open_activity(
+    settings: Settings, stack: contextlib.ExitStack, depth: Depth, worker: str
+) -> SharedActivity:
+    """What the processes of a distributed deployment know of one another."""
+    from tasks.broker.redis_connection import connect
+    from tasks.coordination.redis import SharedActivity
+
+    client = connect(settings.servers)
+    stack.callback(client.close)
+    return SharedActivity(client, settings.servers, depth, worker)
+
+
+def open_services(
+    settings: Settings,
+    stack: contextlib.ExitStack,
+    send: Send,
+    *,
+    writable: bool,
+    activity: Activity | None = None,
+    encoder: Encoder | None = None,
+    measures: Measures | None = None,
+) -> Services:
+    """What tasks work with, in a process that runs them; closed with the stack.
+
+    `encoder` takes the place of the one that the settings name. `measures` is told how tasks go.
+    """
+    measures = measures or NoMeasures()
+    journal = open_journal(settings, stack, writable=writable)
+    graph = open_graph(settings, stack, writable=writable)
+    index = open_index(settings, stack, writable=writable, identity=encoder)
+    outages = Outages() if settings.distributed else None
+    return Services(
+        settings=settings,
+        journal=journal,
+        index=index,
+        graph=graph,
+        library=Library(graph, index, outages),
+        outages=outages,
+        encoder=Lazy(lambda: encoder or _measured(make_encoder(settings.encoder), measures)),
+        reranker=_lazy_reranker(settings),
+        linker=Linker(graph),
+        usage=Usage(graph, _USAGE_SECONDS if settings.distributed else 0.0),
+        writable=writable,
+        send=send,
+        activity=activity or LocalActivity(),
+        measures=measures,
+    )
+
+
+def _measured(encoder: Encoder, measures: Measures) -> Encoder:
+    if isinstance(encoder, SentenceTransformerEncoder):
+        encoder.told = measures.encoded
+    return encoder
+
+
+def _lazy_reranker(settings: Settings) -> Lazy[Reranker] | None:
+    if not settings.reranker.model:
+        return None
+    return Lazy(lambda: load_reranker(settings.reranker))

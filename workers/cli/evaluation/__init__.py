@@ -1,0 +1,1 @@
+"""`skillbus eval`: measure a library on labelled tasks."""

@@ -1,0 +1,100 @@
+"""`eval bundles`: whether bundles hold the skills that tasks need, budget by budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.evaluation.common import (
+    open_services,
+    out_option,
+    wait_option,
+    without_option,
+    write_output,
+)
+
+_BUDGETS = (4_000, 8_000)
+
+
+@click.command("bundles")
+@click.argument("tasks", type=click.Path(path_type=Path))
+@click.option(
+    "--tokens",
+    "budgets",
+    type=click.IntRange(min=1),
+    multiple=True,
+    default=_BUDGETS,
+    show_default=True,
+    help="A budget to try.",
+)
+@out_option
+@without_option
+@wait_option
+@json_option
+@click.pass_context
+def bundles(
+    ctx: click.Context,
+    tasks: Path,
+    budgets: tuple[int, ...],
+    out: Path | None,
+    without: tuple[str, ...],
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Ask for the bundle of each task and compare it with the skills it needs.
+
+    TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`. A task with an empty list has
+    no skill in the library and should be answered NO_SKILL_HIT. Predictions are the ids of each
+    task's bundle, by budget.
+
+    \b
+    Example:
+      skillbus eval bundles examples/tasks.jsonl --tokens 4000 --tokens 8000 --out bundles.json
+    """
+    from workers.evaluation.bundles import bundle_metrics, missed, outcomes
+    from workers.evaluation.predictions import read_lines
+
+    rows = read_lines(tasks, ("task_id", "instruction"))
+    needed = {row["task_id"]: row["gt_skill_ids"] for row in rows if "gt_skill_ids" in row}
+    report: dict[str, Any] = {"tasks": len(rows), "budgets": {}}
+    predictions: dict[str, dict[str, list[str]]] = {row["task_id"]: {} for row in rows}
+    with open_services(read_settings(ctx), wait) as services:
+        for budget in dict.fromkeys(budgets):
+            given = dict(outcomes(services, rows, budget, without))
+            for task_id, outcome in given.items():
+                predictions[task_id][str(budget)] = list(outcome.skills)
+            report["budgets"][str(budget)] = {
+                "metrics": bundle_metrics(needed, given),
+                "missed": missed(needed, given),
+            }
+    if out is not None:
+        write_output(out, json.dumps(predictions, ensure_ascii=False) + "\n")
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+
+
+def _print(report: dict[str, Any]) -> None:
+    """A row a budget, then why needed skills are missing."""
+    click.echo(f"{report['tasks']} tasks")
+    found = report["budgets"]
+    names = list(dict.fromkeys(name for row in found.values() for name in row["metrics"]))
+    rows = [
+        (budget, *(_figure(name, row["metrics"].get(name)) for name in names), "")
+        for budget, row in found.items()
+    ]
+    print_table(rows, ("budget", *names, ""))
+    for budget, row in found.items():
+        for reason, count in row["missed"].items():
+            click.echo(f"needed and not in the bundle at {budget}: {count} {reason}")
+
+
+def _figure(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if name == "tokens" else f"{value:.3f}"

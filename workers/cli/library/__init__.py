@@ -1,0 +1,1 @@
+"""Commands about skills and their sources."""

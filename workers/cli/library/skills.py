@@ -1,0 +1,232 @@
+"""`skills` and `failures`: what the library holds, and what it could not take in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import click
+
+from config.errors import PermanentError
+from config.settings import Settings
+from graph.entry_filter import Selection
+from graph.protocol import Entry, SkillGraph, State
+from skills.bundle.framing import terminal_line
+from skills.events import SkillRemoved, SourceRemoved, new_event
+from skills.policy import Policy
+from tasks.query.policy_filter import policy_of
+from workers.backend.deployment import find_serve, open_channel
+from workers.backend.stores import open_index
+from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
+from workers.library.skill_data import entry_data, find_entry, skill_data, withheld
+
+ORIGIN = "skillbus/command-line"
+_PAGE = 2_000
+
+
+@click.group()
+def skills() -> None:
+    """List, show and remove skills."""
+
+
+@skills.command("list")
+@click.option("--source", "source_id", help="Only this source.")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
+@click.option("--name", help="Only published ones of this name.")
+@json_option
+@click.pass_context
+def list_skills(
+    ctx: click.Context, source_id: str | None, state: str | None, name: str | None, as_json: bool
+) -> None:
+    """List every skill of the catalog with its state, revision and reason.
+
+    \b
+    Example:
+      skillbus skills list --state failed
+    """
+    settings = read_settings(ctx)
+    selection = Selection(source_id, None if state is None else State(state), name)
+    with open_catalog(settings) as graph:
+        entries = list(_selected(graph, selection))
+        policy = policy_of(settings.policy, graph.sources())
+    if as_json:
+        print_json([entry_data(entry, policy) for entry in entries])
+        return
+    print_table(
+        [
+            (
+                entry.skill_id,
+                entry.state.value,
+                str(entry.seq or "-"),
+                entry.name,
+                _kept_back(policy, entry) or entry.reason,
+            )
+            for entry in entries
+        ],
+        ("skill", "state", "revision", "name", "reason"),
+    )
+
+
+def _selected(graph: SkillGraph, selection: Selection) -> Iterator[Entry]:
+    """All entries of a selection, read in pages."""
+    after = ""
+    while page := graph.page(selection, after, _PAGE):
+        yield from page
+        after = page[-1].skill_id
+
+
+def _kept_back(policy: Policy, entry: Entry) -> str:
+    reason = withheld(policy, entry)
+    return "" if reason is None else f"withheld: {reason}"
+
+
+@skills.command("show")
+@click.argument("skill_id")
+@json_option
+@click.pass_context
+def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
+    """Show one skill: its record, passages, warnings, safety marks and links with evidence.
+
+    \b
+    Example:
+      skillbus skills show examples:trip-cleaning
+    """
+    settings = read_settings(ctx)
+    with open_catalog(settings) as graph, ExitStack() as stack:
+        index = open_index(settings, stack, writable=False)
+        policy = policy_of(settings.policy, graph.sources())
+        data = skill_data(graph, index, skill_id, policy)
+    if as_json:
+        print_json(data)
+    else:
+        _print_skill(data)
+
+
+def _print_skill(data: dict[str, Any]) -> None:
+    passages = data.pop("passages", [])
+    links = data.pop("links", [])
+    data.pop("passage_links", None)
+    for name, value in data.items():
+        if value in (None, "", [], (), {}):
+            continue
+        if isinstance(value, list) and isinstance(value[0], dict):
+            click.echo(f"{name}:")
+            for item in value:
+                told = ", ".join(f"{key} {part}" for key, part in item.items())
+                click.echo(f"  {terminal_line(told)}")
+        else:
+            click.echo(f"{name}: {terminal_line(_shown(value))}")
+    _print_links(data["skill_id"], links)
+    if passages:
+        click.echo("passages (lines, role, tokens, heading):")
+    for passage in passages:
+        first, last = passage["lines"]
+        path = terminal_line(" > ".join(passage["heading_path"]))
+        click.echo(f"  {first:>4}-{last:<4} {passage['role']:<14} {passage['tokens']:>5}  {path}")
+
+
+def _print_links(skill_id: str, links: list[dict[str, Any]]) -> None:
+    """By type, most certain first: the arrow, the other skill, and what the link rests on.
+
+    A link that both skills own alike is told once, with an arrow both ways.
+    """
+    told = {(link["source"], link["target"], link["type"], link["evidence"]) for link in links}
+    ordered = sorted(links, key=lambda link: (link["type"], -link["confidence"], -link["weight"]))
+    if links:
+        click.echo("links (weight, confidence: evidence):")
+    for link in ordered:
+        source, target = link["source"], link["target"]
+        mutual = (target, source, link["type"], link["evidence"]) in told
+        if skill_id not in (source, target):
+            said = f"{source} -> {target}"
+        elif source == skill_id:
+            said = f"{'<->' if mutual else ' ->'} {target}"
+        elif mutual:
+            continue
+        else:
+            said = f" <- {source}"
+        owner = "" if link["owner"] in (source, target) else f", by {link['owner']}"
+        click.echo(
+            f"  {link['type']:<11} {said} ({link['weight']:.2f}, {link['confidence']:.2f}{owner}: "
+            f"{terminal_line(link['evidence'])})"
+        )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={part}" for key, part in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+@skills.command("remove")
+@click.argument("skill_id")
+@click.pass_context
+def remove_skill(ctx: click.Context, skill_id: str) -> None:
+    """Withdraw a skill until its folder changes again; delete it if it was uploaded.
+
+    No file of a directory or a repository is touched.
+
+    \b
+    Example:
+      skillbus skills remove examples:old-report
+    """
+    settings = read_settings(ctx)
+    with open_catalog(settings) as graph:
+        find_entry(graph.entries([skill_id]), skill_id)
+    outcome = carry_out(settings, SkillRemoved(skill_id=skill_id))
+    click.echo(f"{skill_id}: {'removed' if outcome['removed'] else 'was not published'}")
+
+
+@click.command()
+@json_option
+@click.pass_context
+def failures(ctx: click.Context, as_json: bool) -> None:
+    """List skills that could not be taken in, each with file, line and reason."""
+    settings = read_settings(ctx)
+    with open_catalog(settings) as graph:
+        failed = list(_selected(graph, Selection(state=State.FAILED)))
+        policy = policy_of(settings.policy, graph.sources())
+    if as_json:
+        print_json([entry_data(entry, policy) for entry in failed])
+        return
+    for entry in failed:
+        click.echo(f"{entry.skill_id}: {entry.reason}")
+    if not failed:
+        click.echo("no failures")
+
+
+def carry_out(settings: Settings, data: SkillRemoved | SourceRemoved) -> dict[str, Any]:
+    """Hand an event to `serve` or to a runtime of our own, and wait until it has ended."""
+    event = new_event(data, ORIGIN)
+    with ExitStack() as stack:
+        client = find_serve(settings)
+        if client is not None:
+            stack.callback(client.close)
+            client.post("/v1/events", event.model_dump(mode="json"))
+            return _wait(lambda: _ended(client.get(f"/v1/events/{event.id}")))
+        channel = stack.enter_context(open_channel(settings, writable=True))
+        channel.accept(event)
+
+        def state() -> dict[str, Any] | None:
+            job = channel.journal.job(event.id)
+            return _ended({"state": job.state, "reason": job.reason, "outcome": job.outcome})
+
+        outcome = _wait(state)
+        while not settings.distributed and channel.graph.unlinked(1):
+            time.sleep(0.02)
+        return outcome
+
+
+def _ended(job: dict[str, Any]) -> dict[str, Any] | None:
+    if job["state"] == "failed":
+        raise PermanentError(job["reason"])
+    outcome: dict[str, Any] | None = job["outcome"] if job["state"] == "done" else None
+    return outcome
+
+
+def _wait(state: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+    while (outcome := state()) is None:
+        time.sleep(0.02)
+    return outcome

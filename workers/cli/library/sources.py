@@ -1,0 +1,161 @@
+"""`sources`: where skills come from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+import click
+from pydantic import ValidationError
+
+from config.errors import UsageError
+from graph.protocol import Source, State
+from skills.events import GitOrigin, SourceChanged, SourceRemoved, describe
+from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
+from workers.cli.library.skills import carry_out
+from workers.cli.library.sync import bring_in
+from workers.monitoring.status import told_of_source
+
+
+@click.group()
+def sources() -> None:
+    """Add git repositories; list, refresh and remove sources."""
+
+
+@sources.command("add")
+@click.argument("url")
+@click.option("--branch", default="", help="The branch to follow [default: the remote's own].")
+@click.option("--path", default="", help="The folder in it that holds the skills.")
+@click.option("--source", "source_id", help="The source's id [default: the repository's name].")
+@click.option(
+    "--credential-file",
+    type=click.Path(path_type=Path),
+    help="File with a token, or user:password, in one line; below `git.credentials`.",
+)
+@click.option("--poll-seconds", type=float, default=0.0, help="How often it is fetched.")
+@click.option(
+    "--licence-policy",
+    "licences",
+    multiple=True,
+    metavar="LICENCE",
+    help="A licence that is allowed; repeatable [default: any that the settings allow].",
+)
+@json_option
+@click.pass_context
+def add_source(
+    ctx: click.Context,
+    url: str,
+    branch: str,
+    path: str,
+    source_id: str | None,
+    credential_file: Path | None,
+    poll_seconds: float,
+    licences: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Follow the git repository at URL: fetched now, and again and again from then on.
+
+    Given again with other options it is fetched in that way from then on; skills keep their ids,
+    which count from --path.
+
+    \b
+    Examples:
+      skillbus sources add https://example.org/team/skills.git
+      skillbus sources add https://example.org/mono.git --path tools/skills --source team
+    """
+    from tasks.sources.git.address import check_url
+    from tasks.sources.git.mirror import check_source, credentials_folder
+
+    settings = read_settings(ctx)
+    check_url(url, settings.git)
+    name = source_id or PurePosixPath(urlsplit(url).path).name.removesuffix(".git")
+    file = credential_file or Path()
+    if file.is_file():
+        file = Path(os.path.abspath(file))  # noqa: PTH100 - the link may be changed, its name not
+    # Other machines may have the folder elsewhere.
+    folder = credentials_folder(settings)
+    file = file.relative_to(folder) if file.is_relative_to(folder) else file
+    try:
+        git = GitOrigin(
+            branch=branch,
+            path=path.strip("/"),
+            licences=licences,
+            credential_file=str(file) if credential_file else "",
+            poll_seconds=poll_seconds,
+        )
+        content = SourceChanged(source_id=name, root=url, git=git)
+    except ValidationError as error:
+        raise UsageError(f"{describe(error)}; the id comes from the address or --source") from None
+    check_source(Source(name, "git", url, **dict(git)), settings)
+    bring_in(ctx, settings, content, "paged", as_json)
+
+
+@sources.command("refresh")
+@click.argument("source_id")
+@json_option
+@click.pass_context
+def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
+    """Fetch a git source, or look at a directory, now.
+
+    \b
+    Example:
+      skillbus sources refresh team
+    """
+    settings = read_settings(ctx)
+    with open_catalog(settings) as graph:
+        found = [source for source in graph.sources() if source.source_id == source_id]
+    if not found:
+        raise UsageError(f"no source {source_id!r}; `skillbus sources list` names them")
+    content = SourceChanged(source_id=source_id, root=found[0].root)
+    bring_in(ctx, settings, content, "paged", as_json)
+
+
+@sources.command("list")
+@json_option
+@click.pass_context
+def list_sources(ctx: click.Context, as_json: bool) -> None:
+    """List where skills come from, how many each has published, and how far each is behind."""
+    settings = read_settings(ctx)
+    rows = []
+    with open_catalog(settings) as graph:
+        found = graph.sources()
+        counted = graph.states([source.source_id for source in found])
+        for source in found:
+            count = counted[source.source_id].get(State.PUBLISHED, 0)
+            rows.append(told_of_source(source) | {"published": count, "there": _is_there(source)})
+    if as_json:
+        print_json(rows)
+        return
+    print_table(
+        [
+            (
+                row["source_id"],
+                row["kind"],
+                str(row["published"]),
+                "yes" if row["there"] else "no",
+                row.get("branch") or "-",
+                f"{row['lag_seconds']:.0f} s ago" if row["last_success"] else "never",
+                row["root"] + (f" ({row['last_error']})" if row.get("last_error") else ""),
+            )
+            for row in rows
+        ],
+        ("source", "kind", "skills", "there", "branch", "in step", "root"),
+    )
+
+
+def _is_there(source: Source) -> bool:
+    """Whether a repository was there at the last look, or a directory is there now."""
+    if source.kind == "git":
+        return not source.last_error
+    return source.kind != "directory" or Path(source.root).is_dir()
+
+
+@sources.command("remove")
+@click.argument("source_id")
+@click.pass_context
+def remove_source(ctx: click.Context, source_id: str) -> None:
+    """Forget a source and withdraw all its skills; no file is touched."""
+    settings = read_settings(ctx)
+    outcome = carry_out(settings, SourceRemoved(source_id=source_id))
+    click.echo(f"{source_id}: {outcome['removed']} skills withdrawn")

@@ -1,0 +1,69 @@
+"""`reindex`: move a distributed library to an index of another model or schema."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import click
+
+from config.errors import UsageError
+from config.settings import Settings
+from workers.cli.common import json_option, note, print_json, read_settings, show_steps
+
+
+@click.command("reindex")
+@click.option(
+    "--drop-old", is_flag=True, help="Delete the indices that an earlier reindex replaced."
+)
+@json_option
+@click.pass_context
+def reindex(ctx: click.Context, drop_old: bool, as_json: bool) -> None:
+    """Build the search index of the model and version now in use, then switch to it.
+
+    The old index answers until the switch, and stays until --drop-old. Run it with the new
+    settings while the workers run with the old ones; restart the workers when it is done. What an
+    interrupted run has copied is not copied again.
+    """
+    settings = read_settings(ctx)
+    if not settings.distributed:
+        raise UsageError(
+            "reindex is for an index in Elasticsearch; a library in a folder is made anew: name "
+            "an empty folder with SKILLBUS_HOME and sync its sources again"
+        )
+    report = _drop(settings) if drop_old else _reindex(settings)
+    if as_json:
+        print_json(report)
+    elif drop_old:
+        click.echo("dropped " + (", ".join(report["dropped"]) or "nothing: there was no old index"))
+    else:
+        click.echo(f"{report['copied']} revisions copied; {report['new']} is in use now")
+        note(
+            f"Restart the workers; then `skillbus reindex --drop-old` deletes {report['old']}, "
+            "which refuses writes from now on."
+        )
+
+
+def _drop(settings: Settings) -> dict[str, Any]:
+    from search.elastic.replacement import drop_superseded
+
+    return {"dropped": drop_superseded(settings.servers)}
+
+
+def _reindex(settings: Settings) -> dict[str, Any]:
+    from search.elastic.replacement import Replacement
+    from search.models.factory import encoder_identity, make_encoder
+    from tasks.ingest import reindex as task
+    from workers.backend.stores import open_graph
+
+    identity = encoder_identity(settings.encoder.model)
+    with contextlib.ExitStack() as stack:
+        graph = open_graph(settings, stack, writable=False)
+        replacement = Replacement(settings.servers, identity.model, identity.dimension)
+        stack.callback(replacement.close)
+        encoder = None if replacement.same_model else make_encoder(settings.encoder)
+        copier = task.Copier(replacement.source, replacement.target, identity.model, encoder)
+        with show_steps("copying") as step:
+            copied = task.reindex(replacement, copier, lambda: graph.changes(0).pointers, step)
+        old, new = replacement.names
+        return {"copied": copied, "old": old, "new": new}

@@ -1,0 +1,105 @@
+"""`tokens`: who may call the gateway on a port, and what each may do."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+
+import click
+
+from config.errors import UsageError
+from workers.backend.home import make_home
+from workers.cli.common import json_option, note, print_json, print_table, read_settings
+from workers.http.tokens import Scope, tokens_of
+
+_UNITS = {"m": 60, "h": 3_600, "d": 86_400}
+_SPAN = re.compile(r"(\d{1,6})([mhd])")
+
+
+@click.group()
+def tokens() -> None:
+    """Add, list and revoke tokens; a running gateway notices at once."""
+
+
+@tokens.command("add")
+@click.argument("name")
+@click.option(
+    "--scope",
+    type=click.Choice([scope.name.lower() for scope in Scope]),
+    default="read",
+    show_default=True,
+    help="read: ask and look; write: also change the library; admin: also dead letters, and what "
+    "others have asked.",
+)
+@click.option("--expires", metavar="90d", help="When it ends, as 30m, 12h or 90d [default: never].")
+@click.pass_context
+def add(ctx: click.Context, name: str, scope: str, expires: str | None) -> None:
+    """Make a token and print it, this once: only its SHA-256 is kept.
+
+    \b
+    Example:
+      skillbus tokens add ci --scope write --expires 90d
+    """
+    settings = read_settings(ctx)
+    ends = time.time() + _seconds(expires) if expires else 0.0
+    make_home(settings.home)
+    secret = tokens_of(settings).add(name, Scope[scope.upper()], ends)
+    click.echo(secret)
+    note(f"token {name} may {scope}; it is shown this once")
+
+
+@tokens.command("list")
+@json_option
+@click.pass_context
+def list_tokens(ctx: click.Context, as_json: bool) -> None:
+    """List tokens by name, with scope and end; the tokens themselves are not kept."""
+    now = time.time()
+    rows = [
+        {
+            "name": token.name,
+            "scope": token.scope,
+            "created": _moment(token.created),
+            "expires": _moment(token.expires) if token.expires else None,
+            "expired": token.is_over(now),
+        }
+        for token in tokens_of(read_settings(ctx)).all()
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        click.echo("no tokens")
+        return
+    print_table(
+        [
+            (
+                str(row["name"]),
+                str(row["scope"]),
+                str(row["created"]),
+                f"{row['expires'] or 'never'}{' (over)' if row['expired'] else ''}",
+            )
+            for row in rows
+        ],
+        ("token", "scope", "created", "expires"),
+    )
+
+
+@tokens.command("revoke")
+@click.argument("name")
+@click.pass_context
+def revoke(ctx: click.Context, name: str) -> None:
+    """Forget a token; whoever has it is refused from then on."""
+    tokens_of(read_settings(ctx)).revoke(name)
+    click.echo(f"token {name} revoked")
+
+
+def _seconds(text: str) -> int:
+    found = _SPAN.fullmatch(text.strip().lower())
+    if found is None or not int(found[1]):
+        raise UsageError(f"--expires {text}: write minutes, hours or days, as 30m, 12h or 90d")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

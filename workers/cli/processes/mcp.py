@@ -1,0 +1,24 @@
+"""`mcp`: the library as tools of an agent."""
+
+from __future__ import annotations
+
+import click
+
+from workers.cli.common import read_settings
+
+
+@click.command()
+@click.pass_context
+def mcp(ctx: click.Context) -> None:
+    """Serve an agent over standard input and output with the Model Context Protocol.
+
+    Agents start this command themselves. It uses a running `serve`, or the workers of a distributed
+    deployment; without either it answers on its own. It changes nothing in the library.
+
+    \b
+    Example:
+      claude mcp add skills -- skillbus mcp
+    """
+    from workers.mcp.stdio import run_stdio
+
+    run_stdio(read_settings(ctx))

@@ -1,0 +1,36 @@
+"""`serve`: workers, watcher and gateway in one process."""
+
+from __future__ import annotations
+
+import click
+
+from workers.cli.common import note, read_settings
+
+
+@click.command()
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Put the gateway on a port as well; beyond loopback only once there is a token.",
+)
+@click.option(
+    "--unprotected",
+    is_flag=True,
+    help="Allow any address without a token: only where something else keeps others out.",
+)
+@click.pass_context
+def serve(ctx: click.Context, listen: str | None, unprotected: bool) -> None:
+    """Run workers, watcher and gateway until interrupted; other commands then use them.
+
+    Every directory that was synced is watched. The gateway answers on `serve.sock` in the home.
+
+    \b
+    Examples:
+      skillbus serve
+      skillbus serve --listen 127.0.0.1:8765
+    """
+    from workers.processes.serve import check_listen, run_serve
+
+    settings = read_settings(ctx, serving=True)
+    address = check_listen(settings, listen, unprotected) if listen else None
+    run_serve(settings, address, note, unprotected)

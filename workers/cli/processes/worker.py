@@ -1,0 +1,55 @@
+"""`worker`: task workers of the distributed deployment."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from config.errors import UsageError
+from workers.cli.common import note, read_settings
+
+
+@click.command()
+@click.option(
+    "--queues",
+    metavar="NAMES",
+    help="Only these, with commas between: plan, fetch, ingest, page, link, maintain, query.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Children of each worker; each holds a model of its own.",
+)
+@click.option("--supervised", is_flag=True, hidden=True, help="End with who started it.")
+@click.pass_context
+def worker(ctx: click.Context, queues: str | None, processes: int, supervised: bool) -> None:
+    """Work on tasks until interrupted, with the servers that the settings name.
+
+    Without --queues every kind of work has a worker here: query; plan and ingest; fetch; link
+    and maintain; page. Links have one writer, so keep one worker on `link`.
+
+    \b
+    Examples:
+      skillbus worker
+      skillbus worker --queues query --processes 4
+    """
+    settings = read_settings(ctx, serving=True)
+    if not settings.distributed:
+        raise UsageError(
+            "no servers are named (servers.broker, …): `skillbus serve` does all the work "
+            "of an embedded library"
+        )
+    if queues is None:
+        from workers.processes.supervisor import supervise
+
+        home = ctx.find_root().obj
+        arguments = ["--home", str(home)] if home else []
+        sys.exit(supervise(arguments, processes, settings.workers.metrics_port))
+    from workers.processes.worker import run_worker
+    from workers.processes.workloads import workload_of
+
+    workload = workload_of(queues.split(","))
+    sys.exit(run_worker(settings, workload, processes, note, supervised=supervised))

@@ -1,0 +1,1 @@
+"""`skillbus train`: train the role classifier and the reranker."""

@@ -1,0 +1,317 @@
+"""What every request passes before any route sees it, and every answer on its way out.
+
+A request gets an id; it must name this gateway as its host and come from no foreign web page; on a
+port it needs a token, and no token may ask too often; a body is taken in within a size and a time.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import structlog
+from fastapi import Depends, Request
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Connection
+
+from config.errors import SetupError
+from config.interface_settings import GatewaySettings
+from workers.http.bodies import BoundedBody, check_length
+from workers.http.limits import Buckets
+from workers.http.problems import problem
+from workers.http.slow_clients import CROWDED
+from workers.http.tokens import ANONYMOUS, Scope, Tokens
+
+log = structlog.get_logger()
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_OPEN = ("/healthz", "/readyz")
+"""Paths for which nobody needs a token."""
+_UPLOAD = ("POST", "/v1/skills")
+_SIGNED = "/v1/webhooks/"
+"""Paths below which a signature stands for a token."""
+_LONGEST_HOST = len(_SIGNED) + 8
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the name of a token, "" for the user of the home's socket; and what is allowed."""
+
+    name: str
+    scope: Scope
+
+    def may_see(self, owner: str) -> bool:
+        """Whether what `owner` has asked is this caller's to see."""
+        return owner == self.name or self.scope is Scope.ADMIN
+
+
+OWN = Caller("", Scope.ADMIN)
+"""The user, on the home's socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who is heard. tokens: None on the home's socket, which is the user's own; open: whether
+    anybody may ask while there is no file of tokens; hosts: names of this gateway, None for any."""
+
+    tokens: Tokens | None = None
+    open: bool = False
+    hosts: Sequence[str] | None = None
+
+
+def caller_of(request: Request) -> Caller:
+    """Who asks, as the door has found out."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+Asking = Annotated[Caller, Depends(caller_of)]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """A dependency that lets only callers with this scope pass."""
+
+    scope: Scope
+
+    def __call__(self, caller: Asking) -> None:
+        """Raise HTTPException for any other."""
+        require(caller, self.scope)
+
+
+def needs(scope: Scope) -> Any:
+    """A dependency that lets only callers with this scope pass."""
+    return Depends(Needs(scope))
+
+
+def require(caller: Caller, scope: Scope) -> None:
+    """Raise HTTPException unless a caller has this scope."""
+    if caller.scope < scope:
+        raise HTTPException(
+            403,
+            f"this needs a token of scope {scope.name.lower()}, and yours is for "
+            f"{caller.scope.name.lower()}",
+        )
+
+
+class Door:
+    """The outermost layer of a gateway (ASGI)."""
+
+    def __init__(self, app: ASGIApp, access: Access, settings: GatewaySettings) -> None:
+        self._app = app
+        self._access = access
+        self._settings = settings
+        self._buckets = Buckets(settings.requests_a_minute, settings.burst)
+        self._deliveries = Buckets(settings.deliveries_a_minute, settings.delivery_burst)
+        self._hosts = None if access.hosts is None else {name.lower() for name in access.hosts}
+        self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it here."""
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        answer = _Answer(send, request_id)
+        with structlog.contextvars.bound_contextvars(trace_id=request_id):
+            started = time.perf_counter()
+            try:
+                self._admit(scope, headers)
+                body = BoundedBody(receive, self._settings) if _is_bounded(scope) else receive
+                await self._app(scope, body, answer)
+                if _is_delivery(scope) and 200 <= answer.status < 300:
+                    self._deliveries.give_back(_bucket_of(scope))
+            except HTTPException as error:
+                refusal = problem(scope, error.status_code, str(error.detail), error.headers)
+                await refusal(scope, receive, answer)
+            finally:
+                _log(scope, answer, time.perf_counter() - started)
+
+    def _admit(self, scope: Connection, headers: Headers) -> None:
+        """Say who asks; raises HTTPException for whom nothing is done."""
+        if scope["state"].get(CROWDED) and scope["path"] not in _OPEN:
+            most = self._settings.connections
+            raise HTTPException(
+                503,
+                f"more than {most} connections are open (gateway.connections); try again later",
+                {"Connection": "close"},
+            )
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy in front may see another end of this request, and a second one behind it.
+            detail = "content-length and transfer-encoding: send one of them"
+            raise HTTPException(400, detail, {"Connection": "close"})
+        self._check_host(headers)
+        self._check_origin(headers)
+        caller = self._caller(scope["path"], headers)
+        scope["state"]["caller"] = caller
+        if self._access.tokens is not None and scope["path"] not in _OPEN:
+            self._take(scope)
+        if _is_bounded(scope):
+            check_length(headers, self._settings)
+
+    def _take(self, scope: Connection) -> None:
+        """Count a request; raises HTTPException for one too many.
+
+        Deliveries have buckets of their own, and those that are taken in are given back: however
+        many a host sends, only what is forged, wrong or sent again is counted.
+        """
+        if _is_delivery(scope):
+            buckets, what, setting = self._deliveries, "deliveries", "deliveries_a_minute"
+        else:
+            buckets, what, setting = self._buckets, "requests", "requests_a_minute"
+        seconds = buckets.take(_bucket_of(scope))
+        if seconds > 0:
+            raise HTTPException(
+                429,
+                f"more than {buckets.a_minute:g} {what} a minute (gateway.{setting}); "
+                "try again later",
+                {"Retry-After": str(int(seconds) + 1)},
+            )
+
+    def _check_host(self, headers: Headers) -> None:
+        if self._hosts is None:
+            return
+        named = headers.getlist("host")
+        host = named[0].lower() if len(named) == 1 else ""
+        name = host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host
+        if (name if name.startswith("[") else host.partition(":")[0]) not in self._hosts:
+            raise HTTPException(
+                421, "this gateway goes by another name; gateway.hosts lists the names it has"
+            )
+
+    def _check_origin(self, headers: Headers) -> None:
+        """Refuse foreign web pages: a browser that is on this machine can be made to call."""
+        origin = headers.get("origin")
+        if origin is None or self._access.tokens is None:
+            return
+        if origin.lower() in self._origins:
+            return
+        if origin != "null" and _host_of(origin) == headers.get("host", "").lower():
+            return
+        raise HTTPException(403, "web pages of this origin may not call; see gateway.origins")
+
+    def _caller(self, path: str, headers: Headers) -> Caller:
+        if self._access.tokens is not None and (path in _OPEN or path.startswith(_SIGNED)):
+            return Caller(ANONYMOUS, Scope.READ)
+        try:
+            caller = identify(self._access, headers)
+        except SetupError as error:
+            log.error("tokens cannot be read", reason=str(error))
+            raise HTTPException(503, "tokens cannot be checked at the moment") from None
+        if caller is None:
+            known = "authorization" in headers
+            why = "this token is not known, or over" if known else "send `Authorization: Bearer …`"
+            raise HTTPException(401, why, {"WWW-Authenticate": 'Bearer realm="skillbus"'})
+        return caller
+
+
+def identify(access: Access, headers: Mapping[str, str]) -> Caller | None:
+    """Who asks, by headers (names in lower case); None for whom nothing is done.
+
+    Raises SetupError when the tokens cannot be read.
+    """
+    if access.tokens is None:
+        return OWN
+    given = headers.get("authorization")
+    if given is None:
+        is_open = access.open and not access.tokens.exist()
+        return Caller(ANONYMOUS, Scope.READ) if is_open else None
+    kind, _, secret = given.partition(" ")
+    found = access.tokens.find(secret.strip()) if kind.lower() == "bearer" else None
+    return None if found is None else Caller(found.name, found.allows)
+
+
+def _host_of(origin: str) -> str:
+    """Host and port of an origin, "" for none."""
+    try:
+        return urlsplit(origin.lower()).netloc
+    except ValueError:
+        return ""
+
+
+def _bucket_of(scope: Connection) -> str:
+    """Who shares a limit: a token's own, or all of one address, for each host of deliveries. Nobody
+    can keep others out."""
+    caller: Caller = scope["state"]["caller"]
+    if caller.name != ANONYMOUS:
+        return caller.name
+    what = scope["path"][:_LONGEST_HOST] if _is_delivery(scope) else ANONYMOUS
+    return f"{what} {network_of(scope)}"
+
+
+def network_of(scope: Connection) -> str:
+    """The address that a request comes from; of IPv6 its network: whoever has one has all of it."""
+    host: str = (scope.get("client") or ("",))[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 6:
+        return str(ipaddress.ip_network((address, 64), strict=False).network_address)
+    return str(address)
+
+
+def _is_delivery(scope: Connection) -> bool:
+    """Whether a request comes from a repository host, whose signature stands for a token."""
+    path: str = scope["path"]
+    return path.startswith(_SIGNED)
+
+
+def _is_bounded(scope: Connection) -> bool:
+    """Whether the body is bounded here: uploads and webhooks have bounds of their own."""
+    return (scope["method"], scope["path"]) != _UPLOAD and not _is_delivery(scope)
+
+
+class _Answer:
+    """Adds what every answer carries, and remembers its status."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.status = 0
+        self.location = ""
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message on."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self._request_id
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            self.location = headers.get("location", "")
+        await self._send(message)
+
+
+def _log(scope: Connection, answer: _Answer, seconds: float) -> None:
+    """One line a request. Of what came from outside it holds only the path, still encoded."""
+    caller = scope["state"].get("caller")
+    told = {"location": answer.location} if answer.location else {}
+    log.info(
+        "request",
+        method=scope["method"],
+        path=scope.get("raw_path", b"").decode("ascii", "replace")[:200],
+        status=answer.status,
+        seconds=round(seconds, 4),
+        caller="" if caller is None else caller.name,
+        **told,
+    )

@@ -1,0 +1,107 @@
+"""uvicorn's HTTP protocol for clients that are slow on purpose, and for too many of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from config.interface_settings import GatewaySettings
+
+CROWDED = "crowded"
+"""In a request's state: whether more connections are open than `gateway.connections` allows."""
+
+PART_BYTES = 65_536
+"""How much of a long answer is a part of it."""
+
+
+class PatientProtocol(H11Protocol):
+    """Ends connections that wait for ever where uvicorn waits with them: each would hold one of
+    those that are allowed.
+
+    A head has to arrive within a time, from its first byte or the connection's begin; of an answer
+    a part has to be taken within a time. Where twice the connections are open that are allowed,
+    others are closed unheard.
+    """
+
+    settings: ClassVar[GatewaySettings]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._answer_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        # Whatever the system's buffers do not take counts as not taken by the client.
+        transport.set_write_buffer_limits(high=0)
+        if len(self.connections) > 2 * self.settings.connections:
+            transport.abort()
+            return
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait for the head of the next request from its first byte on."""
+        self.app_state[CROWDED] = len(self.connections) > self.settings.connections
+        super().data_received(data)
+        if self._is_idle():
+            self._await_head()
+        else:
+            self._head_is_there()
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to take its answer."""
+        super().pause_writing()
+        self._await_taking()
+
+    def resume_writing(self) -> None:
+        """The client has taken all there was."""
+        self._answer_is_taken()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._head_is_there()
+        self._answer_is_taken()
+        super().connection_lost(exc)
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _await_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.settings.head_seconds, self._too_slow)
+
+    def _head_is_there(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _too_slow(self) -> None:
+        self._head_timer = None
+        if self._is_idle() and not self.transport.is_closing():
+            self.transport.close()
+
+    def _await_taking(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self._answer_timer = self.loop.call_later(
+            self.settings.send_seconds, self._look_at_answer, left
+        )
+
+    def _answer_is_taken(self) -> None:
+        if self._answer_timer is not None:
+            self._answer_timer.cancel()
+            self._answer_timer = None
+
+    def _look_at_answer(self, before: int) -> None:
+        if before - self.transport.get_write_buffer_size() >= PART_BYTES:
+            self._await_taking()
+        else:
+            self.transport.abort()  # to close it would wait for the client once more
+
+
+def patient_protocol(settings: GatewaySettings) -> type[PatientProtocol]:
+    """The protocol as a gateway's settings want it."""
+    return type("GatewayProtocol", (PatientProtocol,), {"settings": settings})

@@ -1,0 +1,1 @@
+"""Views and operations on a library that several interfaces share."""

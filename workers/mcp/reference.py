@@ -1,0 +1,85 @@
+"""The reference of the tools, made from the server itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+
+from config.settings import Settings
+from workers.mcp.server import create_server
+from workers.mcp.skill_reader import Shelf
+from workers.mcp.ways import Way
+
+BEGIN, END = "<!-- tools: made by schemas.py -->\n", "<!-- end of tools -->\n"
+
+
+def tools_document() -> str:
+    """What the server lists, as JSON: instructions, tools with their schemas, templates."""
+    settings = Settings()
+    server = create_server(settings, _no_way, Shelf(settings))
+
+    async def listed() -> dict[str, Any]:
+        tools = [tool.model_dump(**_WIRE) for tool in await server.list_tools()]
+        found = await server.list_resource_templates()
+        templates = [template.model_dump(**_WIRE) for template in found]
+        return {
+            "instructions": server.instructions,
+            "tools": tools,
+            "resourceTemplates": templates,
+        }
+
+    return json.dumps(anyio.run(listed), indent=2, ensure_ascii=False) + "\n"
+
+
+_WIRE: Any = {"mode": "json", "by_alias": True, "exclude_none": True}
+
+
+def with_tools(page: str) -> str:
+    """A page of documentation with its tables of tools made anew."""
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    tools = json.loads(tools_document())["tools"]
+    return head + BEGIN + "\n" + "\n".join(map(_section, tools)) + "\n" + END + tail
+
+
+def _section(tool: dict[str, Any]) -> str:
+    lines = [f"### `{tool['name']}`", "", _flat(tool["description"]), ""]
+    lines += ["| argument | type | |", "| --- | --- | --- |"]
+    required = tool["inputSchema"].get("required", [])
+    for name, schema in tool["inputSchema"]["properties"].items():
+        needed = " (required)" if name in required else ""
+        lines.append(f"| `{name}` | {_type(schema)}{needed} | {schema.get('description', '')} |")
+    if not tool["inputSchema"]["properties"]:
+        lines = [*lines[:-2], "No arguments."]
+    output = tool["outputSchema"]
+    lines += ["", f"Structured content: {_flat(output['description'])}", ""]
+    lines += ["| field | type |", "| --- | --- |"]
+    lines += [f"| `{name}` | {_type(schema)} |" for name, schema in output["properties"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """A JSON Schema in a few words."""
+    if "anyOf" in schema:
+        kinds = [one for one in schema["anyOf"] if one.get("type") != "null"]
+        return " or ".join(map(_type, kinds))
+    if "$ref" in schema:
+        return "object"
+    if "enum" in schema:
+        return ", ".join(f"`{one}`" for one in schema["enum"])
+    kind = str(schema.get("type", "any"))
+    if kind == "array":
+        return f"list of {_type(schema['items'])}"
+    if "minimum" in schema and "maximum" in schema:
+        return f"{kind}, {schema['minimum']} to {schema['maximum']}"
+    return kind
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _no_way() -> Way:
+    raise RuntimeError("the reference asks nothing")

@@ -1,0 +1,152 @@
+"""What the tools give back, and how it is kept within a budget of tokens.
+
+A client shows its model either the text of a result or its structured content as JSON, and some of
+the most used show the JSON alone. So the JSON has the text too, and it is what the budget holds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from config.errors import UsageError
+from skills.bundle.model import Bundle, BundleSkill, SkillLeftOut, markdown_tokens, render
+from skills.token_count import count_tokens
+
+LEAST_BUDGET = 200
+MOST_BUDGET = 200_000
+
+_MARKDOWN_SHARE = 0.82
+"""What the Markdown may take of a budget: over the example library and 189 skills of SkillsBench
+its JSON takes 1.12 to 1.31 times as many tokens, mostly 1.2."""
+
+_MOST_GROWTH = 1.35
+
+_FORM_TOKENS = 45
+"""What the fields of a result with one skill take beside its text."""
+
+
+class Result(BaseModel):
+    """Structured content; `text` is the same as the result's text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FoundSkill(Result):
+    """A skill of the bundle. safety_level: 0 clean, 3 dangerous."""
+
+    skill_id: str
+    safety_level: int = Field(ge=0, le=3)
+
+
+class FoundSkills(Result):
+    """The bundle for a task: its Markdown, and which skills it has, the best first.
+
+    NO_SKILL_HIT is an answer too, whose text says why there is none.
+    """
+
+    status: Literal["SKILL_HIT", "NO_SKILL_HIT"]
+    skills: tuple[FoundSkill, ...] = ()
+    text: str
+
+
+class SkillText(Result):
+    """Lines of one SKILL.md at a revision.
+
+    next_lines: those asked for that did not fit, as `lines` takes them; "" when all did.
+    """
+
+    skill_id: str
+    revision: int
+    safety_level: int = Field(ge=0, le=3)
+    next_lines: str = ""
+    text: str
+
+
+def cost(result: Result) -> int:
+    """Tokens of a result, whichever of its two forms a model is shown."""
+    return count_tokens(result.model_dump_json())
+
+
+def markdown_budget(budget: int) -> int:
+    """The budget of the Markdown of a bundle whose result may take `budget`."""
+    return max(1, int(budget * _MARKDOWN_SHARE) - _FORM_TOKENS)
+
+
+def result_budget(markdown: int) -> int:
+    """A budget that holds a result with one skill whose Markdown takes `markdown`."""
+    return math.ceil(markdown * _MOST_GROWTH) + _FORM_TOKENS
+
+
+def found(bundle: Bundle, budget: int) -> FoundSkills:
+    """A bundle as a result within a budget: what was least worth sending is taken out again.
+
+    Raises UsageError when the best passage alone does not fit, and names a budget that would do.
+    """
+    result = _found(bundle)
+    while (least := cost(result)) > budget:
+        smaller = _without_last(bundle)
+        if smaller is None:
+            raise UsageError(
+                f"a budget of {budget} tokens is less than one passage needs; give at least {least}"
+            )
+        bundle = smaller
+        result = _found(bundle)
+    return result
+
+
+def _found(bundle: Bundle) -> FoundSkills:
+    return FoundSkills(
+        status=bundle.status,
+        skills=tuple(
+            FoundSkill(skill_id=skill.skill_id, safety_level=skill.safety.level)
+            for skill in bundle.skills
+        ),
+        text=render(bundle),
+    )
+
+
+def _without_last(bundle: Bundle) -> Bundle | None:
+    """The bundle without the last passage of its last skill, or without that skill, or without the
+    names of those withheld; None when one passage is left, or one sentence."""
+    if not bundle.skills:
+        unnamed = bundle.withheld.model_copy(update={"skills": ()})
+        shorter = bundle.model_copy(update={"withheld": unnamed})
+        return shorter if bundle.withheld.skills else None
+    *others, last = bundle.skills
+    if len(last.passages) > 1:
+        others.append(_without_last_passage(last))
+        return bundle.model_copy(update={"skills": tuple(others)})
+    if not others:
+        return None
+    kept = {skill.skill_id for skill in others}
+    gone = SkillLeftOut(
+        skill_id=last.skill_id, name=last.name, reason="did not fit into the budget"
+    )
+    return bundle.model_copy(
+        update={
+            "skills": tuple(others),
+            "links": tuple(one for one in bundle.links if {one.source, one.target} <= kept),
+            "left_out": (gone, *bundle.left_out),
+        }
+    )
+
+
+def _without_last_passage(skill: BundleSkill) -> BundleSkill:
+    *kept, gone = skill.passages
+    left = skill.left_out
+    spans = sorted((*left.lines, (gone.first_line, gone.last_line)))
+    return skill.model_copy(
+        update={
+            "passages": tuple(kept),
+            "left_out": left.model_copy(
+                update={
+                    "passages": left.passages + 1,
+                    "tokens": left.tokens + markdown_tokens(gone.text),
+                    "lines": tuple(spans),
+                }
+            ),
+        }
+    )

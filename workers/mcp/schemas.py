@@ -1,0 +1,91 @@
+"""The tools' arguments as an agent reads them: their schemas are in its context on every turn."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import ToolAnnotations
+from pydantic import Field
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from workers.mcp.results import LEAST_BUDGET, MOST_BUDGET, Result
+
+LONGEST_ID = 2000
+
+Budget = Annotated[
+    int | None,
+    Field(
+        ge=LEAST_BUDGET,
+        le=MOST_BUDGET,
+        description="Tokens that the result may take. Default: the library's setting, often 8000.",
+    ),
+]
+Task = Annotated[
+    str,
+    Field(min_length=1, description="What is to be done, with which files, formats and tools."),
+]
+Top = Annotated[
+    int | None,
+    Field(ge=1, le=100, description="Most skills to choose; what they depend on comes on top."),
+]
+Filters = Annotated[
+    dict[Literal["source", "licence", "language", "tool"], list[str]] | None,
+    Field(
+        description="Only skills with one of these values of `source` (what stands before the "
+        "colon of an id), `licence`, `language` (en, zh, mixed), `tool`."
+    ),
+]
+SkillId = Annotated[
+    str,
+    Field(min_length=1, max_length=LONGEST_ID, description="Id as find_skills names it."),
+]
+Lines = Annotated[
+    str | None,
+    Field(
+        max_length=2000,
+        description="Ranges of lines, such as `36-42, 60`; `next_lines` of the result before goes "
+        "on where that ended. Default: the whole body.",
+    ),
+]
+
+
+class _Terse(GenerateJsonSchema):
+    """Without titles that say a name again, and without nulls: an argument may be left out."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Never."""
+        del schema
+        return False
+
+    def nullable_schema(self, schema: Any) -> JsonSchemaValue:
+        """What it is when it is not null."""
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> JsonSchemaValue:
+        """Of an argument without its default, which the description tells where it matters."""
+        return self.generate_inner(schema["schema"])
+
+
+def tool_that_reads(function: Callable[..., Any], title: str, result: type[Result]) -> Tool:
+    """A tool that changes nothing, told by its docstring; it refuses arguments it does not know."""
+    tool = Tool.from_function(
+        function,
+        title=title,
+        description=inspect.cleandoc(function.__doc__ or ""),
+        annotations=ToolAnnotations(
+            read_only_hint=True, destructive_hint=False, open_world_hint=False
+        ),
+    )
+    arguments = tool.fn_metadata.arg_model
+    arguments.model_config |= {"extra": "forbid", "hide_input_in_errors": True}
+    arguments.model_rebuild(force=True)
+    tool.parameters = arguments.model_json_schema(schema_generator=_Terse)
+    tool.fn_metadata.output_schema = result.model_json_schema(
+        schema_generator=_Terse, mode="serialization"
+    )
+    for schema in (tool.parameters, tool.fn_metadata.output_schema):
+        del schema["title"]
+    return tool

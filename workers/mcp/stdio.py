@@ -1,0 +1,54 @@
+"""The server of one agent, over standard input and output."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import anyio
+import structlog
+
+from config.errors import SkillbusError
+from config.settings import Settings
+from workers.mcp.server import create_server
+from workers.mcp.skill_reader import Shelf
+from workers.mcp.ways import HomeWays
+
+log = structlog.get_logger()
+
+
+def run_stdio(settings: Settings) -> None:
+    """Serve until standard input ends.
+
+    The library is opened and the models are loaded once the client has been answered: agents
+    start all their servers before they can be spoken to.
+    """
+    # This process only reads, so that it may end anywhere; a read of standard input that waits
+    # would put off an orderly end for as long as the agent lives.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ways, shelf = HomeWays(settings), Shelf(settings)
+    server = create_server(settings, ways.find, shelf)
+    warming = threading.Thread(target=_warm_up, args=(ways,), name="warm-up", daemon=True)
+
+    async def warm_up_once(ctx: Any, call_next: Any) -> Any:
+        answer = await call_next(ctx)
+        if not warming.ident:
+            warming.start()
+        return answer
+
+    server.middleware.append(warm_up_once)
+    try:
+        anyio.run(server.run_stdio_async)
+    finally:
+        if warming.ident:
+            warming.join()
+        ways.close()
+        shelf.close()
+
+
+def _warm_up(ways: HomeWays) -> None:
+    try:
+        ways.warm_up()
+    except SkillbusError as error:  # the first call says so too
+        log.warning("not ready", reason=str(error))

@@ -1,0 +1,1 @@
+"""Monitoring: metrics, status, and the checks of `doctor`."""

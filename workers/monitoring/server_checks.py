@@ -1,0 +1,238 @@
+"""What `doctor` looks at in a distributed deployment: each server, and how they fit together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from config.errors import SkillbusError
+from config.secrets import without_password
+from config.settings import ServerSettings, Settings
+from search.models.factory import EncoderIdentity, encoder_identity
+from skills.record import RevisionKey
+from tasks.broker import redis_connection
+from tasks.broker.facts import rabbitmq_facts
+from tasks.broker.transport import server_transport
+from workers.backend.distributed import sending_app
+from workers.backend.stores import open_activity, open_graph, open_index, open_journal
+from workers.monitoring.home_checks import Check, check_letters, told_of_failures
+from workers.processes.process_name import process_name
+from workers.processes.workloads import ALL_QUEUES
+
+_LEAST_REDIS, _LEAST_RABBITMQ, _LEAST_NEO4J = (6, 2), (3, 10), (5, 26)
+_MOST_SKEW_SECONDS = 5.0
+
+
+def server_checks(settings: Settings) -> dict[str, Check]:
+    """By name, in the order in which one wants to know."""
+    identity = _identity_of(settings)
+    return {
+        "broker": lambda: _check_broker(settings),
+        "redis": lambda: _check_redis(settings.servers, "servers.redis"),
+        "clock": lambda: _check_clock(settings.servers),
+        "elasticsearch": lambda: _check_elasticsearch(settings, identity()),
+        "neo4j": lambda: _check_neo4j(settings),
+        "workers": lambda: _check_workers(settings),
+        "revisions": lambda: _check_revisions(settings, identity()),
+        "journal": lambda: _check_journal(settings),
+        "dead letters": lambda: _check_letters(settings),
+        "sources": lambda: _check_sources(settings),
+    }
+
+
+def _identity_of(settings: Settings) -> Callable[[], EncoderIdentity]:
+    """The encoder's identity, found here and now: another model than the default is loaded."""
+    try:
+        found = encoder_identity(settings.encoder.model)
+    except SkillbusError as error:
+        reason = str(error)
+
+        def refuse() -> EncoderIdentity:
+            raise SkillbusError(f"cannot be compared with the encoder: {reason}")
+
+        return refuse
+    return lambda: found
+
+
+def _check_broker(settings: Settings) -> str:
+    servers = settings.servers
+    if urlsplit(servers.broker).scheme.startswith("redis"):
+        own = {"redis": servers.broker, "redis_password_file": servers.broker_password_file}
+        return _check_redis(servers.model_copy(update=own), "servers.broker")
+    app = sending_app(settings)
+    try:
+        arguments = server_transport(servers).queue_arguments
+        facts = rabbitmq_facts(app, ALL_QUEUES, arguments)
+    finally:
+        app.close()
+    where = f"RabbitMQ at {without_password(servers.broker)}"
+    _check_version(where, facts.version, _LEAST_RABBITMQ)
+    if facts.other:
+        raise SkillbusError(
+            f"{where}: {', '.join(facts.other)} is not a durable quorum queue: stop the workers, "
+            "delete it, and start them again; the reconciler sends what was in it"
+        )
+    missing = f", not made yet: {', '.join(facts.missing)}" if facts.missing else ""
+    return f"{where}, version {facts.version}{missing}"
+
+
+def _check_redis(servers: ServerSettings, setting: str) -> str:
+    where = f"Redis at {without_password(servers.redis)}"
+    found = redis_connection.health(servers)
+    _check_version(where, found["version"], _LEAST_REDIS)
+    wrong = []
+    if found["evicts"]:
+        wrong.append(
+            "it may drop accepted work when memory is full: set maxmemory-policy noeviction"
+        )
+    if not found["persists"]:
+        wrong.append("it forgets accepted work when it stops: set appendonly yes")
+    if wrong:
+        raise SkillbusError(f"{where} ({setting}): {'; '.join(wrong)}")
+    return f"{where}, version {found['version']}, {found['used_bytes'] / 1e6:.0f} MB used"
+
+
+def _check_version(where: str, version: str, least: tuple[int, int]) -> None:
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    if numbers < least:
+        wanted = ".".join(map(str, least))
+        raise SkillbusError(
+            f"{where} is version {version or 'unknown'}: {wanted} or later is needed"
+        )
+
+
+def _check_clock(servers: ServerSettings) -> str:
+    ahead = redis_connection.clock_ahead(servers)
+    told = f"this machine is {abs(ahead):.1f} s {'behind' if ahead > 0 else 'ahead of'} Redis"
+    if abs(ahead) > _MOST_SKEW_SECONDS:
+        raise SkillbusError(f"{told}: have both clocks set by the same time service")
+    return told
+
+
+def _check_elasticsearch(settings: Settings, identity: EncoderIdentity) -> str:
+    from search.elastic.health import index_health
+
+    found = index_health(settings.servers, identity.model, identity.dimension)
+    if found.problems:
+        raise SkillbusError("; ".join(found.problems))
+    old = f", superseded: {', '.join(found.superseded)}" if found.superseded else ""
+    return (
+        f"version {found.version}, {found.status}, {found.index} with {found.documents} revisions "
+        f"in {found.bytes / 1e6:.0f} MB{old}"
+    )
+
+
+def _check_neo4j(settings: Settings) -> str:
+    from graph.neo4j.store import Neo4jSkillGraph
+
+    with ExitStack() as stack:
+        graph = Neo4jSkillGraph(settings.servers, writable=False)
+        stack.callback(graph.close)
+        found = graph.health()
+    where = f"Neo4j at {found['address']}"
+    if not found["reachable"]:
+        raise SkillbusError(found["problem"])
+    _check_version(where, found["version"], _LEAST_NEO4J)
+    if "problem" in found:
+        raise SkillbusError(found["problem"])
+    if found["schema"] != found["schema_wanted"]:
+        what = (
+            "update skillbus"
+            if found["schema"] > found["schema_wanted"]
+            else ("start a worker of this version, which lays it out")
+        )
+        raise SkillbusError(
+            f"{where} has schema {found['schema']}, this version of skillbus reads "
+            f"{found['schema_wanted']}: {what}"
+        )
+    counts = found["counts"]
+    return (
+        f"{found['version']} {found['edition']}, schema {found['schema']}, "
+        f"{counts['published']} skills published, {counts['waiting']} waiting, "
+        f"{counts['failed']} failed"
+    )
+
+
+def _check_workers(settings: Settings) -> str:
+    with ExitStack() as stack:
+        activity = open_activity(settings, stack, lambda _: 0, process_name())
+        alive = activity.queues_of_workers()
+        trouble = activity.trouble
+    taken = {queue for queues in alive.values() for queue in queues}
+    idle = [queue.removeprefix("skillbus.") for queue in ALL_QUEUES if queue not in taken]
+    if not alive:
+        raise SkillbusError("no worker is alive: start `skillbus worker`")
+    if idle:
+        raise SkillbusError(
+            f"no worker takes {', '.join(idle)}: start `skillbus worker --queues {','.join(idle)}`"
+        )
+    if trouble:
+        raise SkillbusError(f"work does not go on: {trouble}")
+    return f"{len(alive)} alive, on every queue"
+
+
+def _check_revisions(settings: Settings, identity: EncoderIdentity) -> str:
+    with ExitStack() as stack:
+        index = open_index(settings, stack, writable=False, identity=identity)
+        graph = open_graph(settings, stack, writable=False)
+        # Pointers first and last: what moved meanwhile is in one of both, and in the index.
+        before = graph.changes(0)
+        stored = set(index.keys())
+        moved = graph.changes(before.epoch).pointers
+    pointers = {name: seq for name, seq in before.pointers.items() if seq and name not in moved}
+    published = {RevisionKey(name, seq) for name, seq in pointers.items()}
+    missing = published - stored
+    if missing:
+        raise SkillbusError(
+            f"{len(missing)} published revisions are not in the search index, such as "
+            f"{min(missing)}: a worker on maintain has them read again within "
+            f"{settings.workers.sweep_seconds:g} s (workers.sweep_seconds); if not, see its log"
+        )
+    left = len(stored - published) - len(moved)
+    return (
+        f"all {len(published)} published are in the search index, with {max(left, 0)} that were "
+        "superseded or are not published yet"
+    )
+
+
+def _check_journal(settings: Settings) -> str:
+    with ExitStack() as stack:
+        journal = open_journal(settings, stack, writable=True)
+        events, queries = journal.count_open("event"), journal.count_open("query")
+        age = max(journal.age_of_oldest("event"), journal.age_of_oldest("query"))
+    limits = settings.workers
+    if events >= limits.open_events or queries >= limits.open_queries:
+        raise SkillbusError(
+            f"{events} events and {queries} queries wait, more are refused: start more workers, "
+            "or raise workers.open_events and workers.open_queries"
+        )
+    return f"{events} events and {queries} queries open, the oldest for {age:.0f} s"
+
+
+def _check_letters(settings: Settings) -> str:
+    with ExitStack() as stack:
+        return check_letters(open_journal(settings, stack, writable=True))
+
+
+def _check_sources(settings: Settings) -> str:
+    with ExitStack() as stack:
+        found = open_graph(settings, stack, writable=False).sources()
+    away = [
+        source.source_id
+        for source in found
+        if source.kind == "directory" and not Path(source.root).is_dir()
+    ]
+    unread = [source.source_id for source in found if not source.last_success]
+    wrong = told_of_failures(found)
+    if unread:
+        wrong.append(
+            f"{', '.join(unread)} could never be read whole: is the folder there on the machines "
+            "whose workers take plan and ingest?"
+        )
+    if wrong:
+        raise SkillbusError("; ".join(wrong))
+    there = f", {', '.join(away)} not on this machine" if away else ""
+    return f"{len(found)} known{there}"

@@ -1,0 +1,1 @@
+"""Long-running processes: serve, workers, supervisor, watcher."""

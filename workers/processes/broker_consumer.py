@@ -1,0 +1,132 @@
+"""Celery's consumer for workers on a broker: what it cannot read becomes a dead letter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+import structlog
+from celery.worker import state
+from celery.worker.consumer import Consumer
+from kombu.exceptions import KombuError
+
+from config.errors import PermanentError, TransientError
+from tasks.broker.redis_transport import UNREADABLE
+from tasks.journal.protocol import LARGEST_BODY, DeadLetter, Journal, new_letter_id
+from tasks.measures import Measures, NoMeasures
+from tasks.message import checked_ids, checked_text
+from tasks.policies import POLICIES
+
+log = structlog.get_logger()
+
+_PAUSE_SECONDS = 0.5
+_ASKING = {"interval_start": 1, "interval_step": 1, "interval_max": 3}
+_DELAYED_DELIVERY = "DelayedDelivery"
+
+
+class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no annotations
+    """Buries messages that are no JSON, too large, of an unknown task or of another shape.
+
+    A message is acknowledged once its letter is written; until then nothing else is taken. What
+    reaches a task is a list of ids, and no header counts that we do not write.
+    """
+
+    journal: ClassVar[Callable[[], Journal]]
+    largest: ClassVar[int]
+    measures: ClassVar[Measures] = NoMeasures()
+
+    class Blueprint(Consumer.Blueprint):  # type: ignore[misc]  # celery carries no annotations
+        """Without the queues for messages with a time of their own: we send none."""
+
+        default_steps: ClassVar = [
+            step
+            for step in Consumer.Blueprint.default_steps
+            if not str(step).endswith(_DELAYED_DELIVERY)
+        ]
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """The connection, once the broker is there; asked for every few seconds however long that
+        takes, for Celery would ask less and less."""
+        conn.ensure_connection = partial(conn.ensure_connection, **_ASKING)
+        return super().ensure_connected(conn)
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
+        """Celery's handler behind our checks."""
+        handle = super().create_task_handler(*args, **kwargs)
+
+        def checked(message: Any) -> None:
+            try:
+                message.headers = _checked_headers(message, type(self).largest)
+            except PermanentError as error:
+                self._bury(message, str(error))
+            else:
+                handle(message)
+
+        return checked
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """Bury a message that kombu could not unpack."""
+        self._bury(message, f"not readable as {message.content_type or 'JSON'}: {exc}")
+
+    def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:
+        """Bury a task that Celery refuses."""
+        del body
+        self._bury(message, f"not the message of a task: {exc}")
+
+    def _bury(self, message: Any, reason: str) -> None:
+        """Write the letter, however long that takes, and acknowledge the message."""
+        letter = _letter(message, reason)
+        away = False
+        while True:
+            try:
+                type(self).journal().bury(letter)
+                break
+            except TransientError as error:
+                if not away:
+                    log.error("a message can be neither read nor buried yet", reason=str(error))
+                away = True
+            if state.should_stop is not None or state.should_terminate is not None:
+                message.requeue()
+                return
+            time.sleep(_PAUSE_SECONDS)
+        log.warning("message buried", letter_id=letter.id, reason=reason)
+        type(self).measures.letter_buried("")
+        message.ack()
+
+
+def _letter(message: Any, reason: str) -> DeadLetter:
+    now, body = time.time(), message.body
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
+    trace_id = (message.headers or {}).get("trace_id")
+    known = trace_id[:200] if isinstance(trace_id, str) else ""
+    return DeadLetter(new_letter_id(now), "", (), reason, 0, known, text[:LARGEST_BODY], now)
+
+
+def _checked_headers(message: Any, largest: int) -> dict[str, Any]:
+    """The headers that count, of a message whose body is a task's; else raises PermanentError."""
+    size = len(message.body or b"")
+    if size > largest:
+        raise PermanentError(f"{size} bytes, more than workers.message_bytes allows")
+    headers = message.headers or {}
+    if UNREADABLE in headers:
+        raise PermanentError(f"no message: {checked_text(headers, UNREADABLE)}")
+    if "task" not in headers:
+        raise PermanentError("no task: its headers name none")
+    task = checked_text(headers, "task")
+    if task not in POLICIES:
+        raise PermanentError(f"unknown task {task!r}")
+    task_id = checked_text(headers, "id")
+    try:
+        content = message.decode()
+    except KombuError as error:
+        kind = message.content_type or "JSON"
+        raise PermanentError(f"not readable as {kind}: {error}") from None
+    checked_ids(content)
+    counting: dict[str, Any] = {"lang": "py", "task": task, "id": task_id, "root_id": task_id}
+    counting |= {"ignore_result": headers.get("ignore_result") is not False}
+    for name in ("expires", "trace_id"):
+        if headers.get(name) is not None:
+            counting[name] = checked_text(headers, name)
+    return counting

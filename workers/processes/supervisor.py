@@ -1,0 +1,101 @@
+"""All workloads on one machine: a worker process for each, started anew when it dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from config.errors import UsageError
+from workers.processes.workloads import WORKLOADS, Workload
+
+log = structlog.get_logger()
+
+_PREFIX = "skillbus."
+_LAST_PORT = 65_535
+_TICK_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 30.0
+_STEADY_SECONDS = 60.0
+_STOP_SECONDS = 45.0
+
+
+@dataclass(slots=True)
+class _Process:
+    """One workload's worker; pause: seconds before it is started again."""
+
+    workload: Workload
+    metrics_port: int
+    running: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    pause: float = 0.5
+    due: float = field(default_factory=time.monotonic)
+
+
+def supervise(arguments: Sequence[str], processes: int, metrics_port: int = 0) -> int:
+    """Run every workload until SIGINT or SIGTERM; returns the exit code.
+
+    arguments: of `skillbus`, before `worker`. Each process takes `processes` children, and a port
+    for metrics, counted from `metrics_port`, unless that is 0. Raises UsageError when there are
+    not so many ports.
+    """
+    if metrics_port > _LAST_PORT - len(WORKLOADS) + 1:
+        raise UsageError(
+            f"workers.metrics_port: {metrics_port} leaves no port for each of {len(WORKLOADS)} "
+            "workers; choose a lower one"
+        )
+    told = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: told.set())
+    workers = [
+        _Process(workload, metrics_port + number if metrics_port else 0)
+        for number, workload in enumerate(WORKLOADS)
+    ]
+    try:
+        while not told.is_set():
+            for worker in workers:
+                _look_after(worker, arguments, processes)
+            told.wait(_TICK_SECONDS)
+    finally:
+        _stop(workers)
+    return 0
+
+
+def _look_after(worker: _Process, arguments: Sequence[str], processes: int) -> None:
+    now = time.monotonic()
+    if worker.running is not None:
+        code = worker.running.poll()
+        if code is None:
+            return
+        if now - worker.started > _STEADY_SECONDS:
+            worker.pause = 0.5
+        log.error("worker died", workload=worker.workload.name, code=code, again_in=worker.pause)
+        worker.running, worker.due = None, now + worker.pause
+        worker.pause = min(2 * worker.pause, _LONGEST_PAUSE_SECONDS)
+    if now >= worker.due:
+        queues = ",".join(queue.removeprefix(_PREFIX) for queue in worker.workload.queues)
+        command = [sys.executable, "-m", "workers.cli", *arguments, "worker", "--queues", queues]
+        command += ["--processes", str(processes), "--supervised"]
+        # A group of its own: Ctrl-C reaches the supervisor alone, which stops them in order.
+        env = {**os.environ, "SKILLBUS_WORKERS__METRICS_PORT": str(worker.metrics_port)}
+        worker.running = subprocess.Popen(command, process_group=0, env=env)  # noqa: S603 - our own program
+        worker.started = now
+
+
+def _stop(workers: Sequence[_Process]) -> None:
+    running = [worker.running for worker in workers if worker.running is not None]
+    for process in running:
+        process.terminate()
+    end = time.monotonic() + _STOP_SECONDS
+    for process in running:
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

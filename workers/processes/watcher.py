@@ -1,0 +1,192 @@
+"""The watcher: changes below synced directories become events, once they have settled."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path, PurePosixPath
+
+import structlog
+from watchdog import events
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+from watchdog.observers.polling import PollingObserver
+
+from config.errors import TransientError
+from graph.protocol import Source
+from skills.events import SourceChanged
+from tasks.sources.directory import SKIPPED
+from workers.backend.channel import Channel
+
+log = structlog.get_logger()
+
+ORIGIN = "skillbus/watcher"
+_TICK_SECONDS = 0.05
+_MANY_PATHS = 200
+_LONGEST_WAIT = 5.0
+_CHANGES: list[type[FileSystemEvent]] = [
+    events.DirCreatedEvent,
+    events.DirDeletedEvent,
+    events.DirMovedEvent,
+    events.FileCreatedEvent,
+    events.FileDeletedEvent,
+    events.FileModifiedEvent,
+    events.FileMovedEvent,
+]
+"""What is asked for. Readers cause none of it: our own look at a large library would fill the
+kernel's queue, which then loses changes too."""
+
+
+class _Pending(FileSystemEventHandler):
+    """Collects changed paths of one source until they have been quiet for a while."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._lock = threading.Lock()
+        self._paths: set[str] = set()
+        self._first = 0.0
+        self._last = 0.0
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        """Note what an event touched; a move touches both ends."""
+        for path in (event.src_path, event.dest_path):
+            if path:
+                self.note(os.fsdecode(path))
+
+    def note(self, path: str) -> None:
+        """Note a changed path, absolute."""
+        try:
+            relative = Path(path).relative_to(self.source.root)
+        except ValueError:
+            return
+        parts = PurePosixPath(relative.as_posix()).parts
+        if SKIPPED.intersection(parts):
+            return
+        now = time.monotonic()
+        with self._lock:
+            if not self._paths:
+                self._first = now
+            self._last = now
+            self._paths.add("/".join(parts))
+
+    def take(self, settle: float) -> set[str]:
+        """Paths that have settled, or have waited long enough while others kept changing."""
+        now = time.monotonic()
+        with self._lock:
+            waiting = now - self._last < settle and now - self._first < _LONGEST_WAIT
+            if not self._paths or waiting:
+                return set()
+            taken, self._paths = self._paths, set()
+            return taken
+
+
+class Watcher:
+    """Watches every directory source of the catalog, new ones too; a context manager.
+
+    Where notification does not work (a full inotify, a network folder) it polls. A root that is
+    gone is waited for, and synced whole when it comes back: absence removes nothing. Now and then
+    every source is looked at whole, for what notification has lost.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._settings = channel.settings.watch
+        self._pending: dict[str, _Pending] = {}
+        self._observers: dict[str, BaseObserver] = {}
+        self._away: set[str] = set()
+        self._due: dict[str, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="skillbus-watcher", daemon=True)
+
+    def __enter__(self) -> Watcher:
+        """Start watching."""
+        self._look_at_sources()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Stop watching."""
+        self._stop.set()
+        self._thread.join()
+        for observer in self._observers.values():
+            observer.stop()
+            observer.join()
+
+    def wait(self) -> None:
+        """Block until interrupted."""
+        while not self._stop.wait(0.5):
+            pass
+
+    def _loop(self) -> None:
+        looked = time.monotonic()
+        while not self._stop.wait(_TICK_SECONDS):
+            if time.monotonic() - looked > 1.0:
+                self._look_at_sources()
+                looked = time.monotonic()
+            for pending in list(self._pending.values()):
+                paths = pending.take(self._settings.settle_milliseconds / 1000)
+                if paths:
+                    self._submit(pending, paths)
+
+    def _submit(self, pending: _Pending, paths: set[str]) -> None:
+        whole = len(paths) > _MANY_PATHS or "" in paths
+        event = SourceChanged(
+            source_id=pending.source.source_id,
+            root=pending.source.root,
+            paths=() if whole else tuple(sorted(paths)),
+        )
+        try:
+            self._channel.submit(event, ORIGIN)
+        except TransientError as error:
+            log.warning("change kept for later", reason=str(error))
+            for path in paths:
+                pending.note(str(Path(pending.source.root, path)))
+
+    def _look_at_sources(self) -> None:
+        sources = {
+            source.source_id: source
+            for source in self._channel.graph.sources()
+            if source.kind == "directory"
+        }
+        for source_id in [name for name in self._observers if name not in sources]:
+            self._unwatch(source_id)
+        for source_id, source in sources.items():
+            there = Path(source.root).is_dir()
+            if not there and source_id not in self._away:
+                log.warning("source is away", source=source_id, root=source.root)
+                self._away.add(source_id)
+                self._unwatch(source_id)
+            elif there and source_id not in self._observers:
+                self._watch(source)
+                self._away.discard(source_id)
+                self._due[source_id] = 0.0  # what changed before anybody watched
+            if there and time.monotonic() >= self._due[source_id]:
+                self._due[source_id] = time.monotonic() + self._settings.look_seconds
+                self._pending[source_id].note(source.root)
+
+    def _watch(self, source: Source) -> None:
+        pending = _Pending(source)
+        observer: BaseObserver = Observer()
+        if self._settings.force_polling:
+            observer = PollingObserver(timeout=self._settings.poll_seconds)
+        try:
+            observer.schedule(pending, source.root, recursive=True, event_filter=_CHANGES)
+            observer.start()
+        except OSError as error:
+            log.warning(
+                "no notification; polling instead", source=source.source_id, reason=str(error)
+            )
+            observer = PollingObserver(timeout=self._settings.poll_seconds)
+            observer.schedule(pending, source.root, recursive=True, event_filter=_CHANGES)
+            observer.start()
+        self._pending[source.source_id] = pending
+        self._observers[source.source_id] = observer
+
+    def _unwatch(self, source_id: str) -> None:
+        observer = self._observers.pop(source_id, None)
+        self._pending.pop(source_id, None)
+        if observer is not None:
+            observer.stop()
+            observer.join()

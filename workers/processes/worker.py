@@ -1,0 +1,207 @@
+"""A worker process on a broker: one workload, run in children that hold models and stores.
+
+The parent talks to the broker and shows that the worker lives. It opens neither stores nor models:
+children do, after the fork (a parent that used torch with threads hangs them).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import structlog
+
+from config.errors import SetupError
+from config.settings import Settings
+from tasks.app import create_app, queue_depth, send_if_room
+from tasks.broker.transport import Transport, server_transport
+from tasks.coordination.redis import child_of
+from tasks.ingest.maintain import raise_counter
+from tasks.ingest.role_classifier import role_classifier
+from tasks.journal.protocol import Journal
+from tasks.services import Lazy, Services
+from workers.backend.stores import open_activity, open_journal, open_services
+from workers.monitoring.metrics_port import Teller
+from workers.processes.heartbeat import Heart, keep_alive
+from workers.processes.process_name import process_name
+from workers.processes.workloads import ALL_QUEUES, Workload
+
+log = structlog.get_logger()
+
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
+_REFUSED_SECONDS = 10.0
+
+
+def run_worker(
+    settings: Settings,
+    workload: Workload,
+    processes: int,
+    note: Callable[[str], None],
+    *,
+    supervised: bool = False,
+) -> int:
+    """Work until told to stop; returns the exit code. `note` is told when tasks are taken.
+
+    A supervised worker ends with the process that started it. SIGTERM lets what runs come to an
+    end, for `workers.stop_seconds`; what does not is delivered again.
+    """
+    from workers.processes.broker_consumer import DeadLetterConsumer
+
+    # a wrong file is refused now, not when the first skill comes in
+    role_classifier(settings.roles.weights)
+    name = process_name()
+    transport = server_transport(settings.servers)
+    teller = Teller(settings)
+    children = _Children(settings, workload, transport, name, teller)
+    app = create_app(children.services.get, workload.queues, transport)
+    teller.bind(app)
+    app.steps["worker"].add(_after_the_pool(teller.start))
+    heart = Heart(settings, app, name, workload.queues, tethered=supervised)
+    DeadLetterConsumer.journal = _lazy_journal(settings)
+    DeadLetterConsumer.largest = settings.workers.message_bytes
+    DeadLetterConsumer.measures = teller.measures
+    _hear_of(children, heart, lambda: note(f"worker takes {', '.join(workload.queues)}"))
+    _leave_out_warnings()
+    worker = app.Worker(
+        hostname=f"{workload.name}@{name}",
+        pool="prefork",
+        concurrency=processes,
+        optimization="fair",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+        consumer_cls=DeadLetterConsumer,
+    )
+    log.info("worker starts", queues=workload.queues, processes=processes, worker=name)
+    try:
+        worker.start()
+    finally:
+        heart.stop()
+        teller.close()
+    return int(worker.exitcode or 0)
+
+
+def _hear_of(children: _Children, heart: Heart, ready: Callable[[], None]) -> None:
+    """Connect to the signals of Celery's worker, for as long as this process lives."""
+    from celery import signals
+
+    def keep_logging(**_: object) -> None:
+        """Celery leaves logging as it is where this signal has a receiver."""
+
+    def begin(**_: object) -> None:
+        heart.start()
+        ready()
+
+    signals.setup_logging.connect(keep_logging, weak=False)
+    signals.worker_process_init.connect(children.begin, weak=False)
+    signals.worker_ready.connect(begin, weak=False)
+    signals.worker_shutting_down.connect(heart.tell_ending, weak=False)
+
+
+def _leave_out_warnings() -> None:
+    """They are about pickle, which is not accepted, and tasks that go on without a broker."""
+    from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
+
+    for category in (SecurityWarning, CPendingDeprecationWarning):
+        warnings.simplefilter("ignore", category)
+
+
+def _after_the_pool(begin: Callable[[], None]) -> Any:
+    """A step of Celery's worker that comes once its children run, whether or not the broker does:
+    no thread of ours is there yet when they are forked."""
+    from celery import bootsteps
+
+    class AfterThePool(bootsteps.StartStopStep):  # type: ignore[misc]  # no annotations
+        requires: ClassVar = {"celery.worker.components:Pool"}
+
+        def start(self, parent: Any) -> None:
+            del parent
+            begin()
+
+    return AfterThePool
+
+
+def _lazy_journal(settings: Settings) -> Callable[[], Journal]:
+    stack = contextlib.ExitStack()
+    return Lazy(lambda: open_journal(settings, stack, writable=True)).get
+
+
+class _Children:
+    """What a child of the worker does first, and the services that its tasks work with."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        workload: Workload,
+        transport: Transport,
+        name: str,
+        teller: Teller,
+    ) -> None:
+        self._settings = settings
+        self._workload = workload
+        self._transport = transport
+        self._name = name
+        self._teller = teller
+        self._refused: tuple[float, SetupError | None] = (0.0, None)
+        self.services = Lazy(self._open)
+
+    def begin(self, **_: object) -> None:
+        """Stand back if this is bulk work; load in the background, Celery waits only seconds."""
+        self._teller.in_child()
+        if self._workload.bulk:
+            os.nice(self._settings.workers.niceness)
+        threading.Thread(target=self._warm_up, name="skillbus-warm-up", daemon=True).start()
+
+    def _warm_up(self) -> None:
+        """Load what tasks ask for; while that cannot be had, tasks fail and try again as well."""
+        from config.errors import SkillbusError
+        from workers.processes.warm_up import warm_up
+
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                warm_up(self.services.get(), self._workload.queues)
+                break
+            except SkillbusError as error:
+                log.warning("not warm yet", reason=str(error), again_in=pause)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        self._teller.tell_ready()
+
+    def _open(self) -> Services:
+        settings = self._settings
+        until, refused = self._refused
+        if refused is not None and time.monotonic() < until:
+            raise refused
+        # An application of the child's own: the parent's connections are not to be shared.
+        app = create_app(self.services.get, ALL_QUEUES, self._transport)
+        with contextlib.ExitStack() as stack:
+            try:
+                services = self._services(settings, stack, app)
+            except SetupError as error:
+                # Servers lock out, for everybody, who knocks too often with a wrong password.
+                self._refused = (time.monotonic() + _REFUSED_SECONDS, error)
+                raise
+            stack.pop_all()  # open for as long as the child lives
+        return services
+
+    def _services(self, settings: Settings, stack: contextlib.ExitStack, app: Any) -> Services:
+        own = child_of(self._name, os.getpid())
+        activity = open_activity(settings, stack, lambda queue: queue_depth(app, queue), own)
+        services = open_services(
+            settings,
+            stack,
+            lambda task, ids: send_if_room(app, task, ids),
+            writable=True,
+            activity=activity,
+            measures=self._teller.measures,
+        )
+        raise_counter(services)
+        keep_alive(activity)
+        return services

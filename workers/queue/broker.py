@@ -1,0 +1,83 @@
+"""The broker of submissions: which one the settings name, and the way to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from config.errors import UsageError
+from config.interface_settings import SubmissionSettings
+from config.secrets import read_secret, with_password, without_password
+from config.settings import Settings
+from workers.queue.protocol import Carrier, Outlet
+
+_REDIS, _RABBITMQ = ("redis", "rediss"), ("amqp", "amqps")
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where submissions come from.
+
+    url: with the password, never shown. address: as it may be shown. secret: the setting that names
+    the password's file. seconds: patience with one call.
+    """
+
+    url: str = field(repr=False)
+    address: str
+    secret: str
+    seconds: float
+    settings: SubmissionSettings
+
+    @property
+    def is_redis(self) -> bool:
+        """Redis, else RabbitMQ."""
+        return urlsplit(self.url).scheme in _REDIS
+
+
+def broker_of(settings: Settings) -> Broker:
+    """The broker that the settings name for submissions, on servers at least that of the tasks.
+
+    Raises UsageError when there is none or its address is none, SetupError for a password file
+    that cannot be read.
+    """
+    own, servers = settings.submissions, settings.servers
+    if own.broker:
+        name, url, file = "submissions.broker", own.broker, own.broker_password_file
+    else:
+        name, url, file = "servers.broker", servers.broker, servers.broker_password_file
+    if not url:
+        raise UsageError(
+            "submissions.broker names no broker: write redis://host:port/db or "
+            "amqp://user@host:port/vhost"
+        )
+    if urlsplit(url).scheme not in (*_REDIS, *_RABBITMQ):
+        raise UsageError(
+            f"{name}: {without_password(url)}: write redis://host:port/db or "
+            "amqp://user@host:port/vhost"
+        )
+    secret = f"{name}_password_file"
+    found = with_password(url, read_secret(file, secret))
+    return Broker(found, without_password(url), secret, servers.timeout_seconds, own)
+
+
+def open_carrier(broker: Broker, consumer: str) -> Carrier:
+    """A connection that receives, under the name of a consumer; raises TransientError while the
+    broker is away, SetupError when it refuses the login."""
+    if broker.is_redis:
+        from workers.queue.redis_streams import RedisCarrier
+
+        return RedisCarrier(broker, consumer)
+    from workers.queue.rabbitmq import RabbitCarrier
+
+    return RabbitCarrier(broker)
+
+
+def open_outlet(broker: Broker) -> Outlet:
+    """A connection that only sends replies."""
+    if broker.is_redis:
+        from workers.queue.redis_streams import RedisOutlet
+
+        return RedisOutlet(broker)
+    from workers.queue.rabbitmq import RabbitOutlet
+
+    return RabbitOutlet(broker)
