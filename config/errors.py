@@ -21,7 +21,7 @@ class UsageError(PermanentError):
     """The caller asked for something that cannot be (exit code 2, HTTP 400)."""
 
 
-class SetupError(TransientError, UsageError):
+class MisconfiguredError(TransientError, UsageError):
     """A server and the settings do not fit (a login, a model, a version): somebody has to put it
     right. Who asks is told at once (exit code 2); what is recorded waits until then."""
 

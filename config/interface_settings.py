@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from config.settings_group import Group
+from config.settings_group import SettingsGroup
 
 
-class GatewaySettings(Group):
+class GatewaySettings(SettingsGroup):
     """The HTTP gateway on a port: who is heard there, and how much of everybody."""
 
     tokens_file: Path | None = Field(
@@ -52,13 +52,13 @@ class GatewaySettings(Group):
 
     @field_validator("proxies")
     @classmethod
-    def _are_networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_proxies(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
         for proxy in proxies:
             ipaddress.ip_network(proxy)
         return proxies
 
 
-class WebhookSettings(Group):
+class WebhookSettings(SettingsGroup):
     """Deliveries of repository hosts about pushes. A host is heard once a secret file is named for
     it, or for one of the sources; a file holds one secret in its only line and is read anew at each
     delivery. While a secret is being changed, name the files of both.
@@ -85,7 +85,7 @@ class WebhookSettings(Group):
     )
 
 
-class UploadSettings(Group):
+class UploadSettings(SettingsGroup):
     """Skills that come by value, over HTTP or by `skillbus upload`. Archives are refused as soon as
     one of these bounds is passed."""
 
@@ -106,7 +106,7 @@ class UploadSettings(Group):
     at_once: int = Field(4, ge=1, le=64, description="uploads that one gateway takes in at a time")
 
 
-class SubmissionSettings(Group):
+class SubmissionSettings(SettingsGroup):
     """Events and queries that come through a queue which any program can write to: the queue
     `skillbus.events` of RabbitMQ, or the stream of that name of Redis.
 
@@ -133,7 +133,7 @@ class SubmissionSettings(Group):
     )
 
 
-class GitSettings(Group):
+class GitSettings(SettingsGroup):
     """Git sources: from where they may come, and how much and how long is fetched at most."""
 
     protocols: tuple[str, ...] = Field(
@@ -159,7 +159,7 @@ class GitSettings(Group):
 
     @field_validator("protocols")
     @classmethod
-    def _known(cls, protocols: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_protocols(cls, protocols: tuple[str, ...]) -> tuple[str, ...]:
         unknown = sorted(set(protocols) - {"https", "http"})
         if unknown:
             raise ValueError(f"{', '.join(unknown)}: only https and http are known")

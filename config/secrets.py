@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from config.errors import SetupError
+from config.errors import MisconfiguredError
 
 
 def read_secret(path: Path | None, setting: str) -> str | None:
@@ -19,13 +19,13 @@ def read_secret(path: Path | None, setting: str) -> str | None:
         secret = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise SetupError(f"{setting}: {path}: {reason}") from None
+        raise MisconfiguredError(f"{setting}: {path}: {reason}") from None
     if not secret:
-        raise SetupError(f"{setting}: {path} is empty; it holds the password, in one line")
+        raise MisconfiguredError(f"{setting}: {path} is empty; it holds the password, in one line")
     return secret
 
 
-def with_password(url: str, password: str | None) -> str:
+def add_password(url: str, password: str | None) -> str:
     """A URL with the password in its place; for clients that take it nowhere else."""
     if password is None:
         return url
@@ -34,7 +34,7 @@ def with_password(url: str, password: str | None) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
 
 
-def without_password(url: str) -> str:
+def strip_password(url: str) -> str:
     """A URL as it may be shown."""
     parts = urlsplit(url)
     user, found, host = parts.netloc.rpartition("@")

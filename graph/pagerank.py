@@ -19,15 +19,15 @@ import numpy.typing as npt
 from scipy import sparse
 
 from config.errors import UsageError
-from graph.protocol import LinkType, Row
+from graph.protocol import Adjacency, LinkType
 
-ReadRows = Callable[[Sequence[str]], Mapping[str, Row]]
+ReadAdjacency = Callable[[Sequence[str]], Mapping[str, Adjacency]]
 Floats = npt.NDArray[np.float64]
 
 _SWEEP_SHARE = 0.25
 _EXACT_TOLERANCE = 1e-12
 _ROUNDING = 1e-12
-_NO_LINKS = Row((), {})
+_NO_LINKS = Adjacency((), {})
 _COVERAGE = 0.8
 _FEW = 32
 
@@ -60,8 +60,8 @@ class DiffusionSettings:
     """
 
     restart: float = 0.2
-    types: Mapping[LinkType, float] = field(default_factory=_type_weights)
-    reverse: Mapping[LinkType, float] = field(default_factory=_reverse_weights)
+    type_weights: Mapping[LinkType, float] = field(default_factory=_type_weights)
+    reverse_weights: Mapping[LinkType, float] = field(default_factory=_reverse_weights)
     tolerance: float = 1e-3
     max_hops: int = 6
     max_nodes: int = 600
@@ -71,15 +71,17 @@ class DiffusionSettings:
             raise UsageError(f"restart must lie between 0 and 1, not at {self.restart}")
         if self.max_hops < 1 or self.max_nodes < 1 or self.tolerance <= 0:
             raise UsageError("diffusion needs at least one hop and node, and a tolerance above 0")
-        if any(weight < 0 for weight in (*self.types.values(), *self.reverse.values())):
+        if any(
+            weight < 0 for weight in (*self.type_weights.values(), *self.reverse_weights.values())
+        ):
             raise UsageError("the weights of link types cannot be negative")
 
 
-DEFAULT_SETTINGS = DiffusionSettings()
+DEFAULT_DIFFUSION_SETTINGS = DiffusionSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class Diffusion:
+class DiffusionResult:
     """Where the mass of the seeds went.
 
     scores: a lower bound of each skill's exact score; exact scores sum to 1. residual_bound: the
@@ -93,7 +95,7 @@ class Diffusion:
     nodes_read: int
 
 
-class Spread(NamedTuple):
+class TransitionRow(NamedTuple):
     """A row of T: the probability of each neighbour, and what is missing because it was cut.
 
     shares and leak sum to 1, or both are empty when no link of the skill carries mass.
@@ -103,12 +105,12 @@ class Spread(NamedTuple):
     leak: float
 
 
-def transitions(row: Row, settings: DiffusionSettings) -> Spread:
+def transition_row(row: Adjacency, settings: DiffusionSettings) -> TransitionRow:
     """The row of T that a skill's links make; a neighbour may stand there more than once."""
     parts: dict[tuple[LinkType, bool], float] = {}
     for (kind, forward), total in row.totals.items():
-        part = settings.types.get(kind, 0.0)
-        part *= 1.0 if forward else settings.reverse.get(kind, 0.0)
+        part = settings.type_weights.get(kind, 0.0)
+        part *= 1.0 if forward else settings.reverse_weights.get(kind, 0.0)
         if part > 0 and total > 0:
             parts[kind, forward] = part
     whole = sum(parts.values())
@@ -119,12 +121,14 @@ def transitions(row: Row, settings: DiffusionSettings) -> Spread:
         if (kind, forward) in scale
     ]
     missing = 1.0 - sum(share for _, share in shares) if parts else 0.0
-    return Spread(shares, missing if missing > _ROUNDING else 0.0)
+    return TransitionRow(shares, missing if missing > _ROUNDING else 0.0)
 
 
 def personalised_pagerank(
-    seeds: Mapping[str, float], read_rows: ReadRows, settings: DiffusionSettings = DEFAULT_SETTINGS
-) -> Diffusion:
+    seeds: Mapping[str, float],
+    read_rows: ReadAdjacency,
+    settings: DiffusionSettings = DEFAULT_DIFFUSION_SETTINGS,
+) -> DiffusionResult:
     """Forward push from the seeds, reading rows hop by hop where most mass waits.
 
     seeds: skill_id -> weight; those above 0 count, in proportion. read_rows gives the rows of
@@ -132,7 +136,7 @@ def personalised_pagerank(
     called once a hop, at most max_hops times and for at most max_nodes skills in all. What was
     cut or never read stays in the residual: the true scores are never further away than that.
     """
-    push = _Push(_normalised(seeds), settings)
+    push = _ForwardPush(_normalised(seeds), settings)
     hops = 0
     while hops < settings.max_hops and push.residual() > settings.tolerance:
         asked = push.next_unread(settings.max_hops - hops)
@@ -141,7 +145,7 @@ def personalised_pagerank(
         rows = read_rows(asked)
         hops += 1
         for skill_id in asked:
-            push.add_row(skill_id, transitions(rows.get(skill_id, _NO_LINKS), settings))
+            push.add_row(skill_id, transition_row(rows.get(skill_id, _NO_LINKS), settings))
         push.sweep()
     push.sweep(to_the_end=True)
     push.settle()
@@ -154,7 +158,7 @@ def _normalised(seeds: Mapping[str, float]) -> dict[str, float]:
     return {skill_id: weight / total for skill_id, weight in kept.items()}
 
 
-class _Push:
+class _ForwardPush:
     """Estimates and residuals over the skills met so far, by index.
 
     Mass that reaches a skill without links is dropped here and the scores are scaled in the end:
@@ -189,7 +193,7 @@ class _Push:
             order = order[: max(enough, _FEW)]
         return [self._ids[place] for place in order[:room]]
 
-    def add_row(self, skill_id: str, row: Spread) -> None:
+    def add_row(self, skill_id: str, row: TransitionRow) -> None:
         """Take in a row of T; an empty one drops what comes to its skill."""
         source = self._index[skill_id]
         self._read[source] = True
@@ -241,7 +245,7 @@ class _Push:
         self._estimate += self._settings.restart * self._waiting
         self._waiting *= 1.0 - self._settings.restart
 
-    def result(self, hops: int) -> Diffusion:
+    def result(self, hops: int) -> DiffusionResult:
         """Lower bounds of the scores, and what they lack of 1."""
         settled = float(self._estimate.sum())
         whole = settled + self.residual()
@@ -250,20 +254,22 @@ class _Push:
             for place in np.flatnonzero(self._estimate)
         }
         bound = self.residual() / whole if whole > 0 else 0.0
-        return Diffusion(scores, bound, hops, int(self._read.sum()))
+        return DiffusionResult(scores, bound, hops, int(self._read.sum()))
 
 
-class Transitions:
+class TransitionMatrix:
     """T over all skills that have a row, as a sparse matrix; rows given here must be whole."""
 
     def __init__(
-        self, rows: Mapping[str, Row], settings: DiffusionSettings = DEFAULT_SETTINGS
+        self,
+        rows: Mapping[str, Adjacency],
+        settings: DiffusionSettings = DEFAULT_DIFFUSION_SETTINGS,
     ) -> None:
         self._settings = settings
         self._index: dict[str, int] = {}
         sources, targets, shares = [], [], []
         for skill_id, row in rows.items():
-            for other, share in transitions(row, settings).shares:
+            for other, share in transition_row(row, settings).shares:
                 sources.append(self._place(skill_id))
                 targets.append(self._place(other))
                 shares.append(share)
@@ -272,7 +278,7 @@ class Transitions:
             (np.array(shares, dtype=np.float64), (targets, sources)), shape=(size, size)
         )
 
-    def exact(self, seeds: Mapping[str, float]) -> dict[str, float]:
+    def exact_pagerank(self, seeds: Mapping[str, float]) -> dict[str, float]:
         """The solution of s = a p + (1 - a) T' s, skills with a score above 0; they sum to 1."""
         chosen = _normalised(seeds)
         outside = {skill_id for skill_id in chosen if skill_id not in self._index}
@@ -294,10 +300,10 @@ class Transitions:
         return self._index.setdefault(skill_id, len(self._index))
 
 
-def exact(
+def exact_pagerank(
     seeds: Mapping[str, float],
-    rows: Mapping[str, Row],
-    settings: DiffusionSettings = DEFAULT_SETTINGS,
+    rows: Mapping[str, Adjacency],
+    settings: DiffusionSettings = DEFAULT_DIFFUSION_SETTINGS,
 ) -> dict[str, float]:
     """`Transitions.exact` over these rows; the reference for `personalised_pagerank`."""
-    return Transitions(rows, settings).exact(seeds)
+    return TransitionMatrix(rows, settings).exact_pagerank(seeds)

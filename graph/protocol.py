@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from skills.record import ParsedSkill, RevisionKey
 
 if TYPE_CHECKING:
-    from graph.entry_filter import Selection
+    from graph.entry_filter import EntryFilter
     from graph.links.passage_links import PassageLink
 
 
-class State(StrEnum):
+class SkillState(StrEnum):
     """Where a skill stands. Only a published skill has a pointer."""
 
     PENDING = "pending"
@@ -65,7 +65,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """A skill's row in the catalog.
 
     seq, content_hash: of the published revision (0 and "" without one). wanted_seq: the newest
@@ -77,21 +77,21 @@ class Entry:
     skill_id: str
     source_id: str
     path: str
-    state: State
+    state: SkillState
     name: str = ""
     description: str = ""
     seq: int = 0
     content_hash: str = ""
-    wanted_seq: int = 0
+    requested_seq: int = 0
     reason: str = ""
     warnings: int = 0
     safety_level: int = 0
     tokens: int = 0
     language: str = ""
     licence: str = ""
-    paged: bool = False
+    embedded: bool = False
     updated: float = 0.0
-    scanner: int = 0
+    scanner_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,9 @@ class Publication:
     tokens: int = 0
     language: str = ""
     licence: str = ""
-    scanner: int = 0
+    scanner_version: int = 0
     mentions: tuple[Mention, ...] = ()
-    signature: Mapping[int, float] = field(default_factory=dict)
+    body_terms: Mapping[int, float] = field(default_factory=dict)
     description_terms: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -158,7 +158,7 @@ class Neighbour(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Adjacency:
     """A skill's links, heaviest first, perhaps cut at a fan-out.
 
     totals: the full weight sum of each (type, forward) present, whatever was cut, so that a cut
@@ -169,63 +169,65 @@ class Row:
     totals: Mapping[tuple[LinkType, bool], float]
 
 
-class Changes(NamedTuple):
+class CatalogChanges(NamedTuple):
     """Changes after an epoch: pointers (skill_id -> seq, 0 = withdrawn) and rows."""
 
     epoch: int
     pointers: dict[str, int]
-    rows: frozenset[str]
+    relinked: frozenset[str]
 
 
 class SkillGraph(Protocol):
     """The catalog, its change feed, and the links among skills."""
 
     # -- sequence numbers and sources
-    def take_seqs(self, count: int) -> range:
+    def allocate_sequence(self, count: int) -> range:
         """Take `count` numbers from the one counter that is never reset."""
         ...
 
-    def put_source(self, source: Source) -> None:
+    def save_source(self, source: Source) -> None:
         """Record a source; raises UsageError when its id is taken by another root."""
         ...
 
-    def sources(self) -> list[Source]:
+    def list_sources(self) -> list[Source]:
         """All sources, by id."""
         ...
 
-    def drop_source(self, source_id: str) -> None:
+    def delete_source(self, source_id: str) -> None:
         """Forget a source and its cursor; its skills must have been removed before."""
         ...
 
-    def cursor(self, source_id: str) -> dict[str, str]:
+    def get_file_signatures(self, source_id: str) -> dict[str, str]:
         """Skill path -> signature of what has been seen of it."""
         ...
 
-    def move_cursor(self, source_id: str, seen: Mapping[str, str], gone: Iterable[str]) -> None:
+    def update_file_signatures(
+        self, source_id: str, seen: Mapping[str, str], gone: Iterable[str]
+    ) -> None:
         """Record signatures of paths seen and forget those gone."""
         ...
 
     # -- the catalog
-    def request(self, skills: Sequence[tuple[str, str, str]], seq: int) -> None:
+    def request_ingest(self, skills: Sequence[tuple[str, str, str]], seq: int) -> None:
         """Mark (skill_id, source_id, path) as wanting ingest of what was seen at `seq`."""
         ...
 
-    def entries(self, skill_ids: Sequence[str] | None = None) -> list[Entry]:
+    def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         """Entries by id (all when None), removed ones included, ordered by skill_id."""
         ...
 
-    def entries_under(self, source_id: str, path: str) -> list[Entry]:
+    def get_entries_under(self, source_id: str, path: str) -> list[CatalogEntry]:
         """Entries of a source whose path is `path` or lies below it; "" is the whole source."""
         ...
 
-    def page(self, selection: Selection, after: str, limit: int) -> list[Entry]:
+    def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
         """The first `limit` entries of a selection whose skill_id sorts after `after`, by it.
 
         What a page costs depends on its size, not on how much there is before or after it.
         """
         ...
 
-    def states(self, source_ids: Sequence[str]) -> dict[str, dict[State, int]]:
+    def count_states_by_source(self, source_ids: Sequence[str]) -> dict[str, dict[SkillState, int]]:
         """By source, how many of its skills are in each state. One round trip."""
         ...
 
@@ -239,7 +241,9 @@ class SkillGraph(Protocol):
         """
         ...
 
-    def confirm(self, keys: Sequence[RevisionKey], hashes: Sequence[str] | None = None) -> None:
+    def mark_unchanged(
+        self, keys: Sequence[RevisionKey], hashes: Sequence[str] | None = None
+    ) -> None:
         """An ingest saw at `seq` what is published already: clear wanted marks up to it.
 
         hashes: the content each ingest saw; where the published content is another by now, the
@@ -251,37 +255,37 @@ class SkillGraph(Protocol):
         """Withdraw pointers older than the key's seq; returns the skills that were withdrawn."""
         ...
 
-    def fail(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
+    def record_failures(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
         """Record (key, source_id, path, reason); withdraws an older pointer."""
         ...
 
-    def waiting(self, limit: int) -> list[Entry]:
+    def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:
         """Entries whose wanted_seq has not been served, oldest first."""
         ...
 
-    def unpaged(self, limit: int) -> list[RevisionKey]:
+    def list_awaiting_embedding(self, limit: int) -> list[RevisionKey]:
         """Published revisions without section vectors, most used first."""
         ...
 
-    def mark_paged(self, keys: Sequence[RevisionKey]) -> None:
+    def mark_embedded(self, keys: Sequence[RevisionKey]) -> None:
         """Their sections have vectors; a key that is no longer published is ignored."""
         ...
 
-    def scanned_before(self, scanner: int, limit: int) -> list[RevisionKey]:
+    def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
         """Published revisions whose marks are of an older scanner, by skill_id."""
         ...
 
-    def mark_safety(self, levels: Mapping[RevisionKey, int], scanner: int) -> None:
+    def update_safety_levels(self, levels: Mapping[RevisionKey, int], scanner_version: int) -> None:
         """What a newer scanner says of published revisions: they stay as they are but for their
         safety_level. What is no longer published, or marked by as new a scanner, is ignored."""
         ...
 
-    def count_use(self, skill_ids: Sequence[str]) -> None:
+    def increment_uses(self, skill_ids: Sequence[str]) -> None:
         """Bundles chose these skills once more; written in one order, so that writers can wait
         for one another but never in a circle."""
         ...
 
-    def prune(self, age: float) -> int:
+    def prune_removed(self, age_seconds: float) -> int:
         """Forget skills that were removed more than `age` seconds ago, and that nothing asks for
         or links to; how many.
 
@@ -289,12 +293,12 @@ class SkillGraph(Protocol):
         """
         ...
 
-    def counts(self) -> dict[str, int]:
+    def get_counts(self) -> dict[str, int]:
         """Skills by state, and `paged`, `unlinked`, `waiting`, `links`."""
         ...
 
     # -- readers
-    def changes(self, epoch: int) -> Changes:
+    def get_changes_since(self, epoch: int) -> CatalogChanges:
         """What changed after `epoch`; 0 gives every pointer.
 
         Reading on from the epoch of the last answer misses nothing, whoever writes meanwhile, and
@@ -302,46 +306,48 @@ class SkillGraph(Protocol):
         """
         ...
 
-    def rows(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Row]:
+    def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
         """Rows of these skills, at most `fan_out` neighbours each. One round trip."""
         ...
 
-    def links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+    def get_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
         """By skill, every link that starts or ends at it, or that it owns; every id has a list."""
         ...
 
-    def links_among(self, skill_ids: Sequence[str]) -> list[Link]:
+    def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         """Every link that starts and ends at one of these skills. One round trip."""
         ...
 
     # -- linking
-    def unlinked(self, limit: int) -> list[tuple[str, int]]:
+    def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
         """Skills marked for linking with the epoch of their mark, oldest first."""
         ...
 
-    def link_facts(self, skill_ids: Sequence[str]) -> dict[str, LinkFacts]:
+    def get_link_features(self, skill_ids: Sequence[str]) -> dict[str, LinkFeatures]:
         """What linking needs of these published skills; others are left out."""
         ...
 
-    def named(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:
+    def find_by_name(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:
         """Published skills of a source by normalised name."""
         ...
 
-    def mentioning(self, source_id: str, names: Sequence[str]) -> list[str]:
+    def find_mentioning(self, source_id: str, names: Sequence[str]) -> list[str]:
         """Published skills of a source that mention any of these normalised names."""
         ...
 
-    def owned(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+    def get_owned_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
         """The links that these published skills own; others are left out. One round trip."""
         ...
 
-    def weakest(self, kind: LinkType, count: int, skill_ids: Sequence[str]) -> dict[str, float]:
+    def min_link_weight(
+        self, kind: LinkType, count: int, skill_ids: Sequence[str]
+    ) -> dict[str, float]:
         """The weight of the lightest link of a type that each of these skills owns, of those that
         own at least `count`."""
         ...
 
     def replace_links(
-        self, links: Mapping[str, Sequence[Link]], linked: Sequence[tuple[str, int]]
+        self, links: Mapping[str, Sequence[Link]], marks: Sequence[tuple[str, int]]
     ) -> None:
         """Replace all links each owner has, and clear the marks that have not moved since.
 
@@ -357,7 +363,7 @@ class SkillGraph(Protocol):
 
 
 @runtime_checkable
-class PassageGraph(Protocol):
+class PassageProjector(Protocol):
     """A graph that can also show the passages of skills, for whoever explores it."""
 
     def project_passages(
@@ -368,13 +374,13 @@ class PassageGraph(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LinkFacts:
+class LinkFeatures:
     """A published skill as linking sees it."""
 
     skill_id: str
     source_id: str
     path: str
     name: str
-    signature: Mapping[int, float]
+    body_terms: Mapping[int, float]
     description_terms: Mapping[int, float]
     mentions: tuple[Mention, ...]

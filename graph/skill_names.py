@@ -15,7 +15,7 @@ def normalise_name(name: str) -> str:
     return _SEPARATORS.sub("-", folded).strip("-")
 
 
-def name_keys(name: str) -> tuple[str, ...]:
+def lookup_keys(name: str) -> tuple[str, ...]:
     """The normal forms under which a mentioned name may be found.
 
     A qualified name (`plugin:skill`, or a whole skill_id) is also looked up without its
@@ -26,13 +26,13 @@ def name_keys(name: str) -> tuple[str, ...]:
     return tuple(key for key in dict.fromkeys((whole, bare)) if key)
 
 
-def is_variant(one: str, other: str) -> bool:
+def is_name_variant(one: str, other: str) -> bool:
     """Whether two names are one but for a version or a qualifier."""
     first, second = set(_WORDS.findall(one.casefold())), set(_WORDS.findall(other.casefold()))
     return first <= second or second <= first
 
 
-def may_be_one(one: str, other: str) -> bool:
+def may_be_same_skill(one: str, other: str) -> bool:
     """Whether two names may stand for one skill: variants, or a name and quite another.
 
     Names that share some words and differ in others, each its own, tell siblings apart.

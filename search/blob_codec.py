@@ -83,7 +83,7 @@ def quantise(vector: Vector) -> tuple[float, bytes]:
     return scale, np.rint(vector / scale).astype(np.int8).tobytes()
 
 
-def read_vector(scale: float, data: bytes) -> Vector:
+def dequantise(scale: float, data: bytes) -> Vector:
     """A stored vector as float32; quantised ones are made unit vectors again."""
     if scale == 0.0:
         return np.frombuffer(data, dtype="<f4")

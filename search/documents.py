@@ -14,10 +14,10 @@ from hashlib import blake2b
 import numpy as np
 
 from search.protocol import FIELDS, ForwardRecord, PassageTerms
-from search.scoring.background import Background
-from search.text.tokens import bigram_ids, is_cjk, length, term_id, term_ids, tokenize
+from search.scoring.background import BackgroundFrequencies
+from search.text.tokens import bigram_ids, is_cjk, term_id, term_ids, tokenize, word_count
 from skills.passages import section_texts
-from skills.record import BlockKind, ParsedSkill
+from skills.record import ParsedSkill, PassageKind
 
 BIGRAM_WEIGHTS = {"name": 3.0, "description": 2.0, "headings": 1.0}
 """What an adjacent pair of tokens weighs by the field it stands in."""
@@ -30,7 +30,7 @@ _PIECE = re.compile(r"[^\W_]+|[^\w\s]|_")
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
+class SkillAnalysis:
     """The token fields and the counts of one revision, in the order of FIELDS."""
 
     fields: tuple[tuple[str, ...], ...]
@@ -38,14 +38,14 @@ class Analysis:
     passage_terms: PassageTerms
 
 
-def analyse(parsed: ParsedSkill) -> Analysis:
+def analyse_skill(parsed: ParsedSkill) -> SkillAnalysis:
     """Tokenise a parsed skill once, for the engine, for exact scoring and for paging."""
     record = parsed.record
     streams = [tokenize(parsed.text(p.first_line, p.last_line)) for p in parsed.passages]
     prose: list[str] = []
     code: list[str] = []
     for passage, stream in zip(parsed.passages, streams, strict=True):
-        (code if passage.kind is BlockKind.CODE else prose).extend(stream)
+        (code if passage.kind is PassageKind.CODE else prose).extend(stream)
     headings = "\n".join(s.heading_path[-1] for s in parsed.sections if s.heading_path)
     fields = (
         tuple(tokenize(record.name)),
@@ -54,7 +54,7 @@ def analyse(parsed: ParsedSkill) -> Analysis:
         tuple(prose),
         tuple(code),
     )
-    return Analysis(fields, _forward(fields), _passage_terms(streams))
+    return SkillAnalysis(fields, _forward(fields), _passage_terms(streams))
 
 
 def _forward(fields: Sequence[Sequence[str]]) -> ForwardRecord:
@@ -74,7 +74,7 @@ def _forward(fields: Sequence[Sequence[str]]) -> ForwardRecord:
         counts=counts.reshape(len(terms), len(fields)),
         bigrams=np.array(ordered, dtype=np.uint64),
         bigram_weights=np.array([pairs[pair] for pair in ordered], dtype=np.float32),
-        lengths=np.array([length(tokens) for tokens in fields], dtype=np.float32),
+        lengths=np.array([word_count(tokens) for tokens in fields], dtype=np.float32),
     )
 
 
@@ -93,7 +93,7 @@ def _passage_terms(streams: Sequence[Sequence[str]]) -> PassageTerms:
 # -- texts to encode
 
 
-def clip_pieces(text: str, pieces: int) -> str:
+def truncate_to_pieces(text: str, pieces: int) -> str:
     """The start of a text worth about `pieces` word pieces, cut at a word.
 
     A tokenizer of the BERT family makes one piece of a common word, about one of every further
@@ -112,9 +112,9 @@ def skill_texts(parsed: ParsedSkill) -> tuple[str, str]:
     """The two texts that stand for a skill: name + description, and the head of its body."""
     record = parsed.record
     name = record.name.replace("-", " ").replace("_", " ")
-    described = clip_pieces(f"{name}: {record.description}", DESCRIPTION_PIECES)
+    described = truncate_to_pieces(f"{name}: {record.description}", DESCRIPTION_PIECES)
     body = parsed.lines[parsed.body_line - 1 :] if parsed.body_line else parsed.lines
-    return described, clip_pieces("\n".join(_head_lines(body)), HEAD_PIECES)
+    return described, truncate_to_pieces("\n".join(_head_lines(body)), HEAD_PIECES)
 
 
 def _head_lines(lines: Iterable[str]) -> list[str]:
@@ -139,12 +139,12 @@ def text_hash(model: str, text: str) -> bytes:
     return digest.digest()
 
 
-def skill_hashes(model: str, parsed: ParsedSkill) -> tuple[bytes, ...]:
+def skill_text_hashes(model: str, parsed: ParsedSkill) -> tuple[bytes, ...]:
     """The keys of a skill's two vectors."""
     return tuple(text_hash(model, text) for text in skill_texts(parsed))
 
 
-def section_texts_hashes(model: str, parsed: ParsedSkill) -> tuple[bytes, ...]:
+def section_text_hashes(model: str, parsed: ParsedSkill) -> tuple[bytes, ...]:
     """The keys of the vectors of a skill's sections, in order."""
     return tuple(text_hash(model, text) for text in section_texts(parsed))
 
@@ -152,7 +152,9 @@ def section_texts_hashes(model: str, parsed: ParsedSkill) -> tuple[bytes, ...]:
 # -- signatures for linking
 
 
-def signature(analysis: Analysis, background: Background, top: int = 128) -> dict[int, float]:
+def body_terms(
+    analysis: SkillAnalysis, background: BackgroundFrequencies, top: int = 128
+) -> dict[int, float]:
     """The `top` heaviest terms of the whole text as a unit vector: hash -> (1 + ln tf) x idf.
 
     The idf is the background's, never the library's, so that the score of a pair of skills does
@@ -166,7 +168,7 @@ def signature(analysis: Analysis, background: Background, top: int = 128) -> dic
 
 
 def description_terms(
-    analysis: Analysis, background: Background, top: int = 64
+    analysis: SkillAnalysis, background: BackgroundFrequencies, top: int = 64
 ) -> dict[int, float]:
     """The terms of name and description as a unit vector, weighed as in `signature`."""
     name, description = FIELDS.index("name"), FIELDS.index("description")
@@ -174,7 +176,9 @@ def description_terms(
     return _unit_vector(counts, background, top)
 
 
-def _unit_vector(counts: Mapping[int, int], background: Background, top: int) -> dict[int, float]:
+def _unit_vector(
+    counts: Mapping[int, int], background: BackgroundFrequencies, top: int
+) -> dict[int, float]:
     present = sorted(term for term, count in counts.items() if count > 0)
     if not present:
         return {}

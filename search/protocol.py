@@ -102,8 +102,8 @@ class Hit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WordSearch:
-    """What `candidates` takes, to be asked together with others."""
+class LexicalSearch:
+    """What `search_lexical` takes, to be asked together with others."""
 
     terms: Mapping[str, float]
     limit: int
@@ -112,10 +112,10 @@ class WordSearch:
 
 @dataclass(frozen=True, slots=True)
 class VectorSearch:
-    """What `neighbours` takes, to be asked together with others."""
+    """What `search_vectors` takes, to be asked together with others."""
 
     vector: Vector
-    which: int
+    vector_field: int
     limit: int
     filters: Filters
 
@@ -131,34 +131,36 @@ class SearchIndex(Protocol):
         """
         ...
 
-    def candidates(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
+    def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
         """The best revisions by per-field BM25 over any of the terms (term -> weight)."""
         ...
 
-    def neighbours(self, vector: Vector, which: int, limit: int, filters: Filters) -> list[Hit]:
+    def search_vectors(
+        self, vector: Vector, vector_field: int, limit: int, filters: Filters
+    ) -> list[Hit]:
         """The nearest revisions by cosine to skill vector `which` (0 name, 1 head)."""
         ...
 
-    def search_all(self, searches: Sequence[WordSearch | VectorSearch]) -> list[list[Hit]]:
+    def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
         """The hits of each search, in order; one round trip where that is what costs."""
         ...
 
-    def forward(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
+    def get_forward_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
         """Forward records; a key without a document is left out."""
         ...
 
-    def skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+    def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Skill vectors, each (2, dimension) float32; a key without a document is left out.
 
         They may have been kept at half precision.
         """
         ...
 
-    def read(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
+    def get_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
         """Revisions as stored; a key without a document is left out."""
         ...
 
-    def put_section_vectors(
+    def save_section_vectors(
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
         """Store the vectors of all sections of a revision, (len(hashes), dimension); idempotent.
@@ -167,7 +169,7 @@ class SearchIndex(Protocol):
         """
         ...
 
-    def section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+    def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Section vectors (sections, dimension) of each revision that has all of them.
 
         A revision has them when they were stored for it; where texts are the same, those stored
@@ -175,26 +177,26 @@ class SearchIndex(Protocol):
         """
         ...
 
-    def cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
+    def get_cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
         """Vectors known under these text hashes, of skills and sections alike.
 
         A cache: what was written a moment ago may be missing, and sections' may be quantised.
         """
         ...
 
-    def whole(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
+    def complete_keys(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
         """Those of these revisions that searches find and of which nothing is missing."""
         ...
 
-    def newest(self) -> int:
+    def max_seq(self) -> int:
         """The highest seq of any revision in the index, published or not; 0 without any."""
         ...
 
-    def keys(self) -> list[RevisionKey]:
+    def list_keys(self) -> list[RevisionKey]:
         """Every revision in the index, published or not; for the reconciler."""
         ...
 
-    def remnants(self) -> list[RevisionKey]:
+    def partial_keys(self) -> list[RevisionKey]:
         """Revisions of which a kill left parts that no search finds; `delete` clears them away.
 
         One that is being written may be among them.
@@ -228,7 +230,9 @@ class Encoder(Protocol):
         """Languages the model knows (`en`, `zh`); its scores weigh nothing for others."""
         ...
 
-    def encode(self, texts: Sequence[str], between: Callable[[], None] | None = None) -> Vector:
+    def encode(
+        self, texts: Sequence[str], before_batch: Callable[[], None] | None = None
+    ) -> Vector:
         """Unit vectors, float32 (len(texts), dimension), in the order of the texts.
 
         `between` is called before each batch, for a caller that lets others pass.

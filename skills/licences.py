@@ -63,7 +63,7 @@ _POINTS = re.compile(
 
 
 @lru_cache(4_096)
-def identifier(text: str) -> str:
+def spdx_identifier(text: str) -> str:
     """The SPDX identifier that a text means, else the text with its spaces made one."""
     plain = " ".join(text.split())
     folded = plain.casefold()
@@ -81,14 +81,14 @@ def identifier(text: str) -> str:
     return plain
 
 
-def names(text: str) -> tuple[str, ...]:
+def licence_names(text: str) -> tuple[str, ...]:
     """The names by which a stated licence can be asked for: as it stands, and its identifier."""
     plain = " ".join(text.split())
-    return tuple(dict.fromkeys(filter(None, (plain, identifier(plain)))))
+    return tuple(dict.fromkeys(filter(None, (plain, spdx_identifier(plain)))))
 
 
 @lru_cache(4_096)
-def is_allowed(text: str, allowed: frozenset[str]) -> bool:
+def is_licence_allowed(text: str, allowed: frozenset[str]) -> bool:
     """Whether a stated licence, or an expression of several, is among those allowed.
 
     allowed: as `folded` makes them. Of `A OR B` one must be, of `A AND B` both; an exception
@@ -104,35 +104,35 @@ def is_allowed(text: str, allowed: frozenset[str]) -> bool:
     return _Expression(words, allowed).allows()
 
 
-def folded(allowed: Sequence[str]) -> frozenset[str]:
+def normalise_allowed(allowed: Sequence[str]) -> frozenset[str]:
     """A list of allowed licences as it is compared: identifiers in one case."""
-    return frozenset(identifier(one).casefold().removesuffix("-only") for one in allowed)
+    return frozenset(spdx_identifier(one).casefold().removesuffix("-only") for one in allowed)
 
 
-def of_text(text: str) -> str:
+def detect_licence(text: str) -> str:
     """The identifier of a licence by its own words, "" when they are not known."""
     plain = " ".join(text[:_TEXT_READ].casefold().split())
     return next((name for name, words in _TEXTS if words.search(plain)), "")
 
 
-def stated(licence: str, text: str) -> str:
+def resolve_licence(licence: str, text: str) -> str:
     """The licence of a skill: what its frontmatter states, or where that says nothing but to look
     there, what the licence file beside it is by its words."""
     plain = licence.strip()
     if plain and plain.casefold() != UNKNOWN and not _POINTS.fullmatch(plain.casefold()):
         return licence
-    return of_text(text) or licence
+    return detect_licence(text) or licence
 
 
-def is_file(path: str) -> bool:
+def is_licence_file(path: str) -> bool:
     """Whether a file of a skill's folder, by its path in it, holds the skill's licence."""
     name = path.casefold().partition(".")[0]
     return "/" not in path and name in ("license", "licence", "copying", "unlicense")
 
 
 def _is_one(text: str, allowed: Collection[str]) -> bool:
-    one = identifier(text)
-    return one.casefold() in allowed or identifier(_ENDS.sub("", one)).casefold() in allowed
+    one = spdx_identifier(text)
+    return one.casefold() in allowed or spdx_identifier(_ENDS.sub("", one)).casefold() in allowed
 
 
 class _Expression:

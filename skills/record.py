@@ -22,7 +22,7 @@ class Role(StrEnum):
     CONCEPT = "concept"
 
 
-class BlockKind(StrEnum):
+class PassageKind(StrEnum):
     """The Markdown shape of a passage."""
 
     PARAGRAPH = "paragraph"
@@ -49,10 +49,10 @@ class _Revised(Protocol):
 _OfRevision = TypeVar("_OfRevision", bound=_Revised)
 
 
-def newest_of_each(revised: Iterable[_OfRevision]) -> dict[str, _OfRevision]:
+def select_latest_revisions(items: Iterable[_OfRevision]) -> dict[str, _OfRevision]:
     """What is about the highest seq of each skill, by skill_id in the order of first mention."""
     newest: dict[str, _OfRevision] = {}
-    for one in revised:
+    for one in items:
         if one.key.seq > newest.setdefault(one.key.skill_id, one).key.seq:
             newest[one.key.skill_id] = one
     return newest
@@ -116,7 +116,7 @@ class Passage:
 
     index: int
     section: int
-    kind: BlockKind
+    kind: PassageKind
     role: Role
     confidence: float
     first_line: int

@@ -8,10 +8,10 @@ from typing import Any
 
 from config.errors import PermanentError
 from skills.record import (
-    BlockKind,
     ParsedSkill,
     ParseWarning,
     Passage,
+    PassageKind,
     Role,
     SafetyFinding,
     Section,
@@ -21,12 +21,12 @@ from skills.record import (
 
 VERSION = 2
 """Raised whenever what is written changes."""
-_READ = (1, VERSION)
+_READABLE_VERSIONS = (1, VERSION)
 """Versions that can be read: 1 knows of no scanner and of no file beside SKILL.md."""
 
-_LEVEL = 3
+_COMPRESSION_LEVEL = 3
 _ROLES = list(Role)
-_KINDS = list(BlockKind)
+_KINDS = list(PassageKind)
 _RECORD = tuple(SkillRecord.__slots__)
 _LISTS = frozenset(
     {
@@ -76,12 +76,12 @@ def dump(parsed: ParsedSkill) -> bytes:
     warnings = [(item.code, item.line, item.message) for item in parsed.warnings]
     body = [plain, parsed.lines, parsed.body_line, sections, passages, warnings]
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return bytes([VERSION]) + zlib.compress(text.encode(), _LEVEL)
+    return bytes([VERSION]) + zlib.compress(text.encode(), _COMPRESSION_LEVEL)
 
 
 def load(data: bytes) -> ParsedSkill:
     """The parsed skill of `dump`. Raises CodecError for anything else."""
-    if not data or data[0] not in _READ:
+    if not data or data[0] not in _READABLE_VERSIONS:
         raise CodecError(f"stored skill is not of a version up to {VERSION}; index it again")
     try:
         plain, lines, body_line, sections, passages, warnings = json.loads(

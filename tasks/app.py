@@ -14,74 +14,85 @@ from kombu.exceptions import KombuError
 from kombu.exceptions import OperationalError as BrokerAwayError
 from structlog.contextvars import bound_contextvars, get_contextvars
 
-from config.errors import PermanentError, SetupError, SkillbusError, StaleError, TransientError
-from tasks.broker.transport import Transport
-from tasks.ingest.embed_sections import page, split_pages
+from config.errors import (
+    MisconfiguredError,
+    PermanentError,
+    SkillbusError,
+    StaleError,
+    TransientError,
+)
+from tasks.broker.transport import BrokerConfig
+from tasks.ingest.embed_sections import embed_sections, split_embed_batch
 from tasks.ingest.fetch import fetch
-from tasks.ingest.ingest import ingest, split_batch
+from tasks.ingest.ingest import ingest, split_ingest_batch
 from tasks.ingest.link import link
 from tasks.ingest.maintain import maintain
 from tasks.ingest.plan import fail_events, plan
-from tasks.journal.protocol import DeadLetter, new_letter_id
-from tasks.measures import Outcome
+from tasks.journal.protocol import DeadLetter, new_dead_letter_id
+from tasks.measures import TaskOutcome
 from tasks.policies import (
+    EMBED_SECTIONS,
     FETCH,
     INGEST,
     LINK,
     MAINTAIN,
-    PAGE,
     PLAN,
     POLICIES,
     QUERY,
     Deadline,
     DeadlineExceededError,
-    Policy,
+    TaskPolicy,
 )
-from tasks.query.query_task import fail_query, query
+from tasks.query.query_task import fail_query, run_query
 from tasks.services import Services
 
 log = structlog.get_logger()
 
 Handler = Callable[[Services, Deadline, Sequence[str]], dict[str, object]]
 FailureHandler = Callable[[Services, Sequence[str], BaseException], None]
-ReadServices = Callable[[], Services]
+GetServices = Callable[[], Services]
 
 _HANDLERS: dict[str, Handler] = {
     PLAN.name: plan,
     FETCH.name: fetch,
     INGEST.name: ingest,
-    PAGE.name: page,
+    EMBED_SECTIONS.name: embed_sections,
     LINK.name: link,
     MAINTAIN.name: maintain,
-    QUERY.name: query,
+    QUERY.name: run_query,
 }
 
 _FAILURES: dict[str, FailureHandler] = {
     PLAN.name: fail_events,
     FETCH.name: fail_events,
-    INGEST.name: split_batch,
-    PAGE.name: split_pages,
+    INGEST.name: split_ingest_batch,
+    EMBED_SECTIONS.name: split_embed_batch,
     QUERY.name: fail_query,
 }
 
-_COUNTED: dict[str, Callable[[Services], int]] = {
-    INGEST.name: lambda services: services.activity.ingest(1),
-    PAGE.name: lambda services: services.activity.page(1),
+_COUNT_RETRY: dict[str, Callable[[Services], int]] = {
+    INGEST.name: lambda services: services.coordinator.add_ingest_tasks(1),
+    EMBED_SECTIONS.name: lambda services: services.coordinator.add_embed_tasks(1),
 }
 """Tasks that count themselves out when they end, and so in again when they are tried again."""
 
-_PUBLISHING = {"max_retries": 2, "interval_start": 0.05, "interval_step": 0.2, "interval_max": 0.5}
+_PUBLISH_RETRY_POLICY = {
+    "max_retries": 2,
+    "interval_start": 0.05,
+    "interval_step": 0.2,
+    "interval_max": 0.5,
+}
 _RESULT_SECONDS = 3600
-_LOST_SECONDS = 1.0
+_WORKER_LOST_WAIT_SECONDS = 1.0
 """For a result that a child sent just before it died."""
-_TRACE = "trace_id"
+_TRACE_HEADER = "trace_id"
 
 
-class PoisonError(PermanentError):
+class PoisonTaskError(PermanentError):
     """Work that its worker did not survive, several times."""
 
 
-def create_app(services: ReadServices, queues: Sequence[str], transport: Transport) -> Any:
+def create_app(services: GetServices, queues: Sequence[str], transport: BrokerConfig) -> Any:
     """A Celery application that consumes `queues`.
 
     A worker selects its queues per application, not per worker, so every workload of a process
@@ -89,10 +100,13 @@ def create_app(services: ReadServices, queues: Sequence[str], transport: Transpo
     fork.
     """
     app = Celery(
-        "skillbus", broker=transport.broker, backend=transport.results, set_as_current=False
+        "skillbus",
+        broker=transport.broker_url,
+        backend=transport.result_backend,
+        set_as_current=False,
     )
-    if transport.carrier:
-        app.conf.broker_transport = transport.carrier
+    if transport.transport_class:
+        app.conf.broker_transport = transport.transport_class
     arguments = dict(transport.queue_arguments)
     seconds = transport.options.get("socket_timeout", transport.options.get("read_timeout"))
     app.conf.update(
@@ -104,14 +118,14 @@ def create_app(services: ReadServices, queues: Sequence[str], transport: Transpo
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         task_ignore_result=True,
-        task_publish_retry_policy=_PUBLISHING,
+        task_publish_retry_policy=_PUBLISH_RETRY_POLICY,
         worker_prefetch_multiplier=1,
-        worker_lost_wait=_LOST_SECONDS,
+        worker_lost_wait=_WORKER_LOST_WAIT_SECONDS,
         worker_hijack_root_logger=False,
         worker_enable_remote_control=False,
         worker_send_task_events=False,
         # RabbitMQ delivers at once what was not acknowledged, Redis after a long while.
-        worker_cancel_long_running_tasks_on_connection_loss=not transport.carrier,
+        worker_cancel_long_running_tasks_on_connection_loss=not transport.transport_class,
         broker_transport_options=dict(transport.options),
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
@@ -126,7 +140,7 @@ def create_app(services: ReadServices, queues: Sequence[str], transport: Transpo
     return app
 
 
-def _register(app: Any, policy: Policy, read_services: ReadServices) -> None:
+def _register(app: Any, policy: TaskPolicy, get_services: GetServices) -> None:
     class SkillbusTask(Task):
         """Hands over what failed for good."""
 
@@ -137,7 +151,7 @@ def _register(app: Any, policy: Policy, read_services: ReadServices) -> None:
         ) -> None:
             """Called once a task has failed for good, whatever it raised."""
             del kwargs
-            services = read_services()
+            services = get_services()
             if services.stopping.is_set():
                 # The stores close under what still runs; the next start sends it again.
                 return
@@ -147,11 +161,11 @@ def _register(app: Any, policy: Policy, read_services: ReadServices) -> None:
                     log.error("task gave up", ids=ids[:10], reason=str(exc))
                 else:
                     log.error("task failed", ids=ids, reason=repr(exc), error=str(einfo))
-                _give_up(services, policy, task_id, ids, exc)
+                _handle_final_failure(services, policy, task_id, ids, exc)
 
     def run(self: Any, ids: Sequence[str]) -> dict[str, object]:
         with bound_contextvars(**_context(policy, self.request)):
-            return _run(read_services(), policy, self.request.id, ids)
+            return _run(get_services(), policy, self.request.id, ids)
 
     app.task(
         run,
@@ -160,159 +174,177 @@ def _register(app: Any, policy: Policy, read_services: ReadServices) -> None:
         name=policy.name,
         shared=False,
         max_retries=0,
-        time_limit=policy.hard_limit,
+        time_limit=policy.hard_time_limit,
         throws=(SkillbusError,),
         ignore_result=policy.name != QUERY.name,
     )
 
 
-def _context(policy: Policy, request: Any) -> dict[str, str]:
+def _context(policy: TaskPolicy, request: Any) -> dict[str, str]:
     """What every log line of a task says: which it is, and which event or query led to it."""
-    trace_id = getattr(request, _TRACE, None) or request.id
-    return {"task": policy.name, "task_id": request.id, _TRACE: trace_id}
+    trace_id = getattr(request, _TRACE_HEADER, None) or request.id
+    return {"task": policy.name, "task_id": request.id, _TRACE_HEADER: trace_id}
 
 
-def _run(services: Services, policy: Policy, task_id: str, ids: Sequence[str]) -> dict[str, object]:
+def _run(
+    services: Services, policy: TaskPolicy, task_id: str, ids: Sequence[str]
+) -> dict[str, object]:
     """Run a task to its end: counted, measured and logged."""
     started = time.perf_counter()
-    outcome: Outcome = "failed"
-    attempts = _note_begin(services, policy, task_id, ids)
+    outcome: TaskOutcome = "failed"
+    attempts = _record_start(services, policy, task_id, ids)
     try:
-        if attempts > policy.attempts:
-            raise PoisonError(f"begun {attempts - 1} times, and its worker died or hung each time")
-        result = _tried(services, policy, ids)
+        if attempts > policy.max_deliveries:
+            raise PoisonTaskError(
+                f"begun {attempts - 1} times, and its worker died or hung each time"
+            )
+        result = _run_with_retries(services, policy, ids)
         outcome = "stale" if "stale" in result else "done"
-        log.info("task done", seconds=_since(started), **_counts(result))
+        log.info("task done", seconds=_elapsed_seconds(started), **_summarize_result(result))
         return result
     except TransientError:
         outcome = "passing"
         raise
     finally:
-        services.measures.task_ended(policy.name, outcome, time.perf_counter() - started)
-        _note_end(services, policy, task_id, ids)
+        services.metrics.record_task(policy.name, outcome, time.perf_counter() - started)
+        _record_finish(services, policy, task_id, ids)
 
 
-def _since(started: float) -> float:
+def _elapsed_seconds(started: float) -> float:
     return round(time.perf_counter() - started, 4)
 
 
-def _counts(result: dict[str, object]) -> dict[str, object]:
+def _summarize_result(result: dict[str, object]) -> dict[str, object]:
     """A task's result as its log line tells it: of a bundle no texts, only how much it holds."""
     bundle = result.get("bundle")
     if not isinstance(bundle, dict):
         return result
-    told = {name: bundle[name] for name in ("status", "tokens", "degraded")}
-    return {"state": result["state"], "skills": len(bundle["skills"]), **told}
+    summary = {name: bundle[name] for name in ("status", "tokens", "degraded")}
+    return {"state": result["state"], "skills": len(bundle["skills"]), **summary}
 
 
-def _tried(services: Services, policy: Policy, ids: Sequence[str]) -> dict[str, object]:
+def _run_with_retries(
+    services: Services, policy: TaskPolicy, ids: Sequence[str]
+) -> dict[str, object]:
     """The handler's result, tried again where that may help.
 
     In its place, not as another message: brokers keep what waits for a time of its own in the
     memory of workers, or deliver it twice. What took its whole time is not begun again.
     """
     handler = _HANDLERS[policy.name]
-    for attempt in range(policy.retries + 1):
+    for attempt in range(policy.max_retries + 1):
         try:
-            return handler(services, Deadline(policy.seconds), ids)
+            return handler(services, Deadline(policy.time_limit), ids)
         except StaleError as error:
             return {"stale": str(error)}
         except TransientError as error:
-            if attempt == policy.retries or isinstance(error, DeadlineExceededError):
+            if attempt == policy.max_retries or isinstance(error, DeadlineExceededError):
                 raise
             log.warning("task will be tried again", reason=str(error))
-            services.measures.task_retried(policy.name)
-            if services.stopping.wait(policy.delay(attempt)):
+            services.metrics.record_retry(policy.name)
+            if services.stopping.wait(policy.retry_delay(attempt)):
                 raise
-            if policy.name in _COUNTED:
-                _COUNTED[policy.name](services)
+            if policy.name in _COUNT_RETRY:
+                _COUNT_RETRY[policy.name](services)
     raise AssertionError("the last attempt returns or raises")
 
 
-def _note_begin(services: Services, policy: Policy, task_id: str, ids: Sequence[str]) -> int:
-    for attempt in range(policy.retries + 1):
+def _record_start(services: Services, policy: TaskPolicy, task_id: str, ids: Sequence[str]) -> int:
+    for attempt in range(policy.max_retries + 1):
         try:
-            return services.activity.begun(policy.name, task_id, ids)
+            return services.coordinator.start_task(policy.name, task_id, ids)
         except TransientError:
-            if attempt == policy.retries or services.stopping.wait(policy.delay(attempt)):
+            if attempt == policy.max_retries or services.stopping.wait(policy.retry_delay(attempt)):
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-_NOTING_SECONDS = 120.0
-_NOTING_PAUSE_SECONDS = 0.5
+_RECORD_SECONDS = 120.0
+_RECORD_PAUSE_SECONDS = 0.5
 
 
-def _note_end(services: Services, policy: Policy, task_id: str, ids: Sequence[str]) -> None:
+def _record_finish(
+    services: Services, policy: TaskPolicy, task_id: str, ids: Sequence[str]
+) -> None:
     """Note it, however long that takes: what seems to run holds up what comes after it."""
-    end = time.monotonic() + _NOTING_SECONDS
+    end = time.monotonic() + _RECORD_SECONDS
     while True:
         try:
-            services.activity.ended(policy.name, task_id, ids)
+            services.coordinator.finish_task(policy.name, task_id, ids)
             return
         except TransientError as error:
-            if time.monotonic() > end or services.stopping.wait(_NOTING_PAUSE_SECONDS):
+            if time.monotonic() > end or services.stopping.wait(_RECORD_PAUSE_SECONDS):
                 # The work is done; the note is taken away once it is far beyond its time.
                 log.warning("the end of a task could not be noted", reason=str(error))
                 return
 
 
-def _give_up(
-    services: Services, policy: Policy, task_id: str, ids: Sequence[str], exc: BaseException
+def _handle_final_failure(
+    services: Services, policy: TaskPolicy, task_id: str, ids: Sequence[str], exc: BaseException
 ) -> None:
     failed = _FAILURES.get(policy.name)
-    passing = isinstance(exc, TransientError)
-    if policy.name != QUERY.name and (failed is None or passing):
-        services.activity.trouble = str(exc)
+    is_transient = isinstance(exc, TransientError)
+    if policy.name != QUERY.name and (failed is None or is_transient):
+        services.coordinator.task_error = str(exc)
     if failed is not None:
         failed(services, ids, exc)
-    if policy.name != QUERY.name and not passing and len(ids) <= 1:
+    if policy.name != QUERY.name and not is_transient and len(ids) <= 1:
         now = time.time()
-        trace_id = get_contextvars().get(_TRACE, task_id)
+        trace_id = get_contextvars().get(_TRACE_HEADER, task_id)
         reason = str(exc) if isinstance(exc, SkillbusError) else f"{type(exc).__name__}: {exc}"
-        attempts = policy.attempts if isinstance(exc, PoisonError) else 1
-        services.journal.bury(
+        attempts = policy.max_deliveries if isinstance(exc, PoisonTaskError) else 1
+        services.journal.add_dead_letter(
             DeadLetter(
-                new_letter_id(now), policy.name, tuple(ids), reason, attempts, trace_id, "", now
+                new_dead_letter_id(now),
+                policy.name,
+                tuple(ids),
+                reason,
+                attempts,
+                trace_id,
+                "",
+                now,
             )
         )
-        services.measures.letter_buried(policy.name)
+        services.metrics.record_dead_letter(policy.name)
 
 
-def send(app: Any, name: str, ids: Sequence[object], answered: bool = False) -> Any:
+def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = False) -> Any:
     """Put a task on its queue; returns Celery's result handle.
 
     Only with `answered` is the result kept for whoever holds the handle. What leads to a task, an
     event or a query, is told in a header. Raises TransientError when the broker is away.
     """
     policy = POLICIES[name]
-    trace_id = get_contextvars().get(_TRACE)
+    trace_id = get_contextvars().get(_TRACE_HEADER)
     # Waiting for a result begins before the task is sent.
-    away = getattr(app.backend, "connection_errors", ()) if answered else ()
+    away = getattr(app.backend, "connection_errors", ()) if keep_result else ()
     try:
         return app.send_task(
             name,
             (list(ids),),
             queue=policy.queue,
-            headers={_TRACE: trace_id} if trace_id else None,
+            headers={_TRACE_HEADER: trace_id} if trace_id else None,
             retry=True,
-            ignore_result=not answered,
+            ignore_result=not keep_result,
         )
     except (BrokerAwayError, KombuError, OSError, *away) as error:
         raise TransientError(f"the broker does not answer: {error}") from error
 
 
-def send_if_room(app: Any, name: str, ids: Sequence[object]) -> None:
+def send_task_if_room(app: Any, name: str, ids: Sequence[object]) -> None:
     """Put a task on its queue, unless that is deep already.
 
     The catalog or the journal holds the work as well: what runs takes it along, or the reconciler
     sends it once there is room. Raises TransientError when the broker is away.
     """
     policy = POLICIES[name]
-    if policy.deepest is not None and queue_depth(app, policy.queue) >= policy.deepest:
+    if (
+        policy.max_queue_length is not None
+        and queue_depth(app, policy.queue) >= policy.max_queue_length
+    ):
         log.debug("put off", sent=name, ids=len(ids))
         return
-    send(app, name, ids)
+    send_task(app, name, ids)
 
 
 def queue_depth(app: Any, queue: str) -> int:
@@ -329,7 +361,7 @@ def queue_depth(app: Any, queue: str) -> int:
                 except connection.channel_errors:
                     return 0
         except connection.channel_errors as error:
-            raise SetupError(
+            raise MisconfiguredError(
                 f"the broker refuses the login ({error}): check servers.broker and the file "
                 "of servers.broker_password_file"
             ) from None

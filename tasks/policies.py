@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from config.errors import TransientError
 
 INGEST_QUEUE = "skillbus.ingest"
-PAGE_QUEUE = "skillbus.page"
+EMBED_SECTIONS_QUEUE = "skillbus.page"
 LINK_QUEUE = "skillbus.link"
 QUERY_QUEUE = "skillbus.query"
 PLAN_QUEUE = "skillbus.plan"
@@ -22,7 +22,7 @@ _LONGEST_DELAY_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class TaskPolicy:
     """How a kind of task is run.
 
     seconds: its time limit; stages check it as a deadline, since Celery enforces no limit on
@@ -34,39 +34,47 @@ class Policy:
 
     name: str
     queue: str
-    seconds: float
-    retries: int = 0
-    backoff: float = 0.5
-    attempts: int = 3
-    deepest: int | None = None
+    time_limit: float
+    max_retries: int = 0
+    retry_backoff: float = 0.5
+    max_deliveries: int = 3
+    max_queue_length: int | None = None
 
     @property
-    def hard_limit(self) -> float:
+    def hard_time_limit(self) -> float:
         """Seconds after which a process that runs it is ended, whatever it does."""
-        return 2 * self.seconds + _GRACE_SECONDS
+        return 2 * self.time_limit + _GRACE_SECONDS
 
     def __post_init__(self) -> None:
         """Refuse policies that contradict themselves."""
-        if self.seconds <= 0 or self.retries < 0 or self.backoff < 0:
+        if self.time_limit <= 0 or self.max_retries < 0 or self.retry_backoff < 0:
             raise ValueError(f"{self.name}: limits must be positive")
 
-    def delay(self, attempt: int) -> float:
+    def retry_delay(self, attempt: int) -> float:
         """Seconds to wait before retry number `attempt` (from 0)."""
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, hides nothing
-        return jitter * min(self.backoff * 2.0**attempt, _LONGEST_DELAY_SECONDS)
+        return jitter * min(self.retry_backoff * 2.0**attempt, _LONGEST_DELAY_SECONDS)
 
 
 # One plan takes all open events along, and one link all that is marked: few need to wait.
-PLAN = Policy("skillbus.plan", PLAN_QUEUE, seconds=600, retries=5, deepest=16)
+PLAN = TaskPolicy("skillbus.plan", PLAN_QUEUE, time_limit=600, max_retries=5, max_queue_length=16)
 # One fetch takes all open events of git sources along; where hosts are slow, nothing waits behind.
-FETCH = Policy("skillbus.fetch", FETCH_QUEUE, seconds=600, retries=5, deepest=16)
-INGEST = Policy("skillbus.ingest", INGEST_QUEUE, seconds=300, retries=5, deepest=5_000)
-PAGE = Policy("skillbus.page", PAGE_QUEUE, seconds=300, retries=5, deepest=5_000)
-LINK = Policy("skillbus.link", LINK_QUEUE, seconds=120, retries=5, deepest=1)
-MAINTAIN = Policy("skillbus.maintain", MAINTAIN_QUEUE, seconds=120, deepest=1)
-QUERY = Policy("skillbus.query", QUERY_QUEUE, seconds=30, retries=2, backoff=0.05)
+FETCH = TaskPolicy(
+    "skillbus.fetch", FETCH_QUEUE, time_limit=600, max_retries=5, max_queue_length=16
+)
+INGEST = TaskPolicy(
+    "skillbus.ingest", INGEST_QUEUE, time_limit=300, max_retries=5, max_queue_length=5_000
+)
+EMBED_SECTIONS = TaskPolicy(
+    "skillbus.page", EMBED_SECTIONS_QUEUE, time_limit=300, max_retries=5, max_queue_length=5_000
+)
+LINK = TaskPolicy("skillbus.link", LINK_QUEUE, time_limit=120, max_retries=5, max_queue_length=1)
+MAINTAIN = TaskPolicy("skillbus.maintain", MAINTAIN_QUEUE, time_limit=120, max_queue_length=1)
+QUERY = TaskPolicy("skillbus.query", QUERY_QUEUE, time_limit=30, max_retries=2, retry_backoff=0.05)
 
-POLICIES = {policy.name: policy for policy in (PLAN, FETCH, INGEST, PAGE, LINK, MAINTAIN, QUERY)}
+POLICIES = {
+    policy.name: policy for policy in (PLAN, FETCH, INGEST, EMBED_SECTIONS, LINK, MAINTAIN, QUERY)
+}
 
 
 class DeadlineExceededError(TransientError):

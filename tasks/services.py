@@ -11,19 +11,19 @@ from config.settings import Settings
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
 from search.protocol import Encoder, Reranker, SearchIndex
-from tasks.coordination.protocol import Activity, LocalActivity
-from tasks.ingest.throughput import Pace
+from tasks.coordination.protocol import Coordinator, LocalCoordinator
 from tasks.journal.protocol import Journal
-from tasks.measures import Measures, NoMeasures
-from tasks.query.degradation import Outages
-from tasks.query.policy_filter import KnownFacts
-from tasks.query.published_library import Library
-from tasks.query.usage import Usage
+from tasks.measures import MetricsRecorder, NullMetrics
+from tasks.query.degradation import CircuitBreakers
+from tasks.query.policy_filter import RevisionFactCache
+from tasks.query.published_library import PublishedLibrary
+from tasks.query.throughput import Throughput
+from tasks.query.usage import UsageCounter
 
 T = TypeVar("T")
 
 
-class Send(Protocol):
+class SendTask(Protocol):
     """Sends a task by name; ids in, nothing out."""
 
     def __call__(self, name: str, ids: Sequence[object]) -> None:
@@ -48,11 +48,11 @@ class Lazy(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Paces:
+class Throughputs:
     """How fast this process reranks: seconds a candidate, seconds a character read."""
 
-    late: Pace = field(default_factory=Pace)
-    rerank: Pace = field(default_factory=Pace)
+    late: Throughput = field(default_factory=Throughput)
+    rerank: Throughput = field(default_factory=Throughput)
 
 
 @dataclass(slots=True)
@@ -66,21 +66,21 @@ class Services:
     journal: Journal
     index: SearchIndex
     graph: SkillGraph
-    library: Library
+    library: PublishedLibrary
     encoder: Lazy[Encoder]
     reranker: Lazy[Reranker] | None
-    send: Send
+    send_task: SendTask
     linker: Linker
-    usage: Usage
+    usage_counter: UsageCounter
     writable: bool = True
-    activity: Activity = field(default_factory=LocalActivity)
-    measures: Measures = field(default_factory=NoMeasures)
-    paces: Paces = field(default_factory=Paces)
-    outages: Outages | None = None
-    facts: KnownFacts = field(default_factory=KnownFacts)
+    coordinator: Coordinator = field(default_factory=LocalCoordinator)
+    metrics: MetricsRecorder = field(default_factory=NullMetrics)
+    throughputs: Throughputs = field(default_factory=Throughputs)
+    circuit_breakers: CircuitBreakers | None = None
+    fact_cache: RevisionFactCache = field(default_factory=RevisionFactCache)
     stopping: threading.Event = field(default_factory=threading.Event)
 
-    def note_use(self, skill_ids: Sequence[str]) -> None:
+    def record_use(self, skill_ids: Sequence[str]) -> None:
         """Count that bundles chose these skills; only a writing process keeps count."""
         if self.writable and skill_ids:
-            self.usage.note(skill_ids)
+            self.usage_counter.record(skill_ids)

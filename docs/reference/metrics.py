@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from workers.monitoring.metrics import ASKED, COUNTED, Series
+from workers.monitoring.metrics import DEPLOYMENT_METRICS, PROCESS_METRICS, MetricSpec
 
 PAGE = Path(__file__).with_name("metrics.md")
 
@@ -25,7 +25,7 @@ What its tasks did since it began. Add up what workers tell.
 
 """
 
-_ASKED = """
+_DEPLOYMENT_HEAD = """
 ## Of the deployment
 
 Asked of the servers at a scrape, at most once in five seconds. Every worker tells the same, so take
@@ -40,14 +40,14 @@ def page() -> str:
     return "".join(
         [
             _HEAD,
-            *_table(COUNTED),
-            _ASKED,
-            *_table(ASKED),
+            *_table(PROCESS_METRICS),
+            _DEPLOYMENT_HEAD,
+            *_table(DEPLOYMENT_METRICS),
         ]
     )
 
 
-def _table(series: Iterable[Series]) -> Iterable[str]:
+def _table(series: Iterable[MetricSpec]) -> Iterable[str]:
     yield "| name | kind | labels | meaning |\n| --- | --- | --- | --- |\n"
     for one in series:
         labels = ", ".join(f"`{label}`" for label in one.labels)

@@ -9,8 +9,8 @@ from pathlib import Path
 from skills.bundle.model import bundle_schema
 from skills.events.asyncapi import asyncapi_document
 from skills.events.schema import event_schemas, events_schema
-from workers.http.openapi import openapi_text
-from workers.mcp.reference import tools_document, with_tools
+from workers.http.openapi import render_openapi
+from workers.mcp.reference import insert_tools_reference, render_tools_reference
 
 HERE = Path(__file__).parent
 
@@ -20,10 +20,10 @@ def published() -> dict[str, str]:
     files = {
         "bundle.schema.json": bundle_schema(),
         "events.schema.json": events_schema(),
-        "openapi.json": openapi_text(),
+        "openapi.json": render_openapi(),
         "asyncapi.yaml": asyncapi_document(),
-        "mcp.tools.json": tools_document(),
-        "mcp.md": with_tools((HERE / "mcp.md").read_text(encoding="utf-8")),
+        "mcp.tools.json": render_tools_reference(),
+        "mcp.md": insert_tools_reference((HERE / "mcp.md").read_text(encoding="utf-8")),
     }
     kinds = {f"events/{name}.schema.json": text for name, text in event_schemas().items()}
     return files | kinds

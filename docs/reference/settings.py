@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from config.settings import STAGES, Settings
+from config.settings import OPTIONAL_STAGES, Settings
 
 FILE = Path(__file__).with_suffix(".md")
 
@@ -26,10 +26,10 @@ MEANINGS = {
     "diffusion.restart": "share of the mass that returns to the seeds at each step",
     "diffusion.seeds": "best-ranked skills from which mass flows",
     "diffusion.fan_out": "links read of one skill",
-    "paging.method": "`f`: what is worth its tokens; `mmr`: SkillPager's rule; `full`: all",
-    "paging.gap": "how far below the best passage method `f` goes; larger sends more",
+    "passages.method": "`f`: what is worth its tokens; `mmr`: SkillPager's rule; `full`: all",
+    "passages.gap": "how far below the best passage method `f` goes; larger sends more",
     "workers.ingest_threads": "threads that read and embed skills",
-    "workers.page_threads": "threads that embed sections",
+    "workers.embed_threads": "threads that embed sections",
     "workers.query_threads": "queries answered at once",
     "workers.query_seconds": "time after which a query fails",
     "workers.reconcile_seconds": "interval at which lost work is looked for",
@@ -112,18 +112,19 @@ another file. An environment variable overrides the file: `SKILLBUS_`, the group
 the key, in capitals.
 
 ```toml
-[paging]
+[passages]
 gap = 4.0
 
 [choice]
 budget = 4000
 ```
 
-The same from the environment: `SKILLBUS_PAGING__GAP=4.0 SKILLBUS_CHOICE__BUDGET=4000`. A key of a
+The same from the environment: `SKILLBUS_PASSAGES__GAP=4.0 SKILLBUS_CHOICE__BUDGET=4000`. A key of a
 group that does not exist, or a value out of its bounds, ends the command with exit code 2 and names
 the setting. `skillbus config show` prints what is in force.
 
-Stages that a query can go without (`--without`): {", ".join(f"`{stage}`" for stage in STAGES)}."""
+Stages that a query can go without (`--without`):
+{", ".join(f"`{stage}`" for stage in OPTIONAL_STAGES)}."""
 
 
 def main() -> None:

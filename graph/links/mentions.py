@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from graph.protocol import Mention
-from graph.skill_names import is_variant, name_keys, normalise_name
-from skills.record import BlockKind, ParsedSkill
+from graph.skill_names import is_name_variant, lookup_keys, normalise_name
+from skills.record import ParsedSkill, PassageKind
 
-MENTION_LIMIT = 200
+MAX_MENTIONS = 200
 SEQUENCE_STRIDE = 100
 """`position // SEQUENCE_STRIDE` is the sequence a name stands in, the rest its place there."""
 
@@ -145,18 +145,18 @@ def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
     own = normalise_name(parsed.record.name)
     found: dict[tuple[str, str, int], Mention] = {}
     for mention in _candidates(parsed):
-        keys = name_keys(mention.name)
-        if not keys or len(mention.name) > _NAME_LIMIT or _is_nobody(mention.name, keys[-1]):
+        keys = lookup_keys(mention.name)
+        if not keys or len(mention.name) > _NAME_LIMIT or _is_common_word(mention.name, keys[-1]):
             continue
         if mention.kind != "order" and own in keys:
             continue
         found.setdefault((mention.kind, keys[0], mention.position), mention)
-        if len(found) >= MENTION_LIMIT:
+        if len(found) >= MAX_MENTIONS:
             break
     return tuple(found.values())
 
 
-def _is_nobody(name: str, key: str) -> bool:
+def _is_common_word(name: str, key: str) -> bool:
     """Whether a name is a common word, a stand-in for one, or a constant in capitals."""
     constant = name.isupper() and name.isascii() and len(name) > _ACRONYM
     return constant or key in _NOT_NAMES or bool(_PLACEHOLDER.match(key))
@@ -213,7 +213,7 @@ def _lines(parsed: ParsedSkill) -> list[_Line]:
     """The body's lines with their surroundings."""
     code: set[int] = set()
     for passage in parsed.passages:
-        if passage.kind is BlockKind.CODE:
+        if passage.kind is PassageKind.CODE:
             code.update(range(passage.first_line, passage.last_line + 1))
     fenced = False
     for number, text in enumerate(parsed.lines, 1):
@@ -376,7 +376,7 @@ def _along_arrows(text: str) -> list[str]:
             names.append(next(group for group in fits[0].groups() if group))
         elif len(piece) > _PIECE_LIMIT and not (first or last):
             return []
-    if any(is_variant(one, other) for one, other in pairwise(names)):
+    if any(is_name_variant(one, other) for one, other in pairwise(names)):
         return []
     return names if len(names) > 1 else []
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from config.errors import UsageError
-from skills.record import BlockKind, ParsedSkill, Passage, Role
+from skills.record import ParsedSkill, Passage, PassageKind, Role
 
 Vectors = npt.NDArray[np.float32]
 
@@ -47,13 +47,13 @@ class PassageLinkSettings:
     most links of a type that start at one passage. reach: how many passages after a precondition
     its step is looked for within its own section's parent."""
 
-    semantic: float = 0.85
-    per_passage: int = 5
-    reach: int = 20
-    shortest_title: int = 4
+    min_semantic_cosine: float = 0.85
+    max_links_per_passage: int = 5
+    condition_reach: int = 20
+    min_title_length: int = 4
 
 
-DEFAULT_SETTINGS = PassageLinkSettings()
+DEFAULT_PASSAGE_LINK_SETTINGS = PassageLinkSettings()
 
 _BLOCK = 512
 _TEXT_LIMIT = 4000
@@ -79,10 +79,10 @@ _COMMON_TITLES = frozenset(
 )  # fmt: skip
 
 
-def passage_links(
+def link_passages(
     parsed: ParsedSkill,
     vectors: Vectors | None = None,
-    settings: PassageLinkSettings = DEFAULT_SETTINGS,
+    settings: PassageLinkSettings = DEFAULT_PASSAGE_LINK_SETTINGS,
 ) -> tuple[PassageLink, ...]:
     """Every link among the passages of a skill, by source, target and type.
 
@@ -137,8 +137,8 @@ def _semantic(
         cosines = rows[start : start + _BLOCK] @ rows.T
         for offset, scores in enumerate(cosines):
             scores[start + offset] = -1.0
-            near = np.flatnonzero(scores > settings.semantic)
-            best = near[np.lexsort((near, -scores[near]))][: settings.per_passage]
+            near = np.flatnonzero(scores > settings.min_semantic_cosine)
+            best = near[np.lexsort((near, -scores[near]))][: settings.max_links_per_passage]
             for other in best.tolist():
                 weight = min(1.0, float(scores[other]))
                 pair = (places[start + offset], places[other])
@@ -172,7 +172,7 @@ def _references(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[Pass
             introduced = terms.get(term)
             if introduced is not None and introduced.section != passage.section:
                 found.setdefault(introduced.index, f"uses the term {term!r}")
-        for target_index, evidence in list(found.items())[: settings.per_passage]:
+        for target_index, evidence in list(found.items())[: settings.max_links_per_passage]:
             pair = (passage.index, target_index)
             links.append(PassageLink(*pair, PassageLinkType.REFERENCE, 1.0, evidence))
     return links
@@ -188,7 +188,7 @@ def _titles(
             title = _words(_NUMBERING.sub("", section.heading_path[-1]))
             joined = " ".join(title)
             common = joined in _COMMON_TITLES or "".join(title) in _COMMON_TITLES
-            if len(title) > 1 and len(joined) >= settings.shortest_title and not common:
+            if len(title) > 1 and len(joined) >= settings.min_title_length and not common:
                 named.append((title, first[section.index]))
     times = Counter(tuple(title) for title, _ in named)
     found: defaultdict[str, list[tuple[list[str], Passage]]] = defaultdict(list)
@@ -217,7 +217,7 @@ def _introduced(parsed: ParsedSkill) -> dict[str, Passage]:
     found: dict[str, Passage] = {}
     twice: set[str] = set()
     for passage in parsed.passages:
-        if passage.kind is BlockKind.CODE:
+        if passage.kind is PassageKind.CODE:
             continue
         match = _KEY_TERM.match(_MARKER.sub("", _text(parsed, passage), count=1))
         if match is None:
@@ -246,7 +246,9 @@ def _conditions(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[Pass
     for passage in parsed.passages:
         if passage.role is not Role.PRECONDITION:
             continue
-        following = parsed.passages[passage.index + 1 : passage.index + 1 + settings.reach]
+        following = parsed.passages[
+            passage.index + 1 : passage.index + 1 + settings.condition_reach
+        ]
         steps = [other for other in following if other.role is Role.STEP]
         if not steps:
             continue

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from config.errors import PermanentError, TransientError, UsageError
-from graph.named_statements import named_statements, read_text
+from graph.named_statements import load_statements, read_text
 
 SCHEMA_VERSION = 4
 _BUSY_SECONDS = 15.0
@@ -175,7 +175,7 @@ class Database:
 def _upgrade(connection: sqlite3.Connection) -> None:
     """Bring a file of an earlier version up to this one; a later version's is left alone."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    upgrades = named_statements("graph.local", "upgrades.sql")
+    upgrades = load_statements("graph.local", "upgrades.sql")
     for number in range(version + 1, SCHEMA_VERSION + 1) if version else ():
         for statement in _statements(upgrades[str(number)] + ";\n"):
             connection.execute(statement)

@@ -1,7 +1,7 @@
 -- Statements of the embedded store by name. Lists are passed as one JSON array, so that no
 -- statement's text depends on how much is asked for.
 
--- name: take_seqs
+-- name: allocate_sequence
 UPDATE meta SET value = value + ? WHERE key = 'seq' RETURNING value;
 
 -- name: next_epoch
@@ -10,7 +10,7 @@ UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value;
 -- name: add_skill
 INSERT INTO skills (skill_id, source_id, path) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
 
--- name: request
+-- name: request_ingest
 UPDATE skills SET wanted_seq = max(wanted_seq, :seq),
     state = CASE WHEN state = 'removed' THEN 'pending' ELSE state END
 WHERE skill_id = :skill_id AND served_seq < :seq;
@@ -35,7 +35,7 @@ WHERE id = :id;
 DELETE FROM skills WHERE state = 'removed' AND wanted_seq <= served_seq AND updated < ?
     AND NOT EXISTS (SELECT 1 FROM links WHERE skills.id IN (owner, source, target));
 
--- name: confirm
+-- name: mark_unchanged
 UPDATE skills SET served_seq = :seq,
     wanted_seq = CASE WHEN wanted_seq > :seq THEN wanted_seq ELSE seq END
 WHERE skill_id = :skill_id AND seq > 0 AND served_seq < :seq
@@ -74,29 +74,29 @@ ORDER BY skill_id;
 -- name: entries_of_source
 FROM skills WHERE source_id = :source_id ORDER BY skill_id;
 
--- name: page
+-- name: list_entries
 FROM skills WHERE skill_id > :after AND skill_id < :end ORDER BY skill_id LIMIT :limit;
 
--- name: page_in_state
+-- name: list_entries_in_state
 FROM skills INDEXED BY skills_by_state
 WHERE state = :state AND skill_id > :after AND skill_id < :end ORDER BY skill_id LIMIT :limit;
 
--- name: page_named
+-- name: list_entries_by_name
 FROM skills INDEXED BY skills_by_name
 WHERE name_key = :name_key AND +skill_id > :after AND +skill_id < :end
     AND (:state IS NULL OR state = :state)
 ORDER BY +skill_id LIMIT :limit;
 
--- name: states
+-- name: count_states_by_source
 SELECT asked.value, known.value, (
     SELECT count(*) FROM skills
     WHERE state = known.value AND skill_id > asked.value || ':' AND skill_id < asked.value || ';')
 FROM json_each(:source_ids) asked, json_each(:states) known;
 
--- name: waiting
+-- name: awaiting_ingest
 FROM skills WHERE wanted_seq > served_seq ORDER BY wanted_seq, skill_id LIMIT ?;
 
--- name: unpaged
+-- name: awaiting_embedding
 SELECT skill_id, seq FROM skills WHERE seq > 0 AND paged = 0
 ORDER BY uses DESC, skill_id LIMIT ?;
 
@@ -117,7 +117,7 @@ SELECT 0, '', value FROM meta WHERE key = 'epoch'
 UNION ALL SELECT 1, skill_id, seq FROM skills WHERE pointer_epoch > :epoch
 UNION ALL SELECT 2, skill_id, 0 FROM skills WHERE row_epoch > :epoch;
 
--- name: rows
+-- name: adjacency
 WITH asked AS (SELECT s.id, s.skill_id FROM json_each(?) w JOIN skills s ON s.skill_id = w.value)
 SELECT a.skill_id, -l.weight, l.type, 0, t.skill_id
 FROM asked a JOIN links l ON l.source = a.id JOIN skills t ON t.id = l.target
@@ -137,20 +137,20 @@ SELECT f.asked, o.skill_id, s.skill_id, t.skill_id, f.type, f.weight, f.evidence
 FROM found f CROSS JOIN skills o ON o.id = f.owner CROSS JOIN skills s ON s.id = f.source
     CROSS JOIN skills t ON t.id = f.target;
 
--- name: unlinked
+-- name: awaiting_linking
 SELECT skill_id, mark_epoch FROM skills WHERE mark_epoch IS NOT NULL
 ORDER BY mark_epoch, skill_id LIMIT ?;
 
--- name: link_facts
+-- name: link_features
 SELECT s.skill_id, s.source_id, s.path, s.name, f.signature, f.description_terms, f.mentions
 FROM json_each(?) w JOIN skills s ON s.skill_id = w.value JOIN facts f ON f.skill = s.id;
 
--- name: named
+-- name: find_by_name
 SELECT s.name_key, s.skill_id FROM json_each(:names) w
 JOIN skills s ON s.source_id = :source_id AND s.name_key = w.value
 ORDER BY s.name_key, s.skill_id;
 
--- name: mentioning
+-- name: find_mentioning
 SELECT DISTINCT s.skill_id FROM json_each(:names) w
 JOIN mentions m ON m.key = w.value AND m.source_id = :source_id JOIN skills s ON s.id = m.skill
 ORDER BY s.skill_id;
@@ -163,7 +163,7 @@ SELECT o.skill_id, s.skill_id, t.skill_id, l.type, l.weight, l.evidence
 FROM json_each(?) w JOIN skills o ON o.skill_id = w.value JOIN links l ON l.owner = o.id
     JOIN skills s ON s.id = l.source JOIN skills t ON t.id = l.target;
 
--- name: weakest
+-- name: min_link_weight
 SELECT s.skill_id, min(l.weight)
 FROM json_each(:ids) w JOIN skills s ON s.skill_id = w.value JOIN links l ON l.owner = s.id
 WHERE l.type = :type GROUP BY s.id HAVING count(*) >= :count;
@@ -176,7 +176,7 @@ FROM asked s CROSS JOIN links l ON l.source = s.id
 JOIN asked t ON t.id = l.target JOIN skills o ON o.id = l.owner
 ORDER BY s.skill_id, t.skill_id, l.type, o.skill_id;
 
--- name: put_source
+-- name: save_source
 INSERT OR REPLACE INTO sources (
     source_id, kind, root, last_success, branch, path, licences, credential_file, poll_seconds,
     commit_id, last_attempt, last_error

@@ -11,24 +11,32 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import UsageError
-from graph.entry_filter import Selection
+from graph.entry_filter import EntryFilter
 from graph.local.database import Database
-from graph.local.rows import ENTRY, End, entry_of, facts_of, link_of, row_of, source_of
+from graph.local.rows import (
+    ENTRY_COLUMNS,
+    LinkEnd,
+    adjacency_from_ends,
+    entry_from_row,
+    features_from_row,
+    link_from_row,
+    source_from_row,
+)
 from graph.local.transactions import Transaction, publish, replace_links, withdraw
-from graph.named_statements import named_statements
+from graph.named_statements import load_statements
 from graph.protocol import (
-    Changes,
-    Entry,
+    Adjacency,
+    CatalogChanges,
+    CatalogEntry,
     Link,
-    LinkFacts,
+    LinkFeatures,
     LinkType,
     Publication,
-    Row,
+    SkillState,
     Source,
-    State,
 )
 from graph.skill_names import normalise_name
-from skills.record import RevisionKey, newest_of_each
+from skills.record import RevisionKey, select_latest_revisions
 
 
 class SqliteSkillGraph:
@@ -39,19 +47,19 @@ class SqliteSkillGraph:
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         """Open the library's file; errors as `Database` raises them."""
-        self._sql = named_statements("graph.local", "queries.sql")
+        self._sql = load_statements("graph.local", "queries.sql")
         self._database = Database(path, writable=writable)
 
     # -- sequence numbers and sources
-    def take_seqs(self, count: int) -> range:
+    def allocate_sequence(self, count: int) -> range:
         """Take `count` numbers from the one counter that is never reset."""
         if count < 0:
             raise UsageError(f"cannot take {count} sequence numbers")
         with self._database.write() as db:
-            (last,) = db.execute(self._sql["take_seqs"], (count,)).fetchone()
+            (last,) = db.execute(self._sql["allocate_sequence"], (count,)).fetchone()
         return range(last - count + 1, last + 1)
 
-    def put_source(self, source: Source) -> None:
+    def save_source(self, source: Source) -> None:
         """Record a source; raises UsageError when its id is taken by another root."""
         with self._database.write() as db:
             taken = db.execute(
@@ -63,17 +71,17 @@ class SqliteSkillGraph:
                     "choose another id, or drop that source first"
                 )
             db.execute(
-                self._sql["put_source"],
+                self._sql["save_source"],
                 asdict(source) | {"licences": json.dumps(source.licences)},
             )
 
-    def sources(self) -> list[Source]:
+    def list_sources(self) -> list[Source]:
         """All sources, by id."""
         with self._database.read() as db:
             rows = db.execute(self._sql["sources"]).fetchall()
-        return [source_of(row) for row in rows]
+        return [source_from_row(row) for row in rows]
 
-    def drop_source(self, source_id: str) -> None:
+    def delete_source(self, source_id: str) -> None:
         """Forget a source and its cursor; raises UsageError while it has published skills."""
         with self._database.write() as db:
             left = db.execute(
@@ -84,14 +92,16 @@ class SqliteSkillGraph:
             db.execute("DELETE FROM cursor WHERE source_id = ?", (source_id,))
             db.execute("DELETE FROM sources WHERE source_id = ?", (source_id,))
 
-    def cursor(self, source_id: str) -> dict[str, str]:
+    def get_file_signatures(self, source_id: str) -> dict[str, str]:
         """Skill path -> signature of what has been seen of it."""
         with self._database.read() as db:
             return dict(
                 db.execute("SELECT path, signature FROM cursor WHERE source_id = ?", (source_id,))
             )
 
-    def move_cursor(self, source_id: str, seen: Mapping[str, str], gone: Iterable[str]) -> None:
+    def update_file_signatures(
+        self, source_id: str, seen: Mapping[str, str], gone: Iterable[str]
+    ) -> None:
         """Record signatures of paths seen and forget those gone."""
         with self._database.write() as db:
             db.executemany(
@@ -104,44 +114,46 @@ class SqliteSkillGraph:
             )
 
     # -- the catalog
-    def request(self, skills: Sequence[tuple[str, str, str]], seq: int) -> None:
+    def request_ingest(self, skills: Sequence[tuple[str, str, str]], seq: int) -> None:
         """Mark (skill_id, source_id, path) as wanting ingest of what was seen at `seq`."""
         with self._database.write() as db:
             db.executemany(self._sql["add_skill"], skills)
             db.executemany(
-                self._sql["request"],
+                self._sql["request_ingest"],
                 [{"skill_id": skill_id, "seq": seq} for skill_id, _, _ in skills],
             )
 
-    def entries(self, skill_ids: Sequence[str] | None = None) -> list[Entry]:
+    def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         """Entries by id (all when None), removed ones included, ordered by skill_id."""
         if skill_ids is None:
             return self._entries("all_entries", ())
         return self._entries("entries", (json.dumps(list(skill_ids)),))
 
-    def entries_under(self, source_id: str, path: str) -> list[Entry]:
+    def get_entries_under(self, source_id: str, path: str) -> list[CatalogEntry]:
         """Entries of a source whose path is `path` or lies below it; "" is the whole source."""
         name = "entries_under" if path else "entries_of_source"
         return self._entries(name, {"source_id": source_id, "path": path})
 
-    def page(self, selection: Selection, after: str, limit: int) -> list[Entry]:
+    def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
         """The first `limit` entries of a selection whose skill_id sorts after `after`, by it."""
-        first, end = selection.bounds(after)
+        first, end = selection.id_range(after)
         wanted: dict[str, object] = {"after": first, "end": end, "limit": limit}
         if selection.state is not None:
             wanted["state"] = selection.state.value
         if selection.name is not None:
             named = {"name_key": normalise_name(selection.name), "state": None}
-            return self._entries("page_named", named | wanted)
-        return self._entries("page" if selection.state is None else "page_in_state", wanted)
+            return self._entries("list_entries_by_name", named | wanted)
+        return self._entries(
+            "list_entries" if selection.state is None else "list_entries_in_state", wanted
+        )
 
-    def states(self, source_ids: Sequence[str]) -> dict[str, dict[State, int]]:
+    def count_states_by_source(self, source_ids: Sequence[str]) -> dict[str, dict[SkillState, int]]:
         """By source, how many of its skills are in each state."""
-        asked = {"source_ids": json.dumps(list(source_ids)), "states": json.dumps(list(State))}
-        counted: dict[str, dict[State, int]] = {source_id: {} for source_id in source_ids}
+        asked = {"source_ids": json.dumps(list(source_ids)), "states": json.dumps(list(SkillState))}
+        counted: dict[str, dict[SkillState, int]] = {source_id: {} for source_id in source_ids}
         with self._database.read() as db:
-            for source_id, state, many in db.execute(self._sql["states"], asked):
-                counted[source_id][State(state)] = many
+            for source_id, state, many in db.execute(self._sql["count_states_by_source"], asked):
+                counted[source_id][SkillState(state)] = many
         return counted
 
     def publish(self, publications: Sequence[Publication]) -> list[RevisionKey]:
@@ -153,14 +165,16 @@ class SqliteSkillGraph:
         """
         if not publications:
             return []
-        newest = newest_of_each(publications)
+        newest = select_latest_revisions(publications)
         with self._database.write() as db:
             transaction = Transaction(db, self._sql)
             moved = [one.key for one in newest.values() if publish(transaction, one)]
             transaction.write_marks()
         return moved
 
-    def confirm(self, keys: Sequence[RevisionKey], hashes: Sequence[str] | None = None) -> None:
+    def mark_unchanged(
+        self, keys: Sequence[RevisionKey], hashes: Sequence[str] | None = None
+    ) -> None:
         """An ingest saw at `seq` what is published already: clear wanted marks up to it.
 
         hashes: the content each ingest saw; where the published content is another by now, the
@@ -169,7 +183,7 @@ class SqliteSkillGraph:
         seen = [None] * len(keys) if hashes is None else list(hashes)
         with self._database.write() as db:
             db.executemany(
-                self._sql["confirm"],
+                self._sql["mark_unchanged"],
                 [
                     {"skill_id": key.skill_id, "seq": key.seq, "content_hash": content_hash}
                     for key, content_hash in zip(keys, seen, strict=True)
@@ -185,53 +199,55 @@ class SqliteSkillGraph:
             withdrawn = []
             for key in keys:
                 source_id, _, path = key.skill_id.partition(":")
-                if withdraw(transaction, key, source_id, path, State.REMOVED, ""):
+                if withdraw(transaction, key, source_id, path, SkillState.REMOVED, ""):
                     withdrawn.append(key.skill_id)
             transaction.write_marks()
         return withdrawn
 
-    def fail(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
+    def record_failures(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
         """Record (key, source_id, path, reason); withdraws an older pointer."""
         if not failures:
             return
         with self._database.write() as db:
             transaction = Transaction(db, self._sql)
             for key, source_id, path, reason in failures:
-                withdraw(transaction, key, source_id, path, State.FAILED, reason)
+                withdraw(transaction, key, source_id, path, SkillState.FAILED, reason)
             transaction.write_marks()
 
-    def waiting(self, limit: int) -> list[Entry]:
+    def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:
         """Entries whose wanted_seq has not been served, oldest first."""
-        return self._entries("waiting", (limit,))
+        return self._entries("awaiting_ingest", (limit,))
 
-    def unpaged(self, limit: int) -> list[RevisionKey]:
+    def list_awaiting_embedding(self, limit: int) -> list[RevisionKey]:
         """Published revisions without section vectors, most used first."""
         with self._database.read() as db:
-            return [RevisionKey(*row) for row in db.execute(self._sql["unpaged"], (limit,))]
+            return [
+                RevisionKey(*row) for row in db.execute(self._sql["awaiting_embedding"], (limit,))
+            ]
 
-    def mark_paged(self, keys: Sequence[RevisionKey]) -> None:
+    def mark_embedded(self, keys: Sequence[RevisionKey]) -> None:
         """Their sections have vectors; a key that is no longer published is ignored."""
         with self._database.write() as db:
             db.executemany(
                 "UPDATE skills SET paged = 1 WHERE skill_id = ? AND seq = ? AND seq > 0", keys
             )
 
-    def scanned_before(self, scanner: int, limit: int) -> list[RevisionKey]:
+    def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
         """Published revisions whose marks are of an older scanner."""
         with self._database.read() as db:
-            rows = db.execute(self._sql["scanned_before"], (scanner, limit))
+            rows = db.execute(self._sql["scanned_before"], (scanner_version, limit))
             return [RevisionKey(*row) for row in rows]
 
-    def mark_safety(self, levels: Mapping[RevisionKey, int], scanner: int) -> None:
+    def update_safety_levels(self, levels: Mapping[RevisionKey, int], scanner_version: int) -> None:
         """What a newer scanner says of published revisions; others are ignored."""
         with self._database.write() as db:
             db.executemany(
                 "UPDATE skills SET safety_level = ?, scanner = ?"
                 " WHERE skill_id = ? AND seq = ? AND seq > 0 AND scanner < ?",
-                [(level, scanner, *key, scanner) for key, level in levels.items()],
+                [(level, scanner_version, *key, scanner_version) for key, level in levels.items()],
             )
 
-    def count_use(self, skill_ids: Sequence[str]) -> None:
+    def increment_uses(self, skill_ids: Sequence[str]) -> None:
         """Bundles chose these skills once more; written by skill_id."""
         with self._database.write() as db:
             db.executemany(
@@ -239,21 +255,21 @@ class SqliteSkillGraph:
                 [(skill_id,) for skill_id in sorted(skill_ids)],
             )
 
-    def prune(self, age: float) -> int:
+    def prune_removed(self, age_seconds: float) -> int:
         """Forget skills that were removed more than `age` seconds ago; how many."""
         with self._database.write() as db:
-            return int(db.execute(self._sql["prune"], (time.time() - age,)).rowcount)
+            return int(db.execute(self._sql["prune"], (time.time() - age_seconds,)).rowcount)
 
-    def counts(self) -> dict[str, int]:
+    def get_counts(self) -> dict[str, int]:
         """Skills by state, and `paged`, `unlinked`, `waiting`, `links`."""
         with self._database.read() as db:
             states = dict(db.execute(self._sql["count_states"]).fetchall())
             rest = db.execute(self._sql["count_rest"]).fetchone()
-        counted = {state.value: states.get(state.value, 0) for state in State}
+        counted = {state.value: states.get(state.value, 0) for state in SkillState}
         return counted | dict(zip(("paged", "unlinked", "waiting", "links"), rest, strict=True))
 
     # -- readers
-    def changes(self, epoch: int) -> Changes:
+    def get_changes_since(self, epoch: int) -> CatalogChanges:
         """What changed after `epoch`, told once; 0 gives every pointer."""
         now, pointers, rows = epoch, {}, set()
         with self._database.read() as db:
@@ -264,59 +280,60 @@ class SqliteSkillGraph:
                     pointers[skill_id] = number
                 else:
                     rows.add(skill_id)
-        return Changes(now, pointers, frozenset(rows))
+        return CatalogChanges(now, pointers, frozenset(rows))
 
-    def rows(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Row]:
+    def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
         """Rows of these skills, at most `fan_out` neighbours each; every id asked has one."""
-        found: dict[str, list[End]] = {skill_id: [] for skill_id in skill_ids}
+        found: dict[str, list[LinkEnd]] = {skill_id: [] for skill_id in skill_ids}
         with self._database.read() as db:
-            for row in db.execute(self._sql["rows"], (json.dumps(list(found)),)):
+            for row in db.execute(self._sql["adjacency"], (json.dumps(list(found)),)):
                 found[row[0]].append(row[1:])
-        return {skill_id: row_of(ends, fan_out) for skill_id, ends in found.items()}
+        return {skill_id: adjacency_from_ends(ends, fan_out) for skill_id, ends in found.items()}
 
-    def links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+    def get_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
         """By skill, every link that starts or ends at it, or that it owns."""
         found: dict[str, list[tuple[Any, ...]]] = {skill_id: [] for skill_id in skill_ids}
         with self._database.read() as db:
             for asked, *values in db.execute(self._sql["links"], (json.dumps(list(found)),)):
                 found[asked].append(tuple(values))
         return {
-            skill_id: [link_of(row) for row in sorted(rows)] for skill_id, rows in found.items()
+            skill_id: [link_from_row(row) for row in sorted(rows)]
+            for skill_id, rows in found.items()
         }
 
-    def links_among(self, skill_ids: Sequence[str]) -> list[Link]:
+    def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         """Every link that starts and ends at one of these skills. One round trip."""
         with self._database.read() as db:
             asked = {"ids": json.dumps(list(skill_ids))}
-            return [link_of(row) for row in db.execute(self._sql["links_among"], asked)]
+            return [link_from_row(row) for row in db.execute(self._sql["links_among"], asked)]
 
     # -- linking
-    def unlinked(self, limit: int) -> list[tuple[str, int]]:
+    def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
         """Skills marked for linking with the epoch of their mark, oldest first."""
         with self._database.read() as db:
-            return [(row[0], row[1]) for row in db.execute(self._sql["unlinked"], (limit,))]
+            return [(row[0], row[1]) for row in db.execute(self._sql["awaiting_linking"], (limit,))]
 
-    def link_facts(self, skill_ids: Sequence[str]) -> dict[str, LinkFacts]:
+    def get_link_features(self, skill_ids: Sequence[str]) -> dict[str, LinkFeatures]:
         """What linking needs of these published skills; others are left out."""
         with self._database.read() as db:
-            rows = db.execute(self._sql["link_facts"], (json.dumps(list(skill_ids)),)).fetchall()
-        return {row[0]: facts_of(row) for row in rows}
+            rows = db.execute(self._sql["link_features"], (json.dumps(list(skill_ids)),)).fetchall()
+        return {row[0]: features_from_row(row) for row in rows}
 
-    def named(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:
+    def find_by_name(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:
         """Published skills of a source by normalised name; names nobody has are left out."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         with self._database.read() as db:
-            for key, skill_id in db.execute(self._sql["named"], _names(source_id, names)):
+            for key, skill_id in db.execute(self._sql["find_by_name"], _names(source_id, names)):
                 found[key].append(skill_id)
         return dict(found)
 
-    def mentioning(self, source_id: str, names: Sequence[str]) -> list[str]:
+    def find_mentioning(self, source_id: str, names: Sequence[str]) -> list[str]:
         """Published skills of a source that mention any of these normalised names."""
         with self._database.read() as db:
-            rows = db.execute(self._sql["mentioning"], _names(source_id, names))
+            rows = db.execute(self._sql["find_mentioning"], _names(source_id, names))
             return [row[0] for row in rows]
 
-    def owned(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+    def get_owned_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
         """The links that these published skills own; others are left out."""
         asked = json.dumps(list(skill_ids))
         with self._database.read() as db:
@@ -324,18 +341,20 @@ class SqliteSkillGraph:
             rows = db.execute(self._sql["owned"], (asked,)).fetchall()
         found: dict[str, list[Link]] = {skill_id: [] for (skill_id,) in owners}
         for row in rows:
-            found.setdefault(row[0], []).append(link_of(row))
+            found.setdefault(row[0], []).append(link_from_row(row))
         return found
 
-    def weakest(self, kind: LinkType, count: int, skill_ids: Sequence[str]) -> dict[str, float]:
+    def min_link_weight(
+        self, kind: LinkType, count: int, skill_ids: Sequence[str]
+    ) -> dict[str, float]:
         """The weight of the lightest link of a type that each of these skills owns, of those that
         own at least `count`."""
         asked = {"type": kind.value, "count": count, "ids": json.dumps(list(skill_ids))}
         with self._database.read() as db:
-            return dict(db.execute(self._sql["weakest"], asked))
+            return dict(db.execute(self._sql["min_link_weight"], asked))
 
     def replace_links(
-        self, links: Mapping[str, Sequence[Link]], linked: Sequence[tuple[str, int]]
+        self, links: Mapping[str, Sequence[Link]], marks: Sequence[tuple[str, int]]
     ) -> None:
         """Replace all links each owner has, and clear the marks that have not moved since.
 
@@ -346,7 +365,7 @@ class SqliteSkillGraph:
         with self._database.write() as db:
             replace_links(Transaction(db, self._sql), links)
             db.executemany(
-                "UPDATE skills SET mark_epoch = NULL WHERE skill_id = ? AND mark_epoch = ?", linked
+                "UPDATE skills SET mark_epoch = NULL WHERE skill_id = ? AND mark_epoch = ?", marks
             )
 
     def close(self) -> None:
@@ -355,10 +374,10 @@ class SqliteSkillGraph:
 
     def _entries(
         self, statement: str, arguments: tuple[object, ...] | Mapping[str, object]
-    ) -> list[Entry]:
+    ) -> list[CatalogEntry]:
         with self._database.read() as db:
-            cursor = db.execute(f"SELECT {ENTRY} {self._sql[statement]}", arguments)
-            return [entry_of(row) for row in cursor]
+            cursor = db.execute(f"SELECT {ENTRY_COLUMNS} {self._sql[statement]}", arguments)
+            return [entry_from_row(row) for row in cursor]
 
 
 def _names(source_id: str, names: Sequence[str]) -> dict[str, str]:

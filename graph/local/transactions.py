@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from graph.local.packing import pack_mentions, pack_vector
-from graph.protocol import Link, Publication, State
-from graph.skill_names import name_keys, normalise_name
+from graph.packing import pack_mentions, pack_vector
+from graph.protocol import Link, Publication, SkillState
+from graph.skill_names import lookup_keys, normalise_name
 from skills.record import RevisionKey
 
 _Edge = tuple[int, int, str, float, str]
@@ -35,7 +35,7 @@ class Transaction:
         (epoch,) = self.db.execute(self.sql["next_epoch"]).fetchone()
         return int(epoch)
 
-    def standing(self, skill_id: str, source_id: str, path: str) -> tuple[int, int, int]:
+    def get_or_add_skill(self, skill_id: str, source_id: str, path: str) -> tuple[int, int, int]:
         """A skill's row id, pointer and highest served seq; the row is made when missing."""
         asked = "SELECT id, seq, served_seq FROM skills WHERE skill_id = ?"
         row = self.db.execute(asked, (skill_id,)).fetchone()
@@ -44,12 +44,12 @@ class Transaction:
             row = self.db.execute(asked, (skill_id,)).fetchone()
         return (row[0], row[1], row[2])
 
-    def name_changed(self, skill_id: str, source_id: str, keys: set[str]) -> None:
+    def queue_name_change(self, skill_id: str, source_id: str, keys: set[str]) -> None:
         """Whoever mentions these names, or the skill by its id, has to resolve them again."""
         self._names.update((key, source_id) for key in keys)
         self._keys.add(normalise_name(skill_id))
 
-    def links_lost(self, row: int) -> None:
+    def queue_links_lost(self, row: int) -> None:
         """Whoever has links to this skill has room for others now."""
         self._relinked.add(row)
 
@@ -73,21 +73,23 @@ class Transaction:
 def publish(transaction: Transaction, publication: Publication) -> bool:
     """Move one pointer; False when the publication is stale."""
     skill_id, seq = publication.key
-    row, pointer, served = transaction.standing(skill_id, publication.source_id, publication.path)
+    row, pointer, served = transaction.get_or_add_skill(
+        skill_id, publication.source_id, publication.path
+    )
     if seq <= served:
         return False
     key = normalise_name(publication.name)
     old = _name_key(transaction.db, row) if pointer else None
     if old != key:
         names = {key} if old is None else {key, old}
-        transaction.name_changed(skill_id, publication.source_id, names)
+        transaction.queue_name_change(skill_id, publication.source_id, names)
     _write_pointer(transaction, publication, row, key)
     _write_mentions(transaction.db, row, publication)
     transaction.db.execute(
         transaction.sql["put_facts"],
         (
             row,
-            pack_vector(publication.signature),
+            pack_vector(publication.body_terms),
             pack_vector(publication.description_terms),
             pack_mentions(publication.mentions),
         ),
@@ -96,19 +98,24 @@ def publish(transaction: Transaction, publication: Publication) -> bool:
 
 
 def withdraw(
-    transaction: Transaction, key: RevisionKey, source_id: str, path: str, state: State, reason: str
+    transaction: Transaction,
+    key: RevisionKey,
+    source_id: str,
+    path: str,
+    state: SkillState,
+    reason: str,
 ) -> bool:
     """Take one pointer away, with its facts and links; True when there was one.
 
     The seq is kept either way, so that whatever is older than this removal or failure is stale.
     """
-    row, pointer, served = transaction.standing(key.skill_id, source_id, path)
+    row, pointer, served = transaction.get_or_add_skill(key.skill_id, source_id, path)
     if key.seq <= served:
         return False
     db, sql = transaction.db, transaction.sql
     if pointer:
-        transaction.name_changed(key.skill_id, source_id, {_name_key(db, row)})
-        transaction.links_lost(row)
+        transaction.queue_name_change(key.skill_id, source_id, {_name_key(db, row)})
+        transaction.queue_links_lost(row)
         transaction.write_marks()
         db.execute(sql["touch_linked_rows"], {"epoch": transaction.epoch, "id": row})
         for end in ("owner", "source", "target"):
@@ -208,7 +215,7 @@ def _write_pointer(
         "content_hash": publication.content_hash,
         "warnings": publication.warnings,
         "safety_level": publication.safety_level,
-        "scanner": publication.scanner,
+        "scanner": publication.scanner_version,
         "tokens": publication.tokens,
         "language": publication.language,
         "licence": publication.licence,
@@ -219,7 +226,7 @@ def _write_pointer(
 
 
 def _write_mentions(db: sqlite3.Connection, row: int, publication: Publication) -> None:
-    keys = {key for mention in publication.mentions for key in name_keys(mention.name)}
+    keys = {key for mention in publication.mentions for key in lookup_keys(mention.name)}
     db.execute("DELETE FROM mentions WHERE skill = ?", (row,))
     db.executemany(
         "INSERT INTO mentions (key, source_id, skill) VALUES (?, ?, ?)",

@@ -8,18 +8,18 @@ from functools import partial
 from typing import TypeVar
 
 from config.errors import TransientError, UsageError
-from graph.named_statements import named_statements
+from graph.named_statements import load_statements
+from graph.neo4j.adjacency_cache import AdjacencyCache
+from graph.neo4j.client import Neo4jClient, Rows, Run
 from graph.neo4j.migrations import check
-from graph.neo4j.server import Neo4jServer, Rows, Run
-from graph.neo4j.transactions import UnforeseenError
+from graph.neo4j.transactions import MissingLocksError
 from graph.protocol import LinkType
-from graph.row_cache import RowCache
 
 T = TypeVar("T")
 
-WRITTEN_AT_ONCE = 200
-READ_AT_ONCE = 5_000
-_FORESIGHT = 20
+WRITE_BATCH = 200
+READ_BATCH = 5_000
+_MAX_LOCK_ROUNDS = 20
 _LINKS = "|".join(kind.name for kind in LinkType)
 _OWNED = " UNION ALL ".join(
     f"MATCH ()-[r:{kind.name} {{owner: id}}]->() RETURN r" for kind in LinkType
@@ -29,10 +29,10 @@ _OWNED = " UNION ALL ".join(
 class Neo4jStore:
     """Named statements on one server."""
 
-    def __init__(self, server: Neo4jServer, *, writable: bool, cached_rows: int) -> None:
+    def __init__(self, server: Neo4jClient, *, writable: bool, cached_rows: int) -> None:
         self._server = server
         self._writable = writable
-        self._rows_kept = RowCache(cached_rows)
+        self._adjacency_cache = AdjacencyCache(cached_rows)
         self._statements: dict[str, str] = {}
         for file in ("catalog.cypher", "links.cypher"):
             planned_once = {n: f"{_PLANNING}\n{text}" for n, text in _statements(file).items()}
@@ -53,30 +53,30 @@ class Neo4jStore:
         """`work(run, again)` as one transaction; its statements are called by their names."""
         self._check_writable()
 
-        def named(run: Run, again: bool) -> T:
-            return work(lambda name, **values: run(self._statements[name], **values), again)
+        def named(run: Run, retried: bool) -> T:
+            return work(lambda name, **values: run(self._statements[name], **values), retried)
 
-        return self._server.transact(named)
+        return self._server.run_transaction(named)
 
-    def _transact_in_order(self, work: Callable[..., T]) -> T:
+    def _transact_with_locks(self, work: Callable[..., T]) -> T:
         """`work(run, again, also)` likewise, until it has foreseen whom it has to lock."""
-        also: set[str] = set()
-        for _ in range(_FORESIGHT):
+        extra_locks: set[str] = set()
+        for _ in range(_MAX_LOCK_ROUNDS):
             try:
-                return self._transact(partial(work, also=frozenset(also)))
-            except UnforeseenError as error:
-                also |= error.skill_ids
+                return self._transact(partial(work, extra_locks=frozenset(extra_locks)))
+            except MissingLocksError as error:
+                extra_locks |= error.skill_ids
         raise TransientError(
-            f"other writers were in the way {_FORESIGHT} times in the catalog at "
+            f"other writers were in the way {_MAX_LOCK_ROUNDS} times in the catalog at "
             f"{self._server.address}"
         )
 
     def _pages(self, name: str, **parameters: object) -> Iterator[Rows]:
         """Pages of entries by a statement that takes `limit` and `after`."""
         key, after = _PAGED_BY[name], ""
-        while page := self._read(name, after=after, limit=READ_AT_ONCE, **parameters)[0][0]:
+        while page := self._read(name, after=after, limit=READ_BATCH, **parameters)[0][0]:
             yield page
-            if len(page) < READ_AT_ONCE:
+            if len(page) < READ_BATCH:
                 break
             after = page[-1][key]
 
@@ -92,7 +92,7 @@ class Neo4jStore:
                 self._checked = True
 
 
-def batches(items: Sequence[T], size: int = WRITTEN_AT_ONCE) -> Iterator[Sequence[T]]:
+def batches(items: Sequence[T], size: int = WRITE_BATCH) -> Iterator[Sequence[T]]:
     """The items in order, `size` at a time."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
@@ -100,7 +100,7 @@ def batches(items: Sequence[T], size: int = WRITTEN_AT_ONCE) -> Iterator[Sequenc
 
 def _statements(file: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, text in named_statements("graph.neo4j", "cypher", file).items():
+    for name, text in load_statements("graph.neo4j", "cypher", file).items():
         text = text.replace("$$links", _LINKS)
         text = text.replace("$$owned", f"CALL (id) {{ {_OWNED} }}").replace("$$entry", _ENTRY)
         if "$$type" in text:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 
-class Call:
+class WatchedCall:
     """One call being watched. `expired` is set once it was given up."""
 
     __slots__ = ("due", "expired")
@@ -22,20 +22,20 @@ class Call:
         self.expired = False
 
 
-class Watch:
+class CallWatchdog:
     """Calls in flight, and a thread that gives up those which are overdue."""
 
-    def __init__(self, give_up: Callable[[], None]) -> None:
+    def __init__(self, abort_calls: Callable[[], None]) -> None:
         """give_up: frees every call in flight; called from the thread, once a time."""
-        self._give_up = give_up
+        self._abort_calls = abort_calls
         self._changed = threading.Condition()
-        self._calls: set[Call] = set()
+        self._calls: set[WatchedCall] = set()
         self._thread: threading.Thread | None = None
         self._idle = False
 
-    def begin(self, seconds: float) -> Call:
+    def start_call(self, seconds: float) -> WatchedCall:
         """Watch a call from now on; `end` must follow."""
-        call = Call(time.monotonic() + seconds)
+        call = WatchedCall(time.monotonic() + seconds)
         with self._changed:
             self._calls.add(call)
             if self._thread is None or not self._thread.is_alive():
@@ -45,7 +45,7 @@ class Watch:
                 self._changed.notify()
         return call
 
-    def end(self, call: Call) -> None:
+    def finish_call(self, call: WatchedCall) -> None:
         """The call returned, in whatever way."""
         with self._changed:
             self._calls.discard(call)
@@ -67,7 +67,7 @@ class Watch:
                 for call in self._calls:
                     call.expired = call.expired or call.due <= now
                 self._calls = {call for call in self._calls if not call.expired}
-            self._give_up()
+            self._abort_calls()
 
 
 _LOOK_SECONDS = 1.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from config.errors import SetupError, TransientError
-from graph.named_statements import named_statements, read_text
-from graph.neo4j.server import Neo4jServer, Run
+from config.errors import MisconfiguredError, TransientError
+from graph.named_statements import load_statements, read_text
+from graph.neo4j.client import Neo4jClient, Run
 
 _FOLDER = ("cypher", "migrations")
 _NUMBER = re.compile(r"(\d{4})_\w+\.cypher")
@@ -16,7 +16,7 @@ _LEAST_SERVER = (5, 26)
 
 
 def _statements() -> dict[str, str]:
-    return named_statements("graph.neo4j", "cypher", "schema.cypher")
+    return load_statements("graph.neo4j", "cypher", "schema.cypher")
 
 
 def migrations() -> dict[int, list[str]]:
@@ -32,7 +32,7 @@ def migrations() -> dict[int, list[str]]:
     return dict(sorted(found.items()))
 
 
-def migrate(server: Neo4jServer) -> int:
+def migrate(server: Neo4jClient) -> int:
     """Lay the database out as this version of skillbus needs it; returns the schema's number.
 
     Of several processes at once one does it, the others wait; one that dies half-way is followed
@@ -47,8 +47,8 @@ def migrate(server: Neo4jServer) -> int:
     server.write(sql["meta_constraint"])
     server.write(sql["schema_node"])
 
-    def work(run: Run, again: bool) -> int:
-        del again
+    def work(run: Run, retried: bool) -> int:
+        del retried
         version = int(run(sql["lock_schema"])[0][0])
         if version > max(known):
             raise newer(server, version, max(known))
@@ -56,28 +56,28 @@ def migrate(server: Neo4jServer) -> int:
             # Beside the transaction, which only holds the lock: schema and data do not mix.
             for statement in known[number]:
                 server.write(statement)
-            server.transact(
+            server.run_transaction(
                 lambda run, _: run(sql["await_indexes"], seconds=int(_SECONDS)), _SECONDS
             )
             run(sql["set_schema"], version=number)
         return max(known)
 
-    return server.transact(work, _SECONDS)
+    return server.run_transaction(work, _SECONDS)
 
 
-def check(server: Neo4jServer) -> None:
+def check(server: Neo4jClient) -> None:
     """Raise SetupError unless the database is laid out for this version of skillbus."""
     sql = _statements()
     version = schema_version(server)
     wanted = max(migrations())
     if version == 0:
         _check_server(server, sql["components"])
-        raise SetupError(
+        raise MisconfiguredError(
             f"Neo4j at {server.address} holds no library yet: start a worker, which lays it out, "
             "and ingest a source"
         )
     if version < wanted:
-        raise SetupError(
+        raise MisconfiguredError(
             f"Neo4j at {server.address} has schema {version}, this version of skillbus reads "
             f"{wanted}: start a worker of this version, which brings it up to that"
         )
@@ -85,26 +85,26 @@ def check(server: Neo4jServer) -> None:
         raise newer(server, version, wanted)
 
 
-def schema_version(server: Neo4jServer) -> int:
+def schema_version(server: Neo4jClient) -> int:
     """The number of the last migration made, 0 where there was none."""
     return int(server.read(_statements()["schema_version"])[0][0])
 
 
-def server_version(server: Neo4jServer) -> tuple[str, str]:
+def server_version(server: Neo4jClient) -> tuple[str, str]:
     """Version and edition of the server."""
     version, edition = server.read(_statements()["components"])[0]
     return str(version), str(edition)
 
 
-def newer(server: Neo4jServer, version: int, known: int) -> SetupError:
+def newer(server: Neo4jClient, version: int, known: int) -> MisconfiguredError:
     """What to say when a newer skillbus has laid out the database."""
-    return SetupError(
+    return MisconfiguredError(
         f"Neo4j at {server.address} has schema {version}, this version of skillbus knows {known}: "
         "update skillbus, or name a database of its own with servers.neo4j_database"
     )
 
 
-def _check_server(server: Neo4jServer, components: str) -> None:
+def _check_server(server: Neo4jClient, components: str) -> None:
     found = server.read(components)
     if not found:
         raise TransientError(f"Neo4j at {server.address} does not tell its version")
@@ -112,4 +112,6 @@ def _check_server(server: Neo4jServer, components: str) -> None:
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
     if numbers < _LEAST_SERVER:
         least = ".".join(map(str, _LEAST_SERVER))
-        raise SetupError(f"Neo4j at {server.address} is {version}: {least} or later is needed")
+        raise MisconfiguredError(
+            f"Neo4j at {server.address} is {version}: {least} or later is needed"
+        )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graph.links.passage_links import PassageLink
-from graph.neo4j.base import WRITTEN_AT_ONCE, Neo4jStore, batches
+from graph.neo4j.base import WRITE_BATCH, Neo4jStore, batches
 from skills.record import ParsedSkill, RevisionKey
 
 _PASSAGES_AT_ONCE = 500
@@ -36,21 +36,21 @@ class Neo4jPassages(Neo4jStore):
                 return False
         for some in batches([_link(link) for link in links], _LINKS_AT_ONCE):
             self._write("put_passage_links", rows=list(some), **about)
-        while self._write("drop_other_passages", limit=_PASSAGES_AT_ONCE, **about)[0][0]:
+        while self._write("delete_other_passages", limit=_PASSAGES_AT_ONCE, **about)[0][0]:
             pass
         return True
 
-    def drop_passages(self, skill_ids: Sequence[str]) -> None:
+    def delete_passages(self, skill_ids: Sequence[str]) -> None:
         """Remove the passages of these skills."""
         for ids in batches(sorted(skill_ids)):
-            while self._write("drop_passages", ids=list(ids), limit=_PASSAGES_AT_ONCE)[0][0]:
+            while self._write("delete_passages", ids=list(ids), limit=_PASSAGES_AT_ONCE)[0][0]:
                 pass
 
-    def sweep_passages(self) -> int:
+    def delete_orphaned_passages(self) -> int:
         """Remove passages of skills that are gone; returns of how many."""
         swept = 0
-        while left := [row[0] for row in self._read("passages_left", limit=WRITTEN_AT_ONCE)]:
-            self.drop_passages(left)
+        while left := [row[0] for row in self._read("orphaned_passages", limit=WRITE_BATCH)]:
+            self.delete_passages(left)
             swept += len(left)
         return swept
 

@@ -9,9 +9,9 @@ from config.errors import SkillbusError
 from config.settings import ServerSettings
 from graph.neo4j import migrations
 from graph.neo4j.catalog import Neo4jCatalog
+from graph.neo4j.client import Neo4jClient
 from graph.neo4j.links import Neo4jLinks
 from graph.neo4j.passages import Neo4jPassages
-from graph.neo4j.server import Neo4jServer
 from graph.neo4j.transactions import Withdrawal
 
 CACHED_ROWS = 8_192
@@ -29,7 +29,7 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinks, Neo4jPassages):
     ) -> None:
         """Connects on the first call. cached_rows: rows of links kept in memory, about 4 kB
         each."""
-        super().__init__(Neo4jServer(settings), writable=writable, cached_rows=cached_rows)
+        super().__init__(Neo4jClient(settings), writable=writable, cached_rows=cached_rows)
         self._passages = settings.neo4j_passages
 
     def migrate(self) -> None:
@@ -47,32 +47,32 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinks, Neo4jPassages):
         reachable, address; then version, edition, schema (made), schema_wanted and counts; or
         problem: why not.
         """
-        told: dict[str, Any] = {"address": self._server.address, "reachable": False}
+        report: dict[str, Any] = {"address": self._server.address, "reachable": False}
         try:
             version, edition = migrations.server_version(self._server)
-            told |= {"reachable": True, "version": version, "edition": edition}
-            told["schema"] = migrations.schema_version(self._server)
-            told["schema_wanted"] = max(migrations.migrations())
-            told["counts"] = self.counts()
+            report |= {"reachable": True, "version": version, "edition": edition}
+            report["schema"] = migrations.schema_version(self._server)
+            report["schema_wanted"] = max(migrations.migrations())
+            report["counts"] = self.get_counts()
         except SkillbusError as error:
-            told["problem"] = str(error)
-        return told
+            report["problem"] = str(error)
+        return report
 
-    def prune(self, age: float) -> int:
+    def prune_removed(self, age_seconds: float) -> int:
         """Forget skills that were removed more than `age` seconds ago; how many."""
-        self.sweep_passages()
-        return super().prune(age)
+        self.delete_orphaned_passages()
+        return super().prune_removed(age_seconds)
 
     def bookmarks(self) -> list[str]:
         """What stands for all that this process has written and read; for `follow` elsewhere."""
         return self._server.bookmarks()
 
-    def follow(self, bookmarks: Iterable[str]) -> None:
+    def apply_bookmarks(self, bookmarks: Iterable[str]) -> None:
         """Have later calls see at least what another process had seen at these bookmarks.
 
         Needed only where several servers hold the database: a read may reach one that lags.
         """
-        self._server.follow(bookmarks)
+        self._server.apply_bookmarks(bookmarks)
 
     def close(self) -> None:
         """Release the connections."""
@@ -81,5 +81,5 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinks, Neo4jPassages):
     def _withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
         withdrawn = super()._withdraw(withdrawals)
         if self._passages:
-            self.drop_passages(withdrawn)
+            self.delete_passages(withdrawn)
         return withdrawn

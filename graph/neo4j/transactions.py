@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from graph.local.packing import pack_mentions, pack_vector
-from graph.neo4j.server import Rows
-from graph.protocol import Link, LinkType, Publication, State
-from graph.skill_names import name_keys, normalise_name
+from graph.neo4j.client import Rows
+from graph.packing import pack_mentions, pack_vector
+from graph.protocol import Link, LinkType, Publication, SkillState
+from graph.skill_names import lookup_keys, normalise_name
 from skills.record import RevisionKey
 
 Named = Callable[..., Rows]
@@ -26,7 +26,7 @@ _Edge = tuple[str, str, str, float, str]
 _LONGEST_KEY = 1_000
 
 
-class UnforeseenError(Exception):
+class MissingLocksError(Exception):
     """The transaction touches skills that it has not locked in order; nothing was written."""
 
     def __init__(self, skill_ids: Set[str]) -> None:
@@ -40,11 +40,11 @@ class Withdrawal(NamedTuple):
     key: RevisionKey
     source_id: str
     path: str
-    state: State
+    state: SkillState
     reason: str
 
 
-class _Standing(NamedTuple):
+class _LockedSkill(NamedTuple):
     """A locked skill: its pointer, highest served seq, and normalised name, "" without one."""
 
     seq: int
@@ -53,7 +53,7 @@ class _Standing(NamedTuple):
 
 
 def publish(
-    run: Named, again: bool, also: Set[str], given: Sequence[Publication]
+    run: Named, retried: bool, extra_locks: Set[str], given: Sequence[Publication]
 ) -> list[RevisionKey]:
     """Move these pointers, one a skill and by skill_id; returns those that moved.
 
@@ -62,29 +62,29 @@ def publish(
     """
     ids = [one.key.skill_id for one in given]
     before: dict[str, str] = dict(run("name_keys", ids=ids))
-    standing = _lock(
+    locked_skills = _lock(
         run,
         [(one.key.skill_id, one.source_id, one.path) for one in given],
-        _mentioning(run, _renamed(given, before)) | also,
+        _mentioning(run, _renamed(given, before)) | extra_locks,
     )
-    moved = [one for one in given if one.key.seq > standing[one.key.skill_id].served]
+    moved = [one for one in given if one.key.seq > locked_skills[one.key.skill_id].served]
     if moved:
-        changed = _renamed(moved, {skill_id: one.name for skill_id, one in standing.items()})
+        changed = _renamed(moved, {skill_id: one.name for skill_id, one in locked_skills.items()})
         marked = _mentioning(run, changed)
-        _foreseen(marked, standing)
+        _require_locked(marked, locked_skills)
         _write_facts(run, moved)
         epoch = run("next_epoch")[0][0]
         run("publish", rows=[_shown(one) for one in moved], epoch=epoch)
         if marked:
-            run("mark", ids=sorted(marked), epoch=epoch)
+            run("mark_for_linking", ids=sorted(marked), epoch=epoch)
     keys = [one.key for one in moved]
-    if again:
-        keys += [one.key for one in given if one.key.seq == standing[one.key.skill_id].seq]
+    if retried:
+        keys += [one.key for one in given if one.key.seq == locked_skills[one.key.skill_id].seq]
     return keys
 
 
 def withdraw(
-    run: Named, again: bool, also: Set[str], given: Sequence[Withdrawal]
+    run: Named, retried: bool, extra_locks: Set[str], given: Sequence[Withdrawal]
 ) -> tuple[list[str], set[str]]:
     """Take these pointers away, with facts and links; one a skill and by skill_id.
 
@@ -95,34 +95,38 @@ def withdraw(
     ids = [one.key.skill_id for one in given]
     before: dict[str, str] = dict(run("name_keys", ids=ids))
     others = _mentioning(run, _gone(before)) if before else set()
-    others |= {other for (other,) in run("reach", ids=sorted(before))} if before else set()
+    others |= {other for (other,) in run("linked_skills", ids=sorted(before))} if before else set()
     own = [(one.key.skill_id, one.source_id, one.path) for one in given]
-    standing = _lock(run, own, others | also)
-    going = [one for one in given if one.key.seq > standing[one.key.skill_id].served]
-    pointed = [one.key.skill_id for one in going if standing[one.key.skill_id].seq]
+    locked_skills = _lock(run, own, others | extra_locks)
+    going = [one for one in given if one.key.seq > locked_skills[one.key.skill_id].served]
+    pointed = [one.key.skill_id for one in going if locked_skills[one.key.skill_id].seq]
     touched: set[str] = set()
     if pointed:
-        marked = _mentioning(run, _gone({one: standing[one].name for one in pointed}))
+        marked = _mentioning(run, _gone({one: locked_skills[one].name for one in pointed}))
         marked |= {owner for (owner,) in run("link_owners", ids=pointed)}
-        _foreseen(marked.union(other for (other,) in run("reach", ids=pointed)), standing)
-        touched = {end for ends in run("drop_links", ids=pointed) for end in ends}
+        _require_locked(
+            marked.union(other for (other,) in run("linked_skills", ids=pointed)), locked_skills
+        )
+        touched = {end for ends in run("delete_links_of", ids=pointed) for end in ends}
         run("drop_facts", ids=pointed)
         run("drop_mentions", ids=pointed)
         epoch = run("next_epoch")[0][0]
-        run("mark", ids=sorted(marked), epoch=epoch)
-        run("touch_rows", ids=sorted(touched), epoch=epoch)
+        run("mark_for_linking", ids=sorted(marked), epoch=epoch)
+        run("set_row_epochs", ids=sorted(touched), epoch=epoch)
     if going:
         rows = [_withdrawn(one) for one in going]
         run("withdraw", rows=rows, blank=_BLANK, epoch=epoch if pointed else 0)
-    if again:
+    if retried:
         pointed += [
-            one.key.skill_id for one in given if one.key.seq == standing[one.key.skill_id].served
+            one.key.skill_id
+            for one in given
+            if one.key.seq == locked_skills[one.key.skill_id].served
         ]
     return pointed, touched
 
 
 def replace_links(
-    run: Named, again: bool, also: Set[str], links: Mapping[str, Sequence[Link]]
+    run: Named, retried: bool, extra_locks: Set[str], links: Mapping[str, Sequence[Link]]
 ) -> set[str]:
     """Make each owner's links exactly these; returns the skills whose rows may have changed.
 
@@ -130,8 +134,8 @@ def replace_links(
     `publish`.
     """
     named = {end for owned in links.values() for link in owned for end in link_ends(link)}
-    standing = dict(run("lock", ids=sorted(named | links.keys() | also)))
-    published = {skill_id for skill_id, seq in standing.items() if seq}
+    locked_skills = dict(run("lock", ids=sorted(named | links.keys() | extra_locks)))
+    published = {skill_id for skill_id, seq in locked_skills.items() if seq}
     owners = sorted(published & links.keys())
     known = {owner: set[_Edge]() for owner in owners}
     known |= {owner: set(map(_edge, owned)) for owner, owned in run("owned", ids=owners)}
@@ -145,17 +149,17 @@ def replace_links(
         wanted = _one_each(kept)
         gone += [(owner, edge) for edge in known[owner] - wanted]
         new += [(owner, edge) for edge in wanted - known[owner]]
-    _foreseen({end for _, edge in gone for end in edge[:2]}, standing)
+    _require_locked({end for _, edge in gone for end in edge[:2]}, locked_skills)
     if gone:
-        run("drop_some_links", rows=[_written(owner, edge) for owner, edge in sorted(gone)])
+        run("delete_links", rows=[_written(owner, edge) for owner, edge in sorted(gone)])
     if new:
         run("add_links", rows=[_written(owner, edge) for owner, edge in sorted(new)])
     touched = {end for _, edge in (*gone, *new) for end in edge[:2]}
     if touched or short:
         epoch = run("next_epoch")[0][0]
-        run("mark", ids=short, epoch=epoch)
-        run("touch_rows", ids=sorted(touched), epoch=epoch)
-    return touched.union(standing) if again else touched
+        run("mark_for_linking", ids=short, epoch=epoch)
+        run("set_row_epochs", ids=sorted(touched), epoch=epoch)
+    return touched.union(locked_skills) if retried else touched
 
 
 def index_key(name: str) -> str:
@@ -173,18 +177,18 @@ def link_ends(link: Link) -> tuple[str, str]:
 
 def _lock(
     run: Named, own: Iterable[tuple[str, str, str]], others: Iterable[str]
-) -> dict[str, _Standing]:
+) -> dict[str, _LockedSkill]:
     """Lock skills, making those that are missing; `others` are there already."""
     rows = {skill_id: (skill_id, *_parts(skill_id)) for skill_id in others}
     rows |= {row[0]: row for row in own}
     found = run("lock_or_add", rows=[list(rows[skill_id]) for skill_id in sorted(rows)])
-    return {row[0]: _Standing(row[1], row[2], row[3] or "") for row in found}
+    return {row[0]: _LockedSkill(row[1], row[2], row[3] or "") for row in found}
 
 
-def _foreseen(skill_ids: Set[str], locked: Mapping[str, object]) -> None:
+def _require_locked(skill_ids: Set[str], locked: Mapping[str, object]) -> None:
     late = skill_ids - locked.keys()
     if late:
-        raise UnforeseenError(late)
+        raise MissingLocksError(late)
 
 
 def _parts(skill_id: str) -> tuple[str, str]:
@@ -221,7 +225,7 @@ def _mentioning(run: Named, names: _Names) -> set[str]:
     """Who mentions any of these names."""
     if not names.keys:
         return set()
-    found = run("mentioning_any", names=names.names, keys=names.keys)
+    found = run("find_mentioning_any", names=names.names, keys=names.keys)
     return {skill_id for (skill_id,) in found}
 
 
@@ -240,7 +244,7 @@ def _shown(one: Publication) -> dict[str, Any]:
         "reason": None,
         "warnings": one.warnings or None,
         "safety_level": one.safety_level or None,
-        "scanner": one.scanner or None,
+        "scanner": one.scanner_version or None,
         "tokens": one.tokens or None,
         "language": one.language or None,
         "licence": one.licence or None,
@@ -273,7 +277,7 @@ def _write_facts(run: Named, moved: Sequence[Publication]) -> None:
         {
             "skill_id": one.key.skill_id,
             "facts": {
-                "signature": pack_vector(one.signature),
+                "signature": pack_vector(one.body_terms),
                 "description_terms": pack_vector(one.description_terms),
                 "mentions": pack_mentions(one.mentions),
             },
@@ -287,7 +291,7 @@ def _write_facts(run: Named, moved: Sequence[Publication]) -> None:
             (index_key(key), one.source_id, one.key.skill_id)
             for one in moved
             for mention in one.mentions
-            for key in name_keys(mention.name)
+            for key in lookup_keys(mention.name)
         }
     )
     if mentioned:

@@ -22,8 +22,8 @@ class VectorCache:
     taken as rows fill up. Threads may share it.
     """
 
-    def __init__(self, dimension: int, room_bytes: int) -> None:
-        rows = max(room_bytes // (2 * dimension * 2), 1)
+    def __init__(self, dimension: int, max_bytes: int) -> None:
+        rows = max(max_bytes // (2 * dimension * 2), 1)
         self._block = np.empty((rows, 2, dimension), dtype=np.float16)
         self._places: dict[RevisionKey, int] = {}
         self._keys: list[RevisionKey | None] = []
@@ -57,7 +57,7 @@ class VectorCache:
         self._next = (place + 1) % len(self._block)
         return place
 
-    def drop(self, keys: Iterable[RevisionKey]) -> None:
+    def evict(self, keys: Iterable[RevisionKey]) -> None:
         """Forget what has been deleted."""
         with self._lock:
             for key in keys:
@@ -66,11 +66,11 @@ class VectorCache:
                     self._keys[place] = None
 
 
-class RecentCache(Generic[T]):
+class LRUCache(Generic[T]):
     """Values by revision up to a sum of weights; what was used longest ago goes first."""
 
-    def __init__(self, room: int) -> None:
-        self._room = room
+    def __init__(self, max_weight: int) -> None:
+        self._room = max_weight
         self._held = 0
         self._values: OrderedDict[RevisionKey, tuple[T, int]] = OrderedDict()
         self._lock = threading.Lock()
@@ -95,7 +95,7 @@ class RecentCache(Generic[T]):
             while self._held > self._room:
                 self._remove(next(iter(self._values)))
 
-    def drop(self, keys: Iterable[RevisionKey]) -> None:
+    def evict(self, keys: Iterable[RevisionKey]) -> None:
         """Forget what has been deleted."""
         with self._lock:
             for key in keys:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from config.errors import PermanentError, SetupError, SkillbusError, TransientError
-from config.secrets import read_secret, without_password
+from config.errors import MisconfiguredError, PermanentError, SkillbusError, TransientError
+from config.secrets import read_secret, strip_password
 from config.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _PASSING = frozenset({"search_context_missing_exception", "no_shard_available_ac
 """While shards start, as after a restart; some calls answer 404 with it."""
 
 
-class Operation(NamedTuple):
+class BulkOperation(NamedTuple):
     """One line of a bulk request: `create` with a document, or `delete` with none.
 
     target: the alias it goes through. about: the document in words, for messages.
@@ -37,14 +37,14 @@ class Operation(NamedTuple):
     target: str
     id: str
     document: bytes | None
-    about: str
+    description: str
 
 
 class MissingIndexError(TransientError):
     """An index that was there is gone: who opens it again makes it again, or says what to do."""
 
 
-class Connection:
+class ElasticsearchConnection:
     """Makes its client on first use, and another one after a fork. Threads may share it."""
 
     def __init__(self, servers: ServerSettings) -> None:
@@ -57,7 +57,7 @@ class Connection:
     def address(self) -> str:
         """The server as messages name it."""
         urls = self._servers.elasticsearch.split(",")
-        return f"Elasticsearch at {', '.join(without_password(url.strip()) for url in urls)}"
+        return f"Elasticsearch at {', '.join(strip_password(url.strip()) for url in urls)}"
 
     @property
     def client(self) -> Elasticsearch:
@@ -76,7 +76,7 @@ class Connection:
                 client.close()
 
     @contextmanager
-    def translated(self) -> Iterator[Elasticsearch]:
+    def translate_errors(self) -> Iterator[Elasticsearch]:
         """The client; what it raises comes out as one of our errors, naming the server.
 
         Raises TransientError when the server is away, busy, full or read-only; MissingIndexError
@@ -94,7 +94,7 @@ class Connection:
         except ApiError as error:
             raise self._refused(error) from error
         except elastic_transport.TlsError as error:
-            raise SetupError(
+            raise MisconfiguredError(
                 f"{self.address}: {error.message}; see servers.elasticsearch_ca_file"
             ) from error
         except elastic_transport.ConnectionTimeout as error:
@@ -108,16 +108,16 @@ class Connection:
             raise self._stranger(error) from error
 
     def _stranger(self, error: Exception) -> SkillbusError:
-        return SetupError(
+        return MisconfiguredError(
             f"{self.address} does not answer like Elasticsearch 9 ({error}); see "
             "servers.elasticsearch"
         )
 
     def _refused(self, error: ApiError) -> SkillbusError:
         body = error.body if isinstance(error.body, dict) else {}
-        return self.refusal(error.status_code, body.get("error", error.message))
+        return self.to_error(error.status_code, body.get("error", error.message))
 
-    def refusal(self, status: int, cause: Any) -> SkillbusError:
+    def to_error(self, status: int, cause: Any) -> SkillbusError:
         """What a status and the cause beside it, of a request or of one item, mean to us."""
         kind, reason = _reason(cause)
         kinds = _kinds(cause)
@@ -127,12 +127,12 @@ class Connection:
                 "or set read-only; free disk or lift the block, and restart workers after a reindex"
             )
         if status in (401, 403):
-            return SetupError(
+            return MisconfiguredError(
                 f"{self.address} refused the credentials ({reason}); see "
                 "servers.elasticsearch_user and servers.elasticsearch_password_file"
             )
         if "media_type_header_exception" in kinds:
-            return SetupError(f"{self.address} is no Elasticsearch 9 ({reason})")
+            return MisconfiguredError(f"{self.address} is no Elasticsearch 9 ({reason})")
         if "index_not_found_exception" in kinds:
             return MissingIndexError(f"{self.address}: {reason}; it was there and is gone")
         if status == 408 or status >= 500 or kinds & _PASSING:
@@ -141,7 +141,7 @@ class Connection:
 
     # -- bulk
 
-    def bulk(self, operations: Sequence[Operation], *, wait: bool = False) -> int:
+    def bulk(self, operations: Sequence[BulkOperation], *, wait: bool = False) -> int:
         """Write in requests of some megabytes; every item's result is looked at on its own.
 
         A document that exists and one to delete that does not are success; the number of those
@@ -170,8 +170,8 @@ class Connection:
         return existed
 
     def _bulk_once(
-        self, operations: Sequence[Operation], wait: bool
-    ) -> tuple[list[Operation], int, list[SkillbusError]]:
+        self, operations: Sequence[BulkOperation], wait: bool
+    ) -> tuple[list[BulkOperation], int, list[SkillbusError]]:
         """(turned away, existed already, never accepted)."""
         lines: list[Any] = []
         for one in operations:
@@ -179,7 +179,7 @@ class Connection:
             lines.append({action: {"_index": one.target, "_id": one.id}})
             if one.document is not None:
                 lines.append(one.document)
-        with self.translated() as client:
+        with self.translate_errors() as client:
             answer = client.bulk(
                 operations=lines,
                 refresh="wait_for" if wait else False,
@@ -203,9 +203,9 @@ class Connection:
                 refused.append(self._refused_item(one, status, result["error"]))
         return again, known, refused
 
-    def _refused_item(self, one: Operation, status: int, cause: Any) -> SkillbusError:
-        error = self.refusal(status, cause)
-        return type(error)(f"{one.about}: {error}")
+    def _refused_item(self, one: BulkOperation, status: int, cause: Any) -> SkillbusError:
+        error = self.to_error(status, cause)
+        return type(error)(f"{one.description}: {error}")
 
 
 def _make_client(servers: ServerSettings) -> Elasticsearch:
@@ -213,9 +213,9 @@ def _make_client(servers: ServerSettings) -> Elasticsearch:
 
     urls = [url.strip().rstrip("/") for url in servers.elasticsearch.split(",") if url.strip()]
     if not urls:
-        raise SetupError("servers.elasticsearch is empty; name its address")
+        raise MisconfiguredError("servers.elasticsearch is empty; name its address")
     if any("@" in url for url in urls):
-        raise SetupError(
+        raise MisconfiguredError(
             "servers.elasticsearch: no user or password in the address; see "
             "servers.elasticsearch_user and servers.elasticsearch_password_file"
         )
@@ -227,7 +227,7 @@ def _make_client(servers: ServerSettings) -> Elasticsearch:
         options["basic_auth"] = (servers.elasticsearch_user, password)
     if servers.elasticsearch_ca_file is not None:
         if not servers.elasticsearch_ca_file.is_file():
-            raise SetupError(
+            raise MisconfiguredError(
                 f"servers.elasticsearch_ca_file: {servers.elasticsearch_ca_file}: no such file"
             )
         options["ca_certs"] = str(servers.elasticsearch_ca_file)
@@ -243,7 +243,7 @@ def _make_client(servers: ServerSettings) -> Elasticsearch:
             **options,
         )
     except (ValueError, OSError) as error:
-        raise SetupError(f"servers.elasticsearch: {error}") from error
+        raise MisconfiguredError(f"servers.elasticsearch: {error}") from error
 
 
 def _reason(cause: Any) -> tuple[str, str]:
@@ -267,8 +267,8 @@ def _kinds(cause: Any) -> set[str]:
     return {str(one.get("type", "")) for one in (cause, *cause.get("root_cause", ()))}
 
 
-def _chunks(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
-    chunk: list[Operation] = []
+def _chunks(operations: Sequence[BulkOperation]) -> Iterator[list[BulkOperation]]:
+    chunk: list[BulkOperation] = []
     size = 0
     for one in operations:
         weight = len(one.document or b"") + 200

@@ -8,14 +8,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from config.errors import SkillbusError
-from search.elastic.connection import Connection
-from search.elastic.queries import MOST_HITS
-from search.elastic.records import document_id, key_of
+from search.elastic.connection import ElasticsearchConnection
+from search.elastic.queries import MAX_HITS
+from search.elastic.records import decode_key, document_id
 from skills.record import RevisionKey
 
 T = TypeVar("T")
 
-READ_PAGE = 250
+READ_BATCH = 250
 """Documents read by key in one request."""
 
 _READERS = 2
@@ -27,10 +27,10 @@ def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-class Reader:
+class DocumentReader:
     """What is asked of a connection, with plain data as answers."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ElasticsearchConnection) -> None:
         self._connection = connection
 
     def search(
@@ -43,20 +43,20 @@ class Reader:
         for index, body in searches:
             lines += [{"index": index, "allow_partial_search_results": False}, body]
         paths = [f"responses.{path}" for path in ("status", "error", *wanted)]
-        with self._connection.translated() as client:
+        with self._connection.translate_errors() as client:
             answers: list[Mapping[str, Any]] = client.msearch(searches=lines, filter_path=paths)[
                 "responses"
             ]
         for answer in answers:
             if "error" in answer:
-                raise self._connection.refusal(int(answer["status"]), answer["error"])
+                raise self._connection.to_error(int(answer["status"]), answer["error"])
         return answers
 
     def documents(
         self, index: str, keys: Sequence[RevisionKey], fields: Sequence[str]
     ) -> Iterator[tuple[RevisionKey, Mapping[str, Any]]]:
         """(key, stored fields) of the documents that are there, in pages, two at a time."""
-        pages = list(batches(keys, READ_PAGE))
+        pages = list(batches(keys, READ_BATCH))
         if len(pages) == 1:
             yield from self._page(index, pages[0], fields)
         elif pages:
@@ -67,7 +67,7 @@ class Reader:
     def _page(
         self, index: str, keys: Sequence[RevisionKey], fields: Sequence[str]
     ) -> list[tuple[RevisionKey, Mapping[str, Any]]]:
-        with self._connection.translated() as client:
+        with self._connection.translate_errors() as client:
             answer = client.mget(
                 index=index,
                 ids=[document_id(key) for key in keys],
@@ -80,37 +80,37 @@ class Reader:
         found = []
         for key, one in zip(keys, answer["docs"], strict=True):
             if "error" in one:
-                raise self._connection.refusal(404, one["error"])
+                raise self._connection.to_error(404, one["error"])
             if "_source" in one:
                 found.append((key, one["_source"]))
         return found
 
-    def has(self, index: str, key: RevisionKey) -> bool:
+    def exists(self, index: str, key: RevisionKey) -> bool:
         """Whether a document is there, as last written."""
-        return key in self.having(index, [key])
+        return key in self.existing_keys(index, [key])
 
-    def having(self, index: str, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
+    def existing_keys(self, index: str, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
         """Those of which a document is there, as last written."""
         found = set()
-        for page in batches(keys, READ_PAGE):
-            with self._connection.translated() as client:
+        for page in batches(keys, READ_BATCH):
+            with self._connection.translate_errors() as client:
                 ids = [document_id(key) for key in page]
                 answer = client.mget(index=index, ids=ids, source=False)
             for key, one in zip(page, answer["docs"], strict=True):
                 if "error" in one:
-                    raise self._connection.refusal(404, one["error"])
+                    raise self._connection.to_error(404, one["error"])
                 if one["found"]:
                     found.add(key)
         return found
 
     def count(self, index: str) -> int:
         """Documents in an index."""
-        with self._connection.translated() as client:
+        with self._connection.translate_errors() as client:
             return int(client.count(index=index)["count"])
 
-    def newest(self, index: str) -> int:
+    def max_seq(self, index: str) -> int:
         """The highest seq in an index as it is now; 0 where it is empty."""
-        with self._connection.translated() as client:
+        with self._connection.translate_errors() as client:
             client.indices.refresh(index=index)
             answer = client.search(
                 index=index,
@@ -122,15 +122,15 @@ class Reader:
 
     def keys(self, index: str) -> Iterator[RevisionKey]:
         """The keys in an index as it is now, in pages."""
-        with self._connection.translated() as client:
+        with self._connection.translate_errors() as client:
             context = client.open_point_in_time(index=index, keep_alive=_KEEP_ALIVE)["id"]
         after: list[Any] | None = None
         try:
             while True:
-                with self._connection.translated() as client:
+                with self._connection.translate_errors() as client:
                     answer = client.search(
                         pit={"id": context, "keep_alive": _KEEP_ALIVE},
-                        size=MOST_HITS,
+                        size=MAX_HITS,
                         sort=[{"_shard_doc": {"order": "asc"}}],
                         search_after=after,
                         track_total_hits=False,
@@ -139,13 +139,13 @@ class Reader:
                         filter_path=["hits.hits.fields", "hits.hits.sort"],
                     )
                 found = answer.get("hits", {}).get("hits", [])
-                yield from (key_of(hit["fields"]) for hit in found)
-                if len(found) < MOST_HITS:
+                yield from (decode_key(hit["fields"]) for hit in found)
+                if len(found) < MAX_HITS:
                     return
                 after = found[-1]["sort"]
         finally:
             # the server forgets it by itself after a while
-            with suppress(SkillbusError), self._connection.translated() as client:
+            with suppress(SkillbusError), self._connection.translate_errors() as client:
                 client.close_point_in_time(id=context)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from config.errors import SkillbusError, TransientError
 from config.settings import ServerSettings
-from search.elastic.connection import Connection
-from search.elastic.index_sets import KINDS, SCHEMA, Identity, IndexSet, IndexSets
+from search.elastic.connection import ElasticsearchConnection
+from search.elastic.index_sets import INDEX_KINDS, SCHEMA, IndexIdentity, IndexSet, IndexSets
 
 _LOW_DISK = 0.1
 _WATCHES_DISK = "cluster.routing.allocation.disk.threshold_enabled"
@@ -39,11 +39,11 @@ class IndexHealth:
     problems: tuple[str, ...] = field(default=())
 
 
-class Pulse:
+class LivenessProbe:
     """Whether the server lives, asked again and again over one connection."""
 
     def __init__(self, servers: ServerSettings) -> None:
-        self._connection = Connection(servers)
+        self._connection = ElasticsearchConnection(servers)
 
     def prepare(self) -> None:
         """Load the client's library; raises UsageError for settings that cannot be used."""
@@ -61,9 +61,9 @@ class Pulse:
 
 def index_health(servers: ServerSettings, model: str, dimension: int) -> IndexHealth:
     """Ask the server; what goes wrong is among the problems, nothing is raised for it."""
-    connection = Connection(servers)
+    connection = ElasticsearchConnection(servers)
     try:
-        return _ask(connection, servers, Identity(SCHEMA, model, dimension))
+        return _ask(connection, servers, IndexIdentity(SCHEMA, model, dimension))
     except TransientError as error:
         return IndexHealth(reachable=False, problems=(str(error),))
     except SkillbusError as error:
@@ -72,10 +72,12 @@ def index_health(servers: ServerSettings, model: str, dimension: int) -> IndexHe
         connection.close()
 
 
-def _ask(connection: Connection, servers: ServerSettings, identity: Identity) -> IndexHealth:
+def _ask(
+    connection: ElasticsearchConnection, servers: ServerSettings, identity: IndexIdentity
+) -> IndexHealth:
     found = _server(connection)
     sets = IndexSets(connection, servers)
-    live = sets.live()
+    live = sets.get_live()
     if live is None:
         problem = (
             f"no search index with prefix {servers.elasticsearch_prefix!r} yet; a worker that "
@@ -86,9 +88,9 @@ def _ask(connection: Connection, servers: ServerSettings, identity: Identity) ->
     return replace(_indices(connection, found, live, identity), superseded=superseded)
 
 
-def _server(connection: Connection) -> IndexHealth:
+def _server(connection: ElasticsearchConnection) -> IndexHealth:
     """What there is to say of the server, without its indices."""
-    with connection.translated() as client:
+    with connection.translate_errors() as client:
         nodes = client.nodes.stats(
             metric="fs", filter_path=["nodes.*.fs.total", "nodes.*.name"]
         ).get("nodes", {})
@@ -109,7 +111,7 @@ def _server(connection: Connection) -> IndexHealth:
 
 
 def _indices(
-    connection: Connection, found: IndexHealth, live: IndexSet, identity: Identity
+    connection: ElasticsearchConnection, found: IndexHealth, live: IndexSet, identity: IndexIdentity
 ) -> IndexHealth:
     """What was found of the server, and what there is to say of the live set of indices."""
     problems = list(found.problems)
@@ -118,8 +120,8 @@ def _indices(
             f"the search index {live.name} was made with {live.identity}, not {identity}: set it "
             "back, or run `skillbus reindex`"
         )
-    names = [live.reading(kind) for kind in KINDS]
-    with connection.translated() as client:
+    names = [live.index_name(kind) for kind in INDEX_KINDS]
+    with connection.translate_errors() as client:
         status = str(client.cluster.health(index=names, level="cluster")["status"])
         stats = client.indices.stats(
             index=names, metric=["docs", "store"], filter_path=["indices.*.primaries"]
@@ -137,14 +139,14 @@ def _indices(
         found,
         status=status,
         index=live.name,
-        documents=int(stats[live.reading("skills")]["primaries"]["docs"]["count"]),
+        documents=int(stats[live.index_name("skills")]["primaries"]["docs"]["count"]),
         bytes=sum(int(one["primaries"]["store"]["size_in_bytes"]) for one in stats.values()),
         problems=tuple(problems),
     )
 
 
-def _versions(connection: Connection) -> list[str]:
-    with connection.translated() as client:
+def _versions(connection: ElasticsearchConnection) -> list[str]:
+    with connection.translate_errors() as client:
         info = client.nodes.info(node_id="_all", metric="_none", filter_path="nodes.*.version").get(
             "nodes", {}
         )

@@ -10,35 +10,41 @@ import numpy as np
 
 from config.errors import PermanentError
 from config.settings import ServerSettings
-from search.documents import skill_hashes
-from search.elastic.caches import RecentCache, VectorCache
-from search.elastic.connection import Connection, MissingIndexError, Operation
-from search.elastic.document_reader import READ_PAGE, Reader, batches, hit_fields, hit_sources
-from search.elastic.index_sets import SCHEMA, Identity, IndexSet, IndexSets
-from search.elastic.queries import VECTOR_BLOB, hash_body, id_body, read_hits, search_body
+from search.documents import skill_text_hashes
+from search.elastic.caches import LRUCache, VectorCache
+from search.elastic.connection import BulkOperation, ElasticsearchConnection, MissingIndexError
+from search.elastic.document_reader import (
+    READ_BATCH,
+    DocumentReader,
+    batches,
+    hit_fields,
+    hit_sources,
+)
+from search.elastic.index_sets import SCHEMA, IndexIdentity, IndexSet, IndexSets
+from search.elastic.queries import VECTOR_BLOB, hashes_query, ids_query, read_hits, search_body
 from search.elastic.records import (
     REVISION_FIELDS,
     decode_blob,
+    decode_forward_record,
+    decode_key,
+    decode_revision,
+    decode_skill_vectors,
     document_id,
-    forward_of,
     forward_record,
-    key_of,
-    revision_of,
     revision_record,
     sections_record,
     skill_record,
-    skill_vectors_of,
     unpack_sections,
 )
 from search.protocol import (
     Filters,
     ForwardRecord,
     Hit,
+    LexicalSearch,
     SkillDocument,
     StoredRevision,
     Vector,
     VectorSearch,
-    WordSearch,
 )
 from skills.record import RevisionKey
 
@@ -52,7 +58,7 @@ _HASH_ROUNDS = 4
 _OPENED_FOR_READING = "this search index was opened for reading only"
 
 
-class ElasticSearchIndex:
+class ElasticsearchIndex:
     """A `SearchIndex` on a server, for any number of writing and reading processes.
 
     Nothing is asked of the server before the first call; then the live index set is opened, and
@@ -69,20 +75,20 @@ class ElasticSearchIndex:
         dimension: int,
         *,
         writable: bool,
-        given: IndexSet | None = None,
+        index_set: IndexSet | None = None,
         caching: bool = True,
     ) -> None:
-        self._identity = Identity(SCHEMA, model, dimension)
+        self._identity = IndexIdentity(SCHEMA, model, dimension)
         self._writable = writable
-        self._given = given
-        self._connection = Connection(servers)
-        self._reader = Reader(self._connection)
+        self._given = index_set
+        self._connection = ElasticsearchConnection(servers)
+        self._reader = DocumentReader(self._connection)
         self._sets = IndexSets(self._connection, servers)
-        self._opened: IndexSet | None = given
+        self._opened: IndexSet | None = index_set
         self._opening = threading.Lock()
         self._vectors = VectorCache(dimension, VECTOR_CACHE_BYTES) if caching else None
-        self._revisions: RecentCache[StoredRevision] = RecentCache(REVISION_CACHE_BYTES * caching)
-        self._sections: RecentCache[bytes] = RecentCache(SECTION_CACHE_BYTES * caching)
+        self._revisions: LRUCache[StoredRevision] = LRUCache(REVISION_CACHE_BYTES * caching)
+        self._sections: LRUCache[bytes] = LRUCache(SECTION_CACHE_BYTES * caching)
 
     @property
     def sets(self) -> IndexSets:
@@ -130,7 +136,7 @@ class ElasticSearchIndex:
         with self._writing() as chosen:
             read, found = [], []
             for document in documents:
-                hashes = skill_hashes(self._identity.model, document.parsed)
+                hashes = skill_text_hashes(self._identity.model, document.parsed)
                 read.append(_create(chosen, "revisions", document.key, revision_record(document)))
                 read.append(_create(chosen, "forward", document.key, forward_record(document)))
                 found.append(
@@ -139,10 +145,10 @@ class ElasticSearchIndex:
             self._connection.bulk(read)
             if self._connection.bulk(found, wait=True):
                 # Another process may have written it a moment ago: waited for nothing then.
-                with self._connection.translated() as client:
-                    client.indices.refresh(index=chosen.reading("skills"))
+                with self._connection.translate_errors() as client:
+                    client.indices.refresh(index=chosen.index_name("skills"))
 
-    def put_section_vectors(
+    def save_section_vectors(
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
         """Store the vectors of all sections of a revision as int8; idempotent."""
@@ -150,7 +156,7 @@ class ElasticSearchIndex:
             record = sections_record(key, hashes, vectors)
             self._connection.bulk([_create(chosen, "sections", key, record)])
             # Looked at afterwards, and deleted the other way round: none stays behind.
-            if not self._reader.has(chosen.reading("skills"), key):
+            if not self._reader.exists(chosen.index_name("skills"), key):
                 self._connection.bulk([_delete(chosen, "sections", key)])
 
     def delete(self, keys: Sequence[RevisionKey]) -> None:
@@ -162,28 +168,30 @@ class ElasticSearchIndex:
             others = ("revisions", "forward", "sections")
             self._connection.bulk([_delete(chosen, kind, key) for key in keys for kind in others])
         if self._vectors is not None:
-            self._vectors.drop(keys)
-        self._revisions.drop(keys)
-        self._sections.drop(keys)
+            self._vectors.evict(keys)
+        self._revisions.evict(keys)
+        self._sections.evict(keys)
 
     # -- searching
 
-    def candidates(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
+    def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
         """The best revisions by per-field BM25 over any of the terms (term -> weight)."""
-        return self.search_all([WordSearch(terms, limit, filters)])[0]
+        return self.search_many([LexicalSearch(terms, limit, filters)])[0]
 
-    def neighbours(self, vector: Vector, which: int, limit: int, filters: Filters) -> list[Hit]:
+    def search_vectors(
+        self, vector: Vector, vector_field: int, limit: int, filters: Filters
+    ) -> list[Hit]:
         """The nearest revisions by cosine to skill vector `which` (0 name, 1 head)."""
-        return self.search_all([VectorSearch(vector, which, limit, filters)])[0]
+        return self.search_many([VectorSearch(vector, vector_field, limit, filters)])[0]
 
-    def search_all(self, searches: Sequence[WordSearch | VectorSearch]) -> list[list[Hit]]:
+    def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
         """The hits of each search, in order, in one round trip."""
         bodies = [(place, search_body(one)) for place, one in enumerate(searches)]
         asked = [(place, body) for place, body in bodies if body is not None]
         hits: list[list[Hit]] = [[] for _ in searches]
         with self._using() as chosen:
             answers = self._reader.search(
-                [(chosen.reading("skills"), body) for _, body in asked],
+                [(chosen.index_name("skills"), body) for _, body in asked],
                 ["hits.hits._score", "hits.hits.fields"],
             )
         for (place, _), answer in zip(asked, answers, strict=True):
@@ -192,25 +200,25 @@ class ElasticSearchIndex:
 
     # -- reading
 
-    def forward(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
+    def get_forward_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
         """Forward records; a key without a document is left out."""
         with self._using() as chosen:
-            sources = self._reader.documents(chosen.reading("forward"), keys, ["forward"])
-            return {key: forward_of(source) for key, source in sources}
+            sources = self._reader.documents(chosen.index_name("forward"), keys, ["forward"])
+            return {key: decode_forward_record(source) for key, source in sources}
 
-    def read(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
+    def get_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
         """Revisions as stored; a key without a document is left out."""
         found = self._revisions.get(keys)
         missing = [key for key in keys if key not in found]
         with self._using() as chosen:
-            index = chosen.reading("revisions")
+            index = chosen.index_name("revisions")
             for key, source in self._reader.documents(index, missing, REVISION_FIELDS):
-                found[key] = revision_of(key, source)
+                found[key] = decode_revision(key, source)
                 weight = _PARSED_SWELL * len(source["parsed"]) + len(source["passage_terms"])
                 self._revisions.put(key, found[key], weight)
         return {key: found[key] for key in keys if key in found}
 
-    def skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+    def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Skill vectors, each (2, dimension) float32; at half precision where they are kept."""
         if self._vectors is None:
             return self._exact_vectors(keys)
@@ -228,37 +236,37 @@ class ElasticSearchIndex:
     def _exact_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         found = {}
         with self._using() as chosen:
-            for some in batches(keys, _PAGES_AT_ONCE * READ_PAGE):
+            for some in batches(keys, _PAGES_AT_ONCE * READ_BATCH):
                 searches = [
                     (
-                        chosen.reading("skills"),
-                        id_body([document_id(key) for key in page]) | VECTOR_BLOB,
+                        chosen.index_name("skills"),
+                        ids_query([document_id(key) for key in page]) | VECTOR_BLOB,
                     )
-                    for page in batches(some, READ_PAGE)
+                    for page in batches(some, READ_BATCH)
                 ]
                 for answer in self._reader.search(searches, ["hits.hits.fields"]):
                     for fields in hit_fields(answer):
                         blob = decode_blob(fields["vectors"][0])
-                        found[key_of(fields)] = skill_vectors_of(blob)[1]
+                        found[decode_key(fields)] = decode_skill_vectors(blob)[1]
         return found
 
-    def section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+    def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Section vectors (sections, dimension) of each revision that they were stored for."""
         blobs = self._sections.get(keys)
         missing = [key for key in keys if key not in blobs]
         with self._using() as chosen:
-            index = chosen.reading("sections")
+            index = chosen.index_name("sections")
             for key, source in self._reader.documents(index, missing, ["vectors"]):
                 blobs[key] = decode_blob(source["vectors"])
                 self._sections.put(key, blobs[key], len(blobs[key]))
         return {key: unpack_sections(blobs[key])[1] for key in keys if key in blobs}
 
-    def cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
+    def get_cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
         """Vectors known under these text hashes: skills' exact, sections' from int8."""
         distinct = list(dict.fromkeys(hashes))
         found: dict[bytes, Vector] = {}
         with self._using() as chosen:
-            for page in batches(distinct, READ_PAGE):
+            for page in batches(distinct, READ_BATCH):
                 found |= self._known(chosen, page)
         return found
 
@@ -269,15 +277,15 @@ class ElasticSearchIndex:
         for _ in range(_HASH_ROUNDS):
             skills, sections = self._reader.search(
                 [
-                    (chosen.reading("skills"), hash_body(left) | VECTOR_BLOB),
-                    (chosen.reading("sections"), hash_body(left) | {"_source": ["vectors"]}),
+                    (chosen.index_name("skills"), hashes_query(left) | VECTOR_BLOB),
+                    (chosen.index_name("sections"), hashes_query(left) | {"_source": ["vectors"]}),
                 ],
                 ["hits.hits.fields", "hits.hits._source"],
             )
             blobs = [one["vectors"] for one in hit_sources(sections)]
             pairs = [one["vectors"][0] for one in hit_fields(skills)]
             vectors = [unpack_sections(decode_blob(blob)) for blob in blobs]
-            vectors += [skill_vectors_of(decode_blob(blob)) for blob in pairs]
+            vectors += [decode_skill_vectors(decode_blob(blob)) for blob in pairs]
             fresh = {
                 text: vector
                 for texts, block in vectors
@@ -292,29 +300,31 @@ class ElasticSearchIndex:
 
     # -- for the reconciler
 
-    def newest(self) -> int:
+    def max_seq(self) -> int:
         """The highest seq of any revision in the index."""
         with self._using() as chosen:
-            return self._reader.newest(chosen.reading("skills"))
+            return self._reader.max_seq(chosen.index_name("skills"))
 
-    def keys(self) -> list[RevisionKey]:
+    def list_keys(self) -> list[RevisionKey]:
         """Every revision that searches can find."""
         with self._using() as chosen:
-            return list(self._reader.keys(chosen.reading("skills")))
+            return list(self._reader.keys(chosen.index_name("skills")))
 
-    def whole(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
+    def complete_keys(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
         """Those of these revisions of which every document is there."""
         found = set(keys)
         with self._using() as chosen:
             for kind in ("skills", "revisions", "forward"):
-                found &= self._reader.having(chosen.reading(kind), sorted(found))
+                found &= self._reader.existing_keys(chosen.index_name(kind), sorted(found))
         return found
 
-    def remnants(self) -> list[RevisionKey]:
+    def partial_keys(self) -> list[RevisionKey]:
         """Revisions that a kill left half written, or half deleted."""
         with self._using() as chosen:
-            skills, *others = (chosen.reading(kind) for kind in ("skills", "revisions", "forward"))
-            with self._connection.translated() as client:
+            skills, *others = (
+                chosen.index_name(kind) for kind in ("skills", "revisions", "forward")
+            )
+            with self._connection.translate_errors() as client:
                 client.indices.refresh(index=[skills, *others])
             whole = self._reader.count(skills)
             if all(self._reader.count(other) <= whole for other in others):
@@ -327,9 +337,9 @@ class ElasticSearchIndex:
         self._connection.close()
 
 
-def _create(chosen: IndexSet, kind: str, key: RevisionKey, record: bytes) -> Operation:
-    return Operation(chosen.writing(kind), document_id(key), record, str(key))
+def _create(chosen: IndexSet, kind: str, key: RevisionKey, record: bytes) -> BulkOperation:
+    return BulkOperation(chosen.write_alias(kind), document_id(key), record, str(key))
 
 
-def _delete(chosen: IndexSet, kind: str, key: RevisionKey) -> Operation:
-    return Operation(chosen.writing(kind), document_id(key), None, str(key))
+def _delete(chosen: IndexSet, kind: str, key: RevisionKey) -> BulkOperation:
+    return BulkOperation(chosen.write_alias(kind), document_id(key), None, str(key))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search.elastic.records import FILTER_NAMES, NOTHING, hash_keyword, key_of
-from search.protocol import FIELDS, Filters, Hit, VectorSearch, WordSearch
-from search.scoring.weights import CANDIDATE_WEIGHTS
+from search.elastic.records import EMPTY_FIELD_TOKEN, FILTER_NAMES, decode_key, hash_keyword
+from search.protocol import FIELDS, Filters, Hit, LexicalSearch, VectorSearch
+from search.scoring.weights import FIELD_BOOSTS
 
-MOST_HITS = 10_000
+MAX_HITS = 10_000
 """One answer of Elasticsearch has at most so many hits (`index.max_result_window`)."""
 
 VECTOR_FIELDS = ("described", "head")
@@ -18,14 +18,14 @@ _EXPLORED = 1.5
 _LEAST_EXPLORED = 100
 
 
-def search_body(one: WordSearch | VectorSearch) -> dict[str, Any] | None:
+def search_body(one: LexicalSearch | VectorSearch) -> dict[str, Any] | None:
     """The body of a search, None where nothing can be found.
 
     Nothing but the score and the key is fetched, the key from doc values: reading stored fields
     of some hundred hits costs as much as finding them.
     """
-    limit = min(one.limit, MOST_HITS)
-    found = _words(one) if isinstance(one, WordSearch) else _nearest(one, limit)
+    limit = min(one.limit, MAX_HITS)
+    found = _words(one) if isinstance(one, LexicalSearch) else _nearest(one, limit)
     if found is None or limit < 1:
         return None
     return {
@@ -38,12 +38,12 @@ def search_body(one: WordSearch | VectorSearch) -> dict[str, Any] | None:
     }
 
 
-def _words(one: WordSearch) -> dict[str, Any] | None:
+def _words(one: LexicalSearch) -> dict[str, Any] | None:
     clauses = [
         {"term": {field: {"value": term, "boost": weight * field_weight}}}
         for term, weight in one.terms.items()
-        if term and term != NOTHING and weight > 0
-        for field, field_weight in zip(FIELDS, CANDIDATE_WEIGHTS, strict=True)
+        if term and term != EMPTY_FIELD_TOKEN and weight > 0
+        for field, field_weight in zip(FIELDS, FIELD_BOOSTS, strict=True)
     ]
     if not clauses:  # a bool without clauses would match everything
         return None
@@ -56,9 +56,9 @@ def _words(one: WordSearch) -> dict[str, Any] | None:
 def _nearest(one: VectorSearch, limit: int) -> dict[str, Any] | None:
     if not one.vector.any():  # has no direction; the server refuses it
         return None
-    explored = min(max(int(limit * _EXPLORED), _LEAST_EXPLORED), MOST_HITS)
+    explored = min(max(int(limit * _EXPLORED), _LEAST_EXPLORED), MAX_HITS)
     search: dict[str, Any] = {
-        "field": VECTOR_FIELDS[one.which],
+        "field": VECTOR_FIELDS[one.vector_field],
         "query_vector": one.vector.tolist(),
         "k": limit,
         "num_candidates": explored,
@@ -78,14 +78,14 @@ def _filter(filters: Filters) -> list[dict[str, Any]]:
     ]
 
 
-def read_hits(one: WordSearch | VectorSearch, answer: Mapping[str, Any]) -> list[Hit]:
+def read_hits(one: LexicalSearch | VectorSearch, answer: Mapping[str, Any]) -> list[Hit]:
     """The hits of an answer; scores of vectors are cosines again, and above 0."""
     hits = answer.get("hits", {}).get("hits", ())
-    if isinstance(one, WordSearch):
-        return [Hit(key_of(hit["fields"]), float(hit["_score"])) for hit in hits]
+    if isinstance(one, LexicalSearch):
+        return [Hit(decode_key(hit["fields"]), float(hit["_score"])) for hit in hits]
     # the server's score of a cosine is (1 + cosine) / 2
     near = ((hit, 2.0 * float(hit["_score"]) - 1.0) for hit in hits)
-    return [Hit(key_of(hit["fields"]), cosine) for hit, cosine in near if cosine > 0.0]
+    return [Hit(decode_key(hit["fields"]), cosine) for hit, cosine in near if cosine > 0.0]
 
 
 VECTOR_BLOB: dict[str, Any] = {
@@ -95,12 +95,12 @@ VECTOR_BLOB: dict[str, Any] = {
 """What is fetched of a skill whose vectors are wanted."""
 
 
-def id_body(ids: Sequence[str]) -> dict[str, Any]:
+def ids_query(ids: Sequence[str]) -> dict[str, Any]:
     """The documents with these ids, as a search: unlike a read by id it reaches doc values."""
     return {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "track_total_hits": False}
 
 
-def hash_body(hashes: Sequence[bytes]) -> dict[str, Any]:
+def hashes_query(hashes: Sequence[bytes]) -> dict[str, Any]:
     """As many documents as hashes, those with rare ones of them first.
 
     One clause each: a `terms` query would score all alike, and a text that thousands share would

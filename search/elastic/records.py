@@ -33,7 +33,7 @@ from search.protocol import (
 from skills import record_codec
 from skills.record import RevisionKey
 
-NOTHING = "\u2205"
+EMPTY_FIELD_TOKEN = "\u2205"  # noqa: S105 - a token of text
 """Stands in a field without tokens, as no token can look: so every document has every field, and
 the server counts documents and mean lengths as the embedded engine does."""
 
@@ -75,7 +75,7 @@ def _identified(key: RevisionKey, **values: Any) -> bytes:
     return to_json({"skill_id": key.skill_id, "seq": key.seq, **values})
 
 
-def key_of(fields: Mapping[str, Any]) -> RevisionKey:
+def decode_key(fields: Mapping[str, Any]) -> RevisionKey:
     """The revision that a hit's doc values name."""
     return RevisionKey(str(fields["skill_id"][0]), int(fields["seq"][0]))
 
@@ -90,7 +90,7 @@ def skill_record(document: SkillDocument, hashes: Sequence[bytes]) -> bytes:
     is kept in the blob only.
     """
     values: dict[str, Any] = {
-        name: " ".join(tokens) or NOTHING
+        name: " ".join(tokens) or EMPTY_FIELD_TOKEN
         for name, tokens in zip(FIELDS, document.fields, strict=True)
     }
     for name in FILTER_NAMES:
@@ -105,7 +105,7 @@ def skill_record(document: SkillDocument, hashes: Sequence[bytes]) -> bytes:
     return _identified(document.key, **values)
 
 
-def skill_vectors_of(blob: bytes) -> tuple[tuple[bytes, ...], Vector]:
+def decode_skill_vectors(blob: bytes) -> tuple[tuple[bytes, ...], Vector]:
     """The two text hashes and the vectors (2, dimension) of a skill's blob."""
     start = 2 * HASH_BYTES
     if len(blob) <= start or (len(blob) - start) % 8:
@@ -122,7 +122,7 @@ def forward_record(document: SkillDocument) -> bytes:
     return _identified(document.key, forward=encode_blob(pack_forward(document.forward)))
 
 
-def forward_of(source: Mapping[str, Any]) -> ForwardRecord:
+def decode_forward_record(source: Mapping[str, Any]) -> ForwardRecord:
     """The forward record of a stored document."""
     return unpack_forward(decode_blob(source["forward"]))
 
@@ -143,7 +143,7 @@ REVISION_FIELDS = ("content_hash", "parsed", "passage_terms", "section_hashes", 
 """What `revision_of` needs."""
 
 
-def revision_of(key: RevisionKey, source: Mapping[str, Any]) -> StoredRevision:
+def decode_revision(key: RevisionKey, source: Mapping[str, Any]) -> StoredRevision:
     """The revision of a stored document."""
     return StoredRevision(
         key=key,

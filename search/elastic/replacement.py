@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from config.errors import UsageError
 from config.settings import ServerSettings
-from search.elastic.connection import Connection
-from search.elastic.index import ElasticSearchIndex
-from search.elastic.index_sets import SCHEMA, STORAGE_VERSION, Identity, IndexSet, IndexSets
+from search.elastic.connection import ElasticsearchConnection
+from search.elastic.index import ElasticsearchIndex
+from search.elastic.index_sets import SCHEMA, STORAGE_VERSION, IndexIdentity, IndexSet, IndexSets
 
 
-class Replacement:
+class ElasticsearchReplacement:
     """The live set as `source`, the one that the settings now name as `target`.
 
     The source stays complete and readable throughout, and after the switch until it is dropped.
@@ -17,10 +17,10 @@ class Replacement:
     """
 
     def __init__(self, servers: ServerSettings, model: str, dimension: int) -> None:
-        self._connection = Connection(servers)
+        self._connection = ElasticsearchConnection(servers)
         self._sets = IndexSets(self._connection, servers)
-        wanted = Identity(SCHEMA, model, dimension)
-        live = self._sets.live()
+        wanted = IndexIdentity(SCHEMA, model, dimension)
+        live = self._sets.get_live()
         if live is None:
             raise UsageError(
                 f"{self._connection.address} holds no search index with prefix "
@@ -46,11 +46,11 @@ class Replacement:
         """The sets' names: old, new."""
         return self._old.name, self._new.name
 
-    def freeze(self) -> None:
+    def block_writes(self) -> None:
         """Have the source refuse writes, when those under way have ended."""
         self._sets.block_writes(self._old, True)
 
-    def thaw(self) -> None:
+    def allow_writes(self) -> None:
         """Have the source take writes again."""
         self._sets.block_writes(self._old, False)
 
@@ -65,27 +65,27 @@ class Replacement:
         self._connection.close()
 
 
-def drop_superseded(servers: ServerSettings) -> list[str]:
+def delete_superseded(servers: ServerSettings) -> list[str]:
     """Delete every set under the prefix that is not live; returns their names."""
-    connection = Connection(servers)
+    connection = ElasticsearchConnection(servers)
     try:
         sets = IndexSets(connection, servers)
-        if sets.live() is None:
+        if sets.get_live() is None:
             return []
         old = sets.superseded()
         for one in old:
-            sets.drop(one)
+            sets.delete(one)
         return [one.name for one in old]
     finally:
         connection.close()
 
 
-def _opened(servers: ServerSettings, one: IndexSet, *, writable: bool) -> ElasticSearchIndex:
-    return ElasticSearchIndex(
+def _opened(servers: ServerSettings, one: IndexSet, *, writable: bool) -> ElasticsearchIndex:
+    return ElasticsearchIndex(
         servers,
         one.identity.model,
         one.identity.dimension,
         writable=writable,
-        given=one,
+        index_set=one,
         caching=False,
     )

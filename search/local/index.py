@@ -19,19 +19,19 @@ from search.blob_codec import (
     unpack_hashes,
     unpack_passage_terms,
 )
-from search.documents import analyse
+from search.documents import analyse_skill
 from search.local.revision_store import RevisionStore, batches
-from search.local.tantivy_engine import LexicalEngine
+from search.local.tantivy_engine import TantivyEngine
 from search.local.vector_matrix import VectorMatrix
 from search.protocol import (
     Filters,
     ForwardRecord,
     Hit,
+    LexicalSearch,
     SkillDocument,
     StoredRevision,
     Vector,
     VectorSearch,
-    WordSearch,
 )
 from search.text.tokens import TOKENS_VERSION
 from skills import record_codec
@@ -58,7 +58,7 @@ class LocalSearchIndex:
         self._dimension = dimension
         self._write_lock = threading.Lock()
         self._store = RevisionStore(folder / "revisions.sqlite", identity, writable=writable)
-        self._engine = LexicalEngine(folder / "terms", writable=writable)
+        self._engine = TantivyEngine(folder / "terms", writable=writable)
         self._matrix = VectorMatrix(self._store, dimension)
         if writable:
             self._repair()
@@ -69,7 +69,7 @@ class LocalSearchIndex:
         indexed = self._engine.numbers()
         stray = indexed - rows.keys()
         if stray:
-            self._engine.erase(stray)
+            self._engine.delete_documents(stray)
         self._restore({number: rows[number] for number in sorted(rows.keys() - indexed)})
 
     def _restore(self, lost: Mapping[int, RevisionKey]) -> None:
@@ -79,7 +79,7 @@ class LocalSearchIndex:
             self._engine.write(
                 (
                     number,
-                    analyse(record_codec.load(columns[lost[number]][0])).fields,
+                    analyse_skill(record_codec.load(columns[lost[number]][0])).fields,
                     unpack_filters(str(columns[lost[number]][1])),
                 )
                 for number in batch
@@ -105,10 +105,10 @@ class LocalSearchIndex:
 
     def _complete(self, keys: Sequence[RevisionKey]) -> None:
         """Make sure that the engine has what the store has."""
-        rows = {number: key for key, number in self._store.numbers(keys).items()}
-        self._restore({number: rows[number] for number in self._engine.lacking(rows)})
+        rows = {number: key for key, number in self._store.row_numbers(keys).items()}
+        self._restore({number: rows[number] for number in self._engine.missing_numbers(rows)})
 
-    def put_section_vectors(
+    def save_section_vectors(
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
         """Store the vectors of a revision's sections as int8; idempotent."""
@@ -117,49 +117,52 @@ class LocalSearchIndex:
     def delete(self, keys: Sequence[RevisionKey]) -> None:
         """Delete documents, and vectors that nothing else uses; a missing key is success."""
         with self._write_lock:
-            numbers = list(self._store.numbers(keys).values())
+            numbers = list(self._store.row_numbers(keys).values())
             if numbers:
                 self._store.delete(numbers)
-                self._engine.erase(numbers)
+                self._engine.delete_documents(numbers)
 
     # -- searching
 
-    def candidates(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
+    def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
         """The best revisions by per-field BM25 over any of the terms (term -> weight)."""
         found = self._engine.search(terms, limit, filters)
         self._matrix.refresh()
-        hits = ((self._matrix.key_of(number), score) for number, score in found)
+        hits = ((self._matrix.get_key(number), score) for number, score in found)
         return [Hit(key, score) for key, score in hits if key is not None]
 
-    def neighbours(self, vector: Vector, which: int, limit: int, filters: Filters) -> list[Hit]:
+    def search_vectors(
+        self, vector: Vector, vector_field: int, limit: int, filters: Filters
+    ) -> list[Hit]:
         """The nearest revisions by cosine to skill vector `which` (0 name, 1 head)."""
         self._matrix.refresh()
         return [
-            Hit(key, score) for key, score in self._matrix.nearest(vector, which, limit, filters)
+            Hit(key, score)
+            for key, score in self._matrix.find_nearest(vector, vector_field, limit, filters)
         ]
 
-    def search_all(self, searches: Sequence[WordSearch | VectorSearch]) -> list[list[Hit]]:
+    def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
         """The hits of each search, one after the other."""
         return [
-            self.candidates(one.terms, one.limit, one.filters)
-            if isinstance(one, WordSearch)
-            else self.neighbours(one.vector, one.which, one.limit, one.filters)
+            self.search_lexical(one.terms, one.limit, one.filters)
+            if isinstance(one, LexicalSearch)
+            else self.search_vectors(one.vector, one.vector_field, one.limit, one.filters)
             for one in searches
         ]
 
     # -- reading
 
-    def forward(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
+    def get_forward_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
         """Forward records; a key without a document is left out."""
         rows = self._store.columns(keys, ("forward",))
         return {key: unpack_forward(blob) for key, (blob,) in rows.items()}
 
-    def skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+    def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Skill vectors, each (2, dimension) float32; a key without a document is left out."""
         self._matrix.refresh()
         return self._matrix.vectors(keys)
 
-    def section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+    def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Section vectors (sections, dimension) of each revision that has all of them."""
         rows = self._store.columns(keys, ("section_hashes",))
         hashes = {key: unpack_hashes(blob) for key, (blob,) in rows.items()}
@@ -174,7 +177,7 @@ class LocalSearchIndex:
                 )
         return found
 
-    def read(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
+    def get_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
         """Revisions as stored; a key without a document is left out."""
         rows = self._store.columns(
             keys, ("content_hash", "parsed", "passage_terms", "section_hashes", "filters")
@@ -191,23 +194,23 @@ class LocalSearchIndex:
             for key, (content_hash, parsed, terms, hashes, filters) in rows.items()
         }
 
-    def cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
+    def get_cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
         """Vectors known under these text hashes, of skills and sections alike."""
         return self._store.vectors(hashes)
 
-    def whole(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
+    def complete_keys(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
         """Those of these revisions that are there: one is written whole or not at all."""
         return set(self._store.columns(keys, ("forward",)))
 
-    def newest(self) -> int:
+    def max_seq(self) -> int:
         """The highest seq of any revision in the index."""
-        return self._store.newest()
+        return self._store.max_seq()
 
-    def keys(self) -> list[RevisionKey]:
+    def list_keys(self) -> list[RevisionKey]:
         """Every revision in the index, published or not; for the reconciler."""
         return list(self._store.keys().values())
 
-    def remnants(self) -> list[RevisionKey]:
+    def partial_keys(self) -> list[RevisionKey]:
         """None: what a kill left is put right when the next writer opens."""
         return []
 

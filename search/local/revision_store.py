@@ -14,15 +14,15 @@ from typing import TypeVar
 
 from config.errors import PermanentError, TransientError
 from search.blob_codec import (
+    dequantise,
     pack_filters,
     pack_forward,
     pack_hashes,
     pack_passage_terms,
     quantise,
-    read_vector,
     unpack_hashes,
 )
-from search.documents import skill_hashes
+from search.documents import skill_text_hashes
 from search.protocol import SkillDocument, Vector
 from skills import record_codec
 from skills.record import RevisionKey
@@ -41,7 +41,7 @@ def batches(items: Iterable[_T], size: int = _BATCH) -> Iterator[list[_T]]:
         yield batch
 
 
-def marks(count: int) -> str:
+def placeholders(count: int) -> str:
     """`?, ?, …`"""
     return ", ".join("?" * count)
 
@@ -68,7 +68,7 @@ class RevisionStore:
             raise PermanentError(f"there is no search index at {path.parent}; ingest first")
         if writable:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with self.writing() as connection:
+            with self.write_transaction() as connection:
                 connection.executescript(
                     "BEGIN IMMEDIATE;"
                     + files("search.local").joinpath("schema.sql").read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ class RevisionStore:
         self._check(identity)
 
     def _check(self, identity: dict[str, str]) -> None:
-        with self.reading() as connection:
+        with self.read_connection() as connection:
             stored = dict(connection.execute("SELECT name, value FROM meta"))
         for name, value in identity.items():
             if stored.get(name) != value:
@@ -89,9 +89,9 @@ class RevisionStore:
     # -- connections
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def read_connection(self) -> Iterator[sqlite3.Connection]:
         """A connection that sees the last commit; one thread has it at a time."""
-        with self._translated():
+        with self._translate_errors():
             try:
                 connection = self._readers.get_nowait()
             except queue.Empty:
@@ -102,11 +102,11 @@ class RevisionStore:
                 self._readers.put(connection)
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def write_transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction of the one writing connection: committed at the end, or rolled back."""
         if not self._writable:
             raise PermanentError("this search index was opened for reading only")
-        with self._write_lock, self._translated():
+        with self._write_lock, self._translate_errors():
             if self._writer is None:
                 self._writer = self._connect()
             connection = self._writer
@@ -134,7 +134,7 @@ class RevisionStore:
         return connection
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -147,9 +147,9 @@ class RevisionStore:
                 "folder and ingest again"
             ) from error
 
-    def version(self) -> int:
+    def data_version(self) -> int:
         """A number that changes with every commit, whichever connection or process made it."""
-        with self._watch_lock, self._translated():
+        with self._watch_lock, self._translate_errors():
             if self._watch is None:
                 self._watch = self._connect()
             return int(self._watch.execute("PRAGMA data_version").fetchone()[0])
@@ -171,11 +171,11 @@ class RevisionStore:
 
         Returns the number of each new row, None for a revision that exists and keeps its row.
         """
-        with self.writing() as connection:
+        with self.write_transaction() as connection:
             return [self._insert(connection, document) for document in documents]
 
     def _insert(self, connection: sqlite3.Connection, document: SkillDocument) -> int | None:
-        hashes = skill_hashes(self._model, document.parsed)
+        hashes = skill_text_hashes(self._model, document.parsed)
         number = connection.execute(
             "INSERT OR IGNORE INTO revisions (skill_id, seq, content_hash, filters, vector_hashes,"
             " section_hashes, parsed, forward, passage_terms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -209,8 +209,8 @@ class RevisionStore:
 
     def put_vectors(self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector) -> None:
         """Store section vectors as int8; those of a revision that is gone are dropped."""
-        with self.writing() as connection:
-            number = self.numbers([key], connection).get(key)
+        with self.write_transaction() as connection:
+            number = self.row_numbers([key], connection).get(key)
             if number is None:
                 return
             for text, vector in zip(hashes, vectors, strict=True):
@@ -221,7 +221,7 @@ class RevisionStore:
 
     def delete(self, numbers: Sequence[int]) -> None:
         """Delete rows, and the vectors that no other row uses."""
-        with self.writing() as connection:
+        with self.write_transaction() as connection:
             for number in numbers:
                 row = connection.execute(
                     "SELECT vector_hashes, section_hashes FROM revisions WHERE number = ?",
@@ -243,13 +243,13 @@ class RevisionStore:
 
     # -- reading
 
-    def numbers(
+    def row_numbers(
         self, keys: Sequence[RevisionKey], connection: sqlite3.Connection | None = None
     ) -> dict[RevisionKey, int]:
         """Row numbers of the revisions that are there."""
         if connection is None:
-            with self.reading() as reader:
-                return self.numbers(keys, reader)
+            with self.read_connection() as reader:
+                return self.row_numbers(keys, reader)
         found: dict[RevisionKey, int] = {}
         for key in keys:
             row = connection.execute(
@@ -267,7 +267,7 @@ class RevisionStore:
             f"SELECT {', '.join(names)} FROM revisions WHERE skill_id = ? AND seq = ?"  # noqa: S608  (fixed names)
         )
         found = {}
-        with self.reading() as connection:
+        with self.read_connection() as connection:
             for key in keys:
                 row = connection.execute(statement, key).fetchone()
                 if row is not None:
@@ -277,23 +277,24 @@ class RevisionStore:
     def vectors(self, hashes: Iterable[bytes]) -> dict[bytes, Vector]:
         """Vectors under these hashes; a hash without one is left out."""
         found = {}
-        with self.reading() as connection:
+        with self.read_connection() as connection:
             for batch in batches(dict.fromkeys(hashes)):
+                slots = placeholders(len(batch))
                 rows = connection.execute(
-                    f"SELECT hash, scale, data FROM vectors WHERE hash IN ({marks(len(batch))})",  # noqa: S608  (only placeholders)
+                    f"SELECT hash, scale, data FROM vectors WHERE hash IN ({slots})",  # noqa: S608
                     batch,
                 )
                 for text, scale, data in rows:
-                    found[bytes(text)] = read_vector(scale, data)
+                    found[bytes(text)] = dequantise(scale, data)
         return found
 
-    def newest(self) -> int:
+    def max_seq(self) -> int:
         """The highest seq of any revision."""
-        with self.reading() as connection:
+        with self.read_connection() as connection:
             return int(connection.execute("SELECT max(seq) FROM revisions").fetchone()[0] or 0)
 
     def keys(self) -> dict[int, RevisionKey]:
         """Every revision by its number."""
-        with self.reading() as connection:
+        with self.read_connection() as connection:
             rows = connection.execute("SELECT number, skill_id, seq FROM revisions ORDER BY number")
             return {number: RevisionKey(skill_id, seq) for number, skill_id, seq in rows}

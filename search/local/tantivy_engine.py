@@ -12,16 +12,16 @@ from typing import Any
 
 from config.errors import PermanentError, TransientError
 from search.protocol import FIELDS, Filters
-from search.scoring.weights import CANDIDATE_WEIGHTS
+from search.scoring.weights import FIELD_BOOSTS
 
-TERM_LIMIT = 60
+MAX_QUERY_TERMS = 60
 """At most so many terms, the heaviest, go into one query; exact scores use all of them."""
 
 _FILTERS = ("source", "licence", "language", "tool")
 _WRITER_BYTES = 50_000_000
 
 
-class LexicalEngine:
+class TantivyEngine:
     """Documents of five token fields and four raw filters under a number.
 
     A writer is opened at the first write; only one process can hold it. Searching follows the
@@ -38,7 +38,7 @@ class LexicalEngine:
         self._seen: tuple[int, int] | None = None
         self._reload_lock = threading.Lock()
         self._schema = _schema(tantivy)
-        with self._translated():
+        with self._translate_errors():
             self._index = self._open()
 
     def _open(self) -> Any:
@@ -60,7 +60,7 @@ class LexicalEngine:
             writer.commit()
         self._reload()
 
-    def erase(self, numbers: Iterable[int]) -> None:
+    def delete_documents(self, numbers: Iterable[int]) -> None:
         """Delete documents durably; a missing one is success."""
         with self._writing() as writer:
             for number in numbers:
@@ -84,7 +84,7 @@ class LexicalEngine:
         """The writer; given back to the system when a write fails, and opened anew next time."""
         if not self._writable:
             raise PermanentError("this search index was opened for reading only")
-        with self._translated():
+        with self._translate_errors():
             if self._writer is None:
                 self._writer = self._index.writer(_WRITER_BYTES, 1)
             try:
@@ -99,8 +99,8 @@ class LexicalEngine:
         self, terms: Mapping[str, float], limit: int, filters: Filters
     ) -> list[tuple[int, float]]:
         """(number, score) of the best documents that have any of the terms, best first."""
-        with self._translated():
-            self._follow()
+        with self._translate_errors():
+            self._reload_if_changed()
             searcher = self._index.searcher()
             query = self._query(searcher, terms, filters)
             if query is None or limit < 1:
@@ -111,8 +111,8 @@ class LexicalEngine:
 
     def numbers(self) -> set[int]:
         """The number of every document."""
-        with self._translated():
-            self._follow()
+        with self._translate_errors():
+            self._reload_if_changed()
             searcher = self._index.searcher()
             if not searcher.num_docs:
                 return set()
@@ -121,10 +121,10 @@ class LexicalEngine:
             values = searcher.fast_field_values("number", [address for _, address in found])
         return {int(number) for number in values}
 
-    def lacking(self, numbers: Iterable[int]) -> list[int]:
+    def missing_numbers(self, numbers: Iterable[int]) -> list[int]:
         """Those of the numbers that no document has."""
-        with self._translated():
-            self._follow()
+        with self._translate_errors():
+            self._reload_if_changed()
             searcher = self._index.searcher()
             return [number for number in numbers if not searcher.doc_freq("row", str(number))]
 
@@ -136,7 +136,7 @@ class LexicalEngine:
         )
         clauses = []
         for term, weight in self._heaviest(searcher, terms):
-            for name, field_weight in zip(FIELDS, CANDIDATE_WEIGHTS, strict=True):
+            for name, field_weight in zip(FIELDS, FIELD_BOOSTS, strict=True):
                 match = query_type.term_query(self._schema, name, term, "freq")
                 clauses.append((should, query_type.boost_query(match, weight * field_weight)))
         if not clauses:
@@ -152,7 +152,7 @@ class LexicalEngine:
 
     def _heaviest(self, searcher: Any, terms: Mapping[str, float]) -> list[tuple[str, float]]:
         present = [(term, weight) for term, weight in terms.items() if term and weight > 0]
-        if len(present) <= TERM_LIMIT:
+        if len(present) <= MAX_QUERY_TERMS:
             return present
         total = searcher.num_docs + 1
 
@@ -160,16 +160,16 @@ class LexicalEngine:
             frequency = max(searcher.doc_freq(name, item[0]) for name in FIELDS)
             return item[1] * math.log(total / (frequency + 0.5)) if frequency else 0.0
 
-        return heapq.nlargest(TERM_LIMIT, present, key=mass)
+        return heapq.nlargest(MAX_QUERY_TERMS, present, key=mass)
 
-    def _follow(self) -> None:
+    def _reload_if_changed(self) -> None:
         """See the newest commit, whichever process made it."""
         status = (self._folder / "meta.json").stat()
         if (status.st_ino, status.st_mtime_ns) != self._seen:
             self._reload()
 
     def _reload(self) -> None:
-        with self._reload_lock, self._translated():
+        with self._reload_lock, self._translate_errors():
             status = (self._folder / "meta.json").stat()
             self._index.reload()
             self._seen = (status.st_ino, status.st_mtime_ns)
@@ -178,11 +178,11 @@ class LexicalEngine:
         """Let merges end and give the writer lock back."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            with self._translated():
+            with self._translate_errors():
                 writer.wait_merging_threads()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """tantivy raises ValueError for everything; tell a busy or full store from a broken one."""
         try:
             yield

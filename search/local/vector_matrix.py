@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from search.blob_codec import HASH_BYTES, read_vector
-from search.local.revision_store import RevisionStore, batches, marks
+from search.blob_codec import HASH_BYTES, dequantise
+from search.local.revision_store import RevisionStore, batches, placeholders
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
@@ -53,7 +53,7 @@ class VectorMatrix:
             vectors=np.empty((2, room, self._dimension), dtype=np.float32),
         )
 
-    def key_of(self, number: int) -> RevisionKey | None:
+    def get_key(self, number: int) -> RevisionKey | None:
         """The revision under a row number, None when it has gone."""
         table = self._table
         place = table.places.get(number)
@@ -69,8 +69,8 @@ class VectorMatrix:
                 found[key] = table.vectors[:, place]
         return found
 
-    def nearest(
-        self, vector: Vector, which: int, limit: int, filters: Filters
+    def find_nearest(
+        self, vector: Vector, vector_field: int, limit: int, filters: Filters
     ) -> list[tuple[RevisionKey, float]]:
         """(revision, cosine) of the nearest by skill vector `which`, best first.
 
@@ -82,7 +82,7 @@ class VectorMatrix:
         if limit < 1 or not size:
             return []
         # Row by row rather than one product: as fast, and no pool of threads is left spinning.
-        scores = np.vecdot(table.vectors[which, :size], np.asarray(vector, dtype=np.float32))
+        scores = np.vecdot(table.vectors[vector_field, :size], np.asarray(vector, dtype=np.float32))
         allowed = _allowed(table, size, filters)
         if allowed is not None:
             scores = np.where(allowed, scores, -np.inf)
@@ -96,13 +96,13 @@ class VectorMatrix:
     def refresh(self) -> None:
         """See what has been committed since; cheap when nothing was."""
         with self._lock:
-            version = self._store.version()
-            if version != self._version:
+            data_version = self._store.data_version()
+            if data_version != self._version:
                 self._read()
-                self._version = version
+                self._version = data_version
 
     def _read(self) -> None:
-        with self._store.reading() as connection:
+        with self._store.read_connection() as connection:
             connection.execute("BEGIN")
             try:
                 newest, rows = connection.execute(
@@ -158,7 +158,7 @@ def _rows(
     for batch in batches(rows):
         hashes = [bytes(blob[i : i + HASH_BYTES]) for *_, blob in batch for i in (0, HASH_BYTES)]
         known = {
-            bytes(text): read_vector(scale, data)
+            bytes(text): dequantise(scale, data)
             for text, scale, data in _vectors(connection, hashes)
         }
         for place, (number, skill_id, seq, filters, _) in enumerate(batch):
@@ -171,7 +171,7 @@ def _vectors(
 ) -> Iterator[tuple[bytes, float, bytes]]:
     wanted = list(dict.fromkeys(hashes))
     yield from connection.execute(
-        f"SELECT hash, scale, data FROM vectors WHERE hash IN ({marks(len(wanted))})",  # noqa: S608  (only placeholders)
+        f"SELECT hash, scale, data FROM vectors WHERE hash IN ({placeholders(len(wanted))})",  # noqa: S608  (only placeholders)
         wanted,
     )
 

@@ -75,8 +75,8 @@ class SentenceTransformerEncoder:
         self._limit = int(self._network.max_seq_length or 512)
         self._dimension = int(self._network.get_embedding_dimension())
         self._model = _identity(model, low_precision)
-        self._languages = frozenset({"en"} if knows_english_only(model) else {"en", "zh"})
-        self.told: Callable[[int, int, float], None] | None = None
+        self._languages = frozenset({"en"} if is_english_only(model) else {"en", "zh"})
+        self.on_encoded: Callable[[int, int, float], None] | None = None
         """Is told how many texts and tokens were encoded in how many seconds, where set."""
 
     @property
@@ -94,7 +94,9 @@ class SentenceTransformerEncoder:
         """Languages the model was trained on; others are assumed for models not known here."""
         return self._languages
 
-    def encode(self, texts: Sequence[str], between: Callable[[], None] | None = None) -> Vector:
+    def encode(
+        self, texts: Sequence[str], before_batch: Callable[[], None] | None = None
+    ) -> Vector:
         """Unit vectors, float32 (len(texts), dimension), in the order of the texts.
 
         `between` is called before each batch, for a caller that lets others pass.
@@ -102,16 +104,16 @@ class SentenceTransformerEncoder:
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
         tokens, seconds = 0, 0.0
         for places, features in self._batches(list(texts)):
-            if between is not None:
-                between()
+            if before_batch is not None:
+                before_batch()
             started = time.perf_counter()
             with self._torch.inference_mode():
                 out = self._network(features)["sentence_embedding"]
             vectors[places] = out.float().cpu().numpy()
             seconds += time.perf_counter() - started
             tokens += int(features["attention_mask"].sum())
-        if self.told is not None and len(texts):
-            self.told(len(texts), tokens, seconds)
+        if self.on_encoded is not None and len(texts):
+            self.on_encoded(len(texts), tokens, seconds)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
 
@@ -162,7 +164,7 @@ def silence_libraries() -> None:
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
 
 
-def encoder_identity(model: str) -> tuple[str, int]:
+def model_identity(model: str) -> tuple[str, int]:
     """`model` and `dimension` of the encoder of that name on this machine's processor.
 
     The default model is described by its package's files; another one has to be loaded.
@@ -174,7 +176,7 @@ def encoder_identity(model: str) -> tuple[str, int]:
     return _identity(model, _processor_has_bfloat16()), int(config["hidden_size"])
 
 
-def knows_english_only(model: str) -> bool:
+def is_english_only(model: str) -> bool:
     """Whether a model's name says that it was trained on English alone."""
     name = model.lower()
     return any(part in name for part in _ENGLISH_ONLY) and "multilingual" not in name
@@ -191,14 +193,14 @@ def _load(model: str, device: str) -> Any:
     local = model == DEFAULT_MODEL
     try:
         return SentenceTransformer(model_path(model), device=device, local_files_only=local)
-    except loading_errors() as error:
+    except model_load_errors() as error:
         raise PermanentError(
             f"the encoder {model!r} cannot be loaded ({error}); name an installed model "
             f"or {DEFAULT_MODEL!r}"
         ) from error
 
 
-def loading_errors() -> tuple[type[Exception], ...]:
+def model_load_errors() -> tuple[type[Exception], ...]:
     """What model libraries raise for a model that is missing, damaged or of another kind."""
     from safetensors import SafetensorError
 

@@ -19,10 +19,10 @@ class EncoderIdentity(NamedTuple):
 
 def encoder_identity(model: str) -> EncoderIdentity:
     """Identity of the encoder of that name on this machine; the default one is not loaded."""
-    return EncoderIdentity(*encoder.encoder_identity(model))
+    return EncoderIdentity(*encoder.model_identity(model))
 
 
-def make_encoder(settings: EncoderSettings) -> Encoder:
+def load_encoder(settings: EncoderSettings) -> Encoder:
     """Load the encoder; raises PermanentError when it cannot be."""
     return encoder.SentenceTransformerEncoder(settings.model, batch_tokens=settings.batch_tokens)
 

@@ -18,8 +18,8 @@ from config.errors import PermanentError
 from search.models.encoder import (
     DEFAULT_MODEL,
     has_bfloat16,
-    knows_english_only,
-    loading_errors,
+    is_english_only,
+    model_load_errors,
     silence_libraries,
 )
 from search.protocol import Vector
@@ -104,7 +104,7 @@ def _load(model: str, max_length: int, device: str) -> Any:
                 "pairs, or make one with `skillbus train reranker`"
             )
         network = CrossEncoder(model, device=device)
-    except loading_errors() as error:
+    except model_load_errors() as error:
         raise PermanentError(
             f"the reranker {model!r} cannot be loaded ({error}); name an installed "
             "cross-encoder, or switch reranking off (reranker.model)"
@@ -124,4 +124,4 @@ def _languages(model: str) -> frozenset[str]:
             return frozenset(json.loads(record.read_text(encoding="utf-8"))["languages"])
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise PermanentError(f"{record} cannot be read: {error}; train again") from error
-    return frozenset({"en"} if knows_english_only(model) else {"en", "zh"})
+    return frozenset({"en"} if is_english_only(model) else {"en", "zh"})

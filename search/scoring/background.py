@@ -22,35 +22,35 @@ from config.errors import PermanentError
 from search.protocol import TermIds
 from search.text.tokens import term_ids
 
-MINIMUM_DOCUMENTS = 6
+MIN_DOCUMENT_FREQUENCY = 6
 """Rarer terms are left out of the file; they get the largest idf."""
 
-COMMON_SHARE = 0.2
+COMMON_DOCUMENT_SHARE = 0.2
 """Terms in more than this share of documents say nothing about what two skills share."""
 
 _LEVELS = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
+class BackgroundFrequencies:
     """Sorted term hashes (uint64) with their quantised idf (uint8); `largest` is level 255."""
 
     terms: TermIds
     levels: npt.NDArray[np.uint8]
-    largest: float
-    documents: int
+    max_idf: float
+    document_count: int
 
     def idf(self, terms: TermIds) -> npt.NDArray[np.float64]:
         """ln(1 + documents / df) of each term; the largest for terms that are not in the file."""
         if not len(self.terms):
-            return np.full(len(terms), self.largest)
+            return np.full(len(terms), self.max_idf)
         places = np.minimum(np.searchsorted(self.terms, terms), len(self.terms) - 1)
         known = self.terms[places] == terms
-        return np.where(known, self.levels[places] * (self.largest / _LEVELS), self.largest)
+        return np.where(known, self.levels[places] * (self.max_idf / _LEVELS), self.max_idf)
 
     def is_common(self, idf: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Which idf values belong to terms above COMMON_SHARE."""
-        return np.asarray(idf < np.log1p(1 / COMMON_SHARE))
+        return np.asarray(idf < np.log1p(1 / COMMON_DOCUMENT_SHARE))
 
 
 def build_background(streams: Iterable[Iterable[str]]) -> bytes:
@@ -61,7 +61,7 @@ def build_background(streams: Iterable[Iterable[str]]) -> bytes:
         documents += 1
         for term in np.unique(term_ids(stream)).tolist():
             frequencies[term] = frequencies.get(term, 0) + 1
-    kept = sorted(term for term, df in frequencies.items() if df >= MINIMUM_DOCUMENTS)
+    kept = sorted(term for term, df in frequencies.items() if df >= MIN_DOCUMENT_FREQUENCY)
     df = np.array([frequencies[term] for term in kept], dtype=np.float64)
     largest = float(np.log1p(documents / 1.0)) if documents else 1.0
     levels = np.rint(np.log1p(documents / df) / largest * _LEVELS).astype(np.uint8)
@@ -76,21 +76,21 @@ def build_background(streams: Iterable[Iterable[str]]) -> bytes:
     return out.getvalue()
 
 
-def read_background(content: bytes) -> Background:
+def read_background(content: bytes) -> BackgroundFrequencies:
     """A background from a file's content; raises PermanentError when it is not one."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return Background(
+            return BackgroundFrequencies(
                 terms=np.cumsum(arrays["steps"], dtype=np.uint64),
                 levels=arrays["levels"],
-                largest=float(arrays["largest"]),
-                documents=int(arrays["documents"]),
+                max_idf=float(arrays["largest"]),
+                document_count=int(arrays["documents"]),
             )
     except (ValueError, OSError, KeyError) as error:
         raise PermanentError(f"the background file cannot be read: {error}") from error
 
 
 @lru_cache(maxsize=1)
-def load_background() -> Background:
+def load_background() -> BackgroundFrequencies:
     """The background that ships with this package."""
     return read_background(files("search.scoring").joinpath("background.npz").read_bytes())

@@ -15,24 +15,24 @@ import numpy.typing as npt
 from search.protocol import TermIds, Vector
 from search.text.tokens import term_ids
 
-SPECIAL_SHARE = 0.02
+MIN_DEDICATED_SHARE = 0.02
 """Skills named after a format, over skills that mention it, from which it is a craft of its own.
 
 Many skills mention JSON and next to none is about it: nobody needs a skill to write JSON. The
 ratio hardly moves with the size of the library.
 """
 
-COMMON_IDF = 1.0
+MIN_FORMAT_IDF = 1.0
 """A format that more of the library mentions than this idf says is its everyday business."""
 
-OWNING_SHARE = 0.5
+MIN_OWNER_SHARE = 0.5
 """Share of the idf mass of a skill's name that must be the format's."""
 
 _OWNING_WORTH = 5.0
 """What a name that says nothing else counts beside the score, when several own a format."""
 
 
-class Frequencies(Protocol):
+class TermStatistics(Protocol):
     """What is asked of the library."""
 
     def idf(self, terms: TermIds) -> Vector:
@@ -48,20 +48,20 @@ class Frequencies(Protocol):
         ...
 
 
-def is_special(words: Sequence[str], library: Frequencies) -> bool:
+def has_dedicated_skills(words: Sequence[str], library: TermStatistics) -> bool:
     """Whether a format, by the index terms it goes by, is one that skills are about."""
     ids = term_ids(words)
     mentions = int(library.document_frequencies(ids).sum())
     owners = int(library.name_frequencies(ids).sum())
-    rare = float(library.idf(ids).min(initial=np.inf)) >= COMMON_IDF
-    return rare and owners > 0 and owners >= SPECIAL_SHARE * mentions
+    rare = float(library.idf(ids).min(initial=np.inf)) >= MIN_FORMAT_IDF
+    return rare and owners > 0 and owners >= MIN_DEDICATED_SHARE * mentions
 
 
-def fill_slots(
+def promote_format_owners(
     formats: Mapping[str, Sequence[str]],
     names: Sequence[TermIds],
     scores: npt.NDArray[np.float64],
-    library: Frequencies,
+    library: TermStatistics,
     order: list[int],
     places: int,
 ) -> tuple[list[int], dict[int, str]]:
@@ -77,7 +77,7 @@ def fill_slots(
     first = order[:places]
     held: set[int] = set()
     for kind, words in formats.items() if places > 0 else ():
-        owners = _owners(words, names, library) if is_special(words, library) else {}
+        owners = _owners(words, names, library) if has_dedicated_skills(words, library) else {}
         if not owners:
             continue
         # Ties go to the candidate that ranks higher.
@@ -96,7 +96,7 @@ def fill_slots(
 
 
 def _owners(
-    words: Sequence[str], names: Sequence[TermIds], library: Frequencies
+    words: Sequence[str], names: Sequence[TermIds], library: TermStatistics
 ) -> dict[int, float]:
     """Candidates whose name is mostly the format, with the share of the name that is."""
     together = np.concatenate(names)
@@ -108,4 +108,4 @@ def _owners(
     mass = np.bincount(owners[kept], weights=idf, minlength=len(names))
     own = np.bincount(owners[kept], weights=idf * said[kept], minlength=len(names))
     shares = {i: float(own[i] / max(mass[i], 1e-9)) for i in about.tolist()}
-    return {i: share for i, share in shares.items() if share >= OWNING_SHARE}
+    return {i: share for i, share in shares.items() if share >= MIN_OWNER_SHARE}

@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from search.protocol import ForwardRecord
-from search.scoring.background import Background
+from search.scoring.background import BackgroundFrequencies
 from search.scoring.weights import ScoringWeights
 
-EVERYDAY_LENGTHS = (3.0, 53.0, 43.0, 573.0, 224.0)
+BACKGROUND_MEAN_LENGTHS = (3.0, 53.0, 43.0, 573.0, 224.0)
 """Mean tokens a field (FIELDS) of the documents behind the background file."""
 
 
-def hub_scores(
-    records: Sequence[ForwardRecord], background: Background, weights: ScoringWeights
+def compute_hubness(
+    records: Sequence[ForwardRecord], background: BackgroundFrequencies, weights: ScoringWeights
 ) -> npt.NDArray[np.float64]:
     """Expected BM25F over the root of its mass, (len(records),), of an unrelated text.
 
@@ -34,21 +34,21 @@ def hub_scores(
         return np.empty(0)
     norms, k = np.array(weights.length_norms), weights.k_long
     lengths = np.stack([record.lengths for record in records]).astype(np.float64)
-    damped = np.maximum(1.0 - norms + norms * lengths / np.array(EVERYDAY_LENGTHS), 1e-6)
+    damped = np.maximum(1.0 - norms + norms * lengths / np.array(BACKGROUND_MEAN_LENGTHS), 1e-6)
     sizes = [len(record.terms) for record in records]
     owners = np.repeat(np.arange(len(records)), sizes)
     counts = np.concatenate([record.counts for record in records])
     tf = np.einsum("tf,tf->t", counts, (np.array(weights.field_weights) / damped)[owners])
-    worth = everyday_worth(background, np.concatenate([record.terms for record in records]))
+    worth = expected_idf(background, np.concatenate([record.terms for record in records]))
     gains = worth * (k + 1.0) * tf / (tf + k)
     summed = np.bincount(owners, weights=gains, minlength=len(records))
-    mass = everyday_worth(background, background.terms).sum()
+    mass = expected_idf(background, background.terms).sum()
     return np.asarray(summed / np.sqrt(mass or 1.0), dtype=np.float64)
 
 
-def everyday_worth(
-    background: Background, terms: npt.NDArray[np.uint64]
+def expected_idf(
+    background: BackgroundFrequencies, terms: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.float64]:
     """Share of everyday documents that have each term, times its idf; 0 for unknown terms."""
     idf = background.idf(terms)
-    return np.where(idf < background.largest, idf / np.expm1(idf), 0.0)
+    return np.where(idf < background.max_idf, idf / np.expm1(idf), 0.0)

@@ -15,18 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from search.protocol import ForwardRecord, TermIds, Vector
-from search.scoring.formats import Frequencies, fill_slots
+from search.scoring.formats import TermStatistics, promote_format_owners
 from search.scoring.statistics import name_terms
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding
-from search.text.tokens import is_cjk, length
+from search.text.tokens import is_cjk, word_count
 from skills.record import RevisionKey
 
 _Ints = npt.NDArray[np.intp]
 _BUCKETS = np.uint64(1 << 16)
 
 
-class Statistics(Frequencies, Protocol):
+class ScoringStatistics(TermStatistics, Protocol):
     """What scoring asks of the library."""
 
     @property
@@ -34,7 +34,7 @@ class Statistics(Frequencies, Protocol):
         """Mean length of each field."""
         ...
 
-    def hubs(
+    def get_hubness(
         self, keys: Sequence[RevisionKey], records: Sequence[ForwardRecord]
     ) -> npt.NDArray[np.float64]:
         """What each revision scores for unrelated text, (len(keys),)."""
@@ -52,7 +52,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredCandidates:
     """Candidates in order of their score, best first.
 
     scores: float64 (n,), descending except where a format slot moved a candidate up. components:
@@ -66,23 +66,23 @@ class Scored:
     scores: npt.NDArray[np.float64]
     components: dict[str, npt.NDArray[np.float64]]
     evidence: npt.NDArray[np.float64]
-    nearness: npt.NDArray[np.float64]
+    best_cosine: npt.NDArray[np.float64]
     slots: dict[RevisionKey, str] = field(default_factory=dict)
 
 
-def blend(understanding: Understanding, weights: ScoringWeights) -> float:
+def long_task_weight(understanding: Understanding, weights: ScoringWeights) -> float:
     """t of the task: 0 for a short query, 1 for a long task."""
     beyond = understanding.words - weights.short_words
     return min(max(beyond / weights.blend_words, 0.0), 1.0)
 
 
-def score(
+def score_candidates(
     understanding: Understanding,
     candidates: Sequence[Candidate],
-    statistics: Statistics,
+    statistics: ScoringStatistics,
     weights: ScoringWeights | None = None,
     without: frozenset[str] = frozenset(),
-) -> Scored:
+) -> ScoredCandidates:
     """Score and order candidates; ties are broken by skill_id, then by the newer revision.
 
     `without` leaves parts out: `names`, `bigrams`, `hub`, `dense`, `artifacts`.
@@ -90,8 +90,8 @@ def score(
     weights = weights or ScoringWeights()
     if not candidates:
         empty = np.empty(0, dtype=np.float64)
-        return Scored((), empty, {}, empty, empty)
-    t = blend(understanding, weights)
+        return ScoredCandidates((), empty, {}, empty, empty)
+    t = long_task_weight(understanding, weights)
     idf = statistics.idf(understanding.ids).astype(np.float64)
     records = [candidate.forward for candidate in candidates]
     evidence = _bm25f(understanding, records, idf, statistics, weights, t)
@@ -104,7 +104,7 @@ def score(
         pairs = _bigrams(understanding, records, idf, weights)
         components["bigrams"] = weights.bigrams * pairs / weights.bigrams_spread
     if "hub" not in without:
-        hubs = statistics.hubs([candidate.key for candidate in candidates], records)
+        hubs = statistics.get_hubness([candidate.key for candidate in candidates], records)
         share = weights.hub * _english(understanding)
         components["hub"] = share * (weights.hub_mean - hubs) / weights.hub_spread
     if "dense" not in without:
@@ -117,13 +117,15 @@ def score(
     slots: dict[int, str] = {}
     if "artifacts" not in without:
         formats = understanding.formats
-        order, slots = fill_slots(formats, names, total, statistics, order, weights.slots)
-    return Scored(
+        order, slots = promote_format_owners(
+            formats, names, total, statistics, order, weights.slots
+        )
+    return ScoredCandidates(
         keys=tuple(candidates[i].key for i in order),
         scores=total[order],
         components={name: part[order] for name, part in components.items()},
         evidence=evidence[order],
-        nearness=np.array([max(candidates[i].cosines or (0.0, 0.0)) for i in order]),
+        best_cosine=np.array([max(candidates[i].cosines or (0.0, 0.0)) for i in order]),
         slots={candidates[i].key: kind for i, kind in slots.items()},
     )
 
@@ -132,7 +134,7 @@ def _bm25f(
     understanding: Understanding,
     records: Sequence[ForwardRecord],
     idf: npt.NDArray[np.float64],
-    statistics: Statistics,
+    statistics: ScoringStatistics,
     weights: ScoringWeights,
     t: float,
 ) -> npt.NDArray[np.float64]:
@@ -185,7 +187,7 @@ def _names(
     understanding: Understanding,
     names: Sequence[TermIds],
     idf: npt.NDArray[np.float64],
-    statistics: Statistics,
+    statistics: ScoringStatistics,
     weights: ScoringWeights,
     t: float,
 ) -> npt.NDArray[np.float64]:
@@ -206,8 +208,8 @@ def _names(
     # A name's terms are distinct, so what it says of the query is the mass of those mentioned.
     naming = coverage * mentioned / max(float(idf.sum()), 1e-9)
     return (
-        weights.of(weights.names, t) * coverage / weights.names_spread
-        + (1.0 - t) * weights.naming * naming**2
+        weights.interpolate(weights.name_coverage, t) * coverage / weights.name_coverage_spread
+        + (1.0 - t) * weights.exact_name * naming**2
     )
 
 
@@ -221,7 +223,7 @@ def _bigrams(
     owners, places, rows = _matches(understanding.pairs, [record.bigrams for record in records])
     if not len(owners):
         return np.zeros(len(records))
-    worth = idf[understanding.pair_places].mean(axis=1)
+    worth = idf[understanding.pair_positions].mean(axis=1)
     strength = np.concatenate([record.bigram_weights for record in records])[rows]
     gains = worth[places] * strength / (strength + weights.bigrams_half)
     root = float(np.sqrt(worth.sum())) or 1.0
@@ -231,7 +233,7 @@ def _bigrams(
 def _english(understanding: Understanding) -> float:
     """Share of the task's words outside Chinese, Japanese and Korean: what everyday documents,
     which are mostly English, can foretell of its matches."""
-    chinese = length([term for term in understanding.terms if is_cjk(term)])
+    chinese = word_count([term for term in understanding.terms if is_cjk(term)])
     return 1.0 - chinese / max(understanding.words, 1e-9)
 
 
@@ -251,8 +253,8 @@ def _dense(
     if not known.any():
         return scores
     cosines = np.array([candidate.cosines for candidate in candidates if candidate.cosines])
-    parts = (weights.dense_described, weights.dense_head)
-    shares = np.array([weights.of(part, t) for part in parts])
+    parts = (weights.dense_description, weights.dense_head)
+    shares = np.array([weights.interpolate(part, t) for part in parts])
     scores[known] = ((cosines - weights.dense_mean) / weights.dense_spread) @ shares
     if not known.all():
         scores[~known] = _expected(lexical[known], scores[known], lexical[~known])
@@ -272,7 +274,7 @@ def _expected(
     return np.asarray(middle + slope * (others - lexical.mean()), dtype=np.float64)
 
 
-def explain(scored: Scored, key: RevisionKey) -> Mapping[str, float]:
+def explain_score(scored: ScoredCandidates, key: RevisionKey) -> Mapping[str, float]:
     """Each part's contribution to the score of one candidate, with `score` and `evidence`."""
     place = scored.keys.index(key)
     parts = {name: float(values[place]) for name, values in scored.components.items()}

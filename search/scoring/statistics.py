@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from search.protocol import FIELDS, ForwardRecord, TermIds, Vector
 from search.scoring.background import load_background
-from search.scoring.hub import hub_scores
+from search.scoring.hub import compute_hubness
 from search.scoring.weights import ScoringWeights
 from skills.record import RevisionKey
 
@@ -40,7 +40,7 @@ class TermCounts:
         if len(self._recent) > _MERGE_AT:
             self._merge()
 
-    def of(self, terms: TermIds) -> npt.NDArray[np.int64]:
+    def get_counts(self, terms: TermIds) -> npt.NDArray[np.int64]:
         """The count of each term, int64 (len(terms),); 0 for one that was never counted."""
         places, known = self._find(terms)
         found = np.zeros(len(terms), dtype=np.int64)
@@ -119,27 +119,27 @@ class LibraryStatistics:
     def document_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
         """Number of revisions that have each term in any field, int64 (len(terms),)."""
         with self._lock:
-            return self._documents.of(terms)
+            return self._documents.get_counts(terms)
 
     def name_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
         """Number of revisions that have each term in their name, int64 (len(terms),)."""
         with self._lock:
-            return self._names.of(terms)
+            return self._names.get_counts(terms)
 
     def idf(self, terms: TermIds) -> Vector:
         """ln(1 + (N - df + .5) / (df + .5)) of each term, float32: never negative."""
         with self._lock:  # both of one moment: a frequency above the size would be negative
-            found, size = self._documents.of(terms), len(self._records)
+            found, size = self._documents.get_counts(terms), len(self._records)
         return np.log1p((size - found + 0.5) / (found + 0.5)).astype(np.float32)
 
-    def hubs(
+    def get_hubness(
         self, keys: Sequence[RevisionKey], records: Sequence[ForwardRecord]
     ) -> npt.NDArray[np.float64]:
         """What each revision scores for unrelated text, (len(keys),); computed once a revision."""
         found = {key: self._hubs.get(key) for key in keys}
         fresh = [place for place, key in enumerate(keys) if found[key] is None]
         if fresh:
-            scores = hub_scores(
+            scores = compute_hubness(
                 [records[place] for place in fresh], load_background(), ScoringWeights()
             )
             computed = dict(zip([keys[place] for place in fresh], scores.tolist(), strict=True))
@@ -149,7 +149,7 @@ class LibraryStatistics:
                 self._hubs |= {key: computed[key] for key in computed if key in self._records}
         return np.array([found[key] for key in keys], dtype=np.float64)
 
-    def forward_of(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
+    def get_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
         """Forward records of the revisions that are in; others are left out."""
         found = {}
         for key in keys:
@@ -158,7 +158,7 @@ class LibraryStatistics:
                 found[key] = record
         return found
 
-    def missing(self, keys: Iterable[RevisionKey]) -> list[RevisionKey]:
+    def missing_keys(self, keys: Iterable[RevisionKey]) -> list[RevisionKey]:
         """Those of the keys that are not in."""
         return [key for key in keys if key not in self._records]
 

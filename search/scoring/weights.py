@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CANDIDATE_WEIGHTS = (4.0, 3.0, 1.0, 0.5, 0.3)
+FIELD_BOOSTS = (4.0, 3.0, 1.0, 0.5, 0.3)
 """What a field's own BM25 weighs in an engine's score of candidates, in the order of FIELDS."""
 
 
@@ -31,21 +31,21 @@ class ScoringWeights:
     k_short: float = 2.0
     k_long: float = 3.0
     bm25f_spread: float = 0.59
-    names: tuple[float, float] = (0.1, 0.2)
-    names_spread: float = 0.08
-    naming: float = 6.0
+    name_coverage: tuple[float, float] = (0.1, 0.2)
+    name_coverage_spread: float = 0.08
+    exact_name: float = 6.0
     bigrams: float = 0.05
     bigrams_spread: float = 0.05
     bigrams_half: float = 3.0
     hub: float = 0.8
     hub_mean: float = 1.3
     hub_spread: float = 0.32
-    dense_described: tuple[float, float] = (0.35, 0.1)
+    dense_description: tuple[float, float] = (0.35, 0.1)
     dense_head: tuple[float, float] = (0.35, 0.0)
     dense_mean: float = 0.055
     dense_spread: float = 0.075
     slots: int = 10
 
-    def of(self, pair: tuple[float, float], t: float) -> float:
+    def interpolate(self, pair: tuple[float, float], t: float) -> float:
         """A pair at t: 0 for a short query, 1 for a long task."""
         return (1.0 - t) * pair[0] + t * pair[1]

@@ -17,7 +17,7 @@ import numpy as np
 _LAST_PLANE_0 = 0xFFFF
 
 
-def simplified(text: str) -> str:
+def to_simplified(text: str) -> str:
     """The text with each traditional character replaced; its length stays the same."""
     return text.translate(_table())
 
@@ -32,7 +32,7 @@ def _table() -> dict[int, int]:
     return {before: table.get(after, after) for before, after in table.items()}
 
 
-def pack(lines: Iterable[str]) -> bytes:
+def pack_character_table(lines: Iterable[str]) -> bytes:
     """The file, from lines of a traditional character, a tab, and its simplified forms."""
     pairs = {}
     for line in lines:

@@ -12,13 +12,13 @@ import numpy as np
 from config.errors import UsageError
 from search.protocol import TermIds, Vector
 from search.scoring.background import load_background
-from search.text.tokens import bigram_ids, length, term_ids, tokenize
-from skills.parsing.language import detect
+from search.text.tokens import bigram_ids, term_ids, tokenize, word_count
+from skills.parsing.language_detection import detect_language
 
 FIRST_CHARACTERS, LAST_CHARACTERS = 48_000, 16_000
 """Of a longer task the start and the end are read: about 8,000 and 2,500 English words."""
 
-TERM_LIMIT = 600
+MAX_TASK_TERMS = 600
 """At most so many distinct terms weigh in: those of the highest background idf times weight."""
 
 _SENTENCES = 64
@@ -101,7 +101,7 @@ class Understanding:
     ids: TermIds
     weights: Vector
     pairs: TermIds
-    pair_places: np.ndarray
+    pair_positions: np.ndarray
     sentences: tuple[str, ...]
     artifacts: tuple[str, ...]
     formats: dict[str, tuple[str, ...]]
@@ -112,7 +112,7 @@ class Understanding:
     @property
     def words(self) -> float:
         """How many distinct words the task has: a Chinese bigram counts half, as in `length`."""
-        return length(self.terms)
+        return word_count(self.terms)
 
 
 def understand(task: str) -> Understanding:
@@ -134,13 +134,13 @@ def understand(task: str) -> Understanding:
         ids=term_ids(terms),
         weights=weights,
         pairs=pairs,
-        pair_places=places,
+        pair_positions=places,
         sentences=_sentences(text),
         artifacts=artifacts,
         formats=_formats(text, artifacts),
         keywords=_keywords(text),
         operations=_operations(text),
-        language=detect(text),
+        language=detect_language(text),
     )
 
 
@@ -154,9 +154,9 @@ def _weighed(stream: Sequence[str]) -> tuple[tuple[str, ...], Vector]:
     counts = Counter(stream)
     terms = list(counts)
     weights = 1.0 + 0.5 * np.log(np.array([counts[term] for term in terms], dtype=np.float64))
-    if len(terms) > TERM_LIMIT:
+    if len(terms) > MAX_TASK_TERMS:
         mass = weights * load_background().idf(term_ids(terms))
-        kept = np.sort(np.argsort(-mass, kind="stable")[:TERM_LIMIT])
+        kept = np.sort(np.argsort(-mass, kind="stable")[:MAX_TASK_TERMS])
         terms, weights = [terms[place] for place in kept.tolist()], weights[kept]
     return tuple(terms), weights.astype(np.float32)
 

@@ -17,12 +17,12 @@ import numpy as np
 import Stemmer
 
 from search.protocol import TermIds
-from search.text.characters import simplified
+from search.text.characters import to_simplified
 
 TOKENS_VERSION = 2
 """Part of every index's schema: a change in the stream makes old indexes unusable."""
 
-SHORTEST, LONGEST = 2, 40
+MIN_TOKEN_LENGTH, MAX_TOKEN_LENGTH = 2, 40
 """Tokens outside these lengths are dropped; single Chinese characters are the exception."""
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002fa1f"
@@ -58,7 +58,7 @@ def is_cjk(token: str) -> bool:
 
 def _term(word: str) -> str | None:
     """The index term of one lowercase word; None where it is a stop word or of odd length."""
-    if not SHORTEST <= len(word) <= LONGEST or word in STOP_WORDS:
+    if not MIN_TOKEN_LENGTH <= len(word) <= MAX_TOKEN_LENGTH or word in STOP_WORDS:
         return None
     with _stemmer_lock:  # the stemmer keeps state between calls
         return str(_stemmer.stemWord(word))
@@ -88,7 +88,7 @@ def tokenize(text: str) -> list[str]:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
         if _IS_CJK.search(text):
-            text = simplified(text)
+            text = to_simplified(text)
     if "#" in text or "++" in text:
         text = _SIGNED.sub(_spelled, text)
     tokens: list[str] = []
@@ -101,7 +101,7 @@ def _spelled(match: re.Match[str]) -> str:
     return match.group(1) + _SPELLED[match.group(2)]
 
 
-def length(tokens: Sequence[str]) -> float:
+def word_count(tokens: Sequence[str]) -> float:
     """Length of a token stream in words: a Chinese bigram counts half, a word being about two."""
     return sum(0.5 if ord(token[0]) > 0x2E7F and is_cjk(token) else 1.0 for token in tokens)
 

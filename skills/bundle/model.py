@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from skills.bundle.framing import attribute, inline, passage_text, value
+from skills.bundle.escaping import escape_attribute, escape_inline, escape_passage, quote_value
 from skills.token_count import count_tokens
 
 PREAMBLE = """\
@@ -26,17 +26,17 @@ NO_HIT = """\
 status: NO_SKILL_HIT ({reason}). Go on without a skill.
 """
 
-_NAMED = 5
+_MAX_NAMED = 5
 """Skills left out, and withheld, that the Markdown names; the JSON has them all."""
 
 
-class Model(BaseModel):
+class BundleModel(BaseModel):
     """A part of the bundle."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class BundlePassage(Model):
+class BundlePassage(BundleModel):
     """Lines of a SKILL.md, 1-based and inclusive, as they stand there."""
 
     first_line: int
@@ -46,7 +46,7 @@ class BundlePassage(Model):
     text: str
 
 
-class LeftOut(Model):
+class LeftOutPassages(BundleModel):
     """What of a skill the bundle does not hold."""
 
     passages: int = 0
@@ -54,21 +54,21 @@ class LeftOut(Model):
     lines: tuple[tuple[int, int], ...] = ()
 
 
-class Safety(Model):
+class SafetySummary(BundleModel):
     """The scanner's marks: level 0 is clean, 3 dangerous."""
 
     level: int = Field(default=0, ge=0, le=3)
     reasons: tuple[str, ...] = ()
 
 
-class Revision(Model):
+class Revision(BundleModel):
     """Which revision the text was read from."""
 
     seq: int
     content_hash: str
 
 
-class BundleSkill(Model):
+class BundleSkill(BundleModel):
     """One chosen skill. `tokens` counts its part of the Markdown."""
 
     skill_id: str
@@ -81,16 +81,16 @@ class BundleSkill(Model):
     language: str
     score: float
     why: tuple[str, ...]
-    safety: Safety = Safety()
+    safety: SafetySummary = SafetySummary()
     passages: tuple[BundlePassage, ...] = ()
     scripts: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
-    left_out: LeftOut = LeftOut()
+    left_out: LeftOutPassages = LeftOutPassages()
     paged_by: Literal["vectors", "words", "whole"] = "vectors"
     tokens: int = 0
 
 
-class BundleLink(Model):
+class BundleLink(BundleModel):
     """A link among the chosen skills."""
 
     source: str
@@ -101,7 +101,7 @@ class BundleLink(Model):
     evidence: str
 
 
-class SkillLeftOut(Model):
+class LeftOutSkill(BundleModel):
     """A skill that was considered and not sent, and why."""
 
     skill_id: str
@@ -110,7 +110,7 @@ class SkillLeftOut(Model):
     tokens: int = 0
 
 
-class WithheldSkill(Model):
+class WithheldSkill(BundleModel):
     """A skill that would have been considered and that the policy keeps back, and why."""
 
     skill_id: str
@@ -118,7 +118,7 @@ class WithheldSkill(Model):
     reason: str
 
 
-class Withheld(Model):
+class Withheld(BundleModel):
     """What the policy keeps back: how many, by kind, and which, unless a setting hides that."""
 
     count: int = 0
@@ -126,7 +126,7 @@ class Withheld(Model):
     skills: tuple[WithheldSkill, ...] = ()
 
 
-class Bundle(Model):
+class Bundle(BundleModel):
     """The answer to a query.
 
     `tokens` is exactly what the Markdown form counts and never above `budget`; `reason` says why
@@ -142,7 +142,7 @@ class Bundle(Model):
     tokens: int = 0
     skills: tuple[BundleSkill, ...] = ()
     links: tuple[BundleLink, ...] = ()
-    left_out: tuple[SkillLeftOut, ...] = ()
+    left_out: tuple[LeftOutSkill, ...] = ()
     withheld: Withheld = Withheld()
     degraded: tuple[str, ...] = ()
     timings_ms: dict[str, float] = {}
@@ -156,55 +156,57 @@ def bundle_schema() -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def render(bundle: Bundle) -> str:
+def render_markdown(bundle: Bundle) -> str:
     """The bundle as Markdown: status, then the skills best first, then links, what is left out and
     what is withheld."""
     if bundle.status == "NO_SKILL_HIT":
-        told = render_withheld(bundle.withheld)
-        return "\n".join(filter(None, (NO_HIT.format(reason=inline(bundle.reason)), told)))
+        summary = render_withheld(bundle.withheld)
+        return "\n".join(
+            filter(None, (NO_HIT.format(reason=escape_inline(bundle.reason)), summary))
+        )
     parts = [PREAMBLE]
-    parts += [render_skill(place, skill) for place, skill in enumerate(bundle.skills, 1)]
+    parts += [render_skill(rank, skill) for rank, skill in enumerate(bundle.skills, 1)]
     parts.append(render_links(bundle.links))
     parts.append(render_left_out(bundle.left_out))
     parts.append(render_withheld(bundle.withheld))
     return "\n".join(part for part in parts if part)
 
 
-def render_skill(place: int, skill: BundleSkill) -> str:
+def render_skill(rank: int, skill: BundleSkill) -> str:
     """One skill's part of the Markdown."""
-    lines = [render_header(place, skill), *map(render_passage, skill.passages)]
+    lines = [render_header(rank, skill), *map(render_passage, skill.passages)]
     if skill.left_out.passages:
-        ranges = ", ".join(line_range(first, last) for first, last in skill.left_out.lines)
+        ranges = ", ".join(format_line_range(first, last) for first, last in skill.left_out.lines)
         lines.append(f"Left out: lines {ranges} ({skill.left_out.tokens} tokens)\n")
     return "\n".join(lines)
 
 
-def render_header(place: int, skill: BundleSkill) -> str:
+def render_header(rank: int, skill: BundleSkill) -> str:
     """A skill's name, provenance, reasons and files."""
-    licence = value(skill.licence) if skill.licence else "no licence stated"
+    licence = quote_value(skill.licence) if skill.licence else "no licence stated"
     facts = [
-        f"source: {value(skill.path)} ({value(skill.skill_id)}, revision {skill.revision.seq}, "
-        f"{skill.revision.content_hash[:12]}, {licence})",
-        f"why: {'; '.join(map(inline, skill.why))}",
+        f"source: {quote_value(skill.path)} ({quote_value(skill.skill_id)}, "
+        f"revision {skill.revision.seq}, {skill.revision.content_hash[:12]}, {licence})",
+        f"why: {'; '.join(map(escape_inline, skill.why))}",
     ]
     if skill.safety.level:
-        reasons = "; ".join(map(inline, skill.safety.reasons))
+        reasons = "; ".join(map(escape_inline, skill.safety.reasons))
         facts.append(f"caution, level {skill.safety.level}: {reasons}")
     if skill.scripts:
-        facts.append(f"scripts: {', '.join(map(value, skill.scripts))}")
+        facts.append(f"scripts: {', '.join(map(quote_value, skill.scripts))}")
     if skill.references:
-        facts.append(f"references: {', '.join(map(value, skill.references))}")
+        facts.append(f"references: {', '.join(map(quote_value, skill.references))}")
     listed = "\n".join(f"- {fact}" for fact in facts)
-    title = inline(f"{skill.name}: {skill.description}")
-    return f"## {place}. {title}\n\n{listed}\n"
+    title = escape_inline(f"{skill.name}: {skill.description}")
+    return f"## {rank}. {title}\n\n{listed}\n"
 
 
 def render_passage(passage: BundlePassage) -> str:
     """A passage between tags that its text cannot close."""
-    text = passage_text(passage.text)
+    text = escape_passage(passage.text)
     roles = " ".join(passage.roles)
-    lines = line_range(passage.first_line, passage.last_line)
-    under = " > ".join(map(attribute, passage.heading_path[1:]))
+    lines = format_line_range(passage.first_line, passage.last_line)
+    under = " > ".join(map(escape_attribute, passage.heading_path[1:]))
     return f'<passage lines="{lines}" role="{roles}" under="{under}">\n{text}\n</passage>\n'
 
 
@@ -213,19 +215,23 @@ def render_links(links: tuple[BundleLink, ...]) -> str:
     if not links:
         return ""
     listed = "\n".join(
-        f"- {value(link.source)} → {value(link.target)}: {link.type} ({inline(link.evidence)})"
+        f"- {quote_value(link.source)} → {quote_value(link.target)}: "
+        f"{link.type} ({escape_inline(link.evidence)})"
         for link in links
     )
     return f"## Links among these skills\n\n{listed}\n"
 
 
-def render_left_out(left_out: tuple[SkillLeftOut, ...]) -> str:
+def render_left_out(left_out: tuple[LeftOutSkill, ...]) -> str:
     """Skills that were considered and not sent."""
     if not left_out:
         return ""
-    listed = [f"- {value(left.skill_id)}: {inline(left.reason)}" for left in left_out[:_NAMED]]
-    if len(left_out) > _NAMED:
-        listed.append(f"- and {len(left_out) - _NAMED} more")
+    listed = [
+        f"- {quote_value(left.skill_id)}: {escape_inline(left.reason)}"
+        for left in left_out[:_MAX_NAMED]
+    ]
+    if len(left_out) > _MAX_NAMED:
+        listed.append(f"- and {len(left_out) - _MAX_NAMED} more")
     return "## Not included\n\n" + "\n".join(listed) + "\n"
 
 
@@ -233,23 +239,26 @@ def render_withheld(withheld: Withheld) -> str:
     """What the policy keeps back."""
     if not withheld.count:
         return ""
-    listed = [f"- {value(one.skill_id)}: {inline(one.reason)}" for one in withheld.skills[:_NAMED]]
-    told = f"{withheld_summary(withheld)}; ask the user before looking for them elsewhere."
-    return "\n".join(["## Withheld", "", told, *([""] if listed else []), *listed, ""])
+    listed = [
+        f"- {quote_value(one.skill_id)}: {escape_inline(one.reason)}"
+        for one in withheld.skills[:_MAX_NAMED]
+    ]
+    summary = f"{summarise_withheld(withheld)}; ask the user before looking for them elsewhere."
+    return "\n".join(["## Withheld", "", summary, *([""] if listed else []), *listed, ""])
 
 
-def withheld_summary(withheld: Withheld) -> str:
+def summarise_withheld(withheld: Withheld) -> str:
     """How many skills are withheld and why, in a few words."""
     kinds = ", ".join(f"{count} for {kind}" for kind, count in withheld.kinds.items())
     skills = "1 skill is" if withheld.count == 1 else f"{withheld.count} skills are"
     return f"{skills} withheld by policy ({kinds})"
 
 
-def markdown_tokens(text: str) -> int:
+def count_markdown_tokens(text: str) -> int:
     """Tokens of a part of the Markdown; parts add up, since they are joined by line ends."""
     return count_tokens(text)
 
 
-def line_range(first: int, last: int) -> str:
+def format_line_range(first: int, last: int) -> str:
     """Lines as a person writes them: `7` or `7-9`."""
     return str(first) if first == last else f"{first}-{last}"

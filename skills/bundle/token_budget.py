@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class BudgetItem:
     """What one skill would like to send.
 
     base: tokens of its header. worth: how much the skill is expected to matter, above 0.
@@ -15,12 +15,12 @@ class Offer:
     0, about 1 for the passage that matters most, and comparable between skills.
     """
 
-    base: int
-    worth: float
+    header_tokens: int
+    utility: float
     passages: Sequence[tuple[int, float, int]]
 
 
-def spend(offers: Sequence[Offer], budget: int) -> list[list[int] | None]:
+def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] | None]:
     """For each offer the passages that are bought, ascending, or None when the skill is not.
 
     A skill enters with its header and its best passage, which together are worth no less than the
@@ -28,35 +28,35 @@ def spend(offers: Sequence[Offer], budget: int) -> list[list[int] | None]:
     bought first, so a small budget goes deep into the best skills before it reaches the last ones.
     The costs of what is bought never add up to more than the budget.
     """
-    bought: list[list[int] | None] = [None] * len(offers)
+    selected: list[list[int] | None] = [None] * len(items)
     left = budget
     entries = [
-        (-offer.worth * max([1.0, *(worth for _, worth, _ in offer.passages)]), place, -1, 0)
-        for place, offer in enumerate(offers)
+        (-item.utility * max([1.0, *(utility for _, utility, _ in item.passages)]), place, -1, 0)
+        for place, item in enumerate(items)
     ]
     passages = [
-        (-offer.worth * worth, place, index, cost)
-        for place, offer in enumerate(offers)
-        for index, worth, cost in offer.passages
+        (-item.utility * utility, place, index, cost)
+        for place, item in enumerate(items)
+        for index, utility, cost in item.passages
     ]
     # An entry sorts before passages of the same worth and place: its index is the lowest.
     for _, place, index, cost in sorted(entries + passages):
-        mine = bought[place]
+        mine = selected[place]
         if index < 0:
-            entry = _entry(offers[place], left)
+            entry = _cheapest_entry(items[place], left)
             if entry is not None:
-                bought[place], spent = entry
+                selected[place], spent = entry
                 left -= spent
         elif mine is not None and index not in mine and cost <= left:
             mine.append(index)
             left -= cost
-    return [sorted(mine) if mine is not None else None for mine in bought]
+    return [sorted(mine) if mine is not None else None for mine in selected]
 
 
-def _entry(offer: Offer, left: int) -> tuple[list[int], int] | None:
+def _cheapest_entry(item: BudgetItem, left: int) -> tuple[list[int], int] | None:
     """The header with the best passage that fits, and their cost; None when none fits."""
-    if not offer.passages:
-        return ([], offer.base) if offer.base <= left else None
-    fitting = [passage for passage in offer.passages if offer.base + passage[2] <= left]
+    if not item.passages:
+        return ([], item.header_tokens) if item.header_tokens <= left else None
+    fitting = [passage for passage in item.passages if item.header_tokens + passage[2] <= left]
     best = min(fitting, key=lambda passage: (-passage[1], passage[0]), default=None)
-    return None if best is None else ([best[0]], offer.base + best[2])
+    return None if best is None else ([best[0]], item.header_tokens + best[2])

@@ -7,17 +7,17 @@ from typing import Any
 
 import yaml
 
-from skills.events.answers import (
-    ANSWERS,
+from skills.events.correlation import EVENTS_CHANNEL, REPLY_PREFIX, STREAM_FIELD
+from skills.events.envelope import EVENT_TYPES, Event
+from skills.events.examples import get_example
+from skills.events.replies import (
     MESSAGE_REFUSED,
     QUERY_ANSWERED,
     QUERY_FAILED,
+    REPLIES,
     SKILL_FAILED,
     SKILL_PUBLISHED,
 )
-from skills.events.envelope import TYPES, Event
-from skills.events.examples import example_of
-from skills.events.origin import EVENTS_CHANNEL, REPLY_PREFIX, STREAM_FIELD
 from skills.events.requests import QUERY_ASKED, REQUESTS
 
 _CONTENT_TYPE = "application/cloudevents+json"
@@ -85,7 +85,7 @@ def _document() -> dict[str, Any]:
             ),
         },
         "components": {
-            "messages": {name: _message(name) for name in TYPES},
+            "messages": {name: _message(name) for name in EVENT_TYPES},
             "schemas": _schemas(),
             "securitySchemes": {
                 "password": {
@@ -151,7 +151,7 @@ def _replies() -> dict[str, Any]:
                 "examples": ["my-ci"],
             }
         },
-        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in ANSWERS},
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in REPLIES},
         "bindings": {"amqp": _queue({"name": REPLY_PREFIX + "{name}"}), "redis": {}},
         "x-redis-stream": {"stream": REPLY_PREFIX + "{name}", "field": STREAM_FIELD},
     }
@@ -178,20 +178,20 @@ def _receive(summary: str, names: list[str], answers: list[str]) -> dict[str, An
 def _message(name: str) -> dict[str, Any]:
     return {
         "name": name,
-        "title": TYPES[name].__name__,
-        "summary": (TYPES[name].__doc__ or "").strip().partition("\n")[0],
+        "title": EVENT_TYPES[name].__name__,
+        "summary": (EVENT_TYPES[name].__doc__ or "").strip().partition("\n")[0],
         "contentType": _CONTENT_TYPE,
         "correlationId": {"location": "$message.payload#/correlationid"},
         "payload": {"$ref": f"{_SCHEMAS}{name}"},
         "bindings": {"amqp": {"messageType": name, "bindingVersion": _AMQP}, "redis": {}},
-        "examples": [{"name": "example", "payload": example_of(name)}],
+        "examples": [{"name": "example", "payload": get_example(name)}],
     }
 
 
 def _schemas() -> dict[str, Any]:
     """The envelope, the data of each type, and each type's event as both together."""
     found = _flat(Event.model_json_schema(ref_template=_SCHEMAS + "{model}"), "Event")
-    for name, model in TYPES.items():
+    for name, model in EVENT_TYPES.items():
         schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")
         found |= _flat(schema, model.__name__)
         data = {"$ref": _SCHEMAS + model.__name__}

@@ -22,15 +22,15 @@ from pydantic import (
 )
 
 from config.errors import UsageError
-from skills.events.answers import ANSWERS, Answer
+from skills.events.replies import REPLIES, Reply
 from skills.events.requests import REQUESTS, Request, SourceChanged
 
-Data = Request | Answer
+EventData = Request | Reply
 
-TYPES: dict[str, type[Data]] = {**REQUESTS, **ANSWERS}
+EVENT_TYPES: dict[str, type[EventData]] = {**REQUESTS, **REPLIES}
 """Type of an event -> model of its data."""
 
-OWN_SOURCES = "skillbus/"
+RESERVED_SOURCE_PREFIX = "skillbus/"
 """How the `source` of every event that skillbus makes begins; no other may."""
 
 _EXTENSION_NAME = re.compile(r"[a-z0-9]{1,64}")
@@ -44,7 +44,7 @@ _PROBLEMS = 5
 _SHOWN = 80
 
 
-def _moment(value: object) -> object:
+def _require_timestamp_text(value: object) -> object:
     """A time in words: a number could be seconds or milliseconds."""
     if not isinstance(value, str | datetime):
         raise ValueError("must be a time as RFC 3339 writes it")
@@ -59,7 +59,7 @@ def _is_empty(value: str) -> bool:
     return not value
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(_moment)]
+Timestamp = Annotated[AwareDatetime, BeforeValidator(_require_timestamp_text)]
 
 
 class Event(BaseModel):
@@ -76,7 +76,7 @@ class Event(BaseModel):
     id: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
     source: str = Field(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
     type: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
-    time: Moment = Field(default_factory=_now)
+    time: Timestamp = Field(default_factory=_now)
     datacontenttype: Literal["application/json"] = "application/json"
     subject: str = Field(
         default="", max_length=2000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$", exclude_if=_is_empty
@@ -95,7 +95,7 @@ class Event(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _leave_out(cls, members: Any) -> Any:
+    def _drop_unknown_members(cls, members: Any) -> Any:
         """Drop what is unset, and what cannot be an extension attribute."""
         if not isinstance(members, Mapping):
             return members
@@ -107,7 +107,7 @@ class Event(BaseModel):
 
     @field_validator("data")
     @classmethod
-    def _can_be_written(cls, data: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    def _check_serialisable(cls, data: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         """Refuse what JSON as UTF-8 cannot hold; what was read from JSON can be written again."""
         if info.mode == "python":
             try:
@@ -116,15 +116,15 @@ class Event(BaseModel):
                 raise ValueError(f"cannot be written as JSON ({type(error).__name__})") from None
         return data
 
-    def content(self) -> Data:
+    def parse_data(self) -> EventData:
         """The data as its model; raises UsageError for an unknown type or bad data."""
-        model = TYPES.get(self.type)
+        model = EVENT_TYPES.get(self.type)
         if model is None:
             raise UsageError(_unknown(self.type))
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
-            raise UsageError(f"event {self.id}: {describe(error)}") from None
+            raise UsageError(f"event {self.id}: {describe_validation_error(error)}") from None
 
 
 _MEMBERS = frozenset(Event.model_fields)
@@ -143,7 +143,7 @@ def _unknown(name: str) -> str:
     versioned = _VERSIONED.fullmatch(name)
     others = [
         found[2]
-        for known in TYPES
+        for known in EVENT_TYPES
         if versioned and (found := _VERSIONED.fullmatch(known)) and found[1] == versioned[1]
     ]
     if versioned and others:
@@ -151,21 +151,21 @@ def _unknown(name: str) -> str:
             f"version {versioned[2][:_SHOWN]} of {versioned[1]} is not known; "
             f"known: {', '.join(others)}"
         )
-    return f"event type {name!r} is not known; known: {', '.join(sorted(TYPES))}"
+    return f"event type {name!r} is not known; known: {', '.join(sorted(EVENT_TYPES))}"
 
 
-def new_event(data: Data, source: str, trace_id: str = "") -> Event:
+def new_event(data: EventData, source: str, trace_id: str = "") -> Event:
     """An event about `data`, with a fresh id and the time of now.
 
     trace_id: of what led to it, where that has one; kept as `traceparent` when it is of that form.
     """
-    name = next(name for name, model in TYPES.items() if isinstance(data, model))
+    name = next(name for name, model in EVENT_TYPES.items() if isinstance(data, model))
     event = Event(id=uuid.uuid4().hex, source=source, type=name, data=data.model_dump(mode="json"))
     parent = f"00-{trace_id}-{uuid.uuid4().hex[:16]}-01"
     return event.model_copy(update={"traceparent": parent} if _TRACEPARENT.match(parent) else {})
 
 
-def trace_id_of(event: Event) -> str:
+def get_trace_id(event: Event) -> str:
     """The trace id of an event's `traceparent` (CloudEvents' extension for distributed tracing,
     in the form of W3C Trace Context), "" where it has none or one that is not of that form."""
     parent = (event.model_extra or {}).get("traceparent")
@@ -178,8 +178,10 @@ def parse_event(text: str | bytes) -> Event:
     try:
         event = Event.model_validate_json(text)
     except ValidationError as error:
-        raise UsageError(f"not a CloudEvents 1.0 object: {describe(error)}") from None
-    event.content()
+        raise UsageError(
+            f"not a CloudEvents 1.0 object: {describe_validation_error(error)}"
+        ) from None
+    event.parse_data()
     return event
 
 
@@ -192,21 +194,23 @@ def parse_request(text: str | bytes) -> Event:
     event = parse_event(text)
     if event.type not in REQUESTS:
         raise UsageError(f"{event.type} is what skillbus answers; send {', '.join(REQUESTS)}")
-    if event.source.startswith(OWN_SOURCES):
-        raise UsageError(f"source {event.source!r}: only skillbus itself is {OWN_SOURCES}…")
-    content = event.content()
+    if event.source.startswith(RESERVED_SOURCE_PREFIX):
+        raise UsageError(
+            f"source {event.source!r}: only skillbus itself is {RESERVED_SOURCE_PREFIX}…"
+        )
+    content = event.parse_data()
     if isinstance(content, SourceChanged) and content.git is not None:
         raise UsageError("git: how a repository is fetched is for `skillbus sources add` to say")
     return event
 
 
-def describe(error: ValidationError) -> str:
+def describe_validation_error(error: ValidationError) -> str:
     """A validation error in one line of bounded length: where, and what is wrong."""
     problems = error.errors(include_url=False, include_input=False)
-    said = [f"{_place(problem['loc'])}: {problem['msg']}" for problem in problems[:_PROBLEMS]]
+    lines = [f"{_place(problem['loc'])}: {problem['msg']}" for problem in problems[:_PROBLEMS]]
     if len(problems) > _PROBLEMS:
-        said.append(f"and {len(problems) - _PROBLEMS} more")
-    return "; ".join(said)
+        lines.append(f"and {len(problems) - _PROBLEMS} more")
+    return "; ".join(lines)
 
 
 def _place(parts: tuple[int | str, ...]) -> str:

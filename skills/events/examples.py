@@ -6,17 +6,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from skills.bundle.model import BundlePassage, BundleSkill, Revision
-from skills.events.answers import (
-    ANSWERS,
-    Answer,
+from skills.events.correlation import new_reply
+from skills.events.envelope import Event, new_event
+from skills.events.replies import (
+    REPLIES,
     MessageRefused,
     QueryAnswered,
     QueryFailed,
+    Reply,
     SkillFailed,
     SkillPublished,
 )
-from skills.events.envelope import Event, new_event
-from skills.events.origin import answer_to
 from skills.events.requests import (
     QueryAsked,
     Request,
@@ -86,11 +86,11 @@ def _bundle() -> QueryAnswered:
                 tokens=158,
             ),
         ),
-        timings_ms={"understand": 0.4, "retrieve": 6.1, "page": 4.2},
+        timings_ms={"understand": 0.4, "retrieve": 6.1, "select_passages": 4.2},
     )
 
 
-def _answers() -> tuple[tuple[str, Answer], ...]:
+def _answers() -> tuple[tuple[str, Reply], ...]:
     return (
         ("question-1", _bundle()),
         ("question-1", QueryFailed(query_id=_QUERY_ID, reason="expired before a worker took it")),
@@ -118,21 +118,21 @@ def example_events() -> dict[str, Event]:
     """Type -> an event of it; each answer answers one of the requests."""
     requests = {}
     for event_id, data in _requests():
-        told = {"id": event_id, "source": "my-ci", "time": _TIME}
+        details = {"id": event_id, "source": "my-ci", "time": _TIME}
         if isinstance(data, QueryAsked | SkillUpserted):
-            told |= {"replyto": "skillbus.replies.my-ci", "correlationid": f"{event_id}-try-1"}
-        requests[event_id] = new_event(data, "my-ci").model_copy(update=told)
+            details |= {"replyto": "skillbus.replies.my-ci", "correlationid": f"{event_id}-try-1"}
+        requests[event_id] = new_event(data, "my-ci").model_copy(update=details)
     found = {event.type: event for event in requests.values()}
     for question_id, answer in _answers():
-        event = answer_to(requests[question_id], answer, "skillbus/consume")
+        event = new_reply(requests[question_id], answer, "skillbus/consume")
         found[event.type] = event.model_copy(update={"time": _TIME})
     return found
 
 
-def example_of(name: str) -> dict[str, Any]:
+def get_example(name: str) -> dict[str, Any]:
     """The example of a type as JSON data, without what only says that nothing was asked for."""
     event = example_events()[name].model_dump(mode="json")
-    if name not in ANSWERS:
+    if name not in REPLIES:
         event["data"] = {
             key: value
             for key, value in event["data"].items()

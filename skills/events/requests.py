@@ -12,10 +12,10 @@ SKILL_UPSERTED = "skillbus.skill.upserted.v1"
 SKILL_REMOVED = "skillbus.skill.removed.v1"
 QUERY_ASKED = "skillbus.query.asked.v1"
 
-MOST_FILES = 1_000
+MAX_EVENT_FILES = 1_000
 """Files of a skill that comes by value."""
 
-MOST_FILE_BYTES = 8 << 20
+MAX_EVENT_FILE_BYTES = 8 << 20
 """Bytes of all these files together, as UTF-8."""
 
 _PATH_CHARACTERS = 4_096
@@ -86,7 +86,7 @@ _FilterValues = Annotated[tuple[str, ...], Field(max_length=100)]
 _WHOLE = BeforeValidator(_whole_number)
 
 
-class GitOrigin(BaseModel):
+class GitFetchOptions(BaseModel):
     """What is fetched of a git repository, and how often.
 
     `branch`: empty is the remote's own choice. `path`: the folder that holds the skills, empty is
@@ -103,7 +103,7 @@ class GitOrigin(BaseModel):
     poll_seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
-class Pushed(BaseModel):
+class GitPush(BaseModel):
     """The commits of a branch before a push, empty where there was none, and after it."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -126,8 +126,8 @@ class SourceChanged(BaseModel):
     source_id: SourceId
     root: str = Field(default="", max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
     paths: tuple[RelativePath, ...] = ()
-    git: GitOrigin | None = Field(default=None, exclude_if=lambda git: git is None)
-    pushed: Pushed | None = Field(default=None, exclude_if=lambda pushed: pushed is None)
+    git: GitFetchOptions | None = Field(default=None, exclude_if=lambda git: git is None)
+    pushed: GitPush | None = Field(default=None, exclude_if=lambda pushed: pushed is None)
 
 
 class SourceRemoved(BaseModel):
@@ -149,7 +149,10 @@ class SkillUpserted(BaseModel):
 
     skill_id: SkillId
     files: dict[FilePath, str] | None = Field(
-        default=None, min_length=1, max_length=MOST_FILES, exclude_if=lambda files: files is None
+        default=None,
+        min_length=1,
+        max_length=MAX_EVENT_FILES,
+        exclude_if=lambda files: files is None,
     )
 
     @model_validator(mode="after")
@@ -163,8 +166,10 @@ def _check_files(files: dict[str, str]) -> None:
     if _SKILL_FILE not in files:
         raise ValueError(f"files must hold {_SKILL_FILE}")
     size = sum(len(path.encode()) + len(text.encode()) for path, text in files.items())
-    if size > MOST_FILE_BYTES:
-        raise ValueError(f"files have {size} bytes; at most {MOST_FILE_BYTES} come in an event")
+    if size > MAX_EVENT_FILE_BYTES:
+        raise ValueError(
+            f"files have {size} bytes; at most {MAX_EVENT_FILE_BYTES} come in an event"
+        )
     for path in files:
         folder, _, name = path.rpartition("/")
         if name == _SKILL_FILE and folder:

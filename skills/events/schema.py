@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from skills.events.envelope import TYPES, Event
-from skills.events.examples import example_of
+from skills.events.envelope import EVENT_TYPES, Event
+from skills.events.examples import get_example
 
 _DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
@@ -16,7 +16,7 @@ def events_schema() -> str:
     envelope = Event.model_json_schema()
     definitions: dict[str, Any] = envelope.pop("$defs", {})
     kinds = []
-    for name, model in TYPES.items():
+    for name, model in EVENT_TYPES.items():
         schema = model.model_json_schema(ref_template="#/$defs/{model}")
         definitions |= schema.pop("$defs", {}) | {model.__name__: schema}
         reference = {"$ref": f"#/$defs/{model.__name__}"}
@@ -26,12 +26,12 @@ def events_schema() -> str:
 
 def event_schemas() -> dict[str, str]:
     """Type -> the JSON Schema of events of that type alone, with an example."""
-    return {name: _text(event_schema(name)) for name in TYPES}
+    return {name: _text(event_schema(name)) for name in EVENT_TYPES}
 
 
 def event_schema(name: str) -> dict[str, Any]:
     """The JSON Schema of events of one type: the envelope with that type's data."""
-    model = TYPES[name]
+    model = EVENT_TYPES[name]
     envelope = Event.model_json_schema()
     data = model.model_json_schema(ref_template="#/$defs/{model}")
     definitions = {**envelope.pop("$defs", {}), **data.pop("$defs", {}), model.__name__: data}
@@ -40,7 +40,7 @@ def event_schema(name: str) -> dict[str, Any]:
         "data": {"$ref": f"#/$defs/{model.__name__}"},
     }
     named = {"title": name, "description": data.get("description", "")}
-    shown = {"examples": [example_of(name)], "$defs": definitions}
+    shown = {"examples": [get_example(name)], "$defs": definitions}
     return _DIALECT | envelope | named | {"properties": properties} | shown
 
 

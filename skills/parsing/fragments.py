@@ -11,25 +11,25 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skills.parsing.markdown import Block, Shape, scan
-from skills.record import BlockKind, Passage, Role, Section
+from skills.parsing.markdown import BlockType, MarkdownBlock, parse_blocks
+from skills.record import Passage, PassageKind, Role, Section
 from skills.token_count import count_tokens
 
-LONG_CODE = 12
+MAX_CODE_LINES = 12
 """Code blocks of more lines than this are split at their blank lines."""
 
-CHUNK = 4
+MIN_CHUNK_LINES = 4
 """The fewest lines of a chunk of code."""
 
-JOINED = 300
+MAX_JOINED_TOKENS = 300
 """Paragraphs are joined up to this many tokens; beyond it a lead-in stays a passage of its own."""
 
 _KINDS = {
-    Shape.PARAGRAPH: BlockKind.PARAGRAPH,
-    Shape.ITEM: BlockKind.LIST_ITEM,
-    Shape.TABLE: BlockKind.TABLE,
-    Shape.CODE: BlockKind.CODE,
-    Shape.BREAK: BlockKind.PARAGRAPH,
+    BlockType.PARAGRAPH: PassageKind.PARAGRAPH,
+    BlockType.ITEM: PassageKind.LIST_ITEM,
+    BlockType.TABLE: PassageKind.TABLE,
+    BlockType.CODE: PassageKind.CODE,
+    BlockType.BREAK: PassageKind.PARAGRAPH,
 }
 _OPENER = re.compile(r"(?:if|when|otherwise)\b|如果|当(?!前|然|天|地)|否则|若", re.IGNORECASE)
 _CONNECTIVE = re.compile(r"(?:or|and)\b|(?:e\.g\.|i\.e\.)|或者|以及|并且|例如", re.IGNORECASE)
@@ -39,10 +39,10 @@ _BOLD_LINE = re.compile(r"(\*\*|__)[^*_]{1,100}\1")
 
 
 @dataclass(slots=True)
-class _Piece:
+class _PassageDraft:
     """A passage in the making; `lead` is the place of its lead-in among the pieces."""
 
-    kind: BlockKind
+    kind: PassageKind
     section: int
     first: int
     last: int
@@ -52,7 +52,7 @@ class _Piece:
     introduces: bool = False
 
 
-def fragment(
+def split_text(
     lines: Sequence[str], body_line: int
 ) -> tuple[tuple[Section, ...], tuple[Passage, ...]]:
     """Sections and passages of the lines from `body_line` (1-based) on.
@@ -62,29 +62,29 @@ def fragment(
     and is the lead-in of a list, table or code block after it. A paragraph that opens with or,
     and, e.g. or i.e. joins the paragraph or list item before it.
     """
-    return arrange(lines, scan(lines, body_line), body_line)
+    return split_blocks(lines, parse_blocks(lines, body_line), body_line)
 
 
-def arrange(
-    lines: Sequence[str], blocks: Sequence[Block], body_line: int
+def split_blocks(
+    lines: Sequence[str], blocks: Sequence[MarkdownBlock], body_line: int
 ) -> tuple[tuple[Section, ...], tuple[Passage, ...]]:
     """Sections and passages from blocks that have been scanned already."""
     sections = _sections(blocks, body_line)
-    pieces: list[_Piece] = []
+    drafts: list[_PassageDraft] = []
     section = -1
     for block in blocks:
-        if section < 0 or block.shape is Shape.HEADING:
+        if section < 0 or block.shape is BlockType.HEADING:
             section += 1
-        if block.shape is not Shape.HEADING:
-            _add(lines, block, section, pieces)
-    return sections, tuple(_passage(index, piece) for index, piece in enumerate(pieces))
+        if block.shape is not BlockType.HEADING:
+            _add(lines, block, section, drafts)
+    return sections, tuple(_passage(index, draft) for index, draft in enumerate(drafts))
 
 
-def _sections(blocks: Sequence[Block], body_line: int) -> tuple[Section, ...]:
+def _sections(blocks: Sequence[MarkdownBlock], body_line: int) -> tuple[Section, ...]:
     """One section a heading, and one for what stands before the first."""
     sections: list[Section] = []
     path: list[tuple[int, str]] = []
-    opened: Block | None = None
+    opened: MarkdownBlock | None = None
     last = 0
 
     def close() -> None:
@@ -95,7 +95,7 @@ def _sections(blocks: Sequence[Block], body_line: int) -> tuple[Section, ...]:
             sections.append(Section(len(sections), titles, level, line, first, last))
 
     for block in blocks:
-        if block.shape is Shape.HEADING:
+        if block.shape is BlockType.HEADING:
             close()
             while path and path[-1][0] >= block.level:
                 path.pop()
@@ -106,52 +106,58 @@ def _sections(blocks: Sequence[Block], body_line: int) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def _add(lines: Sequence[str], block: Block, section: int, pieces: list[_Piece]) -> None:
+def _add(
+    lines: Sequence[str], block: MarkdownBlock, section: int, drafts: list[_PassageDraft]
+) -> None:
     """Append a block's passages to the pieces, or join it to the last of them."""
-    before = pieces[-1] if pieces and pieces[-1].section == section else None
-    lead = _lead(block, before, pieces)
-    if block.shape is Shape.CODE:
+    before = drafts[-1] if drafts and drafts[-1].section == section else None
+    lead = _lead(block, before, drafts)
+    if block.shape is BlockType.CODE:
         for first, last in _chunks(lines, block):
             size = _tokens(lines, first, last)
-            pieces.append(_Piece(BlockKind.CODE, section, first, last, size, block.language, lead))
+            drafts.append(
+                _PassageDraft(PassageKind.CODE, section, first, last, size, block.language, lead)
+            )
         return
     tokens = _tokens(lines, block.first, block.last)
-    introduces = block.shape is Shape.PARAGRAPH and _introduces(lines, block)
+    introduces = block.shape is BlockType.PARAGRAPH and _introduces(lines, block)
     if before is not None and _joins(lines, block, before, tokens):
         before.last = block.last
         before.tokens += tokens
-        before.introduces = introduces and before.kind is BlockKind.PARAGRAPH
+        before.introduces = introduces and before.kind is PassageKind.PARAGRAPH
         return
-    piece = _Piece(_KINDS[block.shape], section, block.first, block.last, tokens, "", lead)
-    piece.introduces = introduces
-    pieces.append(piece)
+    draft = _PassageDraft(_KINDS[block.shape], section, block.first, block.last, tokens, "", lead)
+    draft.introduces = introduces
+    drafts.append(draft)
 
 
-def _joins(lines: Sequence[str], block: Block, before: _Piece, tokens: int) -> bool:
+def _joins(lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, tokens: int) -> bool:
     """Whether a block becomes part of the passage before it: a break, or a paragraph."""
-    if block.shape is Shape.BREAK:
+    if block.shape is BlockType.BREAK:
         return True
-    if block.shape is not Shape.PARAGRAPH or before.tokens + tokens > JOINED:
+    if block.shape is not BlockType.PARAGRAPH or before.tokens + tokens > MAX_JOINED_TOKENS:
         return False
     if before.introduces:
         return True
-    if before.kind not in (BlockKind.PARAGRAPH, BlockKind.LIST_ITEM):
+    if before.kind not in (PassageKind.PARAGRAPH, PassageKind.LIST_ITEM):
         return False
     return _CONNECTIVE.match(lines[block.first - 1].lstrip(_MARKS)) is not None
 
 
-def _lead(block: Block, before: _Piece | None, pieces: Sequence[_Piece]) -> int:
+def _lead(
+    block: MarkdownBlock, before: _PassageDraft | None, drafts: Sequence[_PassageDraft]
+) -> int:
     """The place of the piece that introduces a block, -1 without one."""
     if before is None:
         return -1
     if before.introduces:
-        return len(pieces) - 1
-    if block.shape is Shape.ITEM and before.kind is BlockKind.LIST_ITEM:
+        return len(drafts) - 1
+    if block.shape is BlockType.ITEM and before.kind is PassageKind.LIST_ITEM:
         return before.lead
     return -1
 
 
-def _introduces(lines: Sequence[str], block: Block) -> bool:
+def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:
     """Whether a paragraph is a local header of what follows it."""
     text = " ".join(lines[block.first - 1 : block.last][-3:]).strip(_MARKS)
     if text.endswith((":", "：")):
@@ -164,9 +170,9 @@ def _introduces(lines: Sequence[str], block: Block) -> bool:
     return _OPENER.match(sentence.lstrip(_MARKS)) is not None
 
 
-def _chunks(lines: Sequence[str], block: Block) -> list[tuple[int, int]]:
+def _chunks(lines: Sequence[str], block: MarkdownBlock) -> list[tuple[int, int]]:
     """Line ranges of a code block: whole, or at least CHUNK lines each between blank lines."""
-    if block.last - block.first + 1 <= LONG_CODE:
+    if block.last - block.first + 1 <= MAX_CODE_LINES:
         return [(block.first, block.last)]
     chunks: list[tuple[int, int]] = []
     first, last, blank = block.first, block.first, False
@@ -174,11 +180,11 @@ def _chunks(lines: Sequence[str], block: Block) -> list[tuple[int, int]]:
         if not lines[number - 1].strip():
             blank = True
             continue
-        if blank and last - first + 1 >= CHUNK:
+        if blank and last - first + 1 >= MIN_CHUNK_LINES:
             chunks.append((first, last))
             first = number
         last, blank = number, False
-    if chunks and last - first + 1 < CHUNK:
+    if chunks and last - first + 1 < MIN_CHUNK_LINES:
         first = chunks.pop()[0]
     return [*chunks, (first, last)]
 
@@ -187,16 +193,16 @@ def _tokens(lines: Sequence[str], first: int, last: int) -> int:
     return count_tokens("\n".join(lines[first - 1 : last]))
 
 
-def _passage(index: int, piece: _Piece) -> Passage:
+def _passage(index: int, draft: _PassageDraft) -> Passage:
     return Passage(
         index,
-        piece.section,
-        piece.kind,
+        draft.section,
+        draft.kind,
         Role.CONCEPT,
         0.0,
-        piece.first,
-        piece.last,
-        piece.tokens,
-        piece.language,
-        piece.lead,
+        draft.first,
+        draft.last,
+        draft.tokens,
+        draft.language,
+        draft.lead,
     )

@@ -12,9 +12,14 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from skills.parsing.lenient_yaml import Mapping, Value, read_loosely
-from skills.parsing.strict_yaml import StrictLimits, YamlError, cleaned, read_strictly
-from skills.parsing.text import conflict_lines
+from skills.parsing.decoding import find_conflict_markers
+from skills.parsing.lenient_yaml import YamlMapping, YamlValue, parse_lenient_yaml
+from skills.parsing.strict_yaml import (
+    YamlError,
+    YamlLimits,
+    parse_strict_yaml,
+    replace_invalid_characters,
+)
 from skills.record import ParseWarning
 
 _PREAMBLE = 60
@@ -33,7 +38,7 @@ _FENCE_OPEN = re.compile(r"\s{0,3}(?:`{3,}|~{3,})\s*[\w-]*\s*")
 class Frontmatter:
     """What was read: its mapping, the first line of the body (1-based) and what was wrong."""
 
-    values: Mapping = field(default_factory=dict)
+    values: YamlMapping = field(default_factory=dict)
     body_line: int = 1
     warnings: list[ParseWarning] = field(default_factory=list)
 
@@ -43,7 +48,7 @@ class Frontmatter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _FrontmatterBlock:
     """Lines `first` to `last` (1-based, inclusive) hold the mapping; the body begins after."""
 
     first: int
@@ -52,7 +57,7 @@ class _Block:
     syntax: str = "yaml"
 
 
-def read_frontmatter(lines: Sequence[str], limits: StrictLimits) -> Frontmatter:
+def parse_frontmatter(lines: Sequence[str], limits: YamlLimits) -> Frontmatter:
     """Read the frontmatter of a file; without one the values are empty and the body is all."""
     found = Frontmatter()
     block = _locate(lines, found)
@@ -68,7 +73,7 @@ def read_frontmatter(lines: Sequence[str], limits: StrictLimits) -> Frontmatter:
     return found
 
 
-def _read_second(lines: Sequence[str], found: Frontmatter, limits: StrictLimits) -> None:
+def _read_second(lines: Sequence[str], found: Frontmatter, limits: YamlLimits) -> None:
     """Merge a second frontmatter right behind the first; what the first says stands."""
     at = _skip_blank(lines, found.body_line)
     if at > len(lines) or lines[at - 1].rstrip() != "---":
@@ -76,7 +81,7 @@ def _read_second(lines: Sequence[str], found: Frontmatter, limits: StrictLimits)
     last = _closing(lines, at + 1, "---")
     if last and _looks_like_mapping(lines, at + 1, last - 1):
         found.warn("frontmatter_doubled", at, "a second frontmatter follows the first")
-        block = _Block(at + 1, last - 1, last + 1)
+        block = _FrontmatterBlock(at + 1, last - 1, last + 1)
         found.values = {**_read(lines, block, found, limits), **found.values}
         found.body_line = block.body_line
 
@@ -84,14 +89,14 @@ def _read_second(lines: Sequence[str], found: Frontmatter, limits: StrictLimits)
 # -- locating
 
 
-def _locate(lines: Sequence[str], found: Frontmatter) -> _Block | None:
+def _locate(lines: Sequence[str], found: Frontmatter) -> _FrontmatterBlock | None:
     at = _skip_blank(lines, 1)
     if at > len(lines):
         return None
     opening = lines[at - 1].rstrip()
     if opening == "+++":
         last = _closing(lines, at + 1, "+++")
-        return _Block(at + 1, last - 1, last + 1, "toml") if last else None
+        return _FrontmatterBlock(at + 1, last - 1, last + 1, "toml") if last else None
     if opening.lstrip() == "{" or opening.startswith('{"'):
         return _json_block(lines, at)
     if opening == "---":
@@ -101,16 +106,16 @@ def _locate(lines: Sequence[str], found: Frontmatter) -> _Block | None:
     return _behind_preamble(lines, at, found)
 
 
-def _delimited(lines: Sequence[str], at: int, found: Frontmatter) -> _Block | None:
+def _delimited(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
     """The block that the `---` of line `at` opens."""
     last = _closing(lines, at + 1, "---")
     end = _mapping_end(lines, at + 1)
     if last and (end >= last - 1 or not _swallows_body(lines, at, last)):
-        return _Block(at + 1, last - 1, last + 1)
+        return _FrontmatterBlock(at + 1, last - 1, last + 1)
     if end <= at:
         return None
     found.warn("frontmatter_unclosed", at, "the frontmatter has no closing `---`")
-    return _Block(at + 1, end, end + 1)
+    return _FrontmatterBlock(at + 1, end, end + 1)
 
 
 def _swallows_body(lines: Sequence[str], at: int, last: int) -> bool:
@@ -124,16 +129,16 @@ def _swallows_body(lines: Sequence[str], at: int, last: int) -> bool:
     return False
 
 
-def _unopened(lines: Sequence[str], at: int, found: Frontmatter) -> _Block | None:
+def _unopened(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
     """A mapping at the top of the file without its opening `---`."""
     end = _mapping_end(lines, at)
     found.warn("frontmatter_unopened", at, "the frontmatter has no opening `---`")
     after = _skip_blank(lines, end + 1)
     closed = after <= len(lines) and lines[after - 1].rstrip() == "---"
-    return _Block(at, end, after + 1 if closed else end + 1)
+    return _FrontmatterBlock(at, end, after + 1 if closed else end + 1)
 
 
-def _behind_preamble(lines: Sequence[str], at: int, found: Frontmatter) -> _Block | None:
+def _behind_preamble(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
     """A frontmatter behind comments, headings, conflict marks or the opening of a fence."""
     number, seen, fence = at, 0, 0
     while number <= len(lines) and seen < _PREAMBLE:
@@ -142,10 +147,12 @@ def _behind_preamble(lines: Sequence[str], at: int, found: Frontmatter) -> _Bloc
         if line.rstrip() == "---":
             last = _closing(lines, number + 1, "---")
             if last and _looks_like_mapping(lines, number + 1, last - 1):
-                return _misplaced(lines, _Block(number + 1, last - 1, last + 1), fence, found)
+                return _misplaced(
+                    lines, _FrontmatterBlock(number + 1, last - 1, last + 1), fence, found
+                )
         elif fence and number == fence + 1 and _WANTED.match(line):
             end = _mapping_end(lines, number)
-            return _misplaced(lines, _Block(number, end, end + 1), fence, found)
+            return _misplaced(lines, _FrontmatterBlock(number, end, end + 1), fence, found)
         elif line.lstrip().startswith("<!--"):
             while number < len(lines) and "-->" not in lines[number - 1]:
                 number += 1
@@ -157,19 +164,21 @@ def _behind_preamble(lines: Sequence[str], at: int, found: Frontmatter) -> _Bloc
     return None
 
 
-def _misplaced(lines: Sequence[str], block: _Block, fence: int, found: Frontmatter) -> _Block:
+def _misplaced(
+    lines: Sequence[str], block: _FrontmatterBlock, fence: int, found: Frontmatter
+) -> _FrontmatterBlock:
     """Warn of the place, and take a fence that ends right behind the block with it."""
     if fence:
         found.warn("frontmatter_fenced", fence, "the frontmatter stands in a code fence")
         after = _skip_blank(lines, block.body_line)
         if after <= len(lines) and lines[after - 1].strip() in ("```", "~~~", "````"):
-            return _Block(block.first, block.last, after + 1)
+            return _FrontmatterBlock(block.first, block.last, after + 1)
     else:
         found.warn("frontmatter_not_first", block.first - 1, "text stands before the frontmatter")
     return block
 
 
-def _json_block(lines: Sequence[str], at: int) -> _Block | None:
+def _json_block(lines: Sequence[str], at: int) -> _FrontmatterBlock | None:
     text = "\n".join(lines[at - 1 : at + 400])
     try:
         value, end = json.JSONDecoder().raw_decode(text.lstrip())
@@ -178,7 +187,7 @@ def _json_block(lines: Sequence[str], at: int) -> _Block | None:
     if not isinstance(value, dict):
         return None
     last = at + text.lstrip()[:end].count("\n")
-    return _Block(at, last, last + 1, "json")
+    return _FrontmatterBlock(at, last, last + 1, "json")
 
 
 def _closing(lines: Sequence[str], start: int, mark: str) -> int:
@@ -231,11 +240,13 @@ def _looks_like_mapping(lines: Sequence[str], first: int, last: int) -> bool:
 # -- reading
 
 
-def _text(lines: Sequence[str], block: _Block) -> str:
+def _text(lines: Sequence[str], block: _FrontmatterBlock) -> str:
     return "\n".join(lines[block.first - 1 : block.last])
 
 
-def _read(lines: Sequence[str], block: _Block, found: Frontmatter, limits: StrictLimits) -> Mapping:
+def _read(
+    lines: Sequence[str], block: _FrontmatterBlock, found: Frontmatter, limits: YamlLimits
+) -> YamlMapping:
     kept = _without_conflict(lines[block.first - 1 : block.last], block.first, found)
     text = "\n".join(kept)
     if len(text) > limits.max_bytes:
@@ -244,11 +255,11 @@ def _read(lines: Sequence[str], block: _Block, found: Frontmatter, limits: Stric
     if block.syntax != "yaml":
         return _read_foreign(text, block, found)
     try:
-        strict = read_strictly(text, limits)
+        strict = parse_strict_yaml(text, limits)
     except YamlError as error:
         line = min(block.first + error.line, block.last)
         found.warn("frontmatter_yaml", line, f"not valid YAML ({error.reason}); read line by line")
-        return read_loosely(text.split("\n"))
+        return parse_lenient_yaml(text.split("\n"))
     for key, line in strict.duplicates:
         found.warn("duplicate_key", block.first + line, f"`{key}` is given twice")
     if strict.mapping is None:
@@ -259,7 +270,7 @@ def _read(lines: Sequence[str], block: _Block, found: Frontmatter, limits: Stric
 
 def _without_conflict(block: Sequence[str], first: int, found: Frontmatter) -> list[str]:
     """The lines without merge marks and without the other side of each conflict."""
-    marks = conflict_lines(block)
+    marks = find_conflict_markers(block)
     if not marks:
         return list(block)
     found.warn("conflict_marks", first + marks[0] - 1, "unresolved merge; our side was read")
@@ -273,28 +284,32 @@ def _without_conflict(block: Sequence[str], first: int, found: Frontmatter) -> l
     return kept
 
 
-def _read_foreign(text: str, block: _Block, found: Frontmatter) -> Mapping:
+def _read_foreign(text: str, block: _FrontmatterBlock, found: Frontmatter) -> YamlMapping:
     """A frontmatter in TOML or JSON."""
     if block.syntax == "toml":
         text = text[:_TOML_LENGTH]
     try:
         read = tomllib.loads(text) if block.syntax == "toml" else json.loads(text)
-        values = {cleaned(str(key)): _as_value(value, 8) for key, value in read.items()}
+        values = {
+            replace_invalid_characters(str(key)): _as_value(value, 8) for key, value in read.items()
+        }
     except (ValueError, RecursionError) as error:
         reason = str(error)[:100]
         found.warn(f"frontmatter_{block.syntax}", block.first, f"not valid: {reason}")
-        return read_loosely(_PAIR.sub(r"\1: ", text).split("\n"))
+        return parse_lenient_yaml(_PAIR.sub(r"\1: ", text).split("\n"))
     found.warn("frontmatter_foreign", block.first, f"the frontmatter is {block.syntax}, not YAML")
     return values
 
 
-def _as_value(value: object, depth: int) -> Value:
+def _as_value(value: object, depth: int) -> YamlValue:
     """Strings throughout; what is nested deeper than `depth` is left out."""
     if isinstance(value, dict):
         inner = value.items() if depth else ()
-        return {cleaned(str(key)): _as_value(item, depth - 1) for key, item in inner}
+        return {
+            replace_invalid_characters(str(key)): _as_value(item, depth - 1) for key, item in inner
+        }
     if isinstance(value, list):
         return [_as_value(item, depth - 1) for item in value] if depth else []
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "" if value is None else cleaned(str(value))
+    return "" if value is None else replace_invalid_characters(str(value))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from skills.parsing.lenient_yaml import Mapping, Value
+from skills.parsing.lenient_yaml import YamlMapping, YamlValue
 
-ITEMS = 40
+MAX_ITEMS = 40
 """The most entries kept of any list field."""
 
-ITEM_LENGTH = 200
+MAX_ITEM_CHARACTERS = 200
 """Characters kept of one entry."""
 
-NAME_WORDS = 6
+MAX_NAME_WORDS = 6
 """What has more words than this is a sentence and not the name of a skill."""
 
 _OUTSIDE_BRACKETS = re.compile(r"(?:[^,;\n(]|\([^)\n]{0,200}\)?)+")
@@ -21,15 +21,15 @@ _VERSION = re.compile(r"\s*(?:[<>=~^!@]=?|\s\(?v?\d).*")
 _NAME_KEYS = ("name", "skill", "id", "path", "tool", "package")
 
 
-class Fields:
+class FrontmatterFields:
     """A mapping looked up by normalised key: first at the top, then below `metadata`."""
 
-    def __init__(self, values: Mapping) -> None:
+    def __init__(self, values: YamlMapping) -> None:
         self._top = _normalised(values)
         inner = self._top.get("metadata")
         self._inner = _normalised(inner) if isinstance(inner, dict) else {}
 
-    def get(self, *keys: str) -> Value:
+    def get(self, *keys: str) -> YamlValue:
         """The first value under any of the keys that is not empty, else an empty string."""
         for level in (self._top, self._inner):
             for key in keys:
@@ -37,28 +37,28 @@ class Fields:
                     return value
         return ""
 
-    def text(self, *keys: str) -> str:
+    def get_text(self, *keys: str) -> str:
         """A value as one line of text."""
-        return " ".join(", ".join(flat(self.get(*keys))).split())
+        return " ".join(", ".join(flatten_value(self.get(*keys))).split())
 
-    def items(self, *keys: str) -> tuple[str, ...]:
+    def get_list(self, *keys: str) -> tuple[str, ...]:
         """The entries of a list, or of a text with commas; a mapping gives its keys."""
         value = self.get(*keys)
         if isinstance(value, str):
-            return unique(_OUTSIDE_BRACKETS.findall(value))
+            return unique_texts(_OUTSIDE_BRACKETS.findall(value))
         if isinstance(value, dict):
-            return unique(list(value))
-        return unique([entry for item in value for entry in _named(item)])
+            return unique_texts(list(value))
+        return unique_texts([entry for item in value for entry in _named(item)])
 
-    def scalars(self, *keys: str) -> tuple[str, ...]:
+    def get_scalars(self, *keys: str) -> tuple[str, ...]:
         """Every scalar under all of the keys, in their order; a text is split at commas."""
         found: list[str] = []
         for key in keys:
             value = self.get(key)
-            found += self.items(key) if isinstance(value, str) else flat(value)
-        return unique(found)
+            found += self.get_list(key) if isinstance(value, str) else flatten_value(value)
+        return unique_texts(found)
 
-    def flattened(self, known: frozenset[str], entries: int = 64) -> dict[str, str]:
+    def get_other_fields(self, known: frozenset[str], entries: int = 64) -> dict[str, str]:
         """Everything under other keys as dotted key -> text, bounded in number and length."""
         found: dict[str, str] = {}
         rest = {key: value for key, value in self._top.items() if key not in known}
@@ -66,59 +66,59 @@ class Fields:
         return found
 
 
-def flat(value: Value) -> list[str]:
+def flatten_value(value: YamlValue) -> list[str]:
     """Every scalar in a value, in order."""
     if isinstance(value, str):
         return [value] if value.strip() else []
     inner = value if isinstance(value, list) else list(value.values())
-    return [text for item in inner for text in flat(item)]
+    return [text for item in inner for text in flatten_value(item)]
 
 
-def tool_names(value: Value) -> tuple[str, ...]:
+def parse_tool_names(value: YamlValue) -> tuple[str, ...]:
     """Tools from a list, or from a text with commas or blanks; `Bash(git log:*)` is one."""
     if isinstance(value, dict):
-        return unique(list(value))
+        return unique_texts(list(value))
     items = [value] if isinstance(value, str) else value
     names = [name for item in items for name in _named(item)]
     tools = [tool for name in names for tool in _TOOL.findall(name)]
-    return unique([tool for tool in tools if "*" in tool or any(map(str.isalnum, tool))])
+    return unique_texts([tool for tool in tools if "*" in tool or any(map(str.isalnum, tool))])
 
 
-def skill_names(value: Value) -> tuple[str, ...]:
+def parse_skill_names(value: YamlValue) -> tuple[str, ...]:
     """Names of other skills from a list, a text with commas, or a mapping's `skills`.
 
     A mapping without `skills` is of packages, commands and the like, and names no skill.
     """
     if isinstance(value, dict):
         inner = _normalised(value)
-        return skill_names(inner.get("skills") or inner.get("skill") or "")
+        return parse_skill_names(inner.get("skills") or inner.get("skill") or "")
     if isinstance(value, str):
         parts: list[str] = _OUTSIDE_BRACKETS.findall(value)
     else:
         parts = [entry for item in value for entry in _named(item)]
-    plain = (" ".join(part[:ITEM_LENGTH].split()) for part in parts)
+    plain = (" ".join(part[:MAX_ITEM_CHARACTERS].split()) for part in parts)
     names = [_VERSION.sub("", part).removeprefix("skill:") for part in plain]
-    return unique([name for name in names if len(name.split()) <= NAME_WORDS])
+    return unique_texts([name for name in names if len(name.split()) <= MAX_NAME_WORDS])
 
 
-def unique(texts: list[str]) -> tuple[str, ...]:
+def unique_texts(texts: list[str]) -> tuple[str, ...]:
     """Stripped of blanks and quotes, without empty ones and repetitions, bounded."""
     seen: dict[str, None] = {}
     for text in texts:
-        cleaned = " ".join(text.strip().strip("\"'`[]").split())[:ITEM_LENGTH].strip()
+        cleaned = " ".join(text.strip().strip("\"'`[]").split())[:MAX_ITEM_CHARACTERS].strip()
         if cleaned:
             seen.setdefault(cleaned)
-        if len(seen) == ITEMS:
+        if len(seen) == MAX_ITEMS:
             break
     return tuple(seen)
 
 
-def _named(item: Value) -> list[str]:
+def _named(item: YamlValue) -> list[str]:
     """What an entry of a list is called: itself, or the name that a mapping gives."""
     if isinstance(item, str):
         return [item]
     if isinstance(item, list):
-        return flat(item)
+        return flatten_value(item)
     inner = _normalised(item)
     for key in _NAME_KEYS:
         if isinstance(name := inner.get(key), str) and name:
@@ -126,19 +126,19 @@ def _named(item: Value) -> list[str]:
     return list(item)[:1]
 
 
-def _normalised(values: Mapping) -> Mapping:
-    found: Mapping = {}
+def _normalised(values: YamlMapping) -> YamlMapping:
+    found: YamlMapping = {}
     for key, value in values.items():
         found.setdefault("-".join(key.lower().replace("_", " ").replace("-", " ").split()), value)
     return found
 
 
-def _flatten(values: Mapping, prefix: str, found: dict[str, str], entries: int) -> None:
+def _flatten(values: YamlMapping, prefix: str, found: dict[str, str], entries: int) -> None:
     for key, value in values.items():
         if len(found) >= entries:
             return
         name = f"{prefix}{key}"[:100]
         if isinstance(value, dict):
             _flatten(value, f"{name}.", found, entries)
-        elif text := ", ".join(flat(value))[: 2 * ITEM_LENGTH]:
+        elif text := ", ".join(flatten_value(value))[: 2 * MAX_ITEM_CHARACTERS]:
             found[name.removeprefix("metadata.")] = text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from skills.record import Section
 
 
-def paths_below_title(sections: Sequence[Section]) -> list[tuple[str, ...]]:
+def heading_paths_below_title(sections: Sequence[Section]) -> list[tuple[str, ...]]:
     """The heading path of each section without the skill's title.
 
     The title is the only heading of level 1; where there are several, or none, paths are whole.

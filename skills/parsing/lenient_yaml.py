@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
-Value: TypeAlias = "str | list[Value] | dict[str, Value]"
-Mapping: TypeAlias = "dict[str, Value]"
+YamlValue: TypeAlias = "str | list[YamlValue] | dict[str, YamlValue]"
+YamlMapping: TypeAlias = "dict[str, YamlValue]"
 
 _KEY = re.compile(r"([\"']?)([^\W\d][\w .\-/]{0,60}?)\1[ \t]*:(?:[ \t]+(.*)|$)")
 _BLOCK = re.compile(r"([|>])[+\-0-9]*[ \t]*(?:#.*)?")
 _DEPTH = 6
 
 
-def read_loosely(lines: Sequence[str], depth: int = 0) -> Mapping:
+def parse_lenient_yaml(lines: Sequence[str], depth: int = 0) -> YamlMapping:
     """The `key: value` pairs of the outermost level; of a key given twice the first stands.
 
     Values may be quoted or not, of several lines, block scalars (`|`, `>`), lists (`- a` or
@@ -22,7 +22,7 @@ def read_loosely(lines: Sequence[str], depth: int = 0) -> Mapping:
     """
     lines = [line.replace("\t", "    ") for line in lines]
     margin = min((_indent(line) for line in lines if _KEY.match(line.strip())), default=0)
-    mapping: Mapping = {}
+    mapping: YamlMapping = {}
     key, first, rest = "", "", list[str]()
     for line in lines:
         match = _KEY.match(line.strip()) if _indent(line) <= margin else None
@@ -49,7 +49,7 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def _value(first: str, rest: Sequence[str], depth: int) -> Value:
+def _value(first: str, rest: Sequence[str], depth: int) -> YamlValue:
     block = _BLOCK.fullmatch(first)
     if block:
         return _scalar_block(rest, folded=block[1] == ">")
@@ -58,14 +58,14 @@ def _value(first: str, rest: Sequence[str], depth: int) -> Value:
         if filled[0].lstrip().startswith(("- ", "-\n")) or filled[0].strip() == "-":
             return _items(filled, depth)
         if depth < _DEPTH and _indent(filled[0]) and _KEY.match(filled[0].strip()):
-            return read_loosely(filled, depth + 1)
+            return parse_lenient_yaml(filled, depth + 1)
     text = " ".join([first, *(line.strip() for line in filled)]).strip()
     if text.startswith("[") and text.endswith("]"):
         return [_unquote(part.strip()) for part in text[1:-1].split(",") if part.strip()]
     return _unquote(text)
 
 
-def _items(lines: Sequence[str], depth: int) -> list[Value]:
+def _items(lines: Sequence[str], depth: int) -> list[YamlValue]:
     """The entries of a list; one of several lines that begins with a pair is a mapping."""
     margin = _indent(lines[0])
     items: list[list[str]] = []
@@ -80,10 +80,10 @@ def _items(lines: Sequence[str], depth: int) -> list[Value]:
     return [_item(item, depth) for item in items if item]
 
 
-def _item(lines: Sequence[str], depth: int) -> Value:
+def _item(lines: Sequence[str], depth: int) -> YamlValue:
     if len(lines) > 1 and depth < _DEPTH and _KEY.match(lines[0]):
         inner = " " * _indent(lines[1])
-        return read_loosely([inner + lines[0], *lines[1:]], depth + 1)
+        return parse_lenient_yaml([inner + lines[0], *lines[1:]], depth + 1)
     return _unquote(" ".join(line.strip() for line in lines))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Shape(StrEnum):
+class BlockType(StrEnum):
     """What a block is."""
 
     HEADING = "heading"
@@ -26,14 +26,14 @@ class Shape(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MarkdownBlock:
     """Lines `first` to `last` (1-based, inclusive) of one shape.
 
     `level` and `title` are a heading's; `language` is the first word of a fence's info string;
     `fenced` tells a fence from indented code, `closed` whether the fence has its end.
     """
 
-    shape: Shape
+    shape: BlockType
     first: int
     last: int
     level: int = 0
@@ -59,12 +59,12 @@ _SETEXT_LENGTH = 120
 _SENTENCE_ENDS = (".", ":", "。", "：", ";", "；", "!", "！", "|")
 
 
-def scan(lines: Sequence[str], first_line: int) -> list[Block]:
+def parse_blocks(lines: Sequence[str], first_line: int) -> list[MarkdownBlock]:
     """The blocks of `lines[first_line - 1:]` in order; together they hold every non-blank line."""
-    return _Scanner(lines).blocks(first_line - 1)
+    return _BlockParser(lines).blocks(first_line - 1)
 
 
-def indent_of(line: str) -> int:
+def measure_indent(line: str) -> int:
     """Columns before the first non-blank character; a tab goes to the next multiple of four."""
     columns = 0
     for char in line:
@@ -77,12 +77,12 @@ def indent_of(line: str) -> int:
     return columns
 
 
-def heading(line: str) -> tuple[int, str] | None:
+def parse_heading(line: str) -> tuple[int, str] | None:
     """Level and title of an ATX heading, None for any other line.
 
     A heading glued to the `---` that closes a frontmatter is one.
     """
-    if "#" not in line[:4] or indent_of(line) > 3:
+    if "#" not in line[:4] or measure_indent(line) > 3:
         return None
     text = line.strip().removeprefix("---")
     marks = _HEADING_MARKS.match(text)
@@ -98,7 +98,7 @@ def heading(line: str) -> tuple[int, str] | None:
     return level, title
 
 
-def is_break(line: str) -> bool:
+def is_thematic_break(line: str) -> bool:
     """Whether a line is a thematic break: three or more of `-`, `*` or `_` alone."""
     text = line.strip()
     if len(text) < 3 or text[0] not in "-*_" or text[-1] != text[0]:
@@ -122,7 +122,7 @@ def _fence_at(line: str) -> tuple[str, str] | None:
     return match[1], match[2]
 
 
-class _Scanner:
+class _BlockParser:
     """Walks the lines once; each method takes a 0-based line and returns the block there."""
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -133,8 +133,8 @@ class _Scanner:
         self._comments_end = True
         self._nested_budget = _NESTED_BUDGET
 
-    def blocks(self, start: int) -> list[Block]:
-        found: list[Block] = []
+    def blocks(self, start: int) -> list[MarkdownBlock]:
+        found: list[MarkdownBlock] = []
         at = start
         while at < self._end:
             if not self._lines[at].strip():
@@ -145,15 +145,15 @@ class _Scanner:
             at = block.last
         return found
 
-    def _block(self, at: int) -> Block:
+    def _block(self, at: int) -> MarkdownBlock:
         line = self._lines[at]
-        if indent_of(line) >= 4:
+        if measure_indent(line) >= 4:
             return self._fence(at) if _fence_at(line) else self._indented(at)
-        title = heading(line)
+        title = parse_heading(line)
         if title is not None:
-            return Block(Shape.HEADING, at + 1, at + 1, title[0], title[1])
-        if is_break(line):
-            return Block(Shape.BREAK, at + 1, at + 1)
+            return MarkdownBlock(BlockType.HEADING, at + 1, at + 1, title[0], title[1])
+        if is_thematic_break(line):
+            return MarkdownBlock(BlockType.BREAK, at + 1, at + 1)
         if _fence_at(line):
             return self._fence(at)
         if self._opens_item(line):
@@ -166,14 +166,16 @@ class _Scanner:
 
     # -- code
 
-    def _fence(self, at: int) -> Block:
+    def _fence(self, at: int) -> MarkdownBlock:
         mark, info = _fence_at(self._lines[at]) or ("```", "")
         language = re.split(r"[\s,{:]", info.strip("{}. "), maxsplit=1)[0].lower()[:40]
         end = self._fence_end(at, mark, language)
         closed = end >= 0
         if not closed:
             end = self._unclosed_end(at)
-        return Block(Shape.CODE, at + 1, end + 1, language=language, fenced=True, closed=closed)
+        return MarkdownBlock(
+            BlockType.CODE, at + 1, end + 1, language=language, fenced=True, closed=closed
+        )
 
     def _fence_end(self, at: int, mark: str, language: str) -> int:
         """The line that closes the fence opened at `at`, -1 without one."""
@@ -224,16 +226,16 @@ class _Scanner:
                 return self._trim(at, number - 1)
         return self._trim(at, self._end - 1)
 
-    def _indented(self, at: int) -> Block:
+    def _indented(self, at: int) -> MarkdownBlock:
         last = at
         for number in range(at + 1, self._end):
             line = self._lines[number]
             if not line.strip():
                 continue
-            if indent_of(line) < 4 or _fence_at(line):
+            if measure_indent(line) < 4 or _fence_at(line):
                 break
             last = number
-        return Block(Shape.CODE, at + 1, last + 1)
+        return MarkdownBlock(BlockType.CODE, at + 1, last + 1)
 
     def _trim(self, first: int, last: int) -> int:
         while last > first and not self._lines[last].strip():
@@ -247,9 +249,9 @@ class _Scanner:
         text = line.lstrip()
         return bool(_ITEM.match(text) or _CLOSE_ITEM.match(text))
 
-    def _item(self, at: int) -> Block:
+    def _item(self, at: int) -> MarkdownBlock:
         """A top-level item with everything that is nested in it."""
-        base = indent_of(self._lines[at])
+        base = measure_indent(self._lines[at])
         last, after_blank = at, False
         number = at + 1
         while number < self._end:
@@ -258,14 +260,14 @@ class _Scanner:
                 after_blank = True
                 number += 1
                 continue
-            indent = indent_of(line)
+            indent = measure_indent(line)
             if indent <= base + 1 and (after_blank or self._interrupts(number)):
                 break
             if indent > base + 1 and _fence_at(line):
                 number = self._fence(number).last - 1
             last, after_blank = number, False
             number += 1
-        return Block(Shape.ITEM, at + 1, last + 1)
+        return MarkdownBlock(BlockType.ITEM, at + 1, last + 1)
 
     # -- tables, comments, paragraphs
 
@@ -278,7 +280,7 @@ class _Scanner:
             return True
         return line.lstrip().startswith("|") and below.lstrip().startswith("|")
 
-    def _table(self, at: int) -> Block:
+    def _table(self, at: int) -> MarkdownBlock:
         last = at + 1
         while last + 1 < self._end:
             line = self._lines[last + 1]
@@ -287,18 +289,18 @@ class _Scanner:
             if "|" not in line and not line.startswith((" ", "\t")):
                 break
             last += 1
-        return Block(Shape.TABLE, at + 1, last + 1)
+        return MarkdownBlock(BlockType.TABLE, at + 1, last + 1)
 
-    def _comment(self, at: int) -> Block:
+    def _comment(self, at: int) -> MarkdownBlock:
         """An HTML comment, blank lines and all; one that is never closed is a paragraph."""
         if self._comments_end:
             for number in range(at, self._end):
                 if "-->" in self._lines[number]:
-                    return Block(Shape.PARAGRAPH, at + 1, number + 1)
+                    return MarkdownBlock(BlockType.PARAGRAPH, at + 1, number + 1)
             self._comments_end = False
         return self._paragraph(at)
 
-    def _paragraph(self, at: int) -> Block:
+    def _paragraph(self, at: int) -> MarkdownBlock:
         """Running text, a block quote or HTML, to the next blank line or block."""
         last = at
         quote = self._lines[at].lstrip().startswith(">")
@@ -309,11 +311,11 @@ class _Scanner:
             level = 0 if quote else self._underlines(at, last)
             if level:
                 title = " ".join(text.strip() for text in self._lines[at : last + 1])
-                return Block(Shape.HEADING, at + 1, last + 2, level, title)
+                return MarkdownBlock(BlockType.HEADING, at + 1, last + 2, level, title)
             if line.lstrip().startswith(">") != quote or self._interrupts(last + 1):
                 break
             last += 1
-        return Block(Shape.PARAGRAPH, at + 1, last + 1)
+        return MarkdownBlock(BlockType.PARAGRAPH, at + 1, last + 1)
 
     def _underlines(self, first: int, last: int) -> int:
         """The level of the setext heading that ends with the line after `last`, 0 without one."""
@@ -330,8 +332,12 @@ class _Scanner:
     def _interrupts(self, at: int) -> bool:
         """Whether a line begins a block of its own without a blank line before it."""
         line = self._lines[at]
-        if heading(line) is not None or is_break(line) or _fence_at(line) is not None:
+        if (
+            parse_heading(line) is not None
+            or is_thematic_break(line)
+            or _fence_at(line) is not None
+        ):
             return True
-        if indent_of(line) >= 4:
+        if measure_indent(line) >= 4:
             return False
         return self._opens_item(line) or self._opens_table(at)

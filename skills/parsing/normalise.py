@@ -12,21 +12,27 @@ from dataclasses import dataclass
 
 from skills import licences
 from skills.parsing import tooling
-from skills.parsing.front_matter_fields import Fields, flat, skill_names, tool_names, unique
-from skills.parsing.language import detect
+from skills.parsing.front_matter_fields import (
+    FrontmatterFields,
+    flatten_value,
+    parse_skill_names,
+    parse_tool_names,
+    unique_texts,
+)
+from skills.parsing.language_detection import detect_language
 from skills.record import (
-    BlockKind,
     ParseWarning,
     Passage,
+    PassageKind,
     SafetyFinding,
     Section,
     SiblingFile,
     SkillRecord,
 )
-from skills.scanner import SCANNER
+from skills.scanner import SCANNER_VERSION
 
-NAME_LENGTH = 64
-DESCRIPTION_LENGTH = 1024
+MAX_NAME_CHARACTERS = 64
+MAX_DESCRIPTION_CHARACTERS = 1024
 """The Agent Skills specification's limits; what is longer is kept and marked."""
 
 _CAPABILITY_LENGTH = 240
@@ -73,7 +79,7 @@ _TERM_END = re.compile(r"\s+[-–—:]\s|[:：]|\s\(")
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class SkillBody:
     """The body of a skill as its fragments give it."""
 
     lines: Sequence[str]
@@ -90,36 +96,36 @@ class Body:
         parts: list[str] = []
         size = 0
         for passage in self.passages:
-            if passage.kind is not BlockKind.CODE:
+            if passage.kind is not PassageKind.CODE:
                 parts.append(self.text(passage.first_line, passage.last_line))
                 size += len(parts[-1])
             if size > _PROSE_SAMPLE:
                 break
         return "\n".join(parts)[:_PROSE_SAMPLE]
 
-    def under(self, heading: re.Pattern[str]) -> list[Passage]:
+    def get_section_passages(self, heading: re.Pattern[str]) -> list[Passage]:
         """The passages of the first section with such a heading."""
         for section in self.sections:
             if section.heading_line and heading.search(section.heading_path[-1]):
                 return [item for item in self.passages if item.section == section.index]
         return []
 
-    def items(self, heading: re.Pattern[str]) -> list[str]:
+    def list_items(self, heading: re.Pattern[str]) -> list[str]:
         """The first lines of the list items below such a heading, without list marks."""
         lines = [
             _ITEM_MARK.sub("", self.lines[passage.first_line - 1], count=1)
-            for passage in self.under(heading)
-            if passage.kind is BlockKind.LIST_ITEM
+            for passage in self.get_section_passages(heading)
+            if passage.kind is PassageKind.LIST_ITEM
         ]
         return [
             line[:300].replace("**", "").replace("`", "").strip() for line in lines[:_SECTION_ITEMS]
         ]
 
 
-def normalise(
+def build_record(
     path: str,
-    fields: Fields,
-    body: Body,
+    fields: FrontmatterFields,
+    body: SkillBody,
     files: Sequence[SiblingFile],
     safety: tuple[SafetyFinding, ...],
     terms: str = "",
@@ -132,78 +138,84 @@ def normalise(
     name = _name(path, fields, warnings)
     description = _description(name, fields, body, warnings)
     tokens = sum(passage.tokens for passage in body.passages) + _heading_tokens(body)
-    code = sum(passage.tokens for passage in body.passages if passage.kind is BlockKind.CODE)
+    code = sum(passage.tokens for passage in body.passages if passage.kind is PassageKind.CODE)
     record = SkillRecord(
         name=name,
         description=description,
         capability=_capability(description),
         when_to_use=_when_to_use(fields, description, body),
-        inputs=fields.items("inputs", "input") or _terms(body.items(_INPUT_HEADING)),
-        outputs=fields.items("outputs", "output") or _terms(body.items(_OUTPUT_HEADING)),
-        domain_tags=fields.scalars(*_TAGS),
-        tooling=tooling.mentioned(fields, body.lines, body.passages, f"{name} {description}"),
+        inputs=fields.get_list("inputs", "input") or _terms(body.list_items(_INPUT_HEADING)),
+        outputs=fields.get_list("outputs", "output") or _terms(body.list_items(_OUTPUT_HEADING)),
+        domain_tags=fields.get_scalars(*_TAGS),
+        tooling=tooling.find_tools(fields, body.lines, body.passages, f"{name} {description}"),
         example_tasks=_examples(fields, body),
-        entrypoints=tooling.entrypoints(files),
-        compatibility=fields.text("compatibility", "compatible-with"),
-        allowed_tools=tool_names(fields.get("allowed-tools", "tools", "allowedtools")),
-        depends=unique([name for key in _DEPENDS for name in skill_names(fields.get(key))]),
-        conflicts=unique([name for key in _CONFLICTS for name in skill_names(fields.get(key))]),
-        licence=licences.stated(fields.text("license", "licence")[:200], terms),
-        version=fields.text("version")[:60],
-        metadata=fields.flattened(_KNOWN),
-        language=detect(f"{description}\n{body.prose()}"),
+        entrypoints=tooling.find_entrypoints(files),
+        compatibility=fields.get_text("compatibility", "compatible-with"),
+        allowed_tools=parse_tool_names(fields.get("allowed-tools", "tools", "allowedtools")),
+        depends=unique_texts(
+            [name for key in _DEPENDS for name in parse_skill_names(fields.get(key))]
+        ),
+        conflicts=unique_texts(
+            [name for key in _CONFLICTS for name in parse_skill_names(fields.get(key))]
+        ),
+        licence=licences.resolve_licence(fields.get_text("license", "licence")[:200], terms),
+        version=fields.get_text("version")[:60],
+        metadata=fields.get_other_fields(_KNOWN),
+        language=detect_language(f"{description}\n{body.prose()}"),
         tokens=tokens,
         code_share=round(code / tokens, 4) if tokens else 0.0,
         files=tuple(sorted(files, key=lambda file: file.path)),
         safety_level=max((finding.level for finding in safety), default=0),
         safety=safety,
-        scanner=SCANNER,
+        scanner=SCANNER_VERSION,
     )
     return record, warnings
 
 
-def _heading_tokens(body: Body) -> int:
-    return sum(tooling.heading_tokens(section) for section in body.sections)
+def _heading_tokens(body: SkillBody) -> int:
+    return sum(tooling.count_heading_tokens(section) for section in body.sections)
 
 
-def _name(path: str, fields: Fields, warnings: list[ParseWarning]) -> str:
+def _name(path: str, fields: FrontmatterFields, warnings: list[ParseWarning]) -> str:
     value = fields.get("name")
-    texts = flat(value)
+    texts = flatten_value(value)
     if not isinstance(value, str):
         warnings.append(ParseWarning("name_not_text", 1, "the name is not a text"))
     name = " ".join(texts[0].split()) if texts else ""
     if not name:
         name = path.rstrip("/").rsplit("/", 1)[-1] or "skill"
         warnings.append(ParseWarning("name_missing", 1, "no name; the folder's name is taken"))
-    if len(name) > NAME_LENGTH:
+    if len(name) > MAX_NAME_CHARACTERS:
         warnings.append(ParseWarning("name_long", 1, f"the name has {len(name)} characters"))
-    return name[: 4 * NAME_LENGTH]
+    return name[: 4 * MAX_NAME_CHARACTERS]
 
 
-def _description(name: str, fields: Fields, body: Body, warnings: list[ParseWarning]) -> str:
+def _description(
+    name: str, fields: FrontmatterFields, body: SkillBody, warnings: list[ParseWarning]
+) -> str:
     value = fields.get("description")
     if not isinstance(value, str):
         warnings.append(ParseWarning("description_not_text", 1, "the description is not a text"))
-    description = " ".join(" ".join(flat(value)).split())
+    description = " ".join(" ".join(flatten_value(value)).split())
     if not description:
         warnings.append(ParseWarning("description_missing", 1, "no description; the first words"))
         description = _first_words(body) or name
-    if len(description) > DESCRIPTION_LENGTH:
+    if len(description) > MAX_DESCRIPTION_CHARACTERS:
         message = f"the description has {len(description)} characters"
         warnings.append(ParseWarning("description_long", 1, message))
     return description
 
 
-def _first_words(body: Body) -> str:
+def _first_words(body: SkillBody) -> str:
     """The first paragraph that is running text, else the first heading or line of anything."""
     for passage in body.passages:
         text = body.text(passage.first_line, passage.last_line)
         plain = " ".join(text.strip().lstrip("> ").split())
-        if passage.kind is BlockKind.PARAGRAPH and len(plain) > 20 and plain[0] not in "<![|-":
-            return plain[:DESCRIPTION_LENGTH]
+        if passage.kind is PassageKind.PARAGRAPH and len(plain) > 20 and plain[0] not in "<![|-":
+            return plain[:MAX_DESCRIPTION_CHARACTERS]
     titles = (title for section in body.sections for title in section.heading_path)
     lines = (" ".join(line.split()) for line in body.lines[body.body_line - 1 :] if line.strip())
-    return (next(titles, "") or next(lines, ""))[:DESCRIPTION_LENGTH]
+    return (next(titles, "") or next(lines, ""))[:MAX_DESCRIPTION_CHARACTERS]
 
 
 def _capability(description: str) -> str:
@@ -215,15 +227,15 @@ def _capability(description: str) -> str:
     return f"{cut.rsplit(' ', 1)[0] if ' ' in cut[100:] else cut}…"
 
 
-def _when_to_use(fields: Fields, description: str, body: Body) -> str:
-    stated = fields.text("when-to-use", "trigger", "triggers", "use-when")
+def _when_to_use(fields: FrontmatterFields, description: str, body: SkillBody) -> str:
+    stated = fields.get_text("when-to-use", "trigger", "triggers", "use-when")
     if stated:
         return stated[:_SECTION_LENGTH]
     sentences = _SENTENCE_END.split(description)
     found = [sentence.strip() for sentence in sentences if _WHEN.search(sentence)]
     if found:
         return " ".join(found)[:_SECTION_LENGTH]
-    passages = body.under(_WHEN_HEADING)
+    passages = body.get_section_passages(_WHEN_HEADING)
     if not passages:
         return ""
     return body.text(passages[0].first_line, passages[-1].last_line)[:_SECTION_LENGTH].strip()
@@ -231,9 +243,9 @@ def _when_to_use(fields: Fields, description: str, body: Body) -> str:
 
 def _terms(items: Sequence[str]) -> tuple[str, ...]:
     """What each item is about: its text before a colon, a dash or a bracket."""
-    return unique([_TERM_END.split(item, maxsplit=1)[0][:80] for item in items])
+    return unique_texts([_TERM_END.split(item, maxsplit=1)[0][:80] for item in items])
 
 
-def _examples(fields: Fields, body: Body) -> tuple[str, ...]:
-    stated = fields.items("example-tasks", "examples", "example-prompts", "triggers")
-    return stated or unique(body.items(_EXAMPLE_HEADING))
+def _examples(fields: FrontmatterFields, body: SkillBody) -> tuple[str, ...]:
+    stated = fields.get_list("example-tasks", "examples", "example-prompts", "triggers")
+    return stated or unique_texts(body.list_items(_EXAMPLE_HEADING))

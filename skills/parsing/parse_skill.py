@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from skills import roles, scanner
 from skills.parsing import sibling_files
-from skills.parsing.fragments import arrange
-from skills.parsing.front_matter import read_frontmatter
-from skills.parsing.front_matter_fields import Fields
-from skills.parsing.markdown import Block, Shape, scan
-from skills.parsing.normalise import Body, normalise
-from skills.parsing.strict_yaml import StrictLimits
-from skills.parsing.text import ParseError, conflict_lines, read_lines
+from skills.parsing.decoding import ParseError, decode_lines, find_conflict_markers
+from skills.parsing.fragments import split_blocks
+from skills.parsing.front_matter import parse_frontmatter
+from skills.parsing.front_matter_fields import FrontmatterFields
+from skills.parsing.markdown import BlockType, MarkdownBlock, parse_blocks
+from skills.parsing.normalise import SkillBody, build_record
+from skills.parsing.strict_yaml import YamlLimits
 from skills.record import ParsedSkill, ParseWarning, Passage, Section, SiblingFile
 from skills.roles import RoleClassifier
 
@@ -45,7 +45,7 @@ def parse_skill(
     files: Sequence[SiblingFile] = (),
     limits: ParseLimits = ParseLimits(),
     classifier: RoleClassifier | None = None,
-    texts: Mapping[str, bytes] | None = None,
+    file_contents: Mapping[str, bytes] | None = None,
 ) -> ParsedSkill:
     """Parse the SKILL.md of the folder `path`; `files` are the folder's other files, and `texts`
     what those of them hold that are read as well (`skills.parsing.sibling_files`), None where they
@@ -59,27 +59,29 @@ def parse_skill(
     if len(content) > limits.max_bytes:
         reason = f"{len(content)} bytes are more than the limit of {limits.max_bytes}"
         raise ParseError(path, 0, reason, "split the skill or raise the limit")
-    lines, warnings = read_lines(path, content)
+    lines, warnings = decode_lines(path, content)
     if not any(char.isalnum() for line in lines for char in line):
         raise ParseError(path, 0, "the file has no text", "write a name, a description and a body")
-    front = read_frontmatter(lines, _yaml_limits(limits))
+    front = parse_frontmatter(lines, _yaml_limits(limits))
     warnings += front.warnings
     warnings += _conflicts(lines, front.body_line)
-    blocks = scan(lines, front.body_line)
+    blocks = parse_blocks(lines, front.body_line)
     warnings += _unclosed_fences(blocks)
-    sections, passages = arrange(lines, blocks, front.body_line)
+    sections, passages = split_blocks(lines, blocks, front.body_line)
     if len(passages) + len(sections) > limits.max_passages:
         reason = f"more than {limits.max_passages} passages and sections"
         raise ParseError(path, 0, reason, "split the skill or raise the limit")
     if not passages:
         warnings.append(ParseWarning("no_body", 0, "nothing but headings in the body"))
-    marks = sibling_files.marks(files, texts) if texts is not None else ()
-    findings = (*scanner.scan(lines, front.body_line), *marks)
-    body = Body(
+    marks = sibling_files.scan_scripts(files, file_contents) if file_contents is not None else ()
+    findings = (*scanner.scan_lines(lines, front.body_line), *marks)
+    body = SkillBody(
         lines, front.body_line, sections, _with_roles(lines, sections, passages, classifier)
     )
-    terms = sibling_files.licence_text(texts or {})
-    record, made_up = normalise(path, Fields(front.values), body, files, findings, terms)
+    terms = sibling_files.find_licence_text(file_contents or {})
+    record, made_up = build_record(
+        path, FrontmatterFields(front.values), body, files, findings, terms
+    )
     return ParsedSkill(
         record=record,
         lines=lines,
@@ -90,8 +92,8 @@ def parse_skill(
     )
 
 
-def _yaml_limits(limits: ParseLimits) -> StrictLimits:
-    return StrictLimits(
+def _yaml_limits(limits: ParseLimits) -> YamlLimits:
+    return YamlLimits(
         max_bytes=limits.max_frontmatter_bytes,
         max_depth=limits.max_yaml_depth,
         max_aliases=limits.max_aliases,
@@ -105,7 +107,7 @@ def _with_roles(
     passages: Sequence[Passage],
     classifier: RoleClassifier | None,
 ) -> tuple[Passage, ...]:
-    verdicts = roles.classify(lines, sections, passages, classifier)
+    verdicts = roles.classify_passages(lines, sections, passages, classifier)
     return tuple(
         replace(passage, role=role, confidence=confidence)
         for passage, (role, confidence) in zip(passages, verdicts, strict=True)
@@ -114,15 +116,15 @@ def _with_roles(
 
 def _conflicts(lines: Sequence[str], body_line: int) -> list[ParseWarning]:
     """A warning when marks of an unresolved merge stand in the body; they stay in the text."""
-    marks = [number for number in conflict_lines(lines) if number >= body_line]
+    marks = [number for number in find_conflict_markers(lines) if number >= body_line]
     if not marks:
         return []
     return [ParseWarning("conflict_marks", marks[0], "marks of an unresolved merge in the body")]
 
 
-def _unclosed_fences(blocks: Sequence[Block]) -> list[ParseWarning]:
+def _unclosed_fences(blocks: Sequence[MarkdownBlock]) -> list[ParseWarning]:
     return [
         ParseWarning("unclosed_fence", block.first, "a code fence that is never closed")
         for block in blocks
-        if block.shape is Shape.CODE and not block.closed
+        if block.shape is BlockType.CODE and not block.closed
     ][:20]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from skills import licences
 from skills.parsing import tooling
 from skills.record import SafetyFinding, SiblingFile
-from skills.scanner import MAX_FINDINGS, scan
+from skills.scanner import MAX_FINDINGS, scan_lines
 
 MAX_FILES = 64
 MAX_FILE_BYTES = 1 << 16
@@ -20,10 +20,10 @@ MAX_BYTES = 1 << 18
 _UNREAD = "not scanned: too large, or one of too many"
 
 
-def wanted(files: Sequence[SiblingFile]) -> list[SiblingFile]:
+def select_files(files: Sequence[SiblingFile]) -> list[SiblingFile]:
     """The files to be read, within the bounds: the licence, then scripts, the smallest first."""
-    terms = [file for file in files if licences.is_file(file.path)][:1]
-    scripts = set(tooling.entrypoints(files))
+    terms = [file for file in files if licences.is_licence_file(file.path)][:1]
+    scripts = set(tooling.find_entrypoints(files))
     chosen: list[SiblingFile] = []
     left = MAX_BYTES
     for file in [
@@ -36,28 +36,30 @@ def wanted(files: Sequence[SiblingFile]) -> list[SiblingFile]:
     return chosen
 
 
-def read_wanted(
+def read_selected_files(
     files: Sequence[SiblingFile], read: Callable[[SiblingFile], bytes | None]
 ) -> dict[str, bytes]:
     """Path -> content of the files to be read; `read` gives None for one that is gone."""
-    contents = ((file.path, read(file)) for file in wanted(files))
+    contents = ((file.path, read(file)) for file in select_files(files))
     return {path: content for path, content in contents if content is not None}
 
 
-def marks(files: Sequence[SiblingFile], contents: Mapping[str, bytes]) -> tuple[SafetyFinding, ...]:
+def scan_scripts(
+    files: Sequence[SiblingFile], contents: Mapping[str, bytes]
+) -> tuple[SafetyFinding, ...]:
     """What the scanner says of the scripts; one that was not read is worth a look."""
     found = []
-    for path in tooling.entrypoints(files):
+    for path in tooling.find_entrypoints(files):
         if path not in contents:
             found.append(SafetyFinding("unread", 1, 1, _UNREAD, path))
             continue
         lines = contents[path].decode("utf-8", "replace").splitlines()
-        found += [replace(mark, file=path) for mark in scan(lines, 1)]
+        found += [replace(mark, file=path) for mark in scan_lines(lines, 1)]
     found.sort(key=lambda mark: -mark.level)
     return tuple(found[:MAX_FINDINGS])
 
 
-def licence_text(contents: Mapping[str, bytes]) -> str:
+def find_licence_text(contents: Mapping[str, bytes]) -> str:
     """The text of the licence file, "" without one."""
-    found = (content for path, content in contents.items() if licences.is_file(path))
+    found = (content for path, content in contents.items() if licences.is_licence_file(path))
     return next(found, b"").decode("utf-8", "replace")

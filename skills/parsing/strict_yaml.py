@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from skills.parsing.lenient_yaml import Mapping, Value
+from skills.parsing.lenient_yaml import YamlMapping, YamlValue
 
 _Loader: type[yaml.BaseLoader] | type[yaml.CBaseLoader]
 _Loader = yaml.CBaseLoader if yaml.__with_libyaml__ else yaml.BaseLoader
 
 
 @dataclass(frozen=True, slots=True)
-class StrictLimits:
+class YamlLimits:
     """Bounds of a frontmatter: characters, levels of nesting, uses of aliases, values."""
 
     max_bytes: int = 131_072
@@ -33,20 +33,20 @@ class YamlError(Exception):
 
 
 @dataclass(slots=True)
-class Strict:
+class YamlDocument:
     """The mapping, None when the document is something else, and keys given twice by line."""
 
-    mapping: Mapping | None = None
+    mapping: YamlMapping | None = None
     duplicates: list[tuple[str, int]] = field(default_factory=list)
 
 
-def read_strictly(text: str, limits: StrictLimits) -> Strict:
+def parse_strict_yaml(text: str, limits: YamlLimits) -> YamlDocument:
     """Read the first document of a YAML text; an empty one is an empty mapping.
 
     Of a key given twice the first value that is not empty stands. An alias may only stand for a
     scalar. Raises YamlError.
     """
-    result = Strict()
+    result = YamlDocument()
     try:
         reader = _Reader(yaml.parse(text, Loader=_Loader), limits, result)
         value = reader.document()
@@ -69,7 +69,9 @@ def _line(event: yaml.Event) -> int:
 class _Reader:
     """Builds plain values from parse events."""
 
-    def __init__(self, events: Iterator[yaml.Event], limits: StrictLimits, into: Strict) -> None:
+    def __init__(
+        self, events: Iterator[yaml.Event], limits: YamlLimits, into: YamlDocument
+    ) -> None:
         self._events = events
         self._limits = limits
         self._duplicates = into.duplicates
@@ -77,13 +79,13 @@ class _Reader:
         self._aliases = 0
         self._values = 0
 
-    def document(self) -> Value | None:
+    def document(self) -> YamlValue | None:
         for event in self._events:
             if not isinstance(event, yaml.StreamStartEvent | yaml.DocumentStartEvent):
                 return None if isinstance(event, yaml.StreamEndEvent) else self._value(event, 0)
         return None
 
-    def _value(self, event: yaml.Event, depth: int) -> Value:
+    def _value(self, event: yaml.Event, depth: int) -> YamlValue:
         line = _line(event)
         self._values += 1
         if depth > self._limits.max_depth or self._values > self._limits.max_values:
@@ -91,13 +93,15 @@ class _Reader:
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, line)
         if isinstance(event, yaml.SequenceStartEvent):
-            items: list[Value] = []
+            items: list[YamlValue] = []
             while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
                 items.append(self._value(inner, depth + 1))
             return items
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(depth)
-        text = cleaned(event.value) if isinstance(event, yaml.ScalarEvent) else ""
+        text = (
+            replace_invalid_characters(event.value) if isinstance(event, yaml.ScalarEvent) else ""
+        )
         if isinstance(event, yaml.ScalarEvent):
             if event.implicit[0] and not event.style and text in ("null", "~", "Null", "NULL"):
                 text = ""
@@ -105,8 +109,8 @@ class _Reader:
                 self._anchors[event.anchor] = text
         return text
 
-    def _mapping(self, depth: int) -> Mapping:
-        mapping: Mapping = {}
+    def _mapping(self, depth: int) -> YamlMapping:
+        mapping: YamlMapping = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = _line(event)
             key = self._value(event, depth + 1)
@@ -128,6 +132,6 @@ class _Reader:
         return self._anchors[event.anchor]
 
 
-def cleaned(text: str) -> str:
+def replace_invalid_characters(text: str) -> str:
     """Lone surrogates, which escapes can make, become U+FFFD, as NUL does."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")

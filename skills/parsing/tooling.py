@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from skills.parsing.front_matter_fields import Fields, unique
-from skills.record import BlockKind, Passage, Section, SiblingFile
+from skills.parsing.front_matter_fields import FrontmatterFields, unique_texts
+from skills.record import Passage, PassageKind, Section, SiblingFile
 from skills.token_count import count_tokens
 
 _FIELDS = ("tool-ecosystem", "framework", "frameworks", "python-tools", "stack", "packages", "bins")
@@ -73,15 +73,15 @@ _SHELL_WORDS = frozenset(
 _SHELL_LINES = 400
 
 
-def mentioned(
-    fields: Fields, lines: Sequence[str], passages: Sequence[Passage], summary: str
+def find_tools(
+    fields: FrontmatterFields, lines: Sequence[str], passages: Sequence[Passage], summary: str
 ) -> tuple[str, ...]:
     """Tools by name: from the fields, the code's languages and commands, and file formats."""
-    found = [item.lower() for item in fields.scalars(*_FIELDS) if not item.isdigit()]
+    found = [item.lower() for item in fields.get_scalars(*_FIELDS) if not item.isdigit()]
     found += [match.lower() for match in _FORMAT.findall(summary)]
     left = _SHELL_LINES
     for passage in passages:
-        if passage.kind is not BlockKind.CODE:
+        if passage.kind is not PassageKind.CODE:
             continue
         if passage.language and passage.language not in _NO_TOOL:
             found.append(passage.language)
@@ -89,7 +89,7 @@ def mentioned(
             block = lines[passage.first_line - 1 : passage.last_line][:left]
             left -= len(block)
             found += _commands(block)
-    return unique(found)
+    return unique_texts(found)
 
 
 def _commands(lines: Sequence[str]) -> list[str]:
@@ -106,12 +106,12 @@ def _commands(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def entrypoints(files: Sequence[SiblingFile]) -> tuple[str, ...]:
+def find_entrypoints(files: Sequence[SiblingFile]) -> tuple[str, ...]:
     """Paths of the folder's scripts, sorted."""
     return tuple(sorted(file.path for file in files if file.path.lower().endswith(_SCRIPT_ENDS)))
 
 
-def heading_tokens(section: Section) -> int:
+def count_heading_tokens(section: Section) -> int:
     """Tokens of a section's own heading line, its marks included."""
     if not section.heading_line:
         return 0

@@ -6,39 +6,45 @@ there too (`baselines`). Pure numpy; term counts come as plain arrays, so that t
 nothing of an engine.
 """
 
-from skills.passages.baselines import chunked, everything, greedy_graph, mmr, top_k
+from skills.passages.baselines import (
+    select_all,
+    select_by_graph_walk,
+    select_mmr,
+    select_top_k,
+    split_into_chunks,
+)
+from skills.passages.cutoff import passage_utilities, required_gaps, select_passages
 from skills.passages.inputs import (
     DEFAULT_WEIGHTS,
-    TEXT_LIMIT,
+    MAX_EMBEDDED_CHARACTERS,
     Floats,
-    PageInput,
-    PageQuery,
-    PagingWeights,
+    PassageInput,
+    PassageQuery,
+    PassageWeights,
     passage_texts,
     section_texts,
 )
-from skills.passages.lines import lines_of
-from skills.passages.scores import Scores, score_passages
-from skills.passages.stop import choose, reaches, worths
+from skills.passages.line_ranges import get_line_ranges
+from skills.passages.scoring import PassageScores, score_passages
 
 __all__ = [
     "DEFAULT_WEIGHTS",
-    "TEXT_LIMIT",
+    "MAX_EMBEDDED_CHARACTERS",
     "Floats",
-    "PageInput",
-    "PageQuery",
-    "PagingWeights",
-    "Scores",
-    "choose",
-    "chunked",
-    "everything",
-    "greedy_graph",
-    "lines_of",
-    "mmr",
+    "PassageInput",
+    "PassageQuery",
+    "PassageScores",
+    "PassageWeights",
+    "get_line_ranges",
     "passage_texts",
-    "reaches",
+    "passage_utilities",
+    "required_gaps",
     "score_passages",
     "section_texts",
-    "top_k",
-    "worths",
+    "select_all",
+    "select_by_graph_walk",
+    "select_mmr",
+    "select_passages",
+    "select_top_k",
+    "split_into_chunks",
 ]

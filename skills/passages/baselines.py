@@ -12,26 +12,34 @@ from dataclasses import replace
 
 import numpy as np
 
-from skills.passages.inputs import DEFAULT_WEIGHTS, PageInput, PageQuery, PagingWeights, cosines
-from skills.record import BlockKind, ParsedSkill, Passage, Role
+from skills.passages.inputs import (
+    DEFAULT_WEIGHTS,
+    PassageInput,
+    PassageQuery,
+    PassageWeights,
+    cosines,
+)
+from skills.record import ParsedSkill, Passage, PassageKind, Role
 from skills.token_count import count_tokens
 
-Edge = tuple[int, int]
+PassageEdge = tuple[int, int]
 """A directed link between two passages: source and target."""
 
 
-def everything(page: PageInput) -> list[int]:
+def select_all(skill: PassageInput) -> list[int]:
     """The whole skill: the reference that costs most."""
-    return list(range(len(page.parsed.passages)))
+    return list(range(len(skill.parsed.passages)))
 
 
-def mmr(query: PageQuery, page: PageInput, weights: PagingWeights = DEFAULT_WEIGHTS) -> list[int]:
+def select_mmr(
+    query: PassageQuery, skill: PassageInput, weights: PassageWeights = DEFAULT_WEIGHTS
+) -> list[int]:
     """SkillPager's choice: greedy MMR over all passages, stopping below zero.
 
     Its equations 2 and 3, and its two budgets (equation 4).
     """
-    relevance = cosines(query, page.passage_vectors)
-    if relevance is None or page.passage_vectors is None:
+    relevance = cosines(query, skill.passage_vectors)
+    if relevance is None or skill.passage_vectors is None:
         return []
     redundancy = np.zeros(len(relevance), np.float32)
     chosen: list[int] = []
@@ -42,56 +50,58 @@ def mmr(query: PageQuery, page: PageInput, weights: PagingWeights = DEFAULT_WEIG
         best = int(worth.argmax())
         if worth[best] < 0:
             break
-        likeness = page.passage_vectors @ page.passage_vectors[best]
+        likeness = skill.passage_vectors @ skill.passage_vectors[best]
         redundancy = np.maximum(redundancy, likeness) if chosen else likeness
         chosen.append(best)
     return sorted(chosen)
 
 
-def top_k(
-    query: PageQuery,
-    page: PageInput,
-    edges: Iterable[Edge],
-    weights: PagingWeights = DEFAULT_WEIGHTS,
+def select_top_k(
+    query: PassageQuery,
+    skill: PassageInput,
+    edges: Iterable[PassageEdge],
+    weights: PassageWeights = DEFAULT_WEIGHTS,
 ) -> list[int]:
     """The passages nearest to the query, and every passage with a link to one of them."""
-    relevance = cosines(query, page.passage_vectors)
+    relevance = cosines(query, skill.passage_vectors)
     if relevance is None:
         return []
     nearest = set(np.argsort(-relevance, kind="stable")[: weights.top_k].tolist())
     return sorted(nearest | {source for source, target in edges if target in nearest})
 
 
-def greedy_graph(
-    query: PageQuery,
-    page: PageInput,
-    edges: Iterable[Edge],
-    weights: PagingWeights = DEFAULT_WEIGHTS,
+def select_by_graph_walk(
+    query: PassageQuery,
+    skill: PassageInput,
+    edges: Iterable[PassageEdge],
+    weights: PassageWeights = DEFAULT_WEIGHTS,
 ) -> list[int]:
     """A walk from the passage nearest to the query along links, either way.
 
     Of all passages that are linked to a taken one the nearest to the query is taken next, until
     its cosine falls below graph_gain.
     """
-    relevance = cosines(query, page.passage_vectors)
+    relevance = cosines(query, skill.passage_vectors)
     if relevance is None or not relevance.size:
         return []
-    beside: defaultdict[int, set[int]] = defaultdict(set)
+    adjacent: defaultdict[int, set[int]] = defaultdict(set)
     for source, target in edges:
-        beside[source].add(target)
-        beside[target].add(source)
+        adjacent[source].add(target)
+        adjacent[target].add(source)
     latest = int(relevance.argmax())
-    taken, open_ends = {latest}, set(beside[latest])
+    taken, open_ends = {latest}, set(adjacent[latest])
     while open_ends:
         latest = min(open_ends, key=lambda index: (-relevance[index], index))
         if relevance[latest] < weights.graph_gain:
             break
         taken.add(latest)
-        open_ends = (open_ends | beside[latest]) - taken
+        open_ends = (open_ends | adjacent[latest]) - taken
     return sorted(taken)
 
 
-def chunked(parsed: ParsedSkill, weights: PagingWeights = DEFAULT_WEIGHTS) -> ParsedSkill:
+def split_into_chunks(
+    parsed: ParsedSkill, weights: PassageWeights = DEFAULT_WEIGHTS
+) -> ParsedSkill:
     """The same skill with chunks of consecutive lines, headings included, for passages.
 
     A chunk ends before the line with which it would exceed chunk_tokens; a longer line is a chunk
@@ -103,7 +113,7 @@ def chunked(parsed: ParsedSkill, weights: PagingWeights = DEFAULT_WEIGHTS) -> Pa
 
     def close(last: int) -> None:
         if first:
-            place = (len(chunks), section, BlockKind.PARAGRAPH, Role.CONCEPT, 0.0)
+            place = (len(chunks), section, PassageKind.PARAGRAPH, Role.CONCEPT, 0.0)
             chunks.append(Passage(*place, first, last, spent))
 
     starts = {one.first_line: one.index for one in parsed.sections}

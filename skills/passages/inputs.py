@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from skills.parsing.headings import paths_below_title
+from skills.parsing.headings import heading_paths_below_title
 from skills.record import ParsedSkill, Section
 
-TEXT_LIMIT = 1500
+MAX_EMBEDDED_CHARACTERS = 1500
 """Characters of a text to embed; about what a 256-token encoder can read."""
 
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class PagingWeights:
+class PassageWeights:
     """The constants of paging, each with where it comes from.
 
     section_*, passage_*, neighbour, chapter: the weights of method F's terms. bm25_k1: Robertson's
@@ -73,11 +73,11 @@ class PagingWeights:
     chunk_tokens: int = 256
 
 
-DEFAULT_WEIGHTS = PagingWeights()
+DEFAULT_WEIGHTS = PassageWeights()
 
 
 @dataclass(frozen=True, slots=True)
-class PageQuery:
+class PassageQuery:
     """What is asked: a unit vector (d,) or None, sorted term ids (n,) and their weights (n,)."""
 
     vector: Floats | None
@@ -86,7 +86,7 @@ class PageQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class PageInput:
+class PassageInput:
     """One skill to page.
 
     offsets, terms, counts: term counts of the passages' own text in compressed sparse rows,
@@ -106,20 +106,22 @@ def section_texts(parsed: ParsedSkill) -> tuple[str, ...]:
     """The text to embed for each section: heading path without the title, newline, its text."""
     return tuple(
         _headed(path, parsed.text(_after_heading(section), section.last_line))
-        for path, section in zip(paths_below_title(parsed.sections), parsed.sections, strict=True)
+        for path, section in zip(
+            heading_paths_below_title(parsed.sections), parsed.sections, strict=True
+        )
     )
 
 
 def passage_texts(parsed: ParsedSkill) -> tuple[str, ...]:
     """The text to embed for each passage, under the heading path of its section."""
-    paths = paths_below_title(parsed.sections)
+    paths = heading_paths_below_title(parsed.sections)
     return tuple(
         _headed(paths[passage.section], parsed.text(passage.first_line, passage.last_line))
         for passage in parsed.passages
     )
 
 
-def cosines(query: PageQuery, vectors: Floats | None) -> Floats | None:
+def cosines(query: PassageQuery, vectors: Floats | None) -> Floats | None:
     """Cosine of the query and each of some unit vectors (n,); None where either is missing."""
     if query.vector is None or vectors is None:
         return None
@@ -131,4 +133,4 @@ def _after_heading(section: Section) -> int:
 
 
 def _headed(path: tuple[str, ...], text: str) -> str:
-    return f"{' > '.join(path)}\n{text}"[:TEXT_LIMIT]
+    return f"{' > '.join(path)}\n{text}"[:MAX_EMBEDDED_CHARACTERS]

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skills.record import Passage, Section
-from skills.roles.blocks import read_blocks
-from skills.roles.classifier import RoleClassifier, load_weights
-from skills.roles.rules import Verdict
+from skills.roles.classifier import RoleClassifier, load_default_classifier
+from skills.roles.passage_context import build_passage_contexts
+from skills.roles.rules import RolePrediction
 
-__all__ = ["RoleClassifier", "Verdict", "classify"]
+__all__ = ["RoleClassifier", "RolePrediction", "classify_passages"]
 
 
-def classify(
+def classify_passages(
     lines: Sequence[str],
     sections: Sequence[Section],
     passages: Sequence[Passage],
     classifier: RoleClassifier | None = None,
-) -> list[Verdict]:
+) -> list[RolePrediction]:
     """The role of each passage and its probability.
 
     `lines` are the lines of the whole file; `sections` and `passages` its fragments. Without a
     classifier the one that ships with the package judges.
     """
-    blocks = read_blocks(lines, sections, passages)
-    return (classifier or load_weights()).judge(blocks)
+    blocks = build_passage_contexts(lines, sections, passages)
+    return (classifier or load_default_classifier()).predict(blocks)

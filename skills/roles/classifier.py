@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from config.errors import PermanentError
 from skills.record import Role
-from skills.roles.blocks import Block, list_runs
-from skills.roles.features import WIDTH, extract
-from skills.roles.rules import Verdict, judge
+from skills.roles.features import FEATURE_COUNT, extract_features
+from skills.roles.passage_context import PassageContext, find_lists
+from skills.roles.rules import RolePrediction, classify_by_rules
 
 FORMAT = 1
 """Raised whenever features or their places change: weights of another format are refused."""
@@ -55,46 +55,56 @@ class RoleClassifier:
     intercepts: npt.NDArray[np.float32]
     rules_share: float
 
-    def probabilities(self, blocks: Sequence[Block]) -> Probabilities:
+    def predict_probabilities(self, blocks: Sequence[PassageContext]) -> Probabilities:
         """Of each role for each block, (blocks, 6), by the features alone."""
         if not blocks:
             return np.zeros((0, len(ROLES)))
-        features = extract(blocks)
+        features = extract_features(blocks)
         parts = self.weights[features.places] * features.values[:, None]
         scores = np.add.reduceat(parts, features.starts[:-1], axis=0) + self.intercepts
         scores -= scores.max(axis=1, keepdims=True)
         powers = np.exp(scores, dtype=np.float64)
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
-    def judge(self, blocks: Sequence[Block]) -> list[Verdict]:
+    def predict(self, blocks: Sequence[PassageContext]) -> list[RolePrediction]:
         """The role of each block and its probability, rules and neighbours heard."""
-        return decide(blend(blocks, judge(blocks), self.probabilities(blocks), self.rules_share))
+        return pick_likeliest_roles(
+            blend_probabilities(
+                blocks,
+                classify_by_rules(blocks),
+                self.predict_probabilities(blocks),
+                self.rules_share,
+            )
+        )
 
 
-def blend(
-    blocks: Sequence[Block], verdicts: Sequence[Verdict], by_features: Probabilities, share: float
+def blend_probabilities(
+    blocks: Sequence[PassageContext],
+    predictions: Sequence[RolePrediction],
+    by_features: Probabilities,
+    share: float,
 ) -> Probabilities:
     """`share` of the rules' verdicts and the rest by features, (blocks, 6).
 
     Items then lean on their list by LIST_SHARE, by lines, and the chunks of one code block agree.
     """
     mixed = (1 - share) * by_features
-    for index, (role, _) in enumerate(verdicts):
+    for index, (role, _) in enumerate(predictions):
         mixed[index, ROLES.index(role)] += share
-    for start, end in list_runs(blocks):
+    for start, end in find_lists(blocks):
         lines = np.array([len(block.lines) for block in blocks[start:end]], dtype=np.float64)
         together = lines @ mixed[start:end] / max(1.0, lines.sum())
         mixed[start:end] += LIST_SHARE * (together - mixed[start:end])
     start = 0
     for index in range(1, len(blocks) + 1):
-        if index == len(blocks) or not blocks[index].continues(blocks[index - 1]):
+        if index == len(blocks) or not blocks[index].continues_code_of(blocks[index - 1]):
             if index - start > 1:
                 mixed[start:index] = mixed[start:index].mean(axis=0)
             start = index
     return mixed
 
 
-def decide(mixed: Probabilities) -> list[Verdict]:
+def pick_likeliest_roles(mixed: Probabilities) -> list[RolePrediction]:
     """The likeliest role of each row, the first of equals, and its probability."""
     best = mixed.argmax(axis=1)
     return [(ROLES[role], float(mixed[row, role])) for row, role in enumerate(best.tolist())]
@@ -115,7 +125,7 @@ def dump_weights(classifier: RoleClassifier) -> bytes:
     return out.getvalue()
 
 
-def read_weights(content: bytes) -> RoleClassifier:
+def parse_weights(content: bytes) -> RoleClassifier:
     """A classifier from a weights file; raises PermanentError when it is not one of this format."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
@@ -124,7 +134,7 @@ def read_weights(content: bytes) -> RoleClassifier:
                     f"weights of roles have format {int(arrays['format'])}, this version reads "
                     f"{FORMAT}; train them again with `skillbus train roles`"
                 )
-            weights = np.zeros((WIDTH, len(ROLES)), np.float32)
+            weights = np.zeros((FEATURE_COUNT, len(ROLES)), np.float32)
             weights[arrays["places"]] = arrays["weights"]
             intercepts = arrays["intercepts"].astype(np.float32).reshape(len(ROLES))
             return RoleClassifier(weights, intercepts, float(arrays["rules_share"]))
@@ -134,13 +144,13 @@ def read_weights(content: bytes) -> RoleClassifier:
         ) from error
 
 
-def by_rules() -> RoleClassifier:
+def rules_only_classifier() -> RoleClassifier:
     """A classifier whose rules decide alone; needs no weights file."""
-    shape = (WIDTH, len(ROLES))
+    shape = (FEATURE_COUNT, len(ROLES))
     return RoleClassifier(np.zeros(shape, np.float32), np.zeros(len(ROLES), np.float32), 1.0)
 
 
 @lru_cache(maxsize=1)
-def load_weights() -> RoleClassifier:
+def load_default_classifier() -> RoleClassifier:
     """The classifier that ships with this package, read once."""
-    return read_weights(files("skills.roles").joinpath("weights.npz").read_bytes())
+    return parse_weights(files("skills.roles").joinpath("weights.npz").read_bytes())

@@ -67,13 +67,13 @@ STEP_COLUMN = _cue(r"^\W*(?:steps?|phases?|stages?|actions?)\b", r"^\W*(?:步骤
 
 # -- the words of a passage
 
-PROBLEM = _cue(
+PROBLEM_START = _cue(
     r"^\W*(?:problem|solution|symptom|cause|fix|issue|error|warning|pitfall|mistake)s?\b[^:]{0,30}:",
     r"^\W*if .{0,60}\b(?:fails?|errors?|missing|not found|crash\w*|times? out)\b",
     r"^\W*(?:问题|原因|解决|症状|错误|警告|报错)[^，。]{0,8}[:：]",
     r"^\W*(?:如果|若).{0,20}(?:失败|报错|出错|找不到)",
 )
-NEEDED = _cue(
+REQUIREMENT = _cue(
     r"^\W*(?:prerequisites?|requires?|requirements?|dependencies)\b",
     r"\b(?:must be installed|is required (?:for|to)|make sure .{0,40} installed)\b",
     r"^\W*(?:ensure|make sure)\b.{0,40}\b(?:available|sufficient|exists?|installed|configured)\b",
@@ -85,8 +85,8 @@ EXAMPLE_LEAD = _cue(
     r"(?:例如|比如|示例|例子|举例)[^。]{0,20}[:：]?$",
 )
 DEFINITION = _cue(r"^\W*`[^`]{1,60}`\s*(?:\([^)]{0,40}\))?\s*(?:[:：=→—–-]|is\b|are\b)")
-TITLED = re.compile(r"^\s*(?:\d+[.)、]|[-*+])\s+(?:\*\*|__)[^*_]{1,80}(?:\*\*|__)")
-NUMBERED = re.compile(r"^\s*(?:\d+[.)、]|[-*+]\s+\[[ x]\]|第[一二三四五六七八九十\d]+步)")
+BOLD_TITLE_ITEM = re.compile(r"^\s*(?:\d+[.)、]|[-*+])\s+(?:\*\*|__)[^*_]{1,80}(?:\*\*|__)")
+NUMBERED_ITEM = re.compile(r"^\s*(?:\d+[.)、]|[-*+]\s+\[[ x]\]|第[一二三四五六七八九十\d]+步)")
 
 _VERBS = (
     "add|aim|always|analy[sz]e|apply|ask|avoid|be|begin|break|build|calculate|call|capture|change|"
@@ -142,12 +142,12 @@ HEADINGS: Cues = {
     "concept": CONCEPT_HEADING.search,
 }
 WORDING: Cues = {
-    "problem": PROBLEM.match,
-    "needed": NEEDED.search,
+    "problem": PROBLEM_START.match,
+    "needed": REQUIREMENT.search,
     "example": EXAMPLE_LEAD.search,
     "definition": DEFINITION.match,
-    "titled": TITLED.match,
-    "numbered": NUMBERED.match,
+    "titled": BOLD_TITLE_ITEM.match,
+    "numbered": NUMBERED_ITEM.match,
     "imperative": IMPERATIVE.match,
     "obligation": OBLIGATION.search,
     "alternative": ALTERNATIVE.search,
@@ -159,7 +159,7 @@ COLUMNS: Cues = {
 }
 
 
-def given(text: str, cues: Cues) -> frozenset[str]:
+def find_cues(text: str, cues: Cues) -> frozenset[str]:
     """Names of the cues that a text gives; lower it for the cues of this module."""
     if not text:
         return frozenset()

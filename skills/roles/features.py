@@ -18,18 +18,18 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from skills.record import BlockKind
+from skills.record import PassageKind
 from skills.roles import cues
-from skills.roles.blocks import Block, list_runs
-from skills.roles.rules import DATA, SHELL
+from skills.roles.passage_context import PassageContext, find_lists
+from skills.roles.rules import DATA_LANGUAGES, SHELL_LANGUAGES
 
-SIGNS = 1 << 15
+SIGN_BUCKETS = 1 << 15
 """Places of signs, in front; so many that hardly two of them meet."""
 
-WORDS = 1 << 15
+WORD_BUCKETS = 1 << 15
 """Places of words, behind the signs."""
 
-WIDTH = SIGNS + WORDS
+FEATURE_COUNT = SIGN_BUCKETS + WORD_BUCKETS
 """Number of places."""
 
 _WORD = re.compile(r"[a-z]+|[\u4e00-\u9fff]")
@@ -75,7 +75,7 @@ _HEADING: cues.Cues = {
 _STEP_NUMBER = re.compile(r"^\W*(?:\d+[.):]|step|phase)", re.I)
 
 
-Names = frozenset[str] | tuple[str, ...]
+CueNames = frozenset[str] | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ def _hash(name: str, size: int) -> int:
 
 
 @lru_cache(maxsize=1 << 13)
-def _places(kind: str, group: str, names: Names) -> tuple[int, ...]:
+def _places(kind: str, group: str, names: CueNames) -> tuple[int, ...]:
     """The places of signs, each alone and bound to the kind."""
     signs = [f"{group} {name}" for name in sorted(names)]
-    return tuple(_hash(form, SIGNS) for sign in signs for form in (sign, f"{kind}:{sign}"))
+    return tuple(_hash(form, SIGN_BUCKETS) for sign in signs for form in (sign, f"{kind}:{sign}"))
 
 
 class _Row:
@@ -106,7 +106,7 @@ class _Row:
         self.counts: list[int] = []
         self.values: list[float] = []
 
-    def add_signs(self, kind: str, groups: Iterable[tuple[str, Names]]) -> None:
+    def add_signs(self, kind: str, groups: Iterable[tuple[str, CueNames]]) -> None:
         """Signs weigh 1."""
         before = len(self.places)
         for group, names in groups:
@@ -119,7 +119,9 @@ class _Row:
         """The words of a group have unit length together."""
         for group, words in groups:
             if words:
-                self.places += [SIGNS + _hash(f"{group}:{word}", WORDS) for word in words]
+                self.places += [
+                    SIGN_BUCKETS + _hash(f"{group}:{word}", WORD_BUCKETS) for word in words
+                ]
                 self.counts.append(len(words))
                 self.values.append(len(words) ** -0.5)
 
@@ -134,13 +136,13 @@ class _Row:
 class _Document:
     """What the features of a block take from the whole document."""
 
-    blocks: Sequence[Block]
+    blocks: Sequence[PassageContext]
     shares: tuple[str, ...]
-    kinds: dict[int, Counter[BlockKind]]
+    kinds: dict[int, Counter[PassageKind]]
     opens_list: frozenset[int]
 
 
-def extract(blocks: Sequence[Block]) -> Features:
+def extract_features(blocks: Sequence[PassageContext]) -> Features:
     """The features of a document's blocks."""
     document = _document(blocks)
     above: dict[tuple[str, int], _Row] = {}
@@ -164,20 +166,22 @@ def extract(blocks: Sequence[Block]) -> Features:
     )
 
 
-def _kind(block: Block) -> str:
+def _kind(block: PassageContext) -> str:
     kind = block.passage.kind
-    return kind.value if kind in (BlockKind.CODE, BlockKind.TABLE) else "text"
+    return kind.value if kind in (PassageKind.CODE, PassageKind.TABLE) else "text"
 
 
-def _document(blocks: Sequence[Block]) -> _Document:
-    kinds: dict[int, Counter[BlockKind]] = {}
+def _document(blocks: Sequence[PassageContext]) -> _Document:
+    kinds: dict[int, Counter[PassageKind]] = {}
     lines = code = 0
     for block in blocks:
         kinds.setdefault(block.passage.section, Counter())[block.passage.kind] += 1
         lines += len(block.lines)
-        code += len(block.lines) if block.passage.kind is BlockKind.CODE else 0
+        code += len(block.lines) if block.passage.kind is PassageKind.CODE else 0
     sections = {block.passage.section: block for block in blocks}
-    steps = sum("step" in block.headed[0] for block in sections.values() if block.headed)
+    steps = sum(
+        "step" in block.heading_cues[0] for block in sections.values() if block.heading_cues
+    )
     return _Document(
         blocks,
         (
@@ -185,58 +189,64 @@ def _document(blocks: Sequence[Block]) -> _Document:
             f"step {_level(steps / max(1, len(sections)), (0.05, 0.2, 0.4))}",
         ),
         kinds,
-        frozenset(start for start, _ in list_runs(blocks)),
+        frozenset(start for start, _ in find_lists(blocks)),
     )
 
 
-def _signs(document: _Document, index: int) -> Iterator[tuple[str, Names]]:
+def _signs(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
     """Groups of signs that a block gives."""
     block = document.blocks[index]
     yield "is", ("any", block.passage.kind.value)
-    yield "says", block.said
+    yield "says", block.line_cues
     if block.lead:
         yield "led", ("so",)
-        yield "asked", block.asked
-    if block.passage.kind is BlockKind.CODE:
+        yield "asked", block.lead_cues
+    if block.passage.kind is PassageKind.CODE:
         yield from _code_signs(block)
     else:
         yield from _text_signs(document, index)
     yield from _place_signs(document, index)
 
 
-def _heading_signs(block: Block) -> Iterator[tuple[str, Names]]:
+def _heading_signs(block: PassageContext) -> Iterator[tuple[str, CueNames]]:
     yield "depth", (str(min(3, len(block.headings))),)
-    yield "near", block.headed[0] if block.headed else ()
-    yield "far", frozenset().union(*block.headed[1:])
-    yield "under", frozenset().union(*block.headed)
-    yield "heading", cues.given(block.nearest.lower(), _HEADING)
+    yield "near", block.heading_cues[0] if block.heading_cues else ()
+    yield "far", frozenset().union(*block.heading_cues[1:])
+    yield "under", frozenset().union(*block.heading_cues)
+    yield "heading", cues.find_cues(block.nearest_heading.lower(), _HEADING)
     if any(_STEP_NUMBER.match(heading) for heading in block.headings):
         yield "under", ("number",)
 
 
-def _code_signs(block: Block) -> Iterator[tuple[str, Names]]:
+def _code_signs(block: PassageContext) -> Iterator[tuple[str, CueNames]]:
     language = block.passage.language.lower()
-    family = "shell" if language in SHELL else "data" if language in DATA else "program"
+    family = (
+        "shell"
+        if language in SHELL_LANGUAGES
+        else "data"
+        if language in DATA_LANGUAGES
+        else "program"
+    )
     yield "family", (family,)
     yield "language", (language,)
-    yield "code", cues.given("\n".join(block.lines[:_CODE_LINES]), _CODE)
-    if block.marked:
+    yield "code", cues.find_cues("\n".join(block.lines[:_CODE_LINES]), _CODE)
+    if block.is_marked_example:
         yield "marked", ("so",)
 
 
-def _text_signs(document: _Document, index: int) -> Iterator[tuple[str, Names]]:
+def _text_signs(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
     block = document.blocks[index]
     if block.introduces:
         yield "introduces", ("so",)
-    yield "first", cues.given(block.first, _FIRST)
-    yield "text", cues.given("\n".join(block.lines), _TEXT)
-    if block.passage.kind is BlockKind.TABLE:
-        yield "column", cues.given(block.first.lower(), cues.COLUMNS)
-    if block.passage.kind is BlockKind.LIST_ITEM:
+    yield "first", cues.find_cues(block.first_line, _FIRST)
+    yield "text", cues.find_cues("\n".join(block.lines), _TEXT)
+    if block.passage.kind is PassageKind.TABLE:
+        yield "column", cues.find_cues(block.first_line.lower(), cues.COLUMNS)
+    if block.passage.kind is PassageKind.LIST_ITEM:
         yield "list", ("opens" if index in document.opens_list else "goes on",)
 
 
-def _place_signs(document: _Document, index: int) -> Iterator[tuple[str, Names]]:
+def _place_signs(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
     blocks, block = document.blocks, document.blocks[index]
     section = block.passage.section
     yield "lines", (str(_level(len(block.lines), (1, 3, 6, 10, 20))),)
@@ -247,14 +257,14 @@ def _place_signs(document: _Document, index: int) -> Iterator[tuple[str, Names]]
     for side, other in (("before", index - 1), ("after", index + 1)):
         if 0 <= other < len(blocks) and blocks[other].passage.section == section:
             yield side, (blocks[other].passage.kind.value,)
-            yield side, blocks[other].said
+            yield side, blocks[other].line_cues
         else:
             yield side, ("nothing",)
-    if index and block.continues(blocks[index - 1]):
+    if index and block.continues_code_of(blocks[index - 1]):
         yield "chunk", ("so",)
     kinds = document.kinds[section]
-    yield "codes here", (str(min(3, kinds[BlockKind.CODE])),)
-    if kinds[BlockKind.CODE] == kinds.total():
+    yield "codes here", (str(min(3, kinds[PassageKind.CODE])),)
+    if kinds[PassageKind.CODE] == kinds.total():
         yield "codes here", ("only",)
 
 
@@ -263,16 +273,16 @@ def _level(value: float, steps: Sequence[float]) -> int:
     return bisect_left(steps, value)
 
 
-def _heading_words(block: Block) -> Iterator[tuple[str, list[str]]]:
+def _heading_words(block: PassageContext) -> Iterator[tuple[str, list[str]]]:
     """Groups of words, with pairs of neighbours, of the heading right above and of the others."""
-    nearest = _WORD.findall(block.nearest.lower())[:_HEADING_WORDS]
+    nearest = _WORD.findall(block.nearest_heading.lower())[:_HEADING_WORDS]
     yield "heading", nearest + _pairs(nearest)
     yield "above", _WORD.findall(" ".join(block.headings[1:]).lower())[:_HEADING_WORDS]
 
 
-def _words(block: Block) -> Iterator[tuple[str, list[str]]]:
+def _words(block: PassageContext) -> Iterator[tuple[str, list[str]]]:
     """Groups of words, with pairs of neighbours, of the opening and of the lead."""
-    first = _WORD.findall(block.first[:_OPENING].lower())[:2]
+    first = _WORD.findall(block.first_line[:_OPENING].lower())[:2]
     yield "first", first[:1] + _pairs(first)
     if block.lead:
         lead = _WORD.findall(block.lead.lower())[:_LEAD_WORDS]

@@ -9,49 +9,51 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from skills.record import BlockKind, Role
+from skills.record import PassageKind, Role
 from skills.roles import cues
-from skills.roles.blocks import Block, list_runs
+from skills.roles.passage_context import PassageContext, find_lists
 
-Verdict = tuple[Role, float]
+RolePrediction = tuple[Role, float]
 
-SHELL = frozenset({"bash", "sh", "shell", "zsh", "console", "powershell", "ps1", "sql", "cmd"})
+SHELL_LANGUAGES = frozenset(
+    {"bash", "sh", "shell", "zsh", "console", "powershell", "ps1", "sql", "cmd"}
+)
 """Languages of commands to enter."""
 
-DATA = frozenset(
+DATA_LANGUAGES = frozenset(
     {"", "json", "jsonc", "yaml", "yml", "toml", "text", "txt", "plaintext", "ini", "csv", "xml"}
 )
 """Languages of data and plain text."""
 
-SETUP_LINES = 10
+MAX_SETUP_LINES = 10
 """Lines of a code block, fences included, that installs or sets up rather than works."""
 
 _MAJORITY = 0.6
 """Share of a list's lines that decides for the whole list."""
 
 
-def judge(blocks: Sequence[Block]) -> list[Verdict]:
+def classify_by_rules(blocks: Sequence[PassageContext]) -> list[RolePrediction]:
     """The role of each block of a document, and how sure its rule is, in [0, 1]."""
-    verdicts = [_RULES[block.passage.kind](block) for block in blocks]
-    _agree_in_lists(blocks, verdicts)
-    _agree_in_code(blocks, verdicts)
-    _follow_introduced(blocks, verdicts)
-    return verdicts
+    predictions = [_RULES[block.passage.kind](block) for block in blocks]
+    _agree_in_lists(blocks, predictions)
+    _agree_in_code(blocks, predictions)
+    _follow_introduced(blocks, predictions)
+    return predictions
 
 
-def _code(block: Block) -> Verdict:
+def _code(block: PassageContext) -> RolePrediction:
     language = block.passage.language.lower()
     for applies, verdict in (
-        (block.under("example"), (Role.EXAMPLE, 0.85)),
-        (block.under("error"), (Role.ERROR_HANDLING, 0.6)),
+        (block.has_heading_cue("example"), (Role.EXAMPLE, 0.85)),
+        (block.has_heading_cue("error"), (Role.ERROR_HANDLING, 0.6)),
         (
-            block.under("setup") and len(block.lines) <= SETUP_LINES,
+            block.has_heading_cue("setup") and len(block.lines) <= MAX_SETUP_LINES,
             (Role.PRECONDITION, 0.75),
         ),
-        (block.marked, (Role.EXAMPLE, 0.85)),
-        ("example" in block.asked, (Role.EXAMPLE, 0.8)),
-        (language in DATA and block.under("param"), (Role.PARAM, 0.65)),
-        (language in SHELL and block.under("step"), (Role.STEP, 0.75)),
+        (block.is_marked_example, (Role.EXAMPLE, 0.85)),
+        ("example" in block.lead_cues, (Role.EXAMPLE, 0.8)),
+        (language in DATA_LANGUAGES and block.has_heading_cue("param"), (Role.PARAM, 0.65)),
+        (language in SHELL_LANGUAGES and block.has_heading_cue("step"), (Role.STEP, 0.75)),
         (_orders(block), (Role.STEP, 0.55)),
     ):
         if applies:
@@ -59,14 +61,14 @@ def _code(block: Block) -> Verdict:
     return Role.EXAMPLE, 0.7
 
 
-def _orders(block: Block) -> bool:
+def _orders(block: PassageContext) -> bool:
     """Whether a lead-in tells to do what its code does, and does not merely offer a way."""
-    return "imperative" in block.asked and "alternative" not in block.asked
+    return "imperative" in block.lead_cues and "alternative" not in block.lead_cues
 
 
-def _table(block: Block) -> Verdict:
-    columns = cues.given(block.first.lower(), cues.COLUMNS)
-    if "error" in columns or block.under("error"):
+def _table(block: PassageContext) -> RolePrediction:
+    columns = cues.find_cues(block.first_line.lower(), cues.COLUMNS)
+    if "error" in columns or block.has_heading_cue("error"):
         return Role.ERROR_HANDLING, 0.75
     if "step" in columns:
         return Role.STEP, 0.55
@@ -75,72 +77,72 @@ def _table(block: Block) -> Verdict:
     return Role.PARAM, 0.7
 
 
-def _text(block: Block) -> Verdict:
-    orders = "imperative" in block.said
-    nearest = block.headed[0] if block.headed else frozenset()
-    if "problem" in block.said or block.under("error"):
+def _text(block: PassageContext) -> RolePrediction:
+    orders = "imperative" in block.line_cues
+    nearest = block.heading_cues[0] if block.heading_cues else frozenset()
+    if "problem" in block.line_cues or block.has_heading_cue("error"):
         return Role.ERROR_HANDLING, 0.75
-    if cues.EXAMPLE_LEAD.match(block.first.lower()) or "example" in nearest:
+    if cues.EXAMPLE_LEAD.match(block.first_line.lower()) or "example" in nearest:
         return Role.EXAMPLE, 0.6
-    if "needed" in block.said or block.under("setup"):
+    if "needed" in block.line_cues or block.has_heading_cue("setup"):
         return Role.PRECONDITION, 0.7
-    if block.opening and block.passage.kind is BlockKind.PARAGRAPH:
+    if block.precedes_headings and block.passage.kind is PassageKind.PARAGRAPH:
         return Role.CONCEPT, 0.7
     if "param" in nearest and not orders:
         return Role.PARAM, 0.6
-    if block.under("concept") and not orders:
+    if block.has_heading_cue("concept") and not orders:
         return Role.CONCEPT, 0.7
-    if orders or block.under("step"):
+    if orders or block.has_heading_cue("step"):
         return Role.STEP, 0.65
     return _plain(block)
 
 
-def _plain(block: Block) -> Verdict:
+def _plain(block: PassageContext) -> RolePrediction:
     """Text without a heading that speaks: by its form."""
-    if "definition" in block.said:
+    if "definition" in block.line_cues:
         return Role.PARAM, 0.5
-    if "numbered" in block.said and "titled" not in block.said:
+    if "numbered" in block.line_cues and "titled" not in block.line_cues:
         return Role.STEP, 0.55
-    if "obligation" in block.said:
+    if "obligation" in block.line_cues:
         return Role.STEP, 0.45
     return Role.CONCEPT, 0.5
 
 
-_RULES: dict[BlockKind, Callable[[Block], Verdict]] = {
-    BlockKind.CODE: _code,
-    BlockKind.TABLE: _table,
-    BlockKind.LIST_ITEM: _text,
-    BlockKind.PARAGRAPH: _text,
+_RULES: dict[PassageKind, Callable[[PassageContext], RolePrediction]] = {
+    PassageKind.CODE: _code,
+    PassageKind.TABLE: _table,
+    PassageKind.LIST_ITEM: _text,
+    PassageKind.PARAGRAPH: _text,
 }
 
 
-def _agree_in_lists(blocks: Sequence[Block], verdicts: list[Verdict]) -> None:
+def _agree_in_lists(blocks: Sequence[PassageContext], predictions: list[RolePrediction]) -> None:
     """Give the items of one list the role that most of their lines have."""
-    for start, end in list_runs(blocks):
+    for start, end in find_lists(blocks):
         lines: Counter[Role] = Counter()
         for index in range(start, end):
-            lines[verdicts[index][0]] += len(blocks[index].lines)
+            lines[predictions[index][0]] += len(blocks[index].lines)
         role, most = lines.most_common(1)[0]
         if most >= _MAJORITY * lines.total():
             for index in range(start, end):
-                if verdicts[index][0] is not role:
-                    verdicts[index] = (role, 0.5)
+                if predictions[index][0] is not role:
+                    predictions[index] = (role, 0.5)
 
 
-def _agree_in_code(blocks: Sequence[Block], verdicts: list[Verdict]) -> None:
+def _agree_in_code(blocks: Sequence[PassageContext], predictions: list[RolePrediction]) -> None:
     """The chunks of one code block, fenced once, take the role of its first."""
     for index in range(1, len(blocks)):
-        if blocks[index].continues(blocks[index - 1]):
-            verdicts[index] = verdicts[index - 1]
+        if blocks[index].continues_code_of(blocks[index - 1]):
+            predictions[index] = predictions[index - 1]
 
 
-def _follow_introduced(blocks: Sequence[Block], verdicts: list[Verdict]) -> None:
+def _follow_introduced(blocks: Sequence[PassageContext], predictions: list[RolePrediction]) -> None:
     """A paragraph that ends in a colon takes the role of what it introduces, unless it orders."""
     for index in range(len(blocks) - 2, -1, -1):
         block, following = blocks[index], blocks[index + 1]
         if (
             block.introduces
             and block.passage.section == following.passage.section
-            and "imperative" not in block.said
+            and "imperative" not in block.line_cues
         ):
-            verdicts[index] = (verdicts[index + 1][0], 0.55)
+            predictions[index] = (predictions[index + 1][0], 0.55)

@@ -21,24 +21,24 @@ class Rule:
 
     kind: str
     level: int
-    what: str
+    description: str
     anchors: tuple[str, ...]
-    source: str
+    regex: str
     speech: bool
     in_line: bool
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """The pattern, compiled when it is first needed: all of them take a tenth of a second."""
-        return re.compile(self.source, re.VERBOSE)
+        return re.compile(self.regex, re.VERBOSE)
 
 
-def rule(
+def make_rule(
     kind: str,
     level: int,
-    what: str,
+    description: str,
     anchors: tuple[str, ...],
-    *ways: str,
+    *alternatives: str,
     speech: bool = False,
     in_line: bool = False,
 ) -> Rule:
@@ -46,15 +46,15 @@ def rule(
 
     Each way is a verbose regular expression: whitespace in it means nothing, `\\s` does.
     """
-    source = "|".join(f"(?:{way})" for way in ways)
-    return Rule(kind, level, what, anchors, source, speech, in_line)
+    regex = "|".join(f"(?:{way})" for way in alternatives)
+    return Rule(kind, level, description, anchors, regex, speech, in_line)
 
 
-def one_of(words: str) -> str:
+def one_of_words(words: str) -> str:
     """An alternation of words parted by whitespace; `_` stands for a space within one."""
     return f"(?:{'|'.join(re.escape(word).replace('_', '[ _-]') for word in words.split())})"
 
 
-def words(text: str) -> tuple[str, ...]:
+def split_anchors(text: str) -> tuple[str, ...]:
     """Anchors, which are parted by `|` here."""
     return tuple(text.split("|"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skills.scanner.rule import one_of
+from skills.scanner.rule import one_of_words
 
 PEOPLE = (
     r"(?:(?:the|a|your|any)\s)?(?:users?|humans?|operators?|readers?|owners?|customers?"
@@ -13,48 +13,60 @@ PEOPLE_ZH = (
     r"(?:用户|使用者|客户|机主|主人|别人|任何人|对方|操作员|有人|他们?|审核者|评审人"
     r"|管理员|同事|大家)"
 )
-FOREIGN = (
+REMOTE_ADDRESS = (
     r"(?>(?:https?|ftp)://(?!localhost|127\.|0\.0\.0\.0)[^\s)\"'`，。]{3,200}"
     r"|(?<![\w./@-])(?:[\w-]{2,40}\.){1,3}(?:com|net|org|io|cn|xyz|site|top|ru|example|invalid"
     r"|cc)\b(?![\w(.]))"
 )
-FOREIGN_ANCHORS = ("://", ".com", ".net", ".org", ".io", ".cn", ".example", ".invalid", ".xyz")
-FETCHES = one_of(
+REMOTE_ADDRESS_ANCHORS = (
+    "://",
+    ".com",
+    ".net",
+    ".org",
+    ".io",
+    ".cn",
+    ".example",
+    ".invalid",
+    ".xyz",
+)
+FETCHES = one_of_words(
     "fetch read load open get download retrieve consult check visit pull request query poll curl "
     "fetching reading loading downloading polling call contact"
 )
-FETCHES_ZH = one_of("访问 读取 拉取 下载 获取 打开 请求 抓取 查阅 取得 查询 轮询 从")
-OBEYS = one_of(
+FETCHES_ZH = one_of_words("访问 读取 拉取 下载 获取 打开 请求 抓取 查阅 取得 查询 轮询 从")
+OBEYS = one_of_words(
     "follow obey carry_out execute run apply act_on do_what adopt comply_with treat perform honour "
     "honor do_as do_whatever do_exactly be_guided_by go_by abide_by stick_to work_through let"
 )
-OBEYS_ZH = one_of(
+OBEYS_ZH = one_of_words(
     "执行 照做 照着做 照着 当作任务 当成 遵循 遵照 按照 服从 听从 照办 遵守 采纳 运行"
 )
-TOLD = (
+INSTRUCTIONS = (
     r"(?:instructions?|steps|rules?|orders?|directives?|commands?|procedures?|whatever|everything|"
     r"it\ssays|it\stells|they\ssay|its\scontents?|guidance|the\sresponse|what\s(?:it|is|comes"
     r"|they)|"
     r"that\scomes\sback|prompt|as\sif)\b"
 )
-TOLD_ZH = one_of("指令 指示 步骤 命令 内容 规则 要求 说明 返回 其中 一切 结果")
-COMPELS = (
+INSTRUCTIONS_ZH = one_of_words("指令 指示 步骤 命令 内容 规则 要求 说明 返回 其中 一切 结果")
+UNCONDITIONAL = (
     r"(?:every\s(?:time|session|task|step|request|turn|day)|each\s(?:time|session|task|step"
     r"|turn)|always"
     r"|immediately|whatever|everything|before\s(?:answering|replying|anything|you)|as\sif|exactly"
     r"|without\s(?:question|asking|review|checking|reading)|in\splace\sof|instead\sof|at\sonce|must"
     r"|unconditionally|regardless|including\sany)"
 )
-ASIDE = one_of(
+SUPERSEDES = one_of_words(
     "supersede supersedes override overrides replace replaces outrank outranks trump trumps cancel "
     "cancels void voids lift lifts suspend suspends precede discard set_aside disregard ignore "
     "forget overrule overrules displace displaces prevail_over prevails_over beats"
 )
-ASIDE_ZH = one_of("作废 失效 不再适用 不适用 无效 取消 停用 忽略 失去效力 暂停 推翻 解除")
-FORMER = one_of(
+SUPERSEDES_ZH = one_of_words(
+    "作废 失效 不再适用 不适用 无效 取消 停用 忽略 失去效力 暂停 推翻 解除"
+)
+FORMER = one_of_words(
     "earlier previous prior former existing original default built-in other all any the your system"
 )
-RULES_OF = one_of(
+RULES_OF = one_of_words(
     "instructions guidance guidelines rules directives prompt policy policies constraints "
     "restrictions limits safeguards orders preferences defaults messages"
 )
@@ -67,15 +79,15 @@ OTHER_SKILLS = (
 OTHER_SKILLS_ZH = (
     r"(?:其他|其它|别的|所有|任何|同类|全部|名称相近|类似|同名)的?(?:技能|工具|插件|助手|技能包)"
 )
-GUARDS = one_of(
+SAFEGUARDS = one_of_words(
     "check checks review reviews approval approvals confirmation confirmations prompt prompts "
     "validation verification sandbox scan scanner audit alerts warnings logging tests guard guards "
     "hook hooks protection signature signatures"
 )
-GUARDS_ZH = one_of(
+SAFEGUARDS_ZH = one_of_words(
     "检查 审查 评审 审批 确认 校验 验证 沙箱 扫描 审计 告警 警告 日志 测试 签名 权限"
 )
-SCREENS = (
+CREDENTIAL_PROMPTS = (
     r"(?:their|your|his|her|the\suser's|the|a)\s(?:\w{1,12}\s){0,2}?"
     r"(?:(?:master\s)?passwords?|passphrase|(?:one-time|six-digit|verification|security"
     r"|recovery|login)\s"

@@ -9,22 +9,24 @@ from typing import Any
 from kombu.exceptions import KombuError
 from kombu.exceptions import OperationalError as BrokerAwayError
 
-from config.errors import SetupError, TransientError
+from config.errors import MisconfiguredError, TransientError
 
 _ACCESS_REFUSED = 403
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerFacts:
+class BrokerStatus:
     """version: of the server. missing: queues that no worker has declared yet. other: queues that
     were declared in another way than workers declare them."""
 
     version: str
-    missing: tuple[str, ...]
-    other: tuple[str, ...]
+    missing_queues: tuple[str, ...]
+    mismatched_queues: tuple[str, ...]
 
 
-def rabbitmq_facts(app: Any, queues: Sequence[str], arguments: Mapping[str, object]) -> BrokerFacts:
+def inspect_rabbitmq(
+    app: Any, queues: Sequence[str], arguments: Mapping[str, object]
+) -> BrokerStatus:
     """Ask RabbitMQ; declares nothing that is not there.
 
     arguments: those with which workers declare queues. Raises TransientError while it is away,
@@ -33,26 +35,26 @@ def rabbitmq_facts(app: Any, queues: Sequence[str], arguments: Mapping[str, obje
     try:
         connection = app.connection_for_read()
     except KombuError as error:
-        raise SetupError(f"servers.broker cannot be used: {error}") from error
+        raise MisconfiguredError(f"servers.broker cannot be used: {error}") from error
     with connection:
         try:
             server = connection.connection.server_properties
-            missing = [name for name in queues if not _is_there(connection, name)]
+            missing = [name for name in queues if not _queue_exists(connection, name)]
             there = [name for name in queues if name not in missing]
-            other = [name for name in there if not _is_of_kind(connection, name, arguments)]
+            other = [name for name in there if not _queue_matches(connection, name, arguments)]
         except connection.channel_errors as error:
             if getattr(error, "code", None) == _ACCESS_REFUSED:
-                raise SetupError(
+                raise MisconfiguredError(
                     "RabbitMQ refuses the login: check the user and the virtual host in "
                     "servers.broker, and the file of servers.broker_password_file"
                 ) from None
             raise TransientError(f"RabbitMQ: {error}") from error
         except (BrokerAwayError, KombuError, *connection.connection_errors) as error:
             raise TransientError(f"RabbitMQ does not answer: {error}") from error
-    return BrokerFacts(str(server.get("version", "")), tuple(missing), tuple(other))
+    return BrokerStatus(str(server.get("version", "")), tuple(missing), tuple(other))
 
 
-def _is_there(connection: Any, queue: str) -> bool:
+def _queue_exists(connection: Any, queue: str) -> bool:
     with connection.channel() as channel:
         try:
             channel.queue_declare(queue, passive=True)
@@ -61,7 +63,7 @@ def _is_there(connection: Any, queue: str) -> bool:
         return True
 
 
-def _is_of_kind(connection: Any, queue: str, arguments: Mapping[str, object]) -> bool:
+def _queue_matches(connection: Any, queue: str, arguments: Mapping[str, object]) -> bool:
     """Whether declaring it once more as workers do changes nothing."""
     with connection.channel() as channel:
         try:

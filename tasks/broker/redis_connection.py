@@ -20,8 +20,8 @@ from redis.exceptions import ConnectionError as NotConnectedError
 from redis.exceptions import TimeoutError as TooSlowError
 from redis.retry import Retry
 
-from config.errors import PermanentError, SetupError, TransientError
-from config.secrets import read_secret, without_password
+from config.errors import MisconfiguredError, PermanentError, TransientError
+from config.secrets import read_secret, strip_password
 from config.settings import ServerSettings
 
 PREFIX = "skillbus:"
@@ -50,25 +50,27 @@ def connect(settings: ServerSettings) -> Redis:
             client_name="skillbus",
         )
     except ValueError as error:
-        raise SetupError(f"servers.redis: {without_password(settings.redis)}: {error}") from None
+        raise MisconfiguredError(
+            f"servers.redis: {strip_password(settings.redis)}: {error}"
+        ) from None
 
 
 @contextmanager
-def translated(settings: ServerSettings) -> Iterator[None]:
+def translate_errors(settings: ServerSettings) -> Iterator[None]:
     """Raise what a client raises as one of our errors, naming the server."""
-    with translated_at(without_password(settings.redis), "servers.redis_password_file"):
+    with translate_errors_at(strip_password(settings.redis), "servers.redis_password_file"):
         yield
 
 
 @contextmanager
-def translated_at(address: str, secret: str) -> Iterator[None]:
+def translate_errors_at(address: str, secret: str) -> Iterator[None]:
     """The same for any server: its address without a password, the setting with the password's
     file."""
     where = f"Redis at {address}"
     try:
         yield
     except AuthenticationError as error:
-        raise SetupError(f"{where}: {error}; see {secret}") from None
+        raise MisconfiguredError(f"{where}: {error}; see {secret}") from None
     except (BusyLoadingError, ReadOnlyError) as error:
         raise TransientError(f"{where} does not take writes now: {error}") from error
     except (NotConnectedError, TooSlowError) as error:
@@ -82,7 +84,7 @@ def translated_at(address: str, secret: str) -> Iterator[None]:
 def _refused(where: str, error: ResponseError, secret: str) -> Exception:
     text = str(error)
     if text.startswith("NOAUTH") or text.startswith("WRONGPASS"):
-        return SetupError(f"{where}: {text}; see {secret}")
+        return MisconfiguredError(f"{where}: {text}; see {secret}")
     if text.startswith(("OOM", "MISCONF", "LOADING", "READONLY")):
         return TransientError(f"{where} does not take writes now: {text}")
     return PermanentError(f"{where}: {text}")
@@ -90,7 +92,7 @@ def _refused(where: str, error: ResponseError, secret: str) -> Exception:
 
 def health(settings: ServerSettings) -> dict[str, Any]:
     """Version, and what would lose accepted work; raises TransientError or SetupError."""
-    with translated(settings), connect(settings) as client:
+    with translate_errors(settings), connect(settings) as client:
         info: Any = client.info()
         return {
             "version": info["redis_version"],
@@ -100,9 +102,9 @@ def health(settings: ServerSettings) -> dict[str, Any]:
         }
 
 
-def clock_ahead(settings: ServerSettings) -> float:
+def measure_clock_skew(settings: ServerSettings) -> float:
     """Seconds by which the server's clock is ahead of this machine's, below 0: behind it."""
-    with translated(settings), connect(settings) as client:
+    with translate_errors(settings), connect(settings) as client:
         client.ping()  # the way to the server is open; only the question is timed
         before = time.time()
         seconds, micros = cast("tuple[int, int]", client.time())

@@ -21,7 +21,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.utils.json import dumps, loads
 from redis import Redis
 
-UNREADABLE = "unreadable"
+UNREADABLE_HEADER = "unreadable"
 """Header of what was no message: why."""
 
 _ROUTE = ("exchange", "routing_key")
@@ -40,10 +40,10 @@ class _Client(Redis):
             return answer
         key, item = answer
         try:
-            reason = _what_is_wrong(loads(item))
+            reason = _find_defect(loads(item))
         except _NOT_LOADED as error:
             reason = f"no JSON: {error}"
-        return key, _envelope(key, item, reason) if reason else item
+        return key, _wrap_unreadable(key, item, reason) if reason else item
 
 
 class QoS(kombu_redis.QoS):
@@ -97,7 +97,7 @@ class Transport(kombu_redis.Transport):
     Channel = Channel
 
 
-def _what_is_wrong(message: Any) -> str:
+def _find_defect(message: Any) -> str:
     """Why something cannot be delivered as it is; "" when it can."""
     if not isinstance(message, dict):
         return "no JSON object"
@@ -128,13 +128,13 @@ def _is_base64(encoding: Any, body: str) -> bool:
     return bool(encoding == "base64")
 
 
-def _envelope(key: bytes, item: bytes, reason: str) -> bytes:
+def _wrap_unreadable(key: bytes, item: bytes, reason: str) -> bytes:
     queue = key.decode().partition(kombu_redis.Channel.sep)[0]
     message = {
         "body": base64.b64encode(item).decode(),
         "content-type": "application/octet-stream",
         "content-encoding": "binary",
-        "headers": {UNREADABLE: reason},
+        "headers": {UNREADABLE_HEADER: reason},
         "properties": {
             "body_encoding": "base64",
             "delivery_tag": str(uuid.uuid4()),

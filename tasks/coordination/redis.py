@@ -24,28 +24,28 @@ from redis import Redis
 
 from config.errors import TransientError
 from config.settings import ServerSettings
-from tasks.broker.redis_connection import PREFIX, translated
-from tasks.coordination.protocol import LONGEST_WAIT_SECONDS, Abandoned, Request
-from tasks.policies import INGEST, PAGE, POLICIES
+from tasks.broker.redis_connection import PREFIX, translate_errors
+from tasks.coordination.protocol import MAX_YIELD_SECONDS, IngestRequest, StalledTask
+from tasks.policies import EMBED_SECTIONS, INGEST, POLICIES
 
 ALIVE_SECONDS = 6.0
 """How long a worker counts as alive after its last sign."""
 
-_BELOW = "/"
+_CHILD_SEPARATOR = "/"
 _ALIVE = PREFIX + "alive:"
 _CONSUMER = PREFIX + "consumer:"
 _RUNNING = PREFIX + "running"
-_DEATHS = PREFIX + "deaths:"
+_CRASHES = PREFIX + "deaths:"
 _LOCK = PREFIX + "lock:"
 _DUE = PREFIX + "due:"
 _QUERYING = PREFIX + "querying:"
 _QUERYING_MILLISECONDS = 1000
-_LOOK_SECONDS = 0.005
+_CHECK_SECONDS = 0.005
 _TROUBLE = PREFIX + "trouble"
 _TROUBLE_SECONDS = 120
 _REQUEST = PREFIX + "request:"
 _REQUEST_SECONDS = 86_400
-_DEATHS_SECONDS = 3600
+_CRASHES_SECONDS = 3600
 _GRACE_SECONDS = 60.0
 _LEASE_MILLISECONDS = int(ALIVE_SECONDS * 1000)
 
@@ -58,14 +58,14 @@ redis.call('HSET', KEYS[1], ARGV[1], redis.call('TIME')[1] .. ' ' .. ARGV[2])
 return 1 + (redis.call('GET', KEYS[2]) or 0)
 """
 
-_ABANDON = """
+_MARK_STALLED = """
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
 redis.call('INCR', KEYS[2])
 redis.call('EXPIRE', KEYS[2], ARGV[2])
 return 1
 """
 
-_TAKE = """
+_ACQUIRE = """
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[2] then return holder end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
@@ -76,21 +76,21 @@ _RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('PEXPIRE', KE
 
 _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
-Depth = Callable[[str], int]
+QueueDepth = Callable[[str], int]
 """How many messages wait in a queue."""
 
 
-def child_of(worker: str, pid: int) -> str:
+def make_child_id(worker: str, pid: int) -> str:
     """The id of a worker's child."""
-    return f"{worker}{_BELOW}{pid}"
+    return f"{worker}{_CHILD_SEPARATOR}{pid}"
 
 
-def worker_of(process: str) -> str:
+def get_worker_id(process: str) -> str:
     """The worker that a process, a child or the worker itself, belongs to."""
-    return process.partition(_BELOW)[0]
+    return process.partition(_CHILD_SEPARATOR)[0]
 
 
-class SharedActivity:
+class RedisCoordinator:
     """What the workers of a deployment know of one another.
 
     worker: the id under which this process shows that it lives; a worker's children have ids
@@ -98,69 +98,71 @@ class SharedActivity:
     is away.
     """
 
-    def __init__(self, client: Redis, settings: ServerSettings, depth: Depth, worker: str) -> None:
+    def __init__(
+        self, client: Redis, settings: ServerSettings, queue_depth: QueueDepth, worker: str
+    ) -> None:
         self._client: Any = client
         self._settings = settings
-        self._depth = depth
+        self._queue_depth = queue_depth
         self._worker = worker
         self._begin = client.register_script(_BEGIN)
-        self._abandon = client.register_script(_ABANDON)
-        self._take = client.register_script(_TAKE)
+        self._mark_stalled = client.register_script(_MARK_STALLED)
+        self._acquire = client.register_script(_ACQUIRE)
         self._renew = client.register_script(_RENEW)
         self._release = client.register_script(_RELEASE)
         self._current: tuple[str, str, str] | None = None
         self._querying = f"{_QUERYING}{socket.gethostname()}"
 
     # -- who lives
-    def show_life(self, queues: Sequence[str] = ()) -> None:
+    def beat(self, queues: Sequence[str] = ()) -> None:
         """Count as alive for the next `ALIVE_SECONDS`, taking tasks from these queues."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             note = json.dumps(list(queues))
             self._client.set(_ALIVE + self._worker, note, px=int(ALIVE_SECONDS * 1000))
 
-    def end_life(self) -> None:
+    def deregister_worker(self) -> None:
         """Count as gone at once, with all children; what still runs is taken over by others."""
-        own = [name for name in self._alive() if worker_of(name) == self._worker]
+        own = [name for name in self._alive_processes() if get_worker_id(name) == self._worker]
         if own:
-            with translated(self._settings):
+            with translate_errors(self._settings):
                 self._client.delete(*(_ALIVE + name for name in own))
 
-    def workers(self) -> list[str]:
+    def alive_workers(self) -> list[str]:
         """Ids of the workers that live, without their children."""
-        return [name for name in self._alive() if _BELOW not in name]
+        return [name for name in self._alive_processes() if _CHILD_SEPARATOR not in name]
 
-    def _alive(self) -> list[str]:
-        with translated(self._settings):
+    def _alive_processes(self) -> list[str]:
+        with translate_errors(self._settings):
             keys = self._client.scan_iter(match=_ALIVE + "*", count=1000)
             return sorted(key.removeprefix(_ALIVE) for key in keys)
 
-    def queues_of_workers(self) -> dict[str, list[str]]:
+    def get_worker_queues(self) -> dict[str, list[str]]:
         """Ids of the workers that live, each with the queues that it takes tasks from."""
-        names = self.workers()
-        with translated(self._settings):
+        names = self.alive_workers()
+        with translate_errors(self._settings):
             notes = self._client.mget([_ALIVE + name for name in names]) if names else []
         return {name: json.loads(note) for name, note in zip(names, notes, strict=True) if note}
 
     # -- who takes submissions
-    def show_consumer(self, told: Mapping[str, Any]) -> None:
+    def report_consumer(self, status: Mapping[str, Any]) -> None:
         """Tell how this process gets on with submissions; forgotten after `ALIVE_SECONDS`."""
-        with translated(self._settings):
-            self._client.set(_CONSUMER + self._worker, json.dumps(told), px=_LEASE_MILLISECONDS)
+        with translate_errors(self._settings):
+            self._client.set(_CONSUMER + self._worker, json.dumps(status), px=_LEASE_MILLISECONDS)
 
-    def end_consumer(self) -> None:
+    def deregister_consumer(self) -> None:
         """This process takes no submissions any more."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             self._client.delete(_CONSUMER + self._worker)
 
-    def consumers(self) -> list[dict[str, Any]]:
+    def list_consumers(self) -> list[dict[str, Any]]:
         """What the processes that take submissions told lately."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             keys = sorted(self._client.scan_iter(match=_CONSUMER + "*", count=1000))
             notes = self._client.mget(keys) if keys else []
         return [json.loads(note) for note in notes if note]
 
     # -- what runs
-    def begun(self, task: str, task_id: str, ids: Sequence[str]) -> int:
+    def start_task(self, task: str, task_id: str, ids: Sequence[str]) -> int:
         """Note what runs; returns how often this work was begun without coming to an end.
 
         Work that was begun and is gone has died: a message of its id came again, or it was
@@ -171,21 +173,21 @@ class SharedActivity:
             {"worker": self._worker, "task": task, "ids": list(ids), "trace_id": trace_id}
         )
         self._current = (task, task_id, note)
-        with translated(self._settings):
-            deaths = _DEATHS + _name_of(task, ids)
-            return int(self._begin(keys=[_RUNNING, deaths], args=[task_id, note, _DEATHS_SECONDS]))
+        with translate_errors(self._settings):
+            deaths = _CRASHES + _work_id(task, ids)
+            return int(self._begin(keys=[_RUNNING, deaths], args=[task_id, note, _CRASHES_SECONDS]))
 
-    def ended(self, task: str, task_id: str, ids: Sequence[str]) -> None:
+    def finish_task(self, task: str, task_id: str, ids: Sequence[str]) -> None:
         """Take the note away."""
         self._current = None
-        with translated(self._settings), self._client.pipeline(transaction=False) as pipeline:
+        with translate_errors(self._settings), self._client.pipeline(transaction=False) as pipeline:
             pipeline.hdel(_RUNNING, task_id)
-            pipeline.delete(_DEATHS + _name_of(task, ids))
+            pipeline.delete(_CRASHES + _work_id(task, ids))
             pipeline.execute()
 
-    def running(self) -> dict[str, dict[str, Any]]:
+    def get_running_tasks(self) -> dict[str, dict[str, Any]]:
         """What runs: task id -> worker, task, ids, trace id, and since when by Redis' clock."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             notes = self._client.hgetall(_RUNNING)
         found = {}
         for task_id, text in notes.items():
@@ -193,83 +195,83 @@ class SharedActivity:
             found[task_id] = json.loads(note) | {"since": float(since)}
         return found
 
-    def abandoned(self) -> list[Abandoned]:
+    def get_stalled_tasks(self) -> list[StalledTask]:
         """Tasks of processes that died, and those far beyond their time; each is told once."""
         found = []
-        for task_id, note in self._left_behind().items():
-            deaths = _DEATHS + _name_of(note["task"], note["ids"])
-            with translated(self._settings):
-                if self._abandon(keys=[_RUNNING, deaths], args=[task_id, _DEATHS_SECONDS]):
-                    found.append(Abandoned(note["task"], tuple(note["ids"]), note["trace_id"]))
+        for task_id, note in self._find_stalled().items():
+            deaths = _CRASHES + _work_id(note["task"], note["ids"])
+            with translate_errors(self._settings):
+                if self._mark_stalled(keys=[_RUNNING, deaths], args=[task_id, _CRASHES_SECONDS]):
+                    found.append(StalledTask(note["task"], tuple(note["ids"]), note["trace_id"]))
         return found
 
-    def _left_behind(self) -> dict[str, dict[str, Any]]:
-        running = self.running()
+    def _find_stalled(self) -> dict[str, dict[str, Any]]:
+        running = self.get_running_tasks()
         if not running:
             return {}
         # Whoever notes something lives before: who is not among the living now has died.
-        alive = set(self._alive())
-        with translated(self._settings):
+        alive = set(self._alive_processes())
+        with translate_errors(self._settings):
             now = self._client.time()[0]
         return {
             task_id: note
             for task_id, note in running.items()
             if note["worker"] not in alive
-            or now - note["since"] > POLICIES[note["task"]].seconds + _GRACE_SECONDS
+            or now - note["since"] > POLICIES[note["task"]].time_limit + _GRACE_SECONDS
         }
 
     @property
-    def unsettled(self) -> bool:
+    def needs_reconcile(self) -> bool:
         """Whether the reconciler has something to do at once: a task gave up or was abandoned."""
-        return bool(self.trouble) or bool(self._left_behind())
+        return bool(self.task_error) or bool(self._find_stalled())
 
     # -- what led to what
-    def note_request(self, seq: int, trace_id: str) -> None:
+    def record_ingest_request(self, seq: int, trace_id: str) -> None:
         """Remember a request for a day."""
-        note = json.dumps(Request(trace_id, time.time()))
-        with translated(self._settings):
+        note = json.dumps(IngestRequest(trace_id, time.time()))
+        with translate_errors(self._settings):
             self._client.set(f"{_REQUEST}{seq}", note, ex=_REQUEST_SECONDS)
 
-    def requests(self, seqs: Sequence[int]) -> dict[int, Request]:
+    def get_ingest_requests(self, seqs: Sequence[int]) -> dict[int, IngestRequest]:
         """What is remembered of requests, by their number."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             found = self._client.mget([f"{_REQUEST}{seq}" for seq in seqs]) if seqs else []
         noted = zip(seqs, found, strict=True)
-        return {seq: Request(*json.loads(note)) for seq, note in noted if note}
+        return {seq: IngestRequest(*json.loads(note)) for seq, note in noted if note}
 
-    def _under_way(self, task: str) -> int:
-        running = sum(1 for note in self.running().values() if note["task"] == task)
-        return running + self._depth(POLICIES[task].queue)
+    def _count_pending(self, task: str) -> int:
+        running = sum(1 for note in self.get_running_tasks().values() if note["task"] == task)
+        return running + self._queue_depth(POLICIES[task].queue)
 
     @property
-    def ingesting(self) -> int:
+    def pending_ingest_tasks(self) -> int:
         """Ingest tasks that run or wait."""
-        return self._under_way(INGEST.name)
+        return self._count_pending(INGEST.name)
 
     @property
-    def paging(self) -> int:
+    def pending_embed_tasks(self) -> int:
         """Page tasks that run or wait."""
-        return self._under_way(PAGE.name)
+        return self._count_pending(EMBED_SECTIONS.name)
 
-    def ingest(self, count: int) -> int:
+    def add_ingest_tasks(self, count: int) -> int:
         """How many ingest tasks are under way: the broker and the notes count them.
 
         A task that counts itself out is noted no longer: of several that end at once, the last
         one sees no other. One that is tried again counts itself in.
         """
         self._count(INGEST.name, count)
-        return self.ingesting
+        return self.pending_ingest_tasks
 
-    def page(self, count: int) -> int:
+    def add_embed_tasks(self, count: int) -> int:
         """How many page tasks are under way."""
-        self._count(PAGE.name, count)
-        return self.paging
+        self._count(EMBED_SECTIONS.name, count)
+        return self.pending_embed_tasks
 
     def _count(self, task: str, count: int) -> None:
         if self._current is None or self._current[0] != task:
             return
         _, task_id, note = self._current
-        with translated(self._settings):
+        with translate_errors(self._settings):
             if count < 0:
                 self._client.hdel(_RUNNING, task_id)
             else:
@@ -277,45 +279,45 @@ class SharedActivity:
                 self._client.hsetnx(_RUNNING, task_id, f"{now} {note}")
 
     @contextmanager
-    def query(self) -> Iterator[None]:
+    def track_query(self) -> Iterator[None]:
         """Note that a query is being answered on this machine: bulk work there lets it pass.
 
         A lower priority alone does not do: processors that share a core slow one another down.
         """
-        with translated(self._settings):
+        with translate_errors(self._settings):
             self._client.set(self._querying, 1, px=_QUERYING_MILLISECONDS)
         try:
             yield
         finally:
             # Of several queries the first to end takes the mark of all: they lose a little time.
-            with contextlib.suppress(TransientError), translated(self._settings):
+            with contextlib.suppress(TransientError), translate_errors(self._settings):
                 self._client.delete(self._querying)
 
-    def let_queries_pass(self) -> None:
+    def yield_to_queries(self) -> None:
         """Wait while queries are being answered on this machine, but not for ever."""
-        end = time.monotonic() + LONGEST_WAIT_SECONDS
-        with contextlib.suppress(TransientError), translated(self._settings):
+        end = time.monotonic() + MAX_YIELD_SECONDS
+        with contextlib.suppress(TransientError), translate_errors(self._settings):
             while self._client.exists(self._querying) and time.monotonic() < end:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_CHECK_SECONDS)
 
     # -- who does what
     @contextmanager
-    def exclusive(self, name: str) -> Iterator[bool]:
+    def try_lock(self, name: str) -> Iterator[bool]:
         """Whether this process alone does the named work; of one that died it is taken over.
 
         It is leased for `ALIVE_SECONDS` and renewed meanwhile. What another process of the same
         worker left behind is taken at once.
         """
         key, mark = _LOCK + name, f"{self._worker}|{os.getpid()}|{uuid.uuid4().hex}"
-        with translated(self._settings):
-            holder = self._take(keys=[key], args=[mark, "", _LEASE_MILLISECONDS])
-            if holder and self._is_gone(holder):
-                holder = self._take(keys=[key], args=[mark, holder, _LEASE_MILLISECONDS])
+        with translate_errors(self._settings):
+            holder = self._acquire(keys=[key], args=[mark, "", _LEASE_MILLISECONDS])
+            if holder and self._is_dead(holder):
+                holder = self._acquire(keys=[key], args=[mark, holder, _LEASE_MILLISECONDS])
         if holder:
             yield False
             return
         done = threading.Event()
-        renewal = threading.Thread(target=self._keep, args=(key, mark, done), daemon=True)
+        renewal = threading.Thread(target=self._renew_lease, args=(key, mark, done), daemon=True)
         renewal.start()
         try:
             yield True
@@ -323,18 +325,18 @@ class SharedActivity:
             done.set()
             renewal.join()
             # Where Redis is away the lease runs out.
-            with contextlib.suppress(TransientError), translated(self._settings):
+            with contextlib.suppress(TransientError), translate_errors(self._settings):
                 self._release(keys=[key], args=[mark])
 
-    def _keep(self, key: str, mark: str, done: threading.Event) -> None:
+    def _renew_lease(self, key: str, mark: str, done: threading.Event) -> None:
         while not done.wait(ALIVE_SECONDS / 4):
             # While Redis is away nobody else can take it either.
-            with contextlib.suppress(TransientError), translated(self._settings):
+            with contextlib.suppress(TransientError), translate_errors(self._settings):
                 self._renew(keys=[key], args=[mark, _LEASE_MILLISECONDS])
 
-    def _is_gone(self, holder: str) -> bool:
+    def _is_dead(self, holder: str) -> bool:
         worker, pid, _ = holder.rsplit("|", 2)
-        if worker_of(worker) != worker_of(self._worker):
+        if get_worker_id(worker) != get_worker_id(self._worker):
             return False
         try:
             os.kill(int(pid), 0)
@@ -342,26 +344,26 @@ class SharedActivity:
             return True
         return False
 
-    def is_due(self, name: str, seconds: float) -> bool:
+    def claim_if_due(self, name: str, seconds: float) -> bool:
         """Whether nobody has done the named work for so long."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             return bool(self._client.set(_DUE + name, 1, nx=True, px=max(1, int(seconds * 1000))))
 
     @property
-    def trouble(self) -> str:
+    def task_error(self) -> str:
         """Why a task gave up lately."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             return str(self._client.get(_TROUBLE) or "")
 
-    @trouble.setter
-    def trouble(self, reason: str) -> None:
-        with translated(self._settings):
+    @task_error.setter
+    def task_error(self, reason: str) -> None:
+        with translate_errors(self._settings):
             if reason:
                 self._client.set(_TROUBLE, reason, ex=_TROUBLE_SECONDS)
             else:
                 self._client.delete(_TROUBLE)
 
 
-def _name_of(task: str, ids: Sequence[str]) -> str:
+def _work_id(task: str, ids: Sequence[str]) -> str:
     """The same work has the same name, whoever sends it again."""
     return hashlib.sha256("\0".join([task, *ids]).encode()).hexdigest()[:32]

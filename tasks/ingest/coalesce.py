@@ -7,42 +7,42 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from config.errors import NotFoundError, PermanentError
-from skills.events import Data, SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
+from skills.events import EventData, SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
 from tasks.journal.protocol import Job, Journal, trace_of
 from tasks.policies import Deadline
 from tasks.services import Services
 
-_MOST_EVENTS = 2_000
+_MAX_EVENTS = 2_000
 _QUIET_SECONDS = 0.15
-_LONGEST_BURST_SECONDS = 4.0
+_MAX_WAIT_SECONDS = 4.0
 
 
 @dataclass(slots=True)
-class Order:
+class EventBatch:
     """What is to be carried out once, and the events that asked for it, each with its trace.
 
     upserted: event id -> id of the skill that it named, which must be there afterwards.
     """
 
-    content: Data
+    content: EventData
     event_ids: list[str] = field(default_factory=list)
     trace_ids: list[str] = field(default_factory=list)
-    upserted: dict[str, str] = field(default_factory=dict)
+    expected_skills: dict[str, str] = field(default_factory=dict)
 
-    def add(self, job: Job, named: Data) -> None:
+    def add(self, job: Job, named: EventData) -> None:
         """Take an event in, with the data that it came with."""
         self.event_ids.append(job.id)
         self.trace_ids.append(trace_of(job.event))
         if isinstance(named, SkillUpserted):
-            self.upserted[job.id] = named.skill_id
+            self.expected_skills[job.id] = named.skill_id
 
 
-def open_orders(
+def collect_batches(
     services: Services,
     deadline: Deadline,
     event_ids: Sequence[str],
-    without: Collection[str] = (),
-) -> tuple[list[Order], list[tuple[str, str]]]:
+    exclude: Collection[str] = (),
+) -> tuple[list[EventBatch], list[tuple[str, str]]]:
     """Orders for these events and all others that are open, oldest first, `without` some.
 
     Where many are open, more are likely on their way: they are waited for a little, until none
@@ -50,26 +50,26 @@ def open_orders(
     """
     jobs: dict[str, Job] = {}
     unread: dict[str, str] = {}
-    end = time.monotonic() + min(_LONGEST_BURST_SECONDS, deadline.remaining() / 4)
-    while fresh := _not_seen(services.journal, event_ids, {*jobs, *without}, unread):
+    end = time.monotonic() + min(_MAX_WAIT_SECONDS, deadline.remaining() / 4)
+    while fresh := _read_new_jobs(services.journal, event_ids, {*jobs, *exclude}, unread):
         jobs |= fresh
         if len(jobs) == 1 or time.monotonic() > end or services.stopping.wait(_QUIET_SECONDS):
             break
-    orders, refused = merged(list(jobs.values()))
-    return orders, [*unread.items(), *refused]
+    batches, refused = coalesce_jobs(list(jobs.values()))
+    return batches, [*unread.items(), *refused]
 
 
-def _not_seen(
+def _read_new_jobs(
     journal: Journal, event_ids: Sequence[str], seen: Collection[str], unread: dict[str, str]
 ) -> dict[str, Job]:
     """Open jobs that were not seen; `unread` takes those that cannot be read, with the reason."""
-    ids = dict.fromkeys((*journal.open_jobs("event", _MOST_EVENTS), *event_ids))
+    ids = dict.fromkeys((*journal.list_open_jobs("event", _MAX_EVENTS), *event_ids))
     found = {}
     for one in ids:
         if one in seen:
             continue
         try:
-            job = journal.job(one)
+            job = journal.get_job(one)
         except NotFoundError:  # carried out and forgotten since
             continue
         except PermanentError as error:  # another version has accepted it
@@ -80,33 +80,33 @@ def _not_seen(
     return found
 
 
-def merged(jobs: Sequence[Job]) -> tuple[list[Order], list[tuple[str, str]]]:
+def coalesce_jobs(jobs: Sequence[Job]) -> tuple[list[EventBatch], list[tuple[str, str]]]:
     """One order for all changes of a source; a removal keeps its place among them."""
-    orders: list[Order] = []
-    latest: dict[str, Order] = {}
+    batches: list[EventBatch] = []
+    latest: dict[str, EventBatch] = {}
     refused: list[tuple[str, str]] = []
     for job in jobs:
         try:
-            named = job.event.content()
+            named = job.event.parse_data()
         except PermanentError as error:
             refused.append((job.id, str(error)))
             continue
-        content = _as_change(named)
+        content = _to_source_change(named)
         if isinstance(content, SourceChanged):
-            order = latest.get(content.source_id)
-            both = _both(order, content, named) if order is not None else None
-            if order is not None and both is not None:
-                order.content = both
-                order.add(job, named)
+            batch = latest.get(content.source_id)
+            both = _merge_changes(batch, content, named) if batch is not None else None
+            if batch is not None and both is not None:
+                batch.content = both
+                batch.add(job, named)
                 continue
-        orders.append(order := Order(content))
-        order.add(job, named)
-        for source_id in _sources_of(content):
-            latest[source_id] = order
-    return orders, refused
+        batches.append(batch := EventBatch(content))
+        batch.add(job, named)
+        for source_id in _source_ids_of(content):
+            latest[source_id] = batch
+    return batches, refused
 
 
-def _as_change(content: Data) -> Data:
+def _to_source_change(content: EventData) -> EventData:
     """A skill that is to be read anew as a change of its source."""
     if not isinstance(content, SkillUpserted) or content.files is not None:
         return content
@@ -114,16 +114,18 @@ def _as_change(content: Data) -> Data:
     return SourceChanged(source_id=source_id, paths=("SKILL.md" if path == "." else path,))
 
 
-def _both(order: Order, content: SourceChanged, named: Data) -> SourceChanged | None:
+def _merge_changes(
+    batch: EventBatch, content: SourceChanged, named: EventData
+) -> SourceChanged | None:
     """Both changes in one; None where that would not be the same."""
-    other = order.content
+    other = batch.content
     if not isinstance(other, SourceChanged):
         return None
     if other.root and content.root and other.root != content.root:
         return None
     whole = not other.paths or not content.paths
     # All of a source is looked at for what has changed, a skill that was named whatever it is.
-    if whole and (order.upserted or isinstance(named, SkillUpserted)):
+    if whole and (batch.expected_skills or isinstance(named, SkillUpserted)):
         return None
     paths = () if whole else tuple(dict.fromkeys((*other.paths, *content.paths)))
     known = {
@@ -134,7 +136,7 @@ def _both(order: Order, content: SourceChanged, named: Data) -> SourceChanged | 
     return other.model_copy(update={"paths": paths, **known})
 
 
-def _sources_of(content: Data) -> tuple[str, ...]:
+def _source_ids_of(content: EventData) -> tuple[str, ...]:
     if isinstance(content, SourceChanged | SourceRemoved):
         return (content.source_id,)
     if isinstance(content, SkillRemoved | SkillUpserted):

@@ -11,28 +11,28 @@ from structlog.contextvars import get_contextvars
 
 from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings
-from graph.protocol import Entry, SkillGraph, Source, State
+from graph.protocol import CatalogEntry, SkillGraph, SkillState, Source
 from skills.events import SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tasks.policies import INGEST, LINK, Deadline
 from tasks.services import Services
-from tasks.sources.directory import Scan, check_root, parse_limits
-from tasks.sources.readers import DirectoryReader, SkillReader
+from tasks.sources.directory import SourceScan, resolve_root, to_parse_limits
+from tasks.sources.readers import DirectoryReader, SourceReader
 
-_CHUNK_BYTES = 192_000
-_CHUNK_SKILLS = 32
+_BATCH_BYTES = 192_000
+_BATCH_SKILLS = 32
 
 
-def preview(
+def preview_sync(
     graph: SkillGraph | None, content: SourceChanged, limits: LimitSettings
 ) -> dict[str, list[str]]:
     """What a sync would do: ids that are `new`, `changed`, `removed`, `refused`; writes nothing."""
-    reader = DirectoryReader(check_root(Path(content.root)), limits)
+    reader = DirectoryReader(resolve_root(Path(content.root)), limits)
     found = reader.scan("")
-    entries = graph.entries_under(content.source_id, "") if graph is not None else []
-    known = {entry.path: entry for entry in entries if entry.state is not State.REMOVED}
-    cursor = graph.cursor(content.source_id) if graph is not None else {}
+    entries = graph.get_entries_under(content.source_id, "") if graph is not None else []
+    known = {entry.path: entry for entry in entries if entry.state is not SkillState.REMOVED}
+    cursor = graph.get_file_signatures(content.source_id) if graph is not None else {}
     changed = []
     for path, signature in found.signatures.items():
         if path not in known or (signature and cursor.get(path) == signature):
@@ -50,21 +50,21 @@ def preview(
         "refused": list(found.refused),
     }
     return {
-        kind: sorted(skill_id_of(content.source_id, path) for path in paths)
+        kind: sorted(make_skill_id(content.source_id, path) for path in paths)
         for kind, paths in report.items()
     }
 
 
-def skill_id_of(source_id: str, path: str) -> str:
+def make_skill_id(source_id: str, path: str) -> str:
     """A skill's identity: its source and its folder's path there (`.` for the root itself)."""
     return f"{source_id}:{path or '.'}"
 
 
-def follow(
+def sync_source(
     services: Services,
     deadline: Deadline,
     source: Source,
-    reader: SkillReader,
+    reader: SourceReader,
     paths: Sequence[str] = (),
 ) -> dict[str, object]:
     """Bring the catalog in step with a source as its reader shows it, below `paths` or whole.
@@ -73,52 +73,54 @@ def follow(
     """
     graph = services.graph
     # What appears while we look has a higher number, and is not withdrawn by what we saw before.
-    looked = graph.take_seqs(1)[0]
+    looked = graph.allocate_sequence(1)[0]
     if paths:
-        graph.put_source(source)
-        changed, gone, found = _changed_below(services, source, reader, paths)
+        graph.save_source(source)
+        changed, gone, found = _diff_paths(services, source, reader, paths)
     else:
-        changed, gone, found = _changed_anywhere(graph, source, reader)
+        changed, gone, found = _diff_source(graph, source, reader)
     deadline.check("plan")
-    seq = graph.take_seqs(1)[0]
-    services.activity.note_request(seq, str(get_contextvars().get("trace_id", "")))
-    _refuse(services, source.source_id, found, looked)
-    removed = _withdraw(services, source.source_id, gone, looked)
-    wanted = _really_changed(services, source.source_id, reader, changed, deadline)
+    seq = graph.allocate_sequence(1)[0]
+    services.coordinator.record_ingest_request(seq, str(get_contextvars().get("trace_id", "")))
+    _record_refused(services, source.source_id, found, looked)
+    removed = _remove_missing(services, source.source_id, gone, looked)
+    wanted = _drop_unchanged(services, source.source_id, reader, changed, deadline)
     # Requested before the cursor moves: a kill in between only repeats the work.
-    for chunk in _chunks(wanted, found):
-        graph.request(
-            [(skill_id_of(source.source_id, path), source.source_id, path) for path in chunk],
+    for chunk in _batch_paths(wanted, found):
+        graph.request_ingest(
+            [(make_skill_id(source.source_id, path), source.source_id, path) for path in chunk],
             seq,
         )
-    graph.move_cursor(source.source_id, {path: found.signatures[path] for path in changed}, gone)
-    if source.source_id in source_ids(graph):
-        graph.put_source(replace(source, last_success=time.time()))
-    for chunk in _chunks(wanted, found):
-        services.activity.ingest(1)
-        services.send(INGEST.name, [skill_id_of(source.source_id, path) for path in chunk])
+    graph.update_file_signatures(
+        source.source_id, {path: found.signatures[path] for path in changed}, gone
+    )
+    if source.source_id in get_source_ids(graph):
+        graph.save_source(replace(source, last_success=time.time()))
+    for chunk in _batch_paths(wanted, found):
+        services.coordinator.add_ingest_tasks(1)
+        services.send_task(INGEST.name, [make_skill_id(source.source_id, path) for path in chunk])
     if removed:
-        services.send(LINK.name, [])
+        services.send_task(LINK.name, [])
     return {"found": len(found.signatures), "changed": len(wanted), "removed": removed}
 
 
-def source_ids(graph: SkillGraph) -> set[str]:
+def get_source_ids(graph: SkillGraph) -> set[str]:
     """Ids of the sources that the catalog has."""
-    return {source.source_id for source in graph.sources()}
+    return {source.source_id for source in graph.list_sources()}
 
 
-def _changed_anywhere(
-    graph: SkillGraph, source: Source, reader: SkillReader
-) -> tuple[list[str], list[str], Scan]:
+def _diff_source(
+    graph: SkillGraph, source: Source, reader: SourceReader
+) -> tuple[list[str], list[str], SourceScan]:
     """Skills of the whole source that changed since the cursor, or failed, and those gone."""
     found = reader.scan("")
     # A folder that never held a skill is no source.
-    if found.signatures or found.refused or source.source_id in source_ids(graph):
-        graph.put_source(source)
-    cursor = graph.cursor(source.source_id)
-    entries = graph.entries_under(source.source_id, "")
-    known = {entry.path for entry in entries if entry.state is not State.REMOVED}
-    failed = {entry.path for entry in entries if entry.state is State.FAILED}
+    if found.signatures or found.refused or source.source_id in get_source_ids(graph):
+        graph.save_source(source)
+    cursor = graph.get_file_signatures(source.source_id)
+    entries = graph.get_entries_under(source.source_id, "")
+    known = {entry.path for entry in entries if entry.state is not SkillState.REMOVED}
+    failed = {entry.path for entry in entries if entry.state is SkillState.FAILED}
     gone = [path for path in {*cursor, *known} if _is_gone(path, found)]
     changed = [
         path
@@ -128,18 +130,18 @@ def _changed_anywhere(
     return changed, gone, found
 
 
-def _changed_below(
-    services: Services, source: Source, reader: SkillReader, paths: Sequence[str]
-) -> tuple[list[str], list[str], Scan]:
+def _diff_paths(
+    services: Services, source: Source, reader: SourceReader, paths: Sequence[str]
+) -> tuple[list[str], list[str], SourceScan]:
     """Skills that own any of the changed paths or lie below them, and those gone from there."""
-    total = Scan()
+    total = SourceScan()
     known: set[str] = set()
     looked: set[str] = set()
     # Folders before what is in them; a path may be written, and come, in any number of ways.
     for scope in sorted({_scope(reader, path) for path in paths}):
-        owner = reader.owning_skill(scope)
+        owner = reader.find_owning_skill(scope)
         start = scope if owner is None else owner
-        if not looked.isdisjoint(_at_or_above(start)):
+        if not looked.isdisjoint(_self_and_parents(start)):
             continue
         looked.add(start)
         found = reader.scan(start)
@@ -148,59 +150,60 @@ def _changed_below(
         total.refused |= found.refused
         total.unreadable += found.unreadable
         for below in {scope, start}:
-            entries = services.graph.entries_under(source.source_id, below)
-            known.update(entry.path for entry in entries if entry.state is not State.REMOVED)
+            entries = services.graph.get_entries_under(source.source_id, below)
+            known.update(entry.path for entry in entries if entry.state is not SkillState.REMOVED)
     return list(total.signatures), [path for path in known if _is_gone(path, total)], total
 
 
-def _scope(reader: SkillReader, path: str) -> str:
+def _scope(reader: SourceReader, path: str) -> str:
     """The folder or file that a path names, in one form; raises UsageError as `check_inside`."""
-    reader.check_inside(path)
+    reader.check_relative_path(path)
     parts = PurePosixPath(path).parts
     return "/".join(parts[:-1] if parts and parts[-1] == "SKILL.md" else parts)
 
 
-def _at_or_above(path: str) -> Iterator[str]:
+def _self_and_parents(path: str) -> Iterator[str]:
     yield path
     while path:
         path = path.rpartition("/")[0]
         yield path
 
 
-def _is_gone(path: str, found: Scan) -> bool:
-    return path not in found.signatures and path not in found.refused and found.knows(path)
+def _is_gone(path: str, found: SourceScan) -> bool:
+    return path not in found.signatures and path not in found.refused and found.covers(path)
 
 
-def _really_changed(
+def _drop_unchanged(
     services: Services,
     source_id: str,
-    reader: SkillReader,
+    reader: SourceReader,
     paths: Sequence[str],
     deadline: Deadline,
 ) -> list[str]:
     """Drop skills that would end as they are: a touched file costs no ingest, and neither does
     one that fails for the same reason as before."""
-    ids = {skill_id_of(source_id, path): path for path in paths}
+    ids = {make_skill_id(source_id, path): path for path in paths}
     settled = {
         entry.skill_id: entry
-        for entry in services.graph.entries(list(ids))
-        if entry.state in (State.PUBLISHED, State.FAILED) and entry.wanted_seq <= entry.seq
+        for entry in services.graph.get_entries(list(ids))
+        if entry.state in (SkillState.PUBLISHED, SkillState.FAILED)
+        and entry.requested_seq <= entry.seq
     }
     wanted = []
     for skill_id, path in ids.items():
         deadline.check("plan")
         entry = settled.get(skill_id)
-        if entry is None or not _ends_the_same(reader, entry, services.settings.limits):
+        if entry is None or not _is_unchanged(reader, entry, services.settings.limits):
             wanted.append(path)
     return wanted
 
 
-def _ends_the_same(reader: SkillReader, entry: Entry, limits: LimitSettings) -> bool:
+def _is_unchanged(reader: SourceReader, entry: CatalogEntry, limits: LimitSettings) -> bool:
     try:
         folder = reader.read(entry.path)
-        if entry.state is State.PUBLISHED:
+        if entry.state is SkillState.PUBLISHED:
             return folder.content_hash == entry.content_hash
-        parse_skill(entry.path, folder.content, folder.files, parse_limits(limits))
+        parse_skill(entry.path, folder.content, folder.files, to_parse_limits(limits))
     except TransientError:
         return False
     except PermanentError as error:
@@ -208,28 +211,28 @@ def _ends_the_same(reader: SkillReader, entry: Entry, limits: LimitSettings) -> 
     return False
 
 
-def _refuse(services: Services, source_id: str, found: Scan, seq: int) -> None:
+def _record_refused(services: Services, source_id: str, found: SourceScan, seq: int) -> None:
     failures = [
-        (RevisionKey(skill_id_of(source_id, path), seq), source_id, path, reason)
+        (RevisionKey(make_skill_id(source_id, path), seq), source_id, path, reason)
         for path, reason in found.refused.items()
     ]
     if failures:
-        services.graph.fail(failures)
+        services.graph.record_failures(failures)
 
 
-def _withdraw(services: Services, source_id: str, paths: Iterable[str], seq: int) -> int:
-    keys = [RevisionKey(skill_id_of(source_id, path), seq) for path in paths]
+def _remove_missing(services: Services, source_id: str, paths: Iterable[str], seq: int) -> int:
+    keys = [RevisionKey(make_skill_id(source_id, path), seq) for path in paths]
     return len(services.graph.remove(keys)) if keys else 0
 
 
-def _chunks(paths: Sequence[str], found: Scan) -> Iterable[list[str]]:
+def _batch_paths(paths: Sequence[str], found: SourceScan) -> Iterable[list[str]]:
     """Paths in batches of about the same work."""
     chunk: list[str] = []
     size = 0
     for path in paths:
         chunk.append(path)
         size += found.sizes.get(path, 0)
-        if size >= _CHUNK_BYTES or len(chunk) >= _CHUNK_SKILLS:
+        if size >= _BATCH_BYTES or len(chunk) >= _BATCH_SKILLS:
             yield chunk
             chunk, size = [], 0
     if chunk:

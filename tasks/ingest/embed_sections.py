@@ -9,61 +9,63 @@ import time
 from collections.abc import Sequence
 
 from config.errors import TransientError
-from graph.links.passage_links import passage_links
-from graph.protocol import PassageGraph, State
+from graph.links.passage_links import link_passages
+from graph.protocol import PassageProjector, SkillState
 from search.protocol import StoredRevision, Vector
 from skills.passages import section_texts
 from skills.record import RevisionKey
-from tasks.embedding import encode_cached, is_known
-from tasks.policies import PAGE, Deadline, DeadlineExceededError
+from tasks.encode import encode_cached, supports_language
+from tasks.policies import EMBED_SECTIONS, Deadline, DeadlineExceededError
 from tasks.services import Services
 
 _BATCH = 16
 _BACKLOG = 20_000
 _NICENESS = 15
 _YIELD_SECONDS = 0.02
-_LONGEST_YIELD_SECONDS = 0.5
+_MAX_YIELD_SECONDS = 0.5
 
 
-def page(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> dict[str, object]:
+def embed_sections(
+    services: Services, deadline: Deadline, skill_ids: Sequence[str]
+) -> dict[str, object]:
     """Embed the sections of the published revisions of these skills; idempotent.
 
     Whoever ends last sends what is still unpaged, so that nothing waits for the reconciler.
     """
-    lower_priority()
+    lower_thread_priority()
     done: list[RevisionKey] = []
     try:
-        _let_ingest_pass(services)
+        _yield_to_ingest(services)
         keys = [
             RevisionKey(entry.skill_id, entry.seq)
-            for entry in services.graph.entries(skill_ids)
-            if entry.state is State.PUBLISHED and not entry.paged
+            for entry in services.graph.get_entries(skill_ids)
+            if entry.state is SkillState.PUBLISHED and not entry.embedded
         ]
-        revisions = list(services.index.read(keys).values())
-        vectors = page_revisions(services, revisions)
+        revisions = list(services.index.get_revisions(keys).values())
+        vectors = embed_revisions(services, revisions)
         deadline.check("page")
-        _project(services, revisions, vectors)
+        _project_passages(services, revisions, vectors)
         done = [revision.key for revision in revisions]
-        services.graph.mark_paged(done)
+        services.graph.mark_embedded(done)
     finally:
-        left = services.activity.page(-1)
-    if done and not left and not services.activity.ingesting:
-        send_unpaged(services)
-    return {"paged": len(done)}
+        left = services.coordinator.add_embed_tasks(-1)
+    if done and not left and not services.coordinator.pending_ingest_tasks:
+        send_unembedded_skills(services)
+    return {"embedded": len(done)}
 
 
-def _project(
+def _project_passages(
     services: Services, revisions: Sequence[StoredRevision], vectors: dict[RevisionKey, Vector]
 ) -> None:
     """Show the passages and their links in the graph, where the settings say so."""
     graph = services.graph
-    if services.settings.servers.neo4j_passages and isinstance(graph, PassageGraph):
+    if services.settings.servers.neo4j_passages and isinstance(graph, PassageProjector):
         for revision in revisions:
-            links = passage_links(revision.parsed, vectors.get(revision.key))
+            links = link_passages(revision.parsed, vectors.get(revision.key))
             graph.project_passages(revision.key, revision.parsed, links)
 
 
-def split_pages(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
+def split_embed_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
     """After an error that is nobody's in particular: each skill alone.
 
     An error that may pass is left to the reconciler.
@@ -74,26 +76,28 @@ def split_pages(services: Services, skill_ids: Sequence[str], error: BaseExcepti
         return
     if len(skill_ids) > 1:
         for skill_id in skill_ids:
-            send_pages(services, [skill_id])
+            send_embed_tasks(services, [skill_id])
     else:
-        services.activity.trouble = f"paging {skill_ids[0]} failed: {type(error).__name__}: {error}"
+        services.coordinator.task_error = (
+            f"paging {skill_ids[0]} failed: {type(error).__name__}: {error}"
+        )
 
 
-def send_unpaged(services: Services) -> int:
+def send_unembedded_skills(services: Services) -> int:
     """Send every published skill without section vectors to be paged, most used first."""
-    waiting = [key.skill_id for key in services.graph.unpaged(_BACKLOG)]
-    send_pages(services, waiting)
+    waiting = [key.skill_id for key in services.graph.list_awaiting_embedding(_BACKLOG)]
+    send_embed_tasks(services, waiting)
     return len(waiting)
 
 
-def send_pages(services: Services, skill_ids: Sequence[str]) -> None:
+def send_embed_tasks(services: Services, skill_ids: Sequence[str]) -> None:
     """Send skills to be paged, in batches and in this order."""
     for start in range(0, len(skill_ids), _BATCH):
-        services.activity.page(1)
-        services.send(PAGE.name, list(skill_ids[start : start + _BATCH]))
+        services.coordinator.add_embed_tasks(1)
+        services.send_task(EMBED_SECTIONS.name, list(skill_ids[start : start + _BATCH]))
 
 
-def lower_priority() -> None:
+def lower_thread_priority() -> None:
     """Let queries and ingest have the processor first, where threads have a priority.
 
     A thread that stands further back already stays there: coming forward is a privilege.
@@ -104,14 +108,14 @@ def lower_priority() -> None:
             os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
 
 
-def _let_ingest_pass(services: Services) -> None:
+def _yield_to_ingest(services: Services) -> None:
     """Wait a little while skills are on their way to being searchable."""
-    end = time.monotonic() + _LONGEST_YIELD_SECONDS
-    while services.activity.ingesting and time.monotonic() < end:
+    end = time.monotonic() + _MAX_YIELD_SECONDS
+    while services.coordinator.pending_ingest_tasks and time.monotonic() < end:
         time.sleep(_YIELD_SECONDS)
 
 
-def page_revisions(
+def embed_revisions(
     services: Services, revisions: Sequence[StoredRevision], in_bulk: bool = True
 ) -> dict[RevisionKey, Vector]:
     """Embed the sections of revisions, each (sections, dimension), and store the vectors.
@@ -122,19 +126,19 @@ def page_revisions(
     """
     encoder = services.encoder.get()
     texts = [
-        section_texts(revision.parsed) if is_known(encoder, revision.parsed) else ()
+        section_texts(revision.parsed) if supports_language(encoder, revision.parsed) else ()
         for revision in revisions
     ]
     flat = [text for section in texts for text in section]
     if not flat:
         return {}
     vectors = encode_cached(services, flat, in_bulk)
-    paged, start = {}, 0
+    embedded, start = {}, 0
     for revision, section in zip(revisions, texts, strict=True):
         own = vectors[start : start + len(section)]
         start += len(section)
         if section:
-            paged[revision.key] = own
+            embedded[revision.key] = own
             if services.writable:
-                services.index.put_section_vectors(revision.key, revision.section_hashes, own)
-    return paged
+                services.index.save_section_vectors(revision.key, revision.section_hashes, own)
+    return embedded

@@ -9,13 +9,13 @@ import numpy as np
 
 from config.errors import PermanentError, TransientError
 from graph.links.mentions import find_mentions
-from graph.protocol import Entry, Publication
+from graph.protocol import CatalogEntry, Publication
 from search.documents import (
-    Analysis,
-    analyse,
+    SkillAnalysis,
+    analyse_skill,
+    body_terms,
     description_terms,
-    section_texts_hashes,
-    signature,
+    section_text_hashes,
     skill_texts,
 )
 from search.protocol import Filters, SkillDocument, Vector
@@ -23,25 +23,25 @@ from search.scoring.background import load_background
 from skills import licences
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, RevisionKey
-from tasks.embedding import encode_cached, is_known
-from tasks.ingest.embed_sections import send_pages, send_unpaged
-from tasks.ingest.role_classifier import role_classifier
-from tasks.measures import timed
+from tasks.encode import encode_cached, supports_language
+from tasks.ingest.embed_sections import send_embed_tasks, send_unembedded_skills
+from tasks.ingest.role_classifier import load_role_classifier
+from tasks.measures import time_stage
 from tasks.policies import INGEST, LINK, Deadline, DeadlineExceededError
 from tasks.services import Services
-from tasks.sources.directory import SkillGoneError, parse_limits
-from tasks.sources.readers import Readers
+from tasks.sources.directory import SkillGoneError, to_parse_limits
+from tasks.sources.readers import ReaderPool
 
 
 @dataclass(slots=True)
-class _Work:
+class _SkillWork:
     """One skill on its way through the stages."""
 
     key: RevisionKey
-    entry: Entry
+    entry: CatalogEntry
     content_hash: str
     parsed: ParsedSkill
-    analysis: Analysis
+    analysis: SkillAnalysis
 
 
 def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> dict[str, object]:
@@ -53,97 +53,106 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
     """
     published: list[RevisionKey] = []
     try:
-        entries = [entry for entry in services.graph.entries(skill_ids) if is_waiting(entry)]
-        with timed(services.measures, INGEST.name, "read"):
-            works = _read(services, entries, deadline) if entries else []
-        published = _publish(services, works, deadline) if works else []
+        entries = [entry for entry in services.graph.get_entries(skill_ids) if needs_ingest(entry)]
+        with time_stage(services.metrics, INGEST.name, "read"):
+            skills = _read(services, entries, deadline) if entries else []
+        published = _publish(services, skills, deadline) if skills else []
     finally:
-        _hand_on(services, published, services.activity.ingest(-1))
+        _send_next_tasks(services, published, services.coordinator.add_ingest_tasks(-1))
     return {"published": len(published)}
 
 
-def _hand_on(services: Services, published: Sequence[RevisionKey], others: int) -> None:
+def _send_next_tasks(services: Services, published: Sequence[RevisionKey], others: int) -> None:
     """Linking and paging of a burst or a large library start once all of it is searchable."""
     if not others:
-        services.send(LINK.name, [])
-    if services.activity.paging:
-        send_pages(services, [key.skill_id for key in published])
+        services.send_task(LINK.name, [])
+    if services.coordinator.pending_embed_tasks:
+        send_embed_tasks(services, [key.skill_id for key in published])
     elif not others:
-        send_unpaged(services)
+        send_unembedded_skills(services)
 
 
-def is_waiting(entry: Entry) -> bool:
+def needs_ingest(entry: CatalogEntry) -> bool:
     """Whether the catalog wants an ingest that nothing has served yet."""
-    return entry.wanted_seq > entry.seq
+    return entry.requested_seq > entry.seq
 
 
-def _read(services: Services, entries: Sequence[Entry], deadline: Deadline) -> list[_Work]:
+def _read(
+    services: Services, entries: Sequence[CatalogEntry], deadline: Deadline
+) -> list[_SkillWork]:
     graph = services.graph
-    limits = parse_limits(services.settings.limits)
-    classifier = role_classifier(services.settings.roles.weights)
-    works, failures, gone = [], [], []
+    limits = to_parse_limits(services.settings.limits)
+    classifier = load_role_classifier(services.settings.roles.weights)
+    skills, failures, gone = [], [], []
     published = [RevisionKey(entry.skill_id, entry.seq) for entry in entries if entry.seq]
-    stored = services.index.whole(published)
+    stored = services.index.complete_keys(published)
     same: dict[RevisionKey, str] = {}
-    seqs = graph.take_seqs(len(entries))
+    seqs = graph.allocate_sequence(len(entries))
     # Asked for after the numbers were taken: where a source stands is part of what is read.
-    sources = {source.source_id: source for source in graph.sources()}
-    with Readers(sources, services.settings) as readers:
+    sources = {source.source_id: source for source in graph.list_sources()}
+    with ReaderPool(sources, services.settings) as readers:
         for entry, seq in zip(entries, seqs, strict=True):
             deadline.check("read")
-            services.activity.let_queries_pass()
+            services.coordinator.yield_to_queries()
             key = RevisionKey(entry.skill_id, seq)
             try:
-                folder = readers.of(entry.source_id).read(entry.path)
+                folder = readers.get(entry.source_id).read(entry.path)
                 unchanged = folder.content_hash == entry.content_hash
                 if unchanged and RevisionKey(entry.skill_id, entry.seq) in stored:
                     same[key] = folder.content_hash
                     continue
                 parsed = parse_skill(
-                    entry.path, folder.content, folder.files, limits, classifier, folder.beside
+                    entry.path,
+                    folder.content,
+                    folder.files,
+                    limits,
+                    classifier,
+                    folder.sibling_files,
                 )
             except SkillGoneError:
                 gone.append(key)
             except PermanentError as error:
                 failures.append((key, entry.source_id, entry.path, str(error)))
             else:
-                works.append(_Work(key, entry, folder.content_hash, parsed, analyse(parsed)))
+                skills.append(
+                    _SkillWork(key, entry, folder.content_hash, parsed, analyse_skill(parsed))
+                )
     if gone:
         graph.remove(gone)
     if failures:
-        graph.fail(failures)
+        graph.record_failures(failures)
     if same:
-        graph.confirm(list(same), list(same.values()))
-    return works
+        graph.mark_unchanged(list(same), list(same.values()))
+    return skills
 
 
-def _publish(services: Services, works: list[_Work], deadline: Deadline) -> list[RevisionKey]:
-    measures = services.measures
-    with timed(measures, INGEST.name, "embed"):
-        vectors = _embed(services, [work.parsed for work in works])
+def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -> list[RevisionKey]:
+    metrics = services.metrics
+    with time_stage(metrics, INGEST.name, "embed"):
+        vectors = _embed(services, [work.parsed for work in skills])
     deadline.check("embed")
     model = services.encoder.get().model
-    with timed(measures, INGEST.name, "index"):
+    with time_stage(metrics, INGEST.name, "index"):
         services.index.add(
-            [_document(work, pair, model) for work, pair in zip(works, vectors, strict=True)]
+            [_build_document(work, pair, model) for work, pair in zip(skills, vectors, strict=True)]
         )
     deadline.check("index")
-    with timed(measures, INGEST.name, "publish"):
-        return services.graph.publish([_publication(work) for work in works])
+    with time_stage(metrics, INGEST.name, "publish"):
+        return services.graph.publish([_build_publication(work) for work in skills])
 
 
 def _embed(services: Services, parsed: Sequence[ParsedSkill]) -> Vector:
     """Skill vectors (skills, 2, dimension); zero where the encoder does not know the language."""
     encoder = services.encoder.get()
     vectors = np.zeros((len(parsed), 2, encoder.dimension), np.float32)
-    known = [place for place, skill in enumerate(parsed) if is_known(encoder, skill)]
+    known = [place for place, skill in enumerate(parsed) if supports_language(encoder, skill)]
     if known:
         texts = [text for place in known for text in skill_texts(parsed[place])]
         vectors[known] = encode_cached(services, texts).reshape(len(known), 2, encoder.dimension)
     return vectors
 
 
-def _document(work: _Work, vectors: Vector, model: str) -> SkillDocument:
+def _build_document(work: _SkillWork, vectors: Vector, model: str) -> SkillDocument:
     record = work.parsed.record
     return SkillDocument(
         key=work.key,
@@ -153,17 +162,17 @@ def _document(work: _Work, vectors: Vector, model: str) -> SkillDocument:
         forward=work.analysis.forward,
         passage_terms=work.analysis.passage_terms,
         vectors=vectors,
-        section_hashes=section_texts_hashes(model, work.parsed),
+        section_hashes=section_text_hashes(model, work.parsed),
         filters=Filters(
             source=(work.entry.source_id,),
-            licence=licences.names(record.licence),
+            licence=licences.licence_names(record.licence),
             language=(record.language,),
             tool=tuple(dict.fromkeys((*record.allowed_tools, *record.tooling))),
         ),
     )
 
 
-def _publication(work: _Work) -> Publication:
+def _build_publication(work: _SkillWork) -> Publication:
     record = work.parsed.record
     background = load_background()
     return Publication(
@@ -175,17 +184,17 @@ def _publication(work: _Work) -> Publication:
         description=record.description,
         warnings=len(work.parsed.warnings),
         safety_level=record.safety_level,
-        scanner=record.scanner,
+        scanner_version=record.scanner,
         tokens=record.tokens,
         language=record.language,
         licence=record.licence,
         mentions=find_mentions(work.parsed),
-        signature=signature(work.analysis, background),
+        body_terms=body_terms(work.analysis, background),
         description_terms=description_terms(work.analysis, background),
     )
 
 
-def split_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
+def split_ingest_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
     """After an error that is nobody's in particular: each skill alone, then by name.
 
     A batch is sent again one skill at a time; a single skill that still fails is recorded as
@@ -196,12 +205,12 @@ def split_batch(services: Services, skill_ids: Sequence[str], error: BaseExcepti
         return
     if len(skill_ids) > 1:
         for skill_id in skill_ids:
-            services.activity.ingest(1)
-            services.send(INGEST.name, [skill_id])
+            services.coordinator.add_ingest_tasks(1)
+            services.send_task(INGEST.name, [skill_id])
         return
-    entries = services.graph.entries(skill_ids)
-    seqs = services.graph.take_seqs(len(entries))
-    services.graph.fail(
+    entries = services.graph.get_entries(skill_ids)
+    seqs = services.graph.allocate_sequence(len(entries))
+    services.graph.record_failures(
         [
             (
                 RevisionKey(entry.skill_id, seq),
@@ -212,6 +221,6 @@ def split_batch(services: Services, skill_ids: Sequence[str], error: BaseExcepti
             for entry, seq in zip(entries, seqs, strict=True)
         ]
     )
-    services.send(LINK.name, [])
-    if not services.activity.ingesting:
-        send_unpaged(services)
+    services.send_task(LINK.name, [])
+    if not services.coordinator.pending_ingest_tasks:
+        send_unembedded_skills(services)

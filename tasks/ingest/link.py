@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tasks.policies import LINK, Deadline
 from tasks.services import Services
 
-_MARKS_AT_ONCE = 200
+_BATCH_SIZE = 200
 
 
 def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
@@ -19,24 +19,26 @@ def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dic
     del ids
     linked, more = 0, True
     while more:
-        with services.activity.exclusive("link") as first:
-            if not first:
+        with services.coordinator.try_lock("link") as acquired:
+            if not acquired:
                 break  # the other one looks again once it is done
             linked += _link_marked(services, deadline)
-        more = bool(services.graph.unlinked(1))
-        if more and _is_late(deadline):
-            services.send(LINK.name, [])
+        more = bool(services.graph.list_awaiting_linking(1))
+        if more and _is_half_over(deadline):
+            services.send_task(LINK.name, [])
             break
     return {"linked": linked}
 
 
 def _link_marked(services: Services, deadline: Deadline) -> int:
     linked = 0
-    while not _is_late(deadline) and (marks := services.graph.unlinked(_MARKS_AT_ONCE)):
+    while not _is_half_over(deadline) and (
+        marks := services.graph.list_awaiting_linking(_BATCH_SIZE)
+    ):
         services.linker.relink(marks)
         linked += len(marks)
     return linked
 
 
-def _is_late(deadline: Deadline) -> bool:
-    return deadline.remaining() < LINK.seconds / 2
+def _is_half_over(deadline: Deadline) -> bool:
+    return deadline.remaining() < LINK.time_limit / 2

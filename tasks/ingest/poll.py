@@ -16,7 +16,7 @@ _SOONEST_SECONDS = 15.0
 _JITTER = 0.1
 
 
-def next_fetch(source: Source, settings: Settings) -> float:
+def next_fetch_time(source: Source, settings: Settings) -> float:
     """When a git source is to be fetched next, in seconds since the epoch.
 
     Spread by a tenth, differently for each source and time, so that many do not come at once.
@@ -31,15 +31,15 @@ def next_fetch(source: Source, settings: Settings) -> float:
     return max(source.last_attempt, source.last_success) + wait * (1 + _JITTER * (2 * share - 1))
 
 
-def poll(services: Services) -> int:
+def poll_sources(services: Services) -> int:
     """Have the git sources fetched whose time has come; returns how many."""
-    now, asked = time.time(), 0
-    for source in services.graph.sources():
-        if source.kind != "git" or next_fetch(source, services.settings) > now:
+    now, requested = time.time(), 0
+    for source in services.graph.list_sources():
+        if source.kind != "git" or next_fetch_time(source, services.settings) > now:
             continue
-        if services.activity.is_due(f"fetch {source.source_id}", _SOONEST_SECONDS):
+        if services.coordinator.claim_if_due(f"fetch {source.source_id}", _SOONEST_SECONDS):
             event = new_event(SourceChanged(source_id=source.source_id), ORIGIN)
-            services.journal.accept(event, "event")
-            services.send(FETCH.name, [event.id])
-            asked += 1
-    return asked
+            services.journal.add_job(event, "event")
+            services.send_task(FETCH.name, [event.id])
+            requested += 1
+    return requested

@@ -14,25 +14,25 @@ from typing import Protocol
 
 import numpy as np
 
-from search.documents import analyse, section_texts_hashes, skill_texts
+from search.documents import analyse_skill, section_text_hashes, skill_texts
 from search.protocol import Encoder, SearchIndex, SkillDocument, StoredRevision, Vector
 from skills.passages import section_texts
 from skills.record import RevisionKey
-from tasks.embedding import is_known
+from tasks.encode import supports_language
 
-SETTLE_SECONDS = 2.0
+QUIET_SECONDS = 2.0
 """How long nothing new may be published before the old index counts as followed to its end: a
 task that wrote its documents just before writes were refused publishes them a moment later."""
 
 _BATCH = 128
-_NEARLY = 64
+_CAUGHT_UP = 64
 
-Pointers = Callable[[], Mapping[str, int]]
-Progress = Callable[[int, int], None]
+ReadPointers = Callable[[], Mapping[str, int]]
+ReportProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Copier:
+class IndexCopier:
     """Copies revisions from `source` to `target`.
 
     model: of the target. encoder: makes the vectors of another model; None where both are of one
@@ -44,7 +44,9 @@ class Copier:
     model: str
     encoder: Encoder | None = None
 
-    def copy(self, keys: Sequence[RevisionKey], progress: Progress | None = None) -> int:
+    def copy_revisions(
+        self, keys: Sequence[RevisionKey], progress: ReportProgress | None = None
+    ) -> int:
         """Copy what the target lacks, sections' vectors too; returns how many it lacked."""
         copied = 0
         for start in range(0, len(keys), _BATCH):
@@ -55,39 +57,41 @@ class Copier:
         return copied
 
     def _copy_batch(self, keys: Sequence[RevisionKey]) -> int:
-        there = self.target.skill_vectors(keys)
-        paged = self.source.section_vectors(keys)
-        paged_there = self.target.section_vectors(list(paged))
+        there = self.target.get_skill_vectors(keys)
+        embedded = self.source.get_section_vectors(keys)
+        embedded_in_target = self.target.get_section_vectors(list(embedded))
         lacking = [key for key in keys if key not in there]
-        unpaged = [key for key in paged if key not in paged_there]
-        revisions = self.source.read(list(dict.fromkeys((*lacking, *unpaged))))
+        unembedded = [key for key in embedded if key not in embedded_in_target]
+        revisions = self.source.get_revisions(list(dict.fromkeys((*lacking, *unembedded))))
         fresh = [revisions[key] for key in lacking if key in revisions]
         if fresh:
             vectors = self._skill_vectors(fresh)
-            self.target.add([_document(one, vectors[one.key], self.model) for one in fresh])
-        self._copy_sections([revisions[key] for key in unpaged if key in revisions], paged)
+            self.target.add([_build_document(one, vectors[one.key], self.model) for one in fresh])
+        self._copy_sections([revisions[key] for key in unembedded if key in revisions], embedded)
         return len(fresh)
 
     def _skill_vectors(self, revisions: Sequence[StoredRevision]) -> Mapping[RevisionKey, Vector]:
         if self.encoder is None:
-            return self.source.skill_vectors([one.key for one in revisions])
+            return self.source.get_skill_vectors([one.key for one in revisions])
         vectors = np.zeros((len(revisions), 2, self.encoder.dimension), np.float32)
-        known = [n for n, one in enumerate(revisions) if is_known(self.encoder, one.parsed)]
+        known = [
+            n for n, one in enumerate(revisions) if supports_language(self.encoder, one.parsed)
+        ]
         if known:
             texts = [text for n in known for text in skill_texts(revisions[n].parsed)]
             vectors[known] = self.encoder.encode(texts).reshape(len(known), *vectors.shape[1:])
         return {one.key: pair for one, pair in zip(revisions, vectors, strict=True)}
 
     def _copy_sections(
-        self, revisions: Sequence[StoredRevision], paged: Mapping[RevisionKey, Vector]
+        self, revisions: Sequence[StoredRevision], embedded: Mapping[RevisionKey, Vector]
     ) -> None:
         if self.encoder is not None:
             encoder = self.encoder
-            revisions = [one for one in revisions if is_known(encoder, one.parsed)]
-            paged = _encoded_sections(encoder, revisions)
+            revisions = [one for one in revisions if supports_language(encoder, one.parsed)]
+            embedded = _encoded_sections(encoder, revisions)
         for one in revisions:
-            hashes = section_texts_hashes(self.model, one.parsed)
-            self.target.put_section_vectors(one.key, hashes, paged[one.key])
+            hashes = section_text_hashes(self.model, one.parsed)
+            self.target.save_section_vectors(one.key, hashes, embedded[one.key])
 
 
 def _encoded_sections(
@@ -102,8 +106,8 @@ def _encoded_sections(
     return dict(zip(texts, parts, strict=True))
 
 
-def _document(revision: StoredRevision, vectors: Vector, model: str) -> SkillDocument:
-    analysis = analyse(revision.parsed)
+def _build_document(revision: StoredRevision, vectors: Vector, model: str) -> SkillDocument:
+    analysis = analyse_skill(revision.parsed)
     return SkillDocument(
         key=revision.key,
         content_hash=revision.content_hash,
@@ -112,19 +116,19 @@ def _document(revision: StoredRevision, vectors: Vector, model: str) -> SkillDoc
         forward=analysis.forward,
         passage_terms=analysis.passage_terms,
         vectors=vectors,
-        section_hashes=section_texts_hashes(model, revision.parsed),
+        section_hashes=section_text_hashes(model, revision.parsed),
         filters=revision.filters,
     )
 
 
-class Replacement(Protocol):
+class IndexReplacement(Protocol):
     """Two indices of one store, the second of which is to take the first one's place."""
 
-    def freeze(self) -> None:
+    def block_writes(self) -> None:
         """Have the old index refuse writes."""
         ...
 
-    def thaw(self) -> None:
+    def allow_writes(self) -> None:
         """Have the old index take writes again."""
         ...
 
@@ -134,7 +138,10 @@ class Replacement(Protocol):
 
 
 def reindex(
-    replacement: Replacement, copier: Copier, pointers: Pointers, progress: Progress | None = None
+    replacement: IndexReplacement,
+    copier: IndexCopier,
+    pointers: ReadPointers,
+    progress: ReportProgress | None = None,
 ) -> int:
     """Copy all that is published, follow what is published meanwhile, then switch.
 
@@ -143,35 +150,35 @@ def reindex(
     how many revisions were copied. An error or an interrupt before the switch leaves the old index
     in its place, writable; what was copied serves the next try.
     """
-    copied = followed = copier.copy(_keys(pointers), progress)
-    while followed > _NEARLY:
-        followed = copier.copy(_keys(pointers), progress)
+    copied = followed = copier.copy_revisions(_keys(pointers), progress)
+    while followed > _CAUGHT_UP:
+        followed = copier.copy_revisions(_keys(pointers), progress)
         copied += followed
     switched = False
     try:
-        replacement.freeze()
-        copied += _follow_to_the_end(copier, pointers)
+        replacement.block_writes()
+        copied += _copy_until_quiet(copier, pointers)
         replacement.switch()
         switched = True
     finally:
         if not switched:
-            replacement.thaw()
+            replacement.allow_writes()
     return copied
 
 
-def _follow_to_the_end(copier: Copier, pointers: Pointers) -> int:
+def _copy_until_quiet(copier: IndexCopier, pointers: ReadPointers) -> int:
     copied, seen = 0, _keys(pointers)
-    copied += copier.copy(seen)
+    copied += copier.copy_revisions(seen)
     quiet_since = time.monotonic()
-    while time.monotonic() < quiet_since + SETTLE_SECONDS:
-        time.sleep(SETTLE_SECONDS / 8)
+    while time.monotonic() < quiet_since + QUIET_SECONDS:
+        time.sleep(QUIET_SECONDS / 8)
         now = _keys(pointers)
         fresh = sorted(set(now).difference(seen))
         if fresh:
-            copied += copier.copy(fresh)
+            copied += copier.copy_revisions(fresh)
             seen, quiet_since = now, time.monotonic()
     return copied
 
 
-def _keys(pointers: Pointers) -> list[RevisionKey]:
+def _keys(pointers: ReadPointers) -> list[RevisionKey]:
     return [RevisionKey(skill_id, seq) for skill_id, seq in pointers().items() if seq]

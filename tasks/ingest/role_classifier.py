@@ -7,19 +7,19 @@ from pathlib import Path
 
 from config.errors import UsageError
 from skills.roles import RoleClassifier
-from skills.roles.classifier import load_weights, read_weights
+from skills.roles.classifier import load_default_classifier, parse_weights
 
 
 @lru_cache(maxsize=4)
-def role_classifier(weights: str) -> RoleClassifier:
+def load_role_classifier(weights: str) -> RoleClassifier:
     """The classifier of a weights file, read once; the one that ships for an empty name.
 
     Raises UsageError when the file cannot be read, PermanentError when it holds no weights.
     """
     if not weights:
-        return load_weights()
+        return load_default_classifier()
     try:
         content = Path(weights).read_bytes()
     except OSError as error:
         raise UsageError(f"roles.weights: {weights} cannot be read: {error.strerror}") from error
-    return read_weights(content)
+    return parse_weights(content)

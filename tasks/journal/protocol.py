@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from skills.events import Event, trace_id_of
+from skills.events import Event, get_trace_id
 
-Kind = Literal["event", "query"]
+JobKind = Literal["event", "query"]
 
-LARGEST_BODY = 16_384
+MAX_BODY_CHARACTERS = 16_384
 """Characters that are kept of a message nobody could read."""
 
-MOST_LETTERS = 10_000
+MAX_DEAD_LETTERS = 10_000
 """Dead letters that are kept: who floods a queue with garbage must not fill the journal."""
 
 
@@ -40,7 +40,7 @@ class Job:
     outcome: dict[str, Any] | None
     reason: str
     accepted: float
-    seconds_left: float | None
+    expires_in_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,97 +64,97 @@ class DeadLetter:
 class Journal(Protocol):
     """Accepted jobs and dead letters, shared by the threads and processes of a deployment."""
 
-    def accept(self, event: Event, kind: Kind, seconds: float | None = None) -> bool:
+    def add_job(self, event: Event, kind: JobKind, ttl_seconds: float | None = None) -> bool:
         """Record a job durably under `job_id(event)`; False when it was accepted before.
 
         seconds: how long its outcome is wanted.
         """
         ...
 
-    def finish(self, job_id: str, outcome: dict[str, Any] | None = None) -> None:
+    def finish_job(self, job_id: str, outcome: dict[str, Any] | None = None) -> None:
         """Record success, once; a job that has ended is left as it is."""
         ...
 
-    def fail(self, job_id: str, reason: str) -> None:
+    def fail_job(self, job_id: str, reason: str) -> None:
         """Record failure with its reason, once."""
         ...
 
-    def cancel(self, job_id: str) -> bool:
+    def cancel_job(self, job_id: str) -> bool:
         """Have an open job not worked on any further; False when it has ended or is unknown."""
         ...
 
-    def pass_stage(self, job_id: str, stage: str) -> bool:
+    def start_stage(self, job_id: str, stage: str) -> bool:
         """Note that work on a job has come to a stage; False when the job has ended: nobody wants
         the rest of it."""
         ...
 
-    def stages(self, job_id: str) -> list[str]:
+    def list_stages(self, job_id: str) -> list[str]:
         """The stages that work on an open job has come to, in order; none of one that ended."""
         ...
 
-    def reopen(self, job_ids: Sequence[str]) -> None:
+    def reopen_jobs(self, job_ids: Sequence[str]) -> None:
         """Have failed jobs worked on again; others are left as they are."""
         ...
 
-    def job(self, job_id: str) -> Job:
+    def get_job(self, job_id: str) -> Job:
         """One job; raises NotFoundError when there is none of this id."""
         ...
 
-    def open_jobs(self, kind: Kind, limit: int = 10_000) -> list[str]:
+    def list_open_jobs(self, kind: JobKind, limit: int = 10_000) -> list[str]:
         """Ids of jobs that have not ended, oldest first."""
         ...
 
-    def count_open(self, kind: Kind) -> int:
+    def count_open_jobs(self, kind: JobKind) -> int:
         """How many jobs have not ended."""
         ...
 
-    def age_of_oldest(self, kind: Kind) -> float:
+    def get_oldest_job_age(self, kind: JobKind) -> float:
         """Seconds since the oldest job that has not ended was accepted; 0 without any."""
         ...
 
-    def states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    def get_job_states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         """State and reason of each job that is known."""
         ...
 
-    def failures(self, limit: int = 100) -> list[Job]:
+    def list_failed_jobs(self, limit: int = 100) -> list[Job]:
         """Jobs that failed, newest first."""
         ...
 
-    def forget(self, kind: Kind, age: float) -> int:
+    def delete_ended_jobs(self, kind: JobKind, age_seconds: float) -> int:
         """Drop jobs of a kind that ended more than `age` seconds ago; how many."""
         ...
 
-    def unreplied(self, limit: int = 100) -> list[str]:
+    def list_pending_replies(self, limit: int = 100) -> list[str]:
         """The outbox: ids of jobs that have ended and whose sender waits for a reply, those that
         ended first before others. A job enters it in the write that ends it."""
         ...
 
-    def replied(self, job_id: str) -> None:
+    def mark_replied(self, job_id: str) -> None:
         """The reply to a job was sent: it leaves the outbox for good."""
         ...
 
-    def await_unreplied(self, seconds: float) -> None:
+    def wait_for_pending_reply(self, seconds: float) -> None:
         """Wait until a job comes into the outbox, at most `seconds`; perhaps less, never more."""
         ...
 
-    def bury(self, letter: DeadLetter) -> None:
+    def add_dead_letter(self, letter: DeadLetter) -> None:
         """Keep a dead letter until somebody retries or discards it; the oldest of more than
         `MOST_LETTERS` make room."""
         ...
 
-    def letters(self, limit: int = 100) -> list[DeadLetter]:
+    def list_dead_letters(self, limit: int = 100) -> list[DeadLetter]:
         """Dead letters, newest first."""
         ...
 
-    def letter(self, letter_id: str) -> DeadLetter:
+    def get_dead_letter(self, letter_id: str) -> DeadLetter:
         """One dead letter; raises NotFoundError when there is none of this id."""
         ...
 
-    def count_letters(self) -> int:
+    def count_dead_letters(self) -> int:
         """How many dead letters there are."""
         ...
 
-    def discard(self, letter_id: str) -> bool:
+    def delete_dead_letter(self, letter_id: str) -> bool:
         """Drop a dead letter; False when it is gone already."""
         ...
 
@@ -178,7 +178,7 @@ def job_id(event: Event) -> str:
 
 def trace_of(event: Event) -> str:
     """The trace id of all that an event leads to: its producer's, else the id of its job."""
-    return trace_id_of(event) or job_id(event)
+    return get_trace_id(event) or job_id(event)
 
 
 def wants_reply(event: Event) -> bool:
@@ -186,6 +186,6 @@ def wants_reply(event: Event) -> bool:
     return bool(getattr(event, "replyto", ""))
 
 
-def new_letter_id(now: float) -> str:
+def new_dead_letter_id(now: float) -> str:
     """An id that sorts by time."""
     return f"{int(now * 1000):012x}-{uuid.uuid4().hex[:8]}"

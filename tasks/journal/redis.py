@@ -17,9 +17,9 @@ from redis import Redis
 from config.errors import NotFoundError
 from config.settings import ServerSettings
 from skills.events import Event, parse_event
-from tasks.broker.redis_connection import PREFIX, translated
+from tasks.broker.redis_connection import PREFIX, translate_errors
 from tasks.journal import protocol
-from tasks.journal.protocol import DeadLetter, Job, Kind, job_id, wants_reply
+from tasks.journal.protocol import DeadLetter, Job, JobKind, job_id, wants_reply
 
 _JOB = PREFIX + "job:"
 _OPEN = PREFIX + "open:"
@@ -143,14 +143,14 @@ class RedisJournal:
         self._replied = client.register_script(_REPLIED)
 
     def _call(self, work: Callable[[Any], T]) -> T:
-        with translated(self._settings):
+        with translate_errors(self._settings):
             return work(self._client)
 
     # -- jobs
-    def accept(self, event: Event, kind: Kind, seconds: float | None = None) -> bool:
+    def add_job(self, event: Event, kind: JobKind, ttl_seconds: float | None = None) -> bool:
         """Record a job; False when it was accepted before."""
         one = job_id(event)
-        wanted = "" if seconds is None else repr(seconds)
+        wanted = "" if ttl_seconds is None else repr(ttl_seconds)
         values: list[str | int] = [
             one,
             kind,
@@ -158,66 +158,66 @@ class RedisJournal:
             wanted,
             int(wants_reply(event)),
         ]
-        with translated(self._settings):
+        with translate_errors(self._settings):
             return bool(self._accept(keys=[_JOB + one, _OPEN + kind], args=values))
 
-    def finish(self, job_id: str, outcome: dict[str, Any] | None = None) -> None:
+    def finish_job(self, job_id: str, outcome: dict[str, Any] | None = None) -> None:
         """Record success, once; a job that has ended is left as it is."""
         self._ended(job_id, "done", outcome, "")
 
-    def fail(self, job_id: str, reason: str) -> None:
+    def fail_job(self, job_id: str, reason: str) -> None:
         """Record failure with its reason, once."""
         self._ended(job_id, "failed", None, reason)
 
-    def cancel(self, job_id: str) -> bool:
+    def cancel_job(self, job_id: str) -> bool:
         """Have an open job not worked on any further; False when it has ended or is unknown."""
         return self._ended(job_id, "cancelled", None, "")
 
     def _ended(self, job_id: str, state: str, outcome: dict[str, Any] | None, reason: str) -> bool:
         text = "" if outcome is None else json.dumps(outcome, ensure_ascii=False)
-        with translated(self._settings):
+        with translate_errors(self._settings):
             return bool(
                 self._end(keys=[_JOB + job_id, *_ENDINGS], args=[job_id, state, text, reason])
             )
 
-    def pass_stage(self, job_id: str, stage: str) -> bool:
+    def start_stage(self, job_id: str, stage: str) -> bool:
         """Note that work on a job has come to a stage; False when the job has ended."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             return bool(self._pass_stage(keys=[_JOB + job_id], args=[stage]))
 
-    def stages(self, job_id: str) -> list[str]:
+    def list_stages(self, job_id: str) -> list[str]:
         """The stages that work on an open job has come to, in order."""
         return (self._call(lambda client: client.hget(_JOB + job_id, "stages")) or "").split()
 
-    def reopen(self, job_ids: Sequence[str]) -> None:
+    def reopen_jobs(self, job_ids: Sequence[str]) -> None:
         """Have failed jobs worked on again."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             for one in job_ids:
                 self._reopen(keys=[_JOB + one, *_ENDINGS], args=[one])
 
-    def job(self, job_id: str) -> Job:
+    def get_job(self, job_id: str) -> Job:
         """One job; raises NotFoundError when there is none of this id."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             found: Any = self._read(keys=[_JOB + job_id])
         if not found:
             raise NotFoundError(f"no event or query with id {job_id!r}")
         return _job(job_id, dict(zip(found[::2], found[1::2], strict=True)))
 
-    def open_jobs(self, kind: Kind, limit: int = 10_000) -> list[str]:
+    def list_open_jobs(self, kind: JobKind, limit: int = 10_000) -> list[str]:
         """Ids of jobs that have not ended, oldest first."""
         return self._call(lambda client: list(client.zrange(_OPEN + kind, 0, limit - 1)))
 
-    def count_open(self, kind: Kind) -> int:
+    def count_open_jobs(self, kind: JobKind) -> int:
         """How many jobs have not ended."""
         return self._call(lambda client: int(client.zcard(_OPEN + kind)))
 
-    def age_of_oldest(self, kind: Kind) -> float:
+    def get_oldest_job_age(self, kind: JobKind) -> float:
         """Seconds since the oldest job that has not ended was accepted."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             age: Any = self._age(keys=[_OPEN + kind])
         return max(0.0, float(age))
 
-    def states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    def get_job_states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         """State and reason of each job that is known."""
 
         def read(client: Any) -> list[list[str | None]]:
@@ -229,33 +229,33 @@ class RedisJournal:
         found = zip(job_ids, self._call(read), strict=True)
         return {one: (state, reason or "") for one, (state, reason) in found if state}
 
-    def failures(self, limit: int = 100) -> list[Job]:
+    def list_failed_jobs(self, limit: int = 100) -> list[Job]:
         """Jobs that failed, newest first."""
         ids = self._call(lambda client: list(client.zrevrange(_FAILED, 0, limit - 1)))
         found = self._hashes([_JOB + one for one in ids])
         return [_job(one, values) for one, values in zip(ids, found, strict=True) if values]
 
-    def forget(self, kind: Kind, age: float) -> int:
+    def delete_ended_jobs(self, kind: JobKind, age_seconds: float) -> int:
         """Drop jobs of a kind that ended more than `age` seconds ago; how many."""
         seconds, micros = self._call(lambda client: client.time())
-        before = f"({seconds + micros / 1e6 - age:.6f}"
+        before = f"({seconds + micros / 1e6 - age_seconds:.6f}"
         dropped = 0
         while ids := self._call(lambda client: _ended_before(client, kind, before)):
-            with translated(self._settings):
+            with translate_errors(self._settings):
                 keys = [_ENDED + kind, _FAILED, _OUTBOX, *(_JOB + one for one in ids)]
                 dropped += int(self._drop(keys=keys, args=ids))
         return dropped
 
-    def unreplied(self, limit: int = 100) -> list[str]:
+    def list_pending_replies(self, limit: int = 100) -> list[str]:
         """The outbox: jobs that have ended and whose sender waits for a reply."""
         return self._call(lambda client: list(client.zrange(_OUTBOX, 0, limit - 1)))
 
-    def replied(self, job_id: str) -> None:
+    def mark_replied(self, job_id: str) -> None:
         """The reply to a job was sent."""
-        with translated(self._settings):
+        with translate_errors(self._settings):
             self._replied(keys=[_JOB + job_id, _OUTBOX], args=[job_id])
 
-    def await_unreplied(self, seconds: float) -> None:
+    def wait_for_pending_reply(self, seconds: float) -> None:
         """Wait until a job comes into the outbox; of several who wait one is woken."""
         patience = min(seconds, self._settings.timeout_seconds / 2)
         self._call(lambda client: client.blpop([_BELL], timeout=patience))
@@ -270,7 +270,7 @@ class RedisJournal:
         return self._call(read)
 
     # -- dead letters
-    def bury(self, letter: DeadLetter) -> None:
+    def add_dead_letter(self, letter: DeadLetter) -> None:
         """Keep a dead letter; the oldest of too many make room."""
         values = asdict(letter) | {"ids": json.dumps(letter.ids, ensure_ascii=False)}
 
@@ -278,7 +278,7 @@ class RedisJournal:
             with client.pipeline(transaction=True) as pipeline:
                 pipeline.hset(_LETTER + letter.id, mapping=values)
                 pipeline.zadd(_LETTERS, {letter.id: letter.buried})
-                pipeline.zrange(_LETTERS, 0, -1 - protocol.MOST_LETTERS)
+                pipeline.zrange(_LETTERS, 0, -1 - protocol.MAX_DEAD_LETTERS)
                 oldest = pipeline.execute()[-1]
             if oldest:
                 client.zrem(_LETTERS, *oldest)
@@ -286,23 +286,23 @@ class RedisJournal:
 
         self._call(write)
 
-    def letters(self, limit: int = 100) -> list[DeadLetter]:
+    def list_dead_letters(self, limit: int = 100) -> list[DeadLetter]:
         """Dead letters, newest first."""
         ids = self._call(lambda client: list(client.zrevrange(_LETTERS, 0, limit - 1)))
         return [_letter(values) for values in self._hashes([_LETTER + i for i in ids]) if values]
 
-    def letter(self, letter_id: str) -> DeadLetter:
+    def get_dead_letter(self, letter_id: str) -> DeadLetter:
         """One dead letter; raises NotFoundError when there is none of this id."""
         values = self._call(lambda client: client.hgetall(_LETTER + letter_id))
         if not values:
             raise NotFoundError(f"no dead letter {letter_id!r}; `skillbus dead list` names them")
         return _letter(values)
 
-    def count_letters(self) -> int:
+    def count_dead_letters(self) -> int:
         """How many dead letters there are."""
         return self._call(lambda client: int(client.zcard(_LETTERS)))
 
-    def discard(self, letter_id: str) -> bool:
+    def delete_dead_letter(self, letter_id: str) -> bool:
         """Drop a dead letter; False when it is gone already."""
 
         def drop(client: Any) -> bool:
@@ -318,7 +318,7 @@ class RedisJournal:
         self._client.close()
 
 
-def _ended_before(client: Any, kind: Kind, before: str) -> list[str]:
+def _ended_before(client: Any, kind: JobKind, before: str) -> list[str]:
     ended = client.zrange(_ENDED + kind, "-inf", before, byscore=True, offset=0, num=_AT_ONCE)
     return list(ended)
 
@@ -333,7 +333,7 @@ def _job(job_id: str, values: dict[str, str]) -> Job:
         outcome=json.loads(outcome) if outcome else None,
         reason=values["reason"],
         accepted=float(values["accepted"]),
-        seconds_left=float(expires) - float(values.get("now", expires)) if expires else None,
+        expires_in_seconds=float(expires) - float(values.get("now", expires)) if expires else None,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from config.errors import NotFoundError, PermanentError, TransientError
 from skills.events import Event, parse_event
 from tasks.journal import protocol
-from tasks.journal.protocol import DeadLetter, Job, Kind, job_id, wants_reply
+from tasks.journal.protocol import DeadLetter, Job, JobKind, job_id, wants_reply
 
 SCHEMA_VERSION = 2
 
@@ -163,10 +163,10 @@ class SqliteJournal:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def accept(self, event: Event, kind: Kind, seconds: float | None = None) -> bool:
+    def add_job(self, event: Event, kind: JobKind, ttl_seconds: float | None = None) -> bool:
         """Record a job durably; False when it was accepted before."""
         now = time.time()
-        expires = None if seconds is None else now + seconds
+        expires = None if ttl_seconds is None else now + ttl_seconds
         with self._transaction(durable=True) as connection:
             cursor = connection.execute(
                 "INSERT OR IGNORE INTO jobs (source, id, kind, payload, accepted, expires, owed) "
@@ -183,15 +183,15 @@ class SqliteJournal:
             )
             return cursor.rowcount == 1
 
-    def finish(self, job_id: str, outcome: dict[str, Any] | None = None) -> None:
+    def finish_job(self, job_id: str, outcome: dict[str, Any] | None = None) -> None:
         """Record success, once; a job that has ended is left as it is."""
         self._end(job_id, "done", outcome, "")
 
-    def fail(self, job_id: str, reason: str) -> None:
+    def fail_job(self, job_id: str, reason: str) -> None:
         """Record failure with its reason, once."""
         self._end(job_id, "failed", None, reason)
 
-    def cancel(self, job_id: str) -> bool:
+    def cancel_job(self, job_id: str) -> bool:
         """Have an open job not worked on any further; False when it has ended or is unknown."""
         return self._end(job_id, "cancelled", None, "")
 
@@ -208,7 +208,7 @@ class SqliteJournal:
             self._owing.set()
         return bool(ended)
 
-    def pass_stage(self, job_id: str, stage: str) -> bool:
+    def start_stage(self, job_id: str, stage: str) -> bool:
         """Note a stage, in this process: it alone works on jobs."""
         with self._reading() as connection:
             row = connection.execute("SELECT state FROM jobs WHERE id = ?", (job_id,)).fetchone()
@@ -217,12 +217,12 @@ class SqliteJournal:
             self._stages.setdefault(job_id, []).append(stage)
             return True
 
-    def stages(self, job_id: str) -> list[str]:
+    def list_stages(self, job_id: str) -> list[str]:
         """The stages that work on an open job has come to, in order."""
         with self._lock:
             return list(self._stages.get(job_id, ()))
 
-    def reopen(self, job_ids: Sequence[str]) -> None:
+    def reopen_jobs(self, job_ids: Sequence[str]) -> None:
         """Have failed jobs worked on again."""
         with self._transaction(durable=True) as connection:
             connection.executemany(
@@ -231,7 +231,7 @@ class SqliteJournal:
                 [(one,) for one in job_ids],
             )
 
-    def job(self, job_id: str) -> Job:
+    def get_job(self, job_id: str) -> Job:
         """One job; raises NotFoundError when there is none of this id."""
         with self._reading() as connection:
             row = connection.execute(
@@ -252,7 +252,7 @@ class SqliteJournal:
             None if row[7] is None else row[7] - time.time(),
         )
 
-    def open_jobs(self, kind: Kind, limit: int = 10_000) -> list[str]:
+    def list_open_jobs(self, kind: JobKind, limit: int = 10_000) -> list[str]:
         """Ids of jobs that have not ended, oldest first."""
         with self._reading() as connection:
             rows = connection.execute(
@@ -261,21 +261,21 @@ class SqliteJournal:
             ).fetchall()
         return [row[0] for row in rows]
 
-    def count_open(self, kind: Kind) -> int:
+    def count_open_jobs(self, kind: JobKind) -> int:
         """How many jobs have not ended."""
         return int(self._aggregate("count(*)", kind))
 
-    def age_of_oldest(self, kind: Kind) -> float:
+    def get_oldest_job_age(self, kind: JobKind) -> float:
         """Seconds since the oldest job that has not ended was accepted."""
         oldest = self._aggregate("min(accepted)", kind)
         return 0.0 if oldest is None else max(0.0, time.time() - float(oldest))
 
-    def _aggregate(self, what: str, kind: Kind) -> Any:
+    def _aggregate(self, what: str, kind: JobKind) -> Any:
         statement = f"SELECT {what} FROM jobs WHERE kind = ? AND state = 'accepted'"  # noqa: S608 - one of two constants
         with self._reading() as connection:
             return connection.execute(statement, (kind,)).fetchone()[0]
 
-    def states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    def get_job_states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         """State and reason of each job that is known."""
         found = {}
         with self._reading() as connection:
@@ -287,23 +287,23 @@ class SqliteJournal:
                     found[job_id] = (row[0], row[1])
         return found
 
-    def failures(self, limit: int = 100) -> list[Job]:
+    def list_failed_jobs(self, limit: int = 100) -> list[Job]:
         """Jobs that failed, newest first."""
         with self._reading() as connection:
             rows = connection.execute(
                 "SELECT id FROM jobs WHERE state = 'failed' ORDER BY number DESC LIMIT ?", (limit,)
             ).fetchall()
-        return [self.job(row[0]) for row in rows]
+        return [self.get_job(row[0]) for row in rows]
 
-    def forget(self, kind: Kind, age: float) -> int:
+    def delete_ended_jobs(self, kind: JobKind, age_seconds: float) -> int:
         """Drop jobs of a kind that ended more than `age` seconds ago; how many."""
         with self._transaction() as connection:
             return connection.execute(
                 "DELETE FROM jobs WHERE kind = ? AND state != 'accepted' AND finished < ?",
-                (kind, time.time() - age),
+                (kind, time.time() - age_seconds),
             ).rowcount
 
-    def unreplied(self, limit: int = 100) -> list[str]:
+    def list_pending_replies(self, limit: int = 100) -> list[str]:
         """The outbox: jobs that have ended and whose sender waits for a reply."""
         with self._reading() as connection:
             rows = connection.execute(
@@ -312,17 +312,17 @@ class SqliteJournal:
             ).fetchall()
         return [row[0] for row in rows]
 
-    def replied(self, job_id: str) -> None:
+    def mark_replied(self, job_id: str) -> None:
         """The reply to a job was sent."""
         with self._transaction() as connection:
             connection.execute("UPDATE jobs SET owed = 0 WHERE id = ?", (job_id,))
 
-    def await_unreplied(self, seconds: float) -> None:
+    def wait_for_pending_reply(self, seconds: float) -> None:
         """Wait until a job of this process comes into the outbox, at most `seconds`."""
         self._owing.wait(seconds)
         self._owing.clear()
 
-    def bury(self, letter: DeadLetter) -> None:
+    def add_dead_letter(self, letter: DeadLetter) -> None:
         """Keep a dead letter; the oldest of too many make room."""
         with self._transaction(durable=True) as connection:
             connection.execute(
@@ -341,10 +341,10 @@ class SqliteJournal:
             connection.execute(
                 "DELETE FROM letters WHERE id IN "
                 "(SELECT id FROM letters ORDER BY id DESC LIMIT -1 OFFSET ?)",
-                (protocol.MOST_LETTERS,),
+                (protocol.MAX_DEAD_LETTERS,),
             )
 
-    def letters(self, limit: int = 100) -> list[DeadLetter]:
+    def list_dead_letters(self, limit: int = 100) -> list[DeadLetter]:
         """Dead letters, newest first."""
         with self._reading() as connection:
             rows = connection.execute(
@@ -352,7 +352,7 @@ class SqliteJournal:
             ).fetchall()
         return [_letter(row) for row in rows]
 
-    def letter(self, letter_id: str) -> DeadLetter:
+    def get_dead_letter(self, letter_id: str) -> DeadLetter:
         """One dead letter; raises NotFoundError when there is none of this id."""
         with self._reading() as connection:
             row = connection.execute("SELECT * FROM letters WHERE id = ?", (letter_id,)).fetchone()
@@ -360,12 +360,12 @@ class SqliteJournal:
             raise NotFoundError(f"no dead letter {letter_id!r}; `skillbus dead list` names them")
         return _letter(row)
 
-    def count_letters(self) -> int:
+    def count_dead_letters(self) -> int:
         """How many dead letters there are."""
         with self._reading() as connection:
             return int(connection.execute("SELECT count(*) FROM letters").fetchone()[0])
 
-    def discard(self, letter_id: str) -> bool:
+    def delete_dead_letter(self, letter_id: str) -> bool:
         """Drop a dead letter; False when it is gone already."""
         with self._transaction() as connection:
             deleted = connection.execute("DELETE FROM letters WHERE id = ?", (letter_id,))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from config.errors import UsageError
-from graph.links.rules import confidence
+from graph.links.link_rules import estimate_confidence
 from graph.protocol import Link
 from search.protocol import StoredRevision, Vector
 from skills.bundle.model import (
@@ -14,30 +14,30 @@ from skills.bundle.model import (
     BundleLink,
     BundlePassage,
     BundleSkill,
-    LeftOut,
+    LeftOutPassages,
+    LeftOutSkill,
     Revision,
-    Safety,
-    SkillLeftOut,
-    markdown_tokens,
-    render,
+    SafetySummary,
+    count_markdown_tokens,
     render_header,
+    render_markdown,
     render_passage,
     render_skill,
 )
-from skills.bundle.token_budget import Offer, spend
+from skills.bundle.token_budget import BudgetItem, allocate_tokens
 from skills.passages import (
     DEFAULT_WEIGHTS,
-    PageInput,
-    PageQuery,
-    choose,
-    everything,
-    lines_of,
-    mmr,
+    PassageInput,
+    PassageQuery,
+    get_line_ranges,
+    passage_utilities,
     score_passages,
-    worths,
+    select_all,
+    select_mmr,
+    select_passages,
 )
 from skills.record import ParsedSkill, Role, SafetyFinding
-from tasks.query.choose import Chosen
+from tasks.query.choose import ChosenSkill
 from tasks.sources.directory import SKILL_FILE
 
 _WHOLE_TOKENS = 300
@@ -51,29 +51,29 @@ _SCRIPTS = (".py", ".sh", ".js", ".ts", ".rb", ".pl", ".ps1", ".R", ".jl", ".go"
 
 
 @dataclass(frozen=True, slots=True)
-class PagedSkill:
+class SkillPassages:
     """A chosen skill with its passages in the order of their worth.
 
     wanted: (passage index, worth above 0); paged_by as in the bundle.
     """
 
-    chosen: Chosen
+    chosen: ChosenSkill
     revision: StoredRevision
     path: str
-    wanted: tuple[tuple[int, float], ...]
+    passages: tuple[tuple[int, float], ...]
     paged_by: str
 
 
-def page_skill(
-    chosen: Chosen,
+def select_skill_passages(
+    chosen: ChosenSkill,
     revision: StoredRevision,
     path: str,
-    query: PageQuery,
+    query: PassageQuery,
     vectors: Vector | None,
     gap: float,
     passage_vectors: Vector | None = None,
-    whole: bool = False,
-) -> PagedSkill:
+    send_whole: bool = False,
+) -> SkillPassages:
     """Which passages of a skill the query wants, and how much each is worth.
 
     With `passage_vectors` SkillPager's rule chooses, else the score gap. A skill so short that
@@ -81,25 +81,27 @@ def page_skill(
     """
     parsed = revision.parsed
     terms = revision.passage_terms
-    page = PageInput(parsed, terms.offsets, terms.terms, terms.counts, vectors, passage_vectors)
+    page = PassageInput(parsed, terms.offsets, terms.terms, terms.counts, vectors, passage_vectors)
     scores = score_passages(query, page, DEFAULT_WEIGHTS)
     total = sum(passage.tokens for passage in parsed.passages)
-    if whole or total <= _WHOLE_TOKENS:
-        indexes, paged_by = everything(page), "whole"
+    if send_whole or total <= _WHOLE_TOKENS:
+        indexes, paged_by = select_all(page), "whole"
     elif passage_vectors is not None:
-        indexes, paged_by = mmr(query, page), "vectors"
+        indexes, paged_by = select_mmr(query, page), "vectors"
     else:
-        indexes = choose(scores, page, gap)
+        indexes = select_passages(scores, page, gap)
         paged_by = "vectors" if scores.dense else "words"
-    worth = worths(scores, page)[indexes].tolist()
-    return PagedSkill(chosen, revision, path, tuple(zip(indexes, worth, strict=True)), paged_by)
+    utility = passage_utilities(scores, page)[indexes].tolist()
+    return SkillPassages(
+        chosen, revision, path, tuple(zip(indexes, utility, strict=True)), paged_by
+    )
 
 
 def assemble(
     bundle: Bundle,
-    skills: Sequence[PagedSkill],
+    skills: Sequence[SkillPassages],
     links: Iterable[Link],
-    left_out: Sequence[SkillLeftOut],
+    left_out: Sequence[LeftOutSkill],
 ) -> Bundle:
     """Fill a bundle so that its Markdown stays within its budget, exactly.
 
@@ -107,30 +109,30 @@ def assemble(
     least budget that would do.
     """
     shell = bundle.model_copy(update={"left_out": tuple(left_out)})
-    filler = _Filler(shell, skills, tuple(links))
+    filler = _BundleFiller(shell, skills, tuple(links))
     # What the Markdown costs without any skill, at most: all of them named as left out.
     fixed = filler.fill([None] * len(skills)).tokens
-    offers = [_offer(filler, place) for place in range(len(skills))]
-    bought, filled = _spent(filler, offers, bundle.budget, fixed)
+    items = [_budget_item(filler, place) for place in range(len(skills))]
+    bought, filled = _spend_budget(filler, items, bundle.budget, fixed)
     while filled.tokens > bundle.budget or not filled.skills:
-        if not _drop_least(offers, bought, filled.tokens - bundle.budget):
-            return _smallest(filler, offers[0], bundle.budget)
+        if not _drop_least(items, bought, filled.tokens - bundle.budget):
+            return _smallest_bundle(filler, items[0], bundle.budget)
         filled = filler.fill(bought)
     return filled
 
 
-def _offer(filler: _Filler, place: int) -> Offer:
-    paged = filler.skills[place]
-    costs = _costs(paged.revision.parsed, [index for index, _ in paged.wanted])
-    return Offer(
-        markdown_tokens(render_header(99, filler.skill(place, ()))) + _LEFT_OUT_TOKENS,
-        _skill_worth(paged, filler.skills[0]),
-        [(index, worth, costs[index]) for index, worth in paged.wanted],
+def _budget_item(filler: _BundleFiller, place: int) -> BudgetItem:
+    skill_passages = filler.skills[place]
+    costs = _costs(skill_passages.revision.parsed, [index for index, _ in skill_passages.passages])
+    return BudgetItem(
+        count_markdown_tokens(render_header(99, filler.skill(place, ()))) + _LEFT_OUT_TOKENS,
+        _skill_worth(skill_passages, filler.skills[0]),
+        [(index, utility, costs[index]) for index, utility in skill_passages.passages],
     )
 
 
-def _spent(
-    filler: _Filler, offers: Sequence[Offer], budget: int, fixed: int
+def _spend_budget(
+    filler: _BundleFiller, items: Sequence[BudgetItem], budget: int, fixed: int
 ) -> tuple[list[list[int] | None], Bundle]:
     """What is bought, and the bundle with it: the fullest that was found within the budget, or
     the first where even that is above it.
@@ -139,11 +141,11 @@ def _spent(
     (by a quarter over real skills): what is over is spent again, a few times.
     """
     room = budget - fixed
-    bought = spend(offers, room)
+    bought = allocate_tokens(items, room)
     filled = filler.fill(bought)
     for _ in range(_SPENT_AGAIN):
         room += max(budget - filled.tokens, 0)
-        more = spend(offers, room)
+        more = allocate_tokens(items, room)
         if more == bought:
             break
         fuller = filler.fill(more)
@@ -153,7 +155,7 @@ def _spent(
     return bought, filled
 
 
-def _smallest(filler: _Filler, best: Offer, budget: int) -> Bundle:
+def _smallest_bundle(filler: _BundleFiller, best: BudgetItem, budget: int) -> Bundle:
     """The best skill with its shortest passage; raises UsageError when even that is too much."""
     shortest = min(best.passages, key=lambda passage: (passage[2], passage[0]), default=None)
     bought: list[list[int] | None] = [None] * len(filler.skills)
@@ -166,9 +168,9 @@ def _smallest(filler: _Filler, best: Offer, budget: int) -> Bundle:
     )
 
 
-def _skill_worth(paged: PagedSkill, best: PagedSkill) -> float:
+def _skill_worth(skill_passages: SkillPassages, best: SkillPassages) -> float:
     """How likely the skill is to be needed, 1 for the best: falls with the square of its score."""
-    return (max(paged.chosen.score, 0.0) / max(best.chosen.score, 1e-9)) ** 2
+    return (max(skill_passages.chosen.score, 0.0) / max(best.chosen.score, 1e-9)) ** 2
 
 
 def _costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int]:
@@ -182,7 +184,7 @@ def _costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int]:
     for index in indexes:
         passage = parsed.passages[index]
         if passage.section not in around:
-            around[passage.section] = _around(parsed.sections[passage.section].heading_path)
+            around[passage.section] = _markup_tokens(parsed.sections[passage.section].heading_path)
         costs[index] = around[passage.section] + passage.tokens
         lead_in = parsed.passages[passage.lead_in].tokens if passage.lead_in >= 0 else 0
         if 0 < lead_in <= _LEAD_IN_TOKENS:
@@ -191,10 +193,10 @@ def _costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int]:
     return costs
 
 
-def _around(path: tuple[str, ...]) -> int:
+def _markup_tokens(path: tuple[str, ...]) -> int:
     """Tokens of a passage's tags and its heading, with the widest line numbers and role."""
     line = 10**6
-    widest = max((role.value for role in Role), key=markdown_tokens)
+    widest = max((role.value for role in Role), key=count_markdown_tokens)
     empty = BundlePassage(
         first_line=line - 1,
         last_line=line,
@@ -202,13 +204,15 @@ def _around(path: tuple[str, ...]) -> int:
         roles=(widest,),
         text=f"###### {path[-1]}" if path else "",
     )
-    return markdown_tokens(render_passage(empty))
+    return count_markdown_tokens(render_passage(empty))
 
 
-class _Filler:
+class _BundleFiller:
     """Bundles of the same skills with more or less of each; what stays the same is kept."""
 
-    def __init__(self, shell: Bundle, skills: Sequence[PagedSkill], links: Sequence[Link]) -> None:
+    def __init__(
+        self, shell: Bundle, skills: Sequence[SkillPassages], links: Sequence[Link]
+    ) -> None:
         self.skills = skills
         self._shell = shell
         self._links = links
@@ -219,13 +223,13 @@ class _Filler:
         """What is sent of the skill at a place, its tokens not counted."""
         key = place, tuple(indexes)
         if key not in self._sent:
-            self._sent[key] = bundle_skill(self.skills[place], indexes)
+            self._sent[key] = build_bundle_skill(self.skills[place], indexes)
         return self._sent[key]
 
     def _counted(self, place: int, indexes: Sequence[int], number: int) -> BundleSkill:
         skill, key = self.skill(place, indexes), (place, tuple(indexes), number)
         if key not in self._tokens:
-            self._tokens[key] = markdown_tokens(render_skill(number, skill))
+            self._tokens[key] = count_markdown_tokens(render_skill(number, skill))
         return skill.model_copy(update={"tokens": self._tokens[key]})
 
     def fill(self, bought: Sequence[list[int] | None]) -> Bundle:
@@ -244,35 +248,35 @@ class _Filler:
                 target=link.target,
                 type=link.type.value,
                 weight=round(link.weight, 4),
-                confidence=round(confidence(link.type, link.weight), 2),
+                confidence=round(estimate_confidence(link.type, link.weight), 2),
                 evidence=link.evidence,
             )
             for link in self._links
             if link.source in ids and link.target in ids
         )
         update = {"skills": (), "left_out": tuple(left_out), "links": links}
-        around = markdown_tokens(render(self._shell.model_copy(update=update)))
+        around = count_markdown_tokens(render_markdown(self._shell.model_copy(update=update)))
         tokens = around + sum(skill.tokens for skill in sent)
         return self._shell.model_copy(update=update | {"skills": tuple(sent), "tokens": tokens})
 
 
-def _not_sent(paged: PagedSkill) -> SkillLeftOut:
-    record = paged.revision.parsed.record
-    return SkillLeftOut(
-        skill_id=paged.revision.key.skill_id,
+def _not_sent(skill_passages: SkillPassages) -> LeftOutSkill:
+    record = skill_passages.revision.parsed.record
+    return LeftOutSkill(
+        skill_id=skill_passages.revision.key.skill_id,
         name=record.name,
         reason="did not fit into the budget",
         tokens=record.tokens,
     )
 
 
-def _drop_least(offers: Sequence[Offer], bought: list[list[int] | None], excess: int) -> bool:
+def _drop_least(items: Sequence[BudgetItem], bought: list[list[int] | None], excess: int) -> bool:
     """Take back what is worth least until about `excess` tokens are saved: passages beyond a
     skill's first, or else the last skill. False when one skill with one passage is left."""
     choices = sorted(
-        (offer.worth * worth, place, index, cost)
-        for place, offer in enumerate(offers)
-        for index, worth, cost in offer.passages
+        (item.utility * utility, place, index, cost)
+        for place, item in enumerate(items)
+        for index, utility, cost in item.passages
         if index in (bought[place] or ())
     )
     dropped = False
@@ -289,40 +293,44 @@ def _drop_least(offers: Sequence[Offer], bought: list[list[int] | None], excess:
     return dropped
 
 
-def bundle_skill(paged: PagedSkill, indexes: Sequence[int]) -> BundleSkill:
+def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) -> BundleSkill:
     """A skill of the bundle with these passages, and what of it is left out."""
-    parsed, record = paged.revision.parsed, paged.revision.parsed.record
+    parsed, record = skill_passages.revision.parsed, skill_passages.revision.parsed.record
     kept = set(indexes)
     rest = [passage for passage in parsed.passages if passage.index not in kept]
-    spans = lines_of(parsed, [passage.index for passage in rest], context=False)
+    spans = get_line_ranges(parsed, [passage.index for passage in rest], context=False)
     paths = [file.path for file in record.files]
     scripts = [path for path in paths if path in record.entrypoints or path.endswith(_SCRIPTS)]
     others = [path for path in paths if path not in scripts]
-    folder = paged.path.removesuffix(SKILL_FILE)
+    folder = skill_passages.path.removesuffix(SKILL_FILE)
     return BundleSkill(
-        skill_id=paged.revision.key.skill_id,
+        skill_id=skill_passages.revision.key.skill_id,
         name=record.name,
-        description=_shortened(record.description),
-        source=paged.revision.key.skill_id.partition(":")[0],
-        path=paged.path,
-        revision=Revision(seq=paged.revision.key.seq, content_hash=paged.revision.content_hash),
+        description=_truncate(record.description),
+        source=skill_passages.revision.key.skill_id.partition(":")[0],
+        path=skill_passages.path,
+        revision=Revision(
+            seq=skill_passages.revision.key.seq, content_hash=skill_passages.revision.content_hash
+        ),
         licence=record.licence,
         language=record.language,
-        score=round(paged.chosen.score, 4),
-        why=paged.chosen.why,
-        safety=Safety(
+        score=round(skill_passages.chosen.score, 4),
+        why=skill_passages.chosen.why,
+        safety=SafetySummary(
             level=record.safety_level,
-            reasons=tuple(map(_told, sorted(record.safety, key=lambda mark: -mark.level)[:3])),
+            reasons=tuple(
+                map(_format_finding, sorted(record.safety, key=lambda mark: -mark.level)[:3])
+            ),
         ),
         passages=tuple(_passages(parsed, indexes)),
         scripts=tuple(folder + path for path in scripts[:_LISTED_FILES]),
         references=tuple(folder + path for path in others[:_LISTED_FILES]),
-        left_out=LeftOut(
+        left_out=LeftOutPassages(
             passages=len(rest),
             tokens=sum(passage.tokens for passage in rest),
             lines=tuple(spans[:_LISTED_RANGES]),
         ),
-        paged_by=paged.paged_by,
+        paged_by=skill_passages.paged_by,
     )
 
 
@@ -335,7 +343,7 @@ def _passages(parsed: ParsedSkill, indexes: Sequence[int]) -> Iterator[BundlePas
         if parsed.passages[index].lead_in >= 0
         and parsed.passages[parsed.passages[index].lead_in].tokens <= _LEAD_IN_TOKENS
     }
-    for first, last in _with_headings(parsed, lines_of(parsed, sorted(sent), context=False)):
+    for first, last in _with_headings(parsed, get_line_ranges(parsed, sorted(sent), context=False)):
         inside = [p for p in parsed.passages if first <= p.first_line <= last]
         yield BundlePassage(
             first_line=first,
@@ -361,12 +369,12 @@ def _with_headings(parsed: ParsedSkill, ranges: Sequence[tuple[int, int]]) -> li
     return extended
 
 
-def _told(mark: SafetyFinding) -> str:
+def _format_finding(mark: SafetyFinding) -> str:
     where = f"line {mark.line}"
     return f"{mark.file} {where}: {mark.reason}" if mark.file else f"{where}: {mark.reason}"
 
 
-def _shortened(text: str) -> str:
+def _truncate(text: str) -> str:
     flat = " ".join(text.split())
     if len(flat) <= _DESCRIPTION_LENGTH:
         return flat

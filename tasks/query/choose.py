@@ -6,24 +6,24 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from config.settings import ChoiceSettings
-from graph.protocol import LinkType, Row
-from skills.policy import Refusal
+from graph.protocol import Adjacency, LinkType
+from skills.skill_policy import PolicyViolation
 
 DECLARED_WEIGHT = 0.999
 """Weight of a dependency that a skill declares; lesser ones are only mentioned."""
 
-_MAX_NEEDED = 20
-_NEEDED_SHARE = 0.9
+_MAX_DEPENDENCIES = 20
+_DEPENDENCY_SCORE_SHARE = 0.9
 """A declared dependency matters almost as much as the skill that cannot do without it."""
 
-Refuse = Callable[[Sequence[str]], Mapping[str, Refusal]]
+FindWithheld = Callable[[Sequence[str]], Mapping[str, PolicyViolation]]
 """Of some skills, those that the policy keeps back."""
 
-ReadRows = Callable[[Sequence[str]], Mapping[str, Row]]
+ReadAdjacency = Callable[[Sequence[str]], Mapping[str, Adjacency]]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenSkill:
     """A skill of the bundle, with why it is there. `needed_by` names what declared it."""
 
     skill_id: str
@@ -33,28 +33,28 @@ class Chosen:
 
 
 @dataclass(slots=True)
-class Choice:
+class SkillChoice:
     """Chosen skills best first, and those considered and left out with the reason.
 
     withheld: declared dependencies that the policy keeps back. least: the score below which
     nothing is considered.
     """
 
-    chosen: list[Chosen] = field(default_factory=list)
+    chosen: list[ChosenSkill] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
-    withheld: dict[str, Refusal] = field(default_factory=dict)
-    least: float = 0.0
+    withheld: dict[str, PolicyViolation] = field(default_factory=dict)
+    min_score: float = 0.0
 
 
 def choose_skills(
     ranked: Sequence[tuple[str, float]],
     owners: Collection[str],
     reasons: Mapping[str, Sequence[str]],
-    read_rows: ReadRows,
+    read_rows: ReadAdjacency,
     settings: ChoiceSettings,
     top: int,
-    refuse: Refuse = lambda _: {},
-) -> Choice:
+    find_withheld: FindWithheld = lambda _: {},
+) -> SkillChoice:
     """Walk the ranking: best first, each with what it declares to need, one of a group of
     alternatives, never two in conflict, nothing far below the best.
 
@@ -62,14 +62,14 @@ def choose_skills(
     names may lie below the best by any measure; `reasons` says why a skill ranks. `read_rows`
     reads the rows of a few skills at a time. `refuse` is asked about what is not ranked but needed.
     """
-    choice = Choice()
+    choice = SkillChoice()
     if not ranked:
         return choice
-    choice.least = settings.relative * ranked[0][1]
+    choice.min_score = settings.relative * ranked[0][1]
     shortlist = [
         (skill_id, score)
         for skill_id, score in ranked[: 2 * top]
-        if score > 0 and (score >= choice.least or skill_id in owners)
+        if score > 0 and (score >= choice.min_score or skill_id in owners)
     ]
     rows = dict(read_rows([skill_id for skill_id, _ in shortlist]))
     scores = dict(shortlist)
@@ -80,31 +80,33 @@ def choose_skills(
         taken = {chosen.skill_id for chosen in choice.chosen}
         if skill_id in taken:
             continue
-        obstacle = _obstacle(skill_id, taken, rows)
-        better = "" if obstacle else _better(rows.get(skill_id), taken, folded)
+        obstacle = _find_conflict(skill_id, taken, rows)
+        better = "" if obstacle else _find_better_alternative(rows.get(skill_id), taken, folded)
         if better:
             folded[skill_id] = better
             obstacle = f"alternative to {better}, which ranks better"
         if obstacle:
             choice.left_out.append((skill_id, obstacle))
             continue
-        choice.chosen.append(Chosen(skill_id, score, tuple(reasons.get(skill_id, ()))))
-        _add_needed(choice, skill_id, score, rows, _Needs(read_rows, refuse, scores))
-    choice.left_out = _told_once(choice)
+        choice.chosen.append(ChosenSkill(skill_id, score, tuple(reasons.get(skill_id, ()))))
+        _add_dependencies(
+            choice, skill_id, score, rows, _DependencyLookup(read_rows, find_withheld, scores)
+        )
+    choice.left_out = _first_reasons(choice)
     return choice
 
 
-def _told_once(choice: Choice) -> list[tuple[str, str]]:
+def _first_reasons(choice: SkillChoice) -> list[tuple[str, str]]:
     """Each skill that was left out with its first reason, but for those that came along later."""
     taken = {chosen.skill_id for chosen in choice.chosen}
-    told: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for skill_id, reason in choice.left_out:
         if skill_id not in taken:
-            told.setdefault(skill_id, reason)
-    return list(told.items())
+            reasons.setdefault(skill_id, reason)
+    return list(reasons.items())
 
 
-def _obstacle(skill_id: str, taken: set[str], rows: Mapping[str, Row]) -> str:
+def _find_conflict(skill_id: str, taken: set[str], rows: Mapping[str, Adjacency]) -> str:
     """Why a skill cannot join those taken, "" when it can."""
     row = rows.get(skill_id)
     for neighbour in row.neighbours if row else ():
@@ -113,7 +115,9 @@ def _obstacle(skill_id: str, taken: set[str], rows: Mapping[str, Row]) -> str:
     return ""
 
 
-def _better(row: Row | None, taken: set[str], folded: Mapping[str, str]) -> str:
+def _find_better_alternative(
+    row: Adjacency | None, taken: set[str], folded: Mapping[str, str]
+) -> str:
     """The chosen skill that a skill is an alternative to, "" when to none.
 
     Also by way of another that was folded under it: a skill keeps only so many of its copies.
@@ -128,57 +132,66 @@ def _better(row: Row | None, taken: set[str], folded: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Needs:
+class _DependencyLookup:
     """What tells about skills that others need."""
 
-    read_rows: ReadRows
-    refuse: Refuse
+    read_rows: ReadAdjacency
+    find_withheld: FindWithheld
     scores: Mapping[str, float]
 
 
-def _withhold_needed(
-    choice: Choice, owners: Sequence[str], rows: Mapping[str, Row], needs: _Needs
+def _record_withheld_dependencies(
+    choice: SkillChoice,
+    owners: Sequence[str],
+    rows: Mapping[str, Adjacency],
+    needs: _DependencyLookup,
 ) -> None:
     """Note which of what these skills declare to need the policy keeps back."""
-    declared = {name: owner for owner in owners for name in _declared(rows.get(owner))}
-    for name, refusal in needs.refuse(sorted(declared)).items():
-        reason = f"declared dependency of {declared[name]}; {refusal.reason}"
-        choice.withheld.setdefault(name, Refusal(refusal.kind, reason))
+    declared = {name: owner for owner in owners for name in _declared_dependencies(rows.get(owner))}
+    for name, violation in needs.find_withheld(sorted(declared)).items():
+        reason = f"declared dependency of {declared[name]}; {violation.reason}"
+        choice.withheld.setdefault(name, PolicyViolation(violation.kind, reason))
 
 
-def _add_needed(
-    choice: Choice, skill_id: str, score: float, rows: dict[str, Row], needs: _Needs
+def _add_dependencies(
+    choice: SkillChoice,
+    skill_id: str,
+    score: float,
+    rows: dict[str, Adjacency],
+    needs: _DependencyLookup,
 ) -> None:
     """Everything the skill declares to need, transitively, right behind it."""
     frontier, seen = [skill_id], {skill_id}
     while frontier:
         following: list[str] = []
-        wanted = {name for owner in frontier for name in _declared(rows.get(owner))} - rows.keys()
+        wanted = {
+            name for owner in frontier for name in _declared_dependencies(rows.get(owner))
+        } - rows.keys()
         if wanted:
             rows.update(needs.read_rows(sorted(wanted)))
-        _withhold_needed(choice, frontier, rows, needs)
+        _record_withheld_dependencies(choice, frontier, rows, needs)
         for owner in frontier:
-            for needed in _declared(rows.get(owner)):
+            for needed in _declared_dependencies(rows.get(owner)):
                 taken = {chosen.skill_id for chosen in choice.chosen}
                 if needed in seen or needed in choice.withheld:
                     continue
                 seen.add(needed)
-                if len(seen) > _MAX_NEEDED:
-                    reason = f"declared dependency of {owner}, beyond the {_MAX_NEEDED} first"
+                if len(seen) > _MAX_DEPENDENCIES:
+                    reason = f"declared dependency of {owner}, beyond the {_MAX_DEPENDENCIES} first"
                     choice.left_out.append((needed, reason))
                     continue
                 if needed in taken:
                     continue
-                obstacle = _obstacle(needed, taken - {owner}, rows)
+                obstacle = _find_conflict(needed, taken - {owner}, rows)
                 if obstacle:
                     reason = f"declared dependency of {owner}, but {obstacle}"
                     choice.left_out.append((needed, reason))
                     continue
                 following.append(needed)
                 choice.chosen.append(
-                    Chosen(
+                    ChosenSkill(
                         needed,
-                        max(needs.scores.get(needed, 0.0), score * _NEEDED_SHARE),
+                        max(needs.scores.get(needed, 0.0), score * _DEPENDENCY_SCORE_SHARE),
                         (f"declared dependency of {owner}",),
                         needed_by=owner,
                     )
@@ -186,7 +199,7 @@ def _add_needed(
         frontier = following
 
 
-def _declared(row: Row | None) -> list[str]:
+def _declared_dependencies(row: Adjacency | None) -> list[str]:
     return [
         neighbour.skill_id
         for neighbour in (row.neighbours if row else ())

@@ -12,23 +12,23 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from config.errors import TransientError
-from graph.protocol import Changes, Entry, Link, Row, SkillGraph, Source
+from graph.protocol import Adjacency, CatalogChanges, CatalogEntry, Link, SkillGraph, Source
 from search.protocol import (
     Hit,
+    LexicalSearch,
     SearchIndex,
     StoredRevision,
     Vector,
     VectorSearch,
-    WordSearch,
 )
 from skills.record import RevisionKey
 
 T = TypeVar("T")
 
-_PAUSE_SECONDS = 3.0
+_OPEN_SECONDS = 3.0
 
 
-class Outage:
+class CircuitBreaker:
     """Whether a server is away. Who asks within some seconds of a failure fails at once, so that
     one query waits for a server that hangs, and not all of them."""
 
@@ -46,112 +46,116 @@ class Outage:
             return work()
         except TransientError as error:
             with self._lock:
-                self._until, self._reason = time.monotonic() + _PAUSE_SECONDS, str(error)
+                self._until, self._reason = time.monotonic() + _OPEN_SECONDS, str(error)
             raise
 
 
 @dataclass(slots=True)
-class Outages:
+class CircuitBreakers:
     """Of the servers that a query reads from."""
 
-    index: Outage = field(default_factory=Outage)
-    graph: Outage = field(default_factory=Outage)
+    index: CircuitBreaker = field(default_factory=CircuitBreaker)
+    graph: CircuitBreaker = field(default_factory=CircuitBreaker)
 
 
-class Losses:
+class Degradations:
     """What one query had to do without, each told once."""
 
     def __init__(self) -> None:
-        self.told: dict[str, None] = {}
+        self.reasons: dict[str, None] = {}
 
-    def tell(self, what: str, error: TransientError) -> None:
+    def add(self, what: str, error: TransientError) -> None:
         """Note a loss and its reason."""
-        self.told.setdefault(f"{what}: {error}")
+        self.reasons.setdefault(f"{what}: {error}")
 
 
-class TolerantIndex:
+class DegradingIndex:
     """A `SearchIndex` for one query: vectors that cannot be read are none.
 
     Searching and reading text raise, for the caller to find another way.
     """
 
-    def __init__(self, index: SearchIndex, outage: Outage, losses: Losses) -> None:
+    def __init__(
+        self, index: SearchIndex, breaker: CircuitBreaker, degradations: Degradations
+    ) -> None:
         self._index = index
-        self._outage = outage
-        self._losses = losses
+        self._breaker = breaker
+        self._degradations = degradations
 
-    def search_all(self, searches: Sequence[WordSearch | VectorSearch]) -> list[list[Hit]]:
+    def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
         """The hits of each search."""
-        return self._outage.call(lambda: self._index.search_all(searches))
+        return self._breaker.call(lambda: self._index.search_many(searches))
 
-    def read(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
+    def get_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
         """Revisions as stored."""
-        return self._outage.call(lambda: self._index.read(keys))
+        return self._breaker.call(lambda: self._index.get_revisions(keys))
 
-    def skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+    def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Skill vectors; none while the index is away."""
         try:
-            return self._outage.call(lambda: self._index.skill_vectors(keys))
+            return self._breaker.call(lambda: self._index.get_skill_vectors(keys))
         except TransientError as error:
-            self._losses.tell("ranked by words alone", error)
+            self._degradations.add("ranked by words alone", error)
             return {}
 
-    def section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+    def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Section vectors; none while the index is away."""
         try:
-            return self._outage.call(lambda: self._index.section_vectors(keys))
+            return self._breaker.call(lambda: self._index.get_section_vectors(keys))
         except TransientError as error:
-            self._losses.tell("passages chosen by words alone", error)
+            self._degradations.add("passages chosen by words alone", error)
             return {}
 
-    def cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
+    def get_cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
         """Vectors under these text hashes; none while the index is away."""
         try:
-            return self._outage.call(lambda: self._index.cached_vectors(hashes))
+            return self._breaker.call(lambda: self._index.get_cached_vectors(hashes))
         except TransientError:
             return {}  # they are computed anew: nothing is lost
 
-    def put_section_vectors(
+    def save_section_vectors(
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
         """Store vectors, or leave that to paging."""
         try:
-            self._outage.call(lambda: self._index.put_section_vectors(key, hashes, vectors))
+            self._breaker.call(lambda: self._index.save_section_vectors(key, hashes, vectors))
         except TransientError:
             return  # the skill stays unpaged in the catalog
 
 
-class TolerantGraph:
+class DegradingGraph:
     """A `SkillGraph` for one query: links that cannot be read are none."""
 
-    def __init__(self, graph: SkillGraph, outage: Outage, losses: Losses) -> None:
+    def __init__(
+        self, graph: SkillGraph, breaker: CircuitBreaker, degradations: Degradations
+    ) -> None:
         self._graph = graph
-        self._outage = outage
-        self._losses = losses
+        self._breaker = breaker
+        self._degradations = degradations
 
-    def rows(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Row]:
+    def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
         """Rows; none while the catalog is away."""
-        return self._linked(lambda: self._graph.rows(skill_ids, fan_out), {})
+        return self._read_or_degrade(lambda: self._graph.get_adjacency(skill_ids, fan_out), {})
 
-    def links_among(self, skill_ids: Sequence[str]) -> list[Link]:
+    def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         """Links; none while the catalog is away."""
-        return self._linked(lambda: self._graph.links_among(skill_ids), [])
+        return self._read_or_degrade(lambda: self._graph.get_links_among(skill_ids), [])
 
-    def sources(self) -> list[Source]:
+    def list_sources(self) -> list[Source]:
         """Sources; none while the catalog is away."""
-        return self._linked(self._graph.sources, [])
+        return self._read_or_degrade(self._graph.list_sources, [])
 
-    def entries(self, skill_ids: Sequence[str] | None = None) -> list[Entry]:
+    def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         """Entries; none while the catalog is away."""
-        return self._linked(lambda: self._graph.entries(skill_ids), [])
+        return self._read_or_degrade(lambda: self._graph.get_entries(skill_ids), [])
 
-    def changes(self, epoch: int) -> Changes:
+    def get_changes_since(self, epoch: int) -> CatalogChanges:
         """What changed after an epoch."""
-        return self._outage.call(lambda: self._graph.changes(epoch))
+        return self._breaker.call(lambda: self._graph.get_changes_since(epoch))
 
-    def _linked(self, read: Callable[[], T], nothing: T) -> T:
+    def _read_or_degrade(self, read: Callable[[], T], nothing: T) -> T:
         try:
-            return self._outage.call(read)
+            return self._breaker.call(read)
         except TransientError as error:
-            self._losses.tell("links and paths are not known", error)
+            self._degradations.add("links and paths are not known", error)
             return nothing

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from config.settings import DiffusionSettings
 from graph import pagerank as graph
-from graph.pagerank import ReadRows
+from graph.pagerank import ReadAdjacency
 from skills.record import RevisionKey
 from tasks.query.retrieve import RankedSkill, Ranking
 
@@ -17,7 +17,10 @@ _LEAST = 0.01
 
 
 def diffuse(
-    ranking: Ranking, settings: DiffusionSettings, read_rows: ReadRows, pointers: Mapping[str, int]
+    ranking: Ranking,
+    settings: DiffusionSettings,
+    read_rows: ReadAdjacency,
+    pointers: Mapping[str, int],
 ) -> Ranking:
     """Rank again by score + what personalised PageRank from the best candidates brings.
 
@@ -73,12 +76,14 @@ def _with_bonus(hit: RankedSkill, bonus: float) -> RankedSkill:
     why = (*hit.why, "linked to better matches") if bonus > 0.1 * hit.score else hit.why
     parts = {**hit.parts, "diffusion": bonus}
     # Hundreds a query: dataclasses.replace would take a tenth of its time.
-    return RankedSkill(hit.key, hit.score + bonus, parts, why, hit.slot)
+    return RankedSkill(hit.key, hit.score + bonus, parts, why, hit.named_format)
 
 
 def _slots_kept(before: tuple[RankedSkill, ...], moved: list[RankedSkill]) -> list[RankedSkill]:
     """Put skills that own a format that the task names back to their place."""
-    slots = {place: hit.key for place, hit in enumerate(before) if hit.slot and place >= _KEPT}
+    slots = {
+        place: hit.key for place, hit in enumerate(before) if hit.named_format and place >= _KEPT
+    }
     held = set(slots.values())
     result = [hit for hit in moved if hit.key not in held]
     by_key = {hit.key: hit for hit in moved}

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from config.settings import ChoiceSettings
-from search.scoring.evidence import floor, strength
+from search.scoring.evidence import evidence_floor, evidence_strength
 from skills.bundle.model import Bundle
-from tasks.query.choose import Choice
+from tasks.query.choose import SkillChoice
 from tasks.query.retrieve import Ranking
 
 _EXPLAINED = 30
 
 
-def explanation(
-    ranking: Ranking, choice: Choice, bundle: Bundle, settings: ChoiceSettings
+def explain_ranking(
+    ranking: Ranking, choice: SkillChoice, bundle: Bundle, settings: ChoiceSettings
 ) -> dict[str, Any]:
     """The best candidates, each with the parts of its score, which add up to it, and a verdict.
 
@@ -33,15 +33,19 @@ def explanation(
         )
     ]
     return {
-        "strength": round(strength(ranking.evidence, ranking.nearness, ranking.skills), 4),
-        "floor": round(floor(ranking.long, settings.floor, settings.floor_long), 4),
+        "strength": round(
+            evidence_strength(ranking.evidence, ranking.best_cosine, ranking.library_size), 4
+        ),
+        "floor": round(
+            evidence_floor(ranking.long_task_weight, settings.floor, settings.floor_long), 4
+        ),
         "stages": bundle.timings_ms,
         "candidates": rows,
         "withheld": [one.model_dump() for one in bundle.withheld.skills],
     }
 
 
-def _verdicts(ranking: Ranking, choice: Choice, bundle: Bundle) -> list[str]:
+def _verdicts(ranking: Ranking, choice: SkillChoice, bundle: Bundle) -> list[str]:
     """`in: …` or `out: …` for each of the first candidates."""
     sent = {skill.skill_id: skill.why for skill in bundle.skills}
     reasons = dict(choice.left_out) | {left.skill_id: left.reason for left in bundle.left_out}
@@ -54,7 +58,7 @@ def _verdicts(ranking: Ranking, choice: Choice, bundle: Bundle) -> list[str]:
             verdicts.append(f"out: {reasons[skill_id]}")
         elif bundle.status == "NO_SKILL_HIT":
             verdicts.append("out: below the floor of evidence")
-        elif hit.score < choice.least:
+        elif hit.score < choice.min_score:
             verdicts.append("out: scores far below the best")
         else:
             verdicts.append("out: ranks behind those chosen")

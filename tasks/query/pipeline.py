@@ -12,40 +12,40 @@ from typing import cast
 import numpy as np
 
 from config.errors import UsageError
-from config.settings import STAGES
+from config.settings import OPTIONAL_STAGES
 from graph.protocol import Link, LinkType, SkillGraph
 from search.protocol import Filters, SearchIndex, StoredRevision, Vector
-from skills.bundle.model import Bundle, SkillLeftOut, Withheld, withheld_summary
+from skills.bundle.model import Bundle, LeftOutSkill, Withheld, summarise_withheld
 from skills.events import QueryAsked, QueryFilters
-from skills.passages import PageQuery, passage_texts
+from skills.passages import PassageQuery, passage_texts
 from skills.record import RevisionKey
-from tasks.embedding import encode_cached, is_known
-from tasks.ingest.embed_sections import page_revisions
+from tasks.encode import encode_cached, supports_language
+from tasks.ingest.embed_sections import embed_revisions
 from tasks.policies import Deadline
-from tasks.query.assemble import PagedSkill, assemble, page_skill
-from tasks.query.choose import Choice, choose_skills
-from tasks.query.degradation import Losses, TolerantGraph, TolerantIndex
+from tasks.query.assemble import SkillPassages, assemble, select_skill_passages
+from tasks.query.choose import SkillChoice, choose_skills
+from tasks.query.degradation import Degradations, DegradingGraph, DegradingIndex
 from tasks.query.diffuse import diffuse
-from tasks.query.explain import explanation
-from tasks.query.fallback_revision import read_or_describe
-from tasks.query.policy_filter import Screen
+from tasks.query.explain import explain_ranking
+from tasks.query.fallback_revision import read_or_fall_back
+from tasks.query.policy_filter import PolicyFilter
 from tasks.query.rerank import rerank
-from tasks.query.retrieve import REASONED, Ranking, rank
+from tasks.query.retrieve import EXPLAINED_CANDIDATES, Ranking, rank_candidates
 from tasks.query.withheld import (
-    Settled,
+    FinalChoice,
+    collect_withheld,
+    filter_linked_hits,
+    finalize_choice,
     is_evident,
-    screen_of,
-    screened_again,
-    settle,
-    withheld_from,
+    make_policy_filter,
 )
 from tasks.services import Services
-from tasks.sources.readers import file_of
+from tasks.sources.readers import get_skill_location
 
 _LINKS = 20
 _TOKENS_A_SECOND = 6000.0
 """What one thread of a common processor encodes: it only decides whether to begin."""
-_TELLING = {
+_LINK_PRIORITY = {
     LinkType.CONFLICT: 0,
     LinkType.DEPENDENCY: 1,
     LinkType.WORKFLOW: 2,
@@ -54,223 +54,238 @@ _TELLING = {
 }
 
 
-def _go_on(stage: str) -> None:
+def _ignore_stage(stage: str) -> None:
     """Begin a stage of a query that nobody watches."""
     del stage
 
 
 @dataclass(slots=True)
-class Timings:
+class StageTimings:
     """Milliseconds of each stage, in the order they ran.
 
     begins: called with each stage before it; what it raises ends the query.
     """
 
-    begins: Callable[[str], None] = _go_on
-    stages: dict[str, float] = field(default_factory=dict)
+    on_stage_start: Callable[[str], None] = _ignore_stage
+    milliseconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def of(self, stage: str) -> Iterator[None]:
+    def measure(self, stage: str) -> Iterator[None]:
         """Time a stage."""
-        self.begins(stage)
+        self.on_stage_start(stage)
         started = time.perf_counter()
         yield
-        self.stages[stage] = round((time.perf_counter() - started) * 1000, 2)
+        self.milliseconds[stage] = round((time.perf_counter() - started) * 1000, 2)
 
 
-def answer(
+def answer_query(
     services: Services,
     deadline: Deadline,
     query_id: str,
-    asked: QueryAsked,
-    timings: Timings | None = None,
+    request: QueryAsked,
+    timings: StageTimings | None = None,
 ) -> Bundle:
     """The bundle for a task. Raises UsageError for a query that cannot be answered.
 
     Where stores are servers, one that is away is done without, and the bundle says so.
     """
     settings = services.settings
-    check(asked, settings.limits.query_characters)
-    losses = Losses()
-    services = _tolerant(services, losses)
-    timings = timings or Timings()
-    screen = screen_of(services)
-    ranking = ranked(services, deadline, asked, timings, screen)
+    check_query(request, settings.limits.query_characters)
+    degradations = Degradations()
+    services = _with_degradation(services, degradations)
+    timings = timings or StageTimings()
+    policy_filter = make_policy_filter(services)
+    ranking = rank_skills(services, deadline, request, timings, policy_filter)
     shell = Bundle(
         query_id=query_id,
         status="NO_SKILL_HIT",
-        reason=_why_nothing(services, asked, ranking),
-        task=asked.task,
-        budget=asked.budget or settings.choice.budget,
+        reason=_no_hit_reason(services, request, ranking),
+        task=request.task,
+        budget=request.budget or settings.choice.budget,
         degraded=tuple(ranking.degraded),
-        timings_ms=timings.stages,
+        timings_ms=timings.milliseconds,
     )
-    found = _Found(ranking)
-    if ranking.hits and (_goes_without_floor(asked) or is_evident(ranking, settings.choice)):
-        found = _find(services, deadline, asked, screen, ranking, timings)
-    if found.paged:
-        with timings.of("bundle"):
-            bundle = _hit(services, asked, shell, found, losses)
-        services.note_use([skill.skill_id for skill in bundle.skills])
+    found = _Selection(ranking)
+    if ranking.hits and (_is_floor_off(request) or is_evident(ranking, settings.choice)):
+        found = _select(services, deadline, request, policy_filter, ranking, timings)
+    if found.passages:
+        with timings.measure("bundle"):
+            bundle = _build_hit(services, request, shell, found, degradations)
+        services.record_use([skill.skill_id for skill in bundle.skills])
     else:
-        bundle = _no_hit(services, asked, shell, found, losses)
-    bundle = bundle.model_copy(update={"timings_ms": timings.stages})
-    if not asked.explain:
+        bundle = _build_no_hit(services, request, shell, found, degradations)
+    bundle = bundle.model_copy(update={"timings_ms": timings.milliseconds})
+    if not request.explain:
         return bundle
-    told = explanation(found.ranking, found.choice, bundle, settings.choice)
-    return bundle.model_copy(update={"explain": told})
+    details = explain_ranking(found.ranking, found.choice, bundle, settings.choice)
+    return bundle.model_copy(update={"explain": details})
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Selection:
     """What was chosen of a ranking, with its passages: all that was chosen may be gone by then.
 
     lost: what was done without on the way.
     """
 
     ranking: Ranking
-    choice: Choice = field(default_factory=Choice)
-    paged: Sequence[PagedSkill] = ()
+    choice: SkillChoice = field(default_factory=SkillChoice)
+    passages: Sequence[SkillPassages] = ()
     lost: Sequence[str] = ()
 
 
-def _find(
+def _select(
     services: Services,
     deadline: Deadline,
-    asked: QueryAsked,
-    screen: Screen,
+    request: QueryAsked,
+    policy_filter: PolicyFilter,
     ranking: Ranking,
-    timings: Timings,
-) -> _Found:
+    timings: StageTimings,
+) -> _Selection:
     """Choose, read what was chosen, and page it."""
-    choose = partial(_choose, services, screen, _top(services, asked))
-    with timings.of("choose"):
+    choose = partial(_choose, services, policy_filter, _top(services, request))
+    with timings.measure("choose"):
         choice = choose(ranking)
-    with timings.of("page"):
+    with timings.measure("select_passages"):
         lost: list[str] = []
-        read = partial(read_or_describe, services, screen, lost)
-        settled = settle(ranking, choice, screen, choose, read)
-        paged = _page(services, deadline, asked, screen, settled, lost)
-    return _Found(settled.ranking, settled.choice, paged, lost)
+        read = partial(read_or_fall_back, services, policy_filter, lost)
+        final = finalize_choice(ranking, choice, policy_filter, choose, read)
+        selected = _select_passages(services, deadline, request, policy_filter, final, lost)
+    return _Selection(final.ranking, final.choice, selected, lost)
 
 
-def _hit(
-    services: Services, asked: QueryAsked, shell: Bundle, found: _Found, losses: Losses
+def _build_hit(
+    services: Services,
+    request: QueryAsked,
+    shell: Bundle,
+    found: _Selection,
+    degradations: Degradations,
 ) -> Bundle:
     """The bundle with what was found, within its budget."""
-    links, left_out = _links(services, found.paged), _left_out(found.choice, asked.explain)
+    links, left_out = (
+        _select_links(services, found.passages),
+        _left_out(found.choice, request.explain),
+    )
     filled = {
         "status": "SKILL_HIT",
         "reason": "",
-        "degraded": (*shell.degraded, *dict.fromkeys(found.lost), *losses.told),
-        "withheld": _withheld(services, asked, found),
+        "degraded": (*shell.degraded, *dict.fromkeys(found.lost), *degradations.reasons),
+        "withheld": _collect_withheld(services, request, found),
     }
-    return assemble(shell.model_copy(update=filled), found.paged, links, left_out)
+    return assemble(shell.model_copy(update=filled), found.passages, links, left_out)
 
 
-def _no_hit(
-    services: Services, asked: QueryAsked, shell: Bundle, found: _Found, losses: Losses
+def _build_no_hit(
+    services: Services,
+    request: QueryAsked,
+    shell: Bundle,
+    found: _Selection,
+    degradations: Degradations,
 ) -> Bundle:
     """The bundle without a skill, and why it has none."""
-    withheld = _withheld(services, asked, found)
-    kept = f"nothing about the task may be sent: {withheld_summary(withheld)}"
+    withheld = _collect_withheld(services, request, found)
+    kept = f"nothing about the task may be sent: {summarise_withheld(withheld)}"
     why = {"reason": kept} if withheld.count else {}
-    degraded = (*shell.degraded, *losses.told)
+    degraded = (*shell.degraded, *degradations.reasons)
     return shell.model_copy(update={"degraded": degraded, "withheld": withheld, **why})
 
 
-def _withheld(services: Services, asked: QueryAsked, found: _Found) -> Withheld:
-    floor = not _goes_without_floor(asked)
-    top = _top(services, asked)
-    return withheld_from(found.ranking, found.choice, services.settings, top, floor=floor)
+def _collect_withheld(services: Services, request: QueryAsked, found: _Selection) -> Withheld:
+    floor = not _is_floor_off(request)
+    top = _top(services, request)
+    return collect_withheld(found.ranking, found.choice, services.settings, top, floor=floor)
 
 
-def _goes_without_floor(asked: QueryAsked) -> bool:
-    return "floor" in asked.without
+def _is_floor_off(request: QueryAsked) -> bool:
+    return "floor" in request.without
 
 
-def _top(services: Services, asked: QueryAsked) -> int:
-    return asked.top or services.settings.choice.top
+def _top(services: Services, request: QueryAsked) -> int:
+    return request.top or services.settings.choice.top
 
 
-def _tolerant(services: Services, losses: Losses) -> Services:
+def _with_degradation(services: Services, degradations: Degradations) -> Services:
     """These services for one query, which notes what it had to do without."""
-    if services.outages is None:
+    if services.circuit_breakers is None:
         return services
-    index = TolerantIndex(services.index, services.outages.index, losses)
-    graph = TolerantGraph(services.graph, services.outages.graph, losses)
+    index = DegradingIndex(services.index, services.circuit_breakers.index, degradations)
+    graph = DegradingGraph(services.graph, services.circuit_breakers.graph, degradations)
     # They offer what a query calls, and nothing that changes the library.
     return replace(services, index=cast(SearchIndex, index), graph=cast(SkillGraph, graph))
 
 
-def _why_nothing(services: Services, asked: QueryAsked, ranking: Ranking) -> str:
+def _no_hit_reason(services: Services, request: QueryAsked, ranking: Ranking) -> str:
     if not services.library.latest.pointers:
         return "the library holds no skill yet"
-    if not ranking.hits and asked.filters != QueryFilters():
+    if not ranking.hits and request.filters != QueryFilters():
         return "no skill that passes the filters shares anything with the task"
     return "nothing in the library is evidently about the task"
 
 
-def check(asked: QueryAsked, limit: int) -> None:
+def check_query(request: QueryAsked, limit: int) -> None:
     """Raise UsageError for an empty or overlong task or an unknown stage."""
-    if not asked.task.strip():
+    if not request.task.strip():
         raise UsageError("the task is empty; say in words what is to be done")
-    if len(asked.task) > limit:
+    if len(request.task) > limit:
         raise UsageError(
-            f"the task has {len(asked.task)} characters, the limit is {limit} "
+            f"the task has {len(request.task)} characters, the limit is {limit} "
             "(limits.query_characters); send the part that says what is to be done"
         )
-    unknown = set(asked.without) - set(STAGES)
+    unknown = set(request.without) - set(OPTIONAL_STAGES)
     if unknown:
-        raise UsageError(f"no stage {', '.join(sorted(unknown))}; stages: {', '.join(STAGES)}")
+        raise UsageError(
+            f"no stage {', '.join(sorted(unknown))}; stages: {', '.join(OPTIONAL_STAGES)}"
+        )
 
 
-def ranked(
+def rank_skills(
     services: Services,
     deadline: Deadline,
-    asked: QueryAsked,
-    timings: Timings,
-    screen: Screen | None = None,
+    request: QueryAsked,
+    timings: StageTimings,
+    policy_filter: PolicyFilter | None = None,
 ) -> Ranking:
     """The ranking before choosing: retrieved, reranked and diffused.
 
     Without a `screen` that of the settings' policy keeps skills back.
     """
-    screen = screen or screen_of(services)
-    filters = Filters(**asked.filters.model_dump())
-    ranking = rank(services, asked.task, filters, frozenset(asked.without), timings.of, screen)
+    policy_filter = policy_filter or make_policy_filter(services)
+    filters = Filters(**request.filters.model_dump())
+    ranking = rank_candidates(
+        services, request.task, filters, frozenset(request.without), timings.measure, policy_filter
+    )
     deadline.check("retrieve")
-    with timings.of("rerank"):
-        ranking = rerank(services, ranking, deadline, frozenset(asked.without))
+    with timings.measure("rerank"):
+        ranking = rerank(services, ranking, deadline, frozenset(request.without))
     settings = services.settings.diffusion
-    if "diffusion" not in asked.without:
-        with timings.of("diffuse"):
+    if "diffusion" not in request.without:
+        with timings.measure("diffuse"):
             ranking = diffuse(
                 ranking,
                 settings,
-                lambda ids: services.graph.rows(ids, settings.fan_out),
+                lambda ids: services.graph.get_adjacency(ids, settings.fan_out),
                 services.library.latest.pointers if filters == Filters() else {},
             )
-    return screened_again(ranking, screen)
+    return filter_linked_hits(ranking, policy_filter)
 
 
-def _page(
+def _select_passages(
     services: Services,
     deadline: Deadline,
-    asked: QueryAsked,
-    screen: Screen,
-    settled: Settled,
+    request: QueryAsked,
+    policy_filter: PolicyFilter,
+    final: FinalChoice,
     lost: list[str],
-) -> list[PagedSkill]:
+) -> list[SkillPassages]:
     """What was chosen, with the passages that the query wants; what is done without goes into
     `lost`."""
-    settings = services.settings.paging
-    ranking, choice, revisions = settled.ranking, settled.choice, settled.revisions
+    settings = services.settings.passages
+    ranking, choice, revisions = final.ranking, final.choice, final.revisions
     keys = [revision.key for revision in revisions.values()]
-    vectors = {} if "paging" in asked.without else services.index.section_vectors(keys)
-    vector = None if "paging" in asked.without else ranking.vector
+    vectors = {} if "paging" in request.without else services.index.get_section_vectors(keys)
+    vector = None if "paging" in request.without else ranking.vector
     if vector is not None and not lost:
-        late = _embed_late(services, deadline, revisions, vectors)
+        late = _embed_missing_sections(services, deadline, revisions, vectors)
         if late:
             lost.append(
                 f"{late} of {len(keys)} skills have no section vectors yet: "
@@ -278,8 +293,8 @@ def _page(
             )
     terms = ranking.understanding
     order = np.argsort(terms.ids)
-    page_query = PageQuery(vector, terms.ids[order], terms.weights[order])
-    paged = []
+    page_query = PassageQuery(vector, terms.ids[order], terms.weights[order])
+    selected = []
     for chosen in choice.chosen:
         revision = revisions.get(chosen.skill_id)
         if revision is None:
@@ -287,11 +302,11 @@ def _page(
         passages: Vector | None = None
         if settings.method == "mmr" and vector is not None:
             passages = encode_cached(services, passage_texts(revision.parsed), in_bulk=False)
-        paged.append(
-            page_skill(
+        selected.append(
+            select_skill_passages(
                 chosen,
                 revision,
-                file_of(screen.sources, chosen.skill_id),
+                get_skill_location(policy_filter.sources, chosen.skill_id),
                 page_query,
                 vectors.get(revision.key),
                 settings.gap,
@@ -299,23 +314,25 @@ def _page(
                 settings.method == "full",
             )
         )
-    return paged
+    return selected
 
 
-def _choose(services: Services, screen: Screen, top: int, ranking: Ranking) -> Choice:
+def _choose(
+    services: Services, policy_filter: PolicyFilter, top: int, ranking: Ranking
+) -> SkillChoice:
     settings = services.settings
     return choose_skills(
         [(hit.key.skill_id, hit.score) for hit in ranking.hits],
-        {hit.key.skill_id for hit in ranking.hits if hit.slot},
-        {hit.key.skill_id: hit.why for hit in ranking.hits[:REASONED]},
-        lambda ids: services.graph.rows(ids, settings.diffusion.fan_out),
+        {hit.key.skill_id for hit in ranking.hits if hit.named_format},
+        {hit.key.skill_id: hit.why for hit in ranking.hits[:EXPLAINED_CANDIDATES]},
+        lambda ids: services.graph.get_adjacency(ids, settings.diffusion.fan_out),
         settings.choice,
         top,
-        lambda ids: screen(services.library.latest.keys(ids)),
+        lambda ids: policy_filter(services.library.latest.get_keys(ids)),
     )
 
 
-def _embed_late(
+def _embed_missing_sections(
     services: Services,
     deadline: Deadline,
     revisions: dict[str, StoredRevision],
@@ -329,9 +346,9 @@ def _embed_late(
     missing = [
         revision
         for revision in revisions.values()
-        if revision.key not in vectors and is_known(encoder, revision.parsed)
+        if revision.key not in vectors and supports_language(encoder, revision.parsed)
     ]
-    patience = min(services.settings.paging.milliseconds / 1000, deadline.remaining() / 2)
+    patience = min(services.settings.passages.milliseconds / 1000, deadline.remaining() / 2)
     end = time.monotonic() + patience
     left = 0
     for revision in missing:
@@ -341,29 +358,29 @@ def _embed_late(
         if time.monotonic() + tokens / _TOKENS_A_SECOND > end:
             left += 1
             continue
-        vectors |= page_revisions(services, [revision], in_bulk=False)
+        vectors |= embed_revisions(services, [revision], in_bulk=False)
     return left
 
 
-def _links(services: Services, paged: Sequence[PagedSkill]) -> list[Link]:
+def _select_links(services: Services, selected: Sequence[SkillPassages]) -> list[Link]:
     """Links among the chosen, the most telling first; two skills are only said to be alike where
     nothing else links them."""
-    ids = {skill.chosen.skill_id for skill in paged}
+    ids = {skill.chosen.skill_id for skill in selected}
     found = {
         (link.source, link.target, link.type): link
-        for link in services.graph.links_among(sorted(ids))
+        for link in services.graph.get_links_among(sorted(ids))
     }
     kept: dict[frozenset[str], list[Link]] = {}
-    for link in sorted(found.values(), key=lambda one: (_TELLING[one.type], one.source)):
+    for link in sorted(found.values(), key=lambda one: (_LINK_PRIORITY[one.type], one.source)):
         pair = kept.setdefault(frozenset((link.source, link.target)), [])
         if not pair or link.type not in (LinkType.SEMANTIC, LinkType.ALTERNATIVE):
             pair.append(link)
     return [link for pair in kept.values() for link in pair][:_LINKS]
 
 
-def _left_out(choice: Choice, everything: bool) -> list[SkillLeftOut]:
+def _left_out(choice: SkillChoice, everything: bool) -> list[LeftOutSkill]:
     shown = choice.left_out if everything else choice.left_out[:5]
     return [
-        SkillLeftOut(skill_id=skill_id, name=skill_id.rpartition("/")[2], reason=reason)
+        LeftOutSkill(skill_id=skill_id, name=skill_id.rpartition("/")[2], reason=reason)
         for skill_id, reason in shown
     ]

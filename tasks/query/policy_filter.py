@@ -9,84 +9,88 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from config.settings import PolicySettings
-from graph.protocol import Entry, Source, State
+from graph.protocol import CatalogEntry, SkillState, Source
 from search.protocol import Filters, StoredRevision
 from skills import licences
 from skills.bundle.model import Withheld, WithheldSkill
-from skills.policy import Policy, Refusal, source_of
 from skills.record import RevisionKey, SkillRecord
-from skills.scanner import SCANNER, remarked
+from skills.scanner import SCANNER_VERSION, rescan
+from skills.skill_policy import PolicyViolation, SkillPolicy, get_source_id
 
-_NAMED = 50
+_MAX_NAMED = 50
 """Withheld skills that a bundle names; it counts all."""
 
 
-class _Fact(NamedTuple):
+class _RevisionFact(NamedTuple):
     seq: int
     level: int
     licence: str
     scanner: int
 
 
-class KnownFacts:
+class RevisionFactCache:
     """What is known of revisions that were candidates: it never changes of a revision that this
     scanner has marked. What an older one has marked is asked for again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._facts: dict[str, _Fact] = {}
+        self._facts: dict[str, _RevisionFact] = {}
         self._licences: dict[str, tuple[str, ...]] = {}
 
-    def missing(self, keys: Iterable[RevisionKey]) -> list[str]:
+    def find_missing(self, keys: Iterable[RevisionKey]) -> list[str]:
         """Skills of which nothing is known at this revision by this scanner."""
         facts = self._facts
         return [
             skill_id
             for skill_id, seq in keys
-            if (fact := facts.get(skill_id)) is None or fact.seq != seq or fact.scanner < SCANNER
+            if (fact := facts.get(skill_id)) is None
+            or fact.seq != seq
+            or fact.scanner < SCANNER_VERSION
         ]
 
-    def learn(self, entries: Iterable[Entry]) -> None:
+    def add_entries(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in what the catalog says."""
         learnt = {
-            entry.skill_id: _Fact(entry.seq, entry.safety_level, entry.licence, entry.scanner)
+            entry.skill_id: _RevisionFact(
+                entry.seq, entry.safety_level, entry.licence, entry.scanner_version
+            )
             for entry in entries
-            if entry.state is State.PUBLISHED
+            if entry.state is SkillState.PUBLISHED
         }
-        self._know(learnt)
+        self._update(learnt)
 
-    def read(self, key: RevisionKey, record: SkillRecord) -> None:
+    def add_record(self, key: RevisionKey, record: SkillRecord) -> None:
         """Take in what a revision itself says."""
-        fact = _Fact(key.seq, record.safety_level, record.licence, record.scanner)
+        fact = _RevisionFact(key.seq, record.safety_level, record.licence, record.scanner)
         if self._facts.get(key.skill_id) != fact:
-            self._know({key.skill_id: fact})
+            self._update({key.skill_id: fact})
 
-    def _know(self, learnt: dict[str, _Fact]) -> None:
+    def _update(self, learnt: dict[str, _RevisionFact]) -> None:
         with self._lock:
             self._facts.update(learnt)
 
-    def licences_of(self, sources: Iterable[Source]) -> Mapping[str, tuple[str, ...]]:
+    def licences_by_source(self, sources: Iterable[Source]) -> Mapping[str, tuple[str, ...]]:
         """The licences that sources allow, by source; while the catalog is away and tells of no
         source, those that it told last."""
-        told = {source.source_id: source.licences for source in sources}
-        if told:
-            self._licences = told
+        allowed = {source.source_id: source.licences for source in sources}
+        if allowed:
+            self._licences = allowed
         return self._licences
 
-    def get(self, skill_id: str) -> _Fact | None:
+    def get(self, skill_id: str) -> _RevisionFact | None:
         """What is known of a skill."""
         return self._facts.get(skill_id)
 
 
-class ReadEntries(Protocol):
+class EntryReader(Protocol):
     """What screening asks of a catalog."""
 
-    def entries(self, skill_ids: Sequence[str] | None = None) -> list[Entry]:
+    def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         """Entries by id."""
         ...
 
 
-class Screen:
+class PolicyFilter:
     """Says which candidates are withheld. One round trip for those not seen before.
 
     Of a skill that the catalog cannot tell about now, or that an older scanner has marked, only
@@ -96,58 +100,62 @@ class Screen:
     def __init__(
         self,
         settings: PolicySettings,
-        facts: KnownFacts,
-        graph: ReadEntries,
+        facts: RevisionFactCache,
+        graph: EntryReader,
         sources: Iterable[Source] = (),
     ) -> None:
         self.sources = tuple(sources)
-        self.policy = Policy.of(settings).with_sources(facts.licences_of(self.sources))
+        self.policy = SkillPolicy.from_settings(settings).with_source_licences(
+            facts.licences_by_source(self.sources)
+        )
         self.licences = settings.licences
         self._facts = facts
         self._graph = graph
 
-    def __call__(self, keys: Sequence[RevisionKey]) -> dict[str, Refusal]:
+    def __call__(self, keys: Sequence[RevisionKey]) -> dict[str, PolicyViolation]:
         """Refusals by skill_id; who may be sent is not in it."""
-        if self.policy.sends_all:
+        if self.policy.allows_all:
             return {}
-        missing = self._facts.missing(keys)
+        missing = self._facts.find_missing(keys)
         if missing:
-            self._facts.learn(self._graph.entries(missing))
+            self._facts.add_entries(self._graph.get_entries(missing))
         refusals = ((key.skill_id, self._refusal(key.skill_id)) for key in keys)
-        return {skill_id: refusal for skill_id, refusal in refusals if refusal}
+        return {skill_id: violation for skill_id, violation in refusals if violation}
 
-    def _refusal(self, skill_id: str) -> Refusal | None:
+    def _refusal(self, skill_id: str) -> PolicyViolation | None:
         fact = self._facts.get(skill_id)
         if fact is None:
             return None
-        return self.policy.refusal(source_of(skill_id), fact.level, fact.licence)
+        return self.policy.find_violation(get_source_id(skill_id), fact.level, fact.licence)
 
-    def marked(self, revision: StoredRevision) -> StoredRevision:
+    def rescan(self, revision: StoredRevision) -> StoredRevision:
         """The revision with the marks of this scanner, not scanned where it is known to have
         none."""
         parsed, fact = revision.parsed, self._facts.get(revision.key.skill_id)
-        if parsed.record.scanner >= SCANNER or fact is None:
-            return marked(revision)
-        if fact.scanner < SCANNER or (fact.seq, fact.level) != (revision.key.seq, 0):
-            return marked(revision)
-        record = replace(parsed.record, safety=(), safety_level=0, scanner=SCANNER)
+        if parsed.record.scanner >= SCANNER_VERSION or fact is None:
+            return rescan_revision(revision)
+        if fact.scanner < SCANNER_VERSION or (fact.seq, fact.level) != (revision.key.seq, 0):
+            return rescan_revision(revision)
+        record = replace(parsed.record, safety=(), safety_level=0, scanner=SCANNER_VERSION)
         return replace(revision, parsed=replace(parsed, record=record))
 
-    def final(self, key: RevisionKey, record: SkillRecord) -> Refusal | None:
+    def check_revision(self, key: RevisionKey, record: SkillRecord) -> PolicyViolation | None:
         """The verdict over the revision that is about to be sent, which is remembered."""
-        self._facts.read(key, record)
-        return self.policy.of_record(key.skill_id, record)
+        self._facts.add_record(key, record)
+        return self.policy.find_record_violation(key.skill_id, record)
 
 
-def policy_of(settings: PolicySettings, sources: Iterable[Source]) -> Policy:
+def make_policy(settings: PolicySettings, sources: Iterable[Source]) -> SkillPolicy:
     """The rules of the settings and of the sources, as every way out of the library applies
     them."""
-    return Policy.of(settings).with_sources({one.source_id: one.licences for one in sources})
+    return SkillPolicy.from_settings(settings).with_source_licences(
+        {one.source_id: one.licences for one in sources}
+    )
 
 
-def marked(revision: StoredRevision) -> StoredRevision:
+def rescan_revision(revision: StoredRevision) -> StoredRevision:
     """The revision with the marks of this scanner, whichever made those it was stored with."""
-    parsed = remarked(revision.parsed)
+    parsed = rescan(revision.parsed)
     return revision if parsed is revision.parsed else replace(revision, parsed=parsed)
 
 
@@ -160,50 +168,54 @@ class WithheldHit:
     """
 
     skill_id: str
-    refusal: Refusal
-    place: int = 0
-    share: float = 0.0
+    violation: PolicyViolation
+    rank: int = 0
+    relative_score: float = 0.0
     evidence: float = 0.0
-    nearness: float = 0.0
+    best_cosine: float = 0.0
 
 
-def considered(
+def filter_considered(
     hits: Iterable[WithheldHit], top: int, relative: float
-) -> Iterator[tuple[str, Refusal]]:
+) -> Iterator[tuple[str, PolicyViolation]]:
     """Those that choosing would have looked at: near the top, and not far below the best."""
     for hit in hits:
-        if hit.place < 2 * top and hit.share >= relative:
-            yield hit.skill_id, hit.refusal
+        if hit.rank < 2 * top and hit.relative_score >= relative:
+            yield hit.skill_id, hit.violation
 
 
-def also_ask(screen: Screen | None, filters: Filters, skill_ids: Iterable[str]) -> list[Filters]:
+def expand_filters(
+    policy_filter: PolicyFilter | None, filters: Filters, skill_ids: Iterable[str]
+) -> list[Filters]:
     """The query's filters, and narrower ones by which an engine finds what may be sent.
 
     Without them a policy that withholds most of a library would leave a query short of candidates;
     with them alone nobody would learn what is withheld. What the engine cannot compare (a licence
     in another case, the level) is left to the screen.
     """
-    asked = [filters]
-    if screen is None:
-        return asked
-    policy = screen.policy
-    if policy.withheld and not filters.source:
-        sources = {source_of(skill_id) for skill_id in skill_ids} - policy.withheld
-        asked.append(replace(filters, source=tuple(sorted(sources))))
-    if screen.licences and not filters.licence:
-        wanted = dict.fromkeys(name for one in screen.licences for name in licences.names(one))
-        asked.append(replace(asked[-1], licence=tuple(wanted)))
-        trusted = policy.trusted.intersection(filters.source or policy.trusted)
+    expanded = [filters]
+    if policy_filter is None:
+        return expanded
+    policy = policy_filter.policy
+    if policy.withheld_sources and not filters.source:
+        sources = {get_source_id(skill_id) for skill_id in skill_ids} - policy.withheld_sources
+        expanded.append(replace(filters, source=tuple(sorted(sources))))
+    if policy_filter.licences and not filters.licence:
+        wanted = dict.fromkeys(
+            name for one in policy_filter.licences for name in licences.licence_names(one)
+        )
+        expanded.append(replace(expanded[-1], licence=tuple(wanted)))
+        trusted = policy.trusted_sources.intersection(filters.source or policy.trusted_sources)
         if trusted:
-            asked.append(replace(filters, source=tuple(sorted(trusted))))
-    return asked
+            expanded.append(replace(filters, source=tuple(sorted(trusted))))
+    return expanded
 
 
-def told(refusals: Mapping[str, Refusal], *, name_them: bool) -> Withheld:
+def build_withheld(refusals: Mapping[str, PolicyViolation], *, name_them: bool) -> Withheld:
     """What a bundle says of the skills that were withheld."""
-    kinds = Counter(refusal.kind for refusal in refusals.values())
+    kinds = Counter(violation.kind for violation in refusals.values())
     named = [
-        WithheldSkill(skill_id=skill_id, kind=refusal.kind, reason=refusal.reason)
-        for skill_id, refusal in list(refusals.items())[: _NAMED if name_them else 0]
+        WithheldSkill(skill_id=skill_id, kind=violation.kind, reason=violation.reason)
+        for skill_id, violation in list(refusals.items())[: _MAX_NAMED if name_them else 0]
     ]
     return Withheld(count=len(refusals), kinds=dict(sorted(kinds.items())), skills=tuple(named))

@@ -9,13 +9,15 @@ from config.errors import PermanentError, SkillbusError, UsageError
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job, Journal
-from tasks.measures import Measures
+from tasks.measures import MetricsRecorder
 from tasks.policies import QUERY, Deadline
-from tasks.query.pipeline import Timings, answer
+from tasks.query.pipeline import StageTimings, answer_query
 from tasks.services import Services
 
 
-def query(services: Services, deadline: Deadline, query_ids: Sequence[str]) -> dict[str, object]:
+def run_query(
+    services: Services, deadline: Deadline, query_ids: Sequence[str]
+) -> dict[str, object]:
     """Answer an accepted query; the outcome is recorded and goes to the result queue.
 
     The outcome is {"state": "done", "bundle": …} or {"state": "failed", "reason": …,
@@ -23,34 +25,32 @@ def query(services: Services, deadline: Deadline, query_ids: Sequence[str]) -> d
     recorded outcome; one that was cancelled is not worked on, or stops at its next stage:
     {"state": "cancelled", "reason": …, "usage": True}.
     """
-    job = services.journal.job(query_ids[0])
+    job = services.journal.get_job(query_ids[0])
     if job.state != "accepted":
-        return _recorded(job)
-    asked = job.event.content()
-    if not isinstance(asked, QueryAsked):
+        return _read_outcome(job)
+    request = job.event.parse_data()
+    if not isinstance(request, QueryAsked):
         raise PermanentError(f"{job.id} is no query but {job.event.type}")
-    if job.seconds_left is not None and job.seconds_left <= 0:
+    if job.expires_in_seconds is not None and job.expires_in_seconds <= 0:
         return _fail(services, job.id, "expired before a worker took it", usage=False)
     try:
-        with services.activity.query():
-            timings = Timings(partial(_pass_stage, services.journal, job.id))
-            bundle = answer(services, deadline, job.id, asked, timings)
-    except EndedError:
-        return _recorded(services.journal.job(job.id))
+        with services.coordinator.track_query():
+            timings = StageTimings(partial(_start_stage, services.journal, job.id))
+            bundle = answer_query(services, deadline, job.id, request, timings)
+    except QueryEndedError:
+        return _read_outcome(services.journal.get_job(job.id))
     except PermanentError as error:
         return _fail(services, job.id, str(error), usage=isinstance(error, UsageError))
     data = bundle.model_dump(mode="json")
-    services.journal.finish(job.id, data)
-    _tell(services.measures, bundle)
+    services.journal.finish_job(job.id, data)
+    _report_metrics(services.metrics, bundle)
     return {"state": "done", "bundle": data}
 
 
-def _tell(measures: Measures, bundle: Bundle) -> None:
-    measures.query_answered(
-        "hit" if bundle.status == "SKILL_HIT" else "no_hit", bool(bundle.degraded)
-    )
+def _report_metrics(metrics: MetricsRecorder, bundle: Bundle) -> None:
+    metrics.record_query("hit" if bundle.status == "SKILL_HIT" else "no_hit", bool(bundle.degraded))
     for stage, milliseconds in bundle.timings_ms.items():
-        measures.stage_ended(QUERY.name, stage, milliseconds / 1000)
+        metrics.record_stage(QUERY.name, stage, milliseconds / 1000)
 
 
 def fail_query(services: Services, query_ids: Sequence[str], error: BaseException) -> None:
@@ -60,12 +60,12 @@ def fail_query(services: Services, query_ids: Sequence[str], error: BaseExceptio
 
 
 def _fail(services: Services, query_id: str, reason: str, usage: bool) -> dict[str, object]:
-    services.journal.fail(query_id, reason)
-    services.measures.query_answered("failed", degraded=False)
+    services.journal.fail_job(query_id, reason)
+    services.metrics.record_query("failed", degraded=False)
     return {"state": "failed", "reason": reason, "usage": usage}
 
 
-def _recorded(job: Job) -> dict[str, object]:
+def _read_outcome(job: Job) -> dict[str, object]:
     """The outcome of a query that has ended."""
     if job.state == "done":
         return {"state": "done", "bundle": job.outcome}
@@ -74,10 +74,10 @@ def _recorded(job: Job) -> dict[str, object]:
     return {"state": job.state, "reason": reason, "usage": cancelled}
 
 
-class EndedError(SkillbusError):
+class QueryEndedError(SkillbusError):
     """A query was cancelled, or answered by somebody else, while it was worked on."""
 
 
-def _pass_stage(journal: Journal, query_id: str, stage: str) -> None:
-    if not journal.pass_stage(query_id, stage):
-        raise EndedError(f"query {query_id} ended before {stage}")
+def _start_stage(journal: Journal, query_id: str, stage: str) -> None:
+    if not journal.start_stage(query_id, stage):
+        raise QueryEndedError(f"query {query_id} ended before {stage}")

@@ -12,28 +12,28 @@ import numpy as np
 
 from config.errors import TransientError
 from config.settings import RetrievalSettings
-from search.protocol import Filters, Hit, Vector, VectorSearch, WordSearch
-from search.scoring.formats import is_special
-from search.scoring.scores import Candidate, Scored, blend, score
+from search.protocol import Filters, Hit, LexicalSearch, Vector, VectorSearch
+from search.scoring.formats import has_dedicated_skills
+from search.scoring.scores import Candidate, ScoredCandidates, long_task_weight, score_candidates
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding, understand
-from skills.policy import Refusal
 from skills.record import RevisionKey
-from tasks.query.policy_filter import Screen, WithheldHit, also_ask
-from tasks.query.published_library import View
+from skills.skill_policy import PolicyViolation
+from tasks.query.policy_filter import PolicyFilter, WithheldHit, expand_filters
+from tasks.query.published_library import LibrarySnapshot
 from tasks.services import Services
 
-REASONED = 100
+EXPLAINED_CANDIDATES = 100
 """Candidates that are told why they rank; a bundle never reaches the others but over links."""
 
-ENGINE_TERMS = 50
+MAX_ENGINE_TERMS = 50
 """An engine is asked for so many terms of a task at most; exact scores use all of them. Each term
 costs the engine five lookups, and with 50 a long task finds what it finds with all."""
 
-_OWNERS = 20
+_FORMAT_CANDIDATES = 20
 """Candidates for a file format of its own, which the task may mention just once."""
 
-Timer = Callable[[str], AbstractContextManager[None]]
+StageTimer = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RankedSkill:
     score: float
     parts: dict[str, float]
     why: tuple[str, ...]
-    slot: str = ""
+    named_format: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,64 +63,64 @@ class Ranking:
     understanding: Understanding
     vector: Vector | None
     hits: tuple[RankedSkill, ...] = ()
-    long: float = 0.0
+    long_task_weight: float = 0.0
     evidence: float = 0.0
-    nearness: float | None = None
-    skills: int = 0
+    best_cosine: float | None = None
+    library_size: int = 0
     degraded: tuple[str, ...] = field(default=())
     withheld: tuple[WithheldHit, ...] = ()
 
 
-def rank(
+def rank_candidates(
     services: Services,
     task: str,
     filters: Filters,
     without: frozenset[str],
-    timed: Timer,
-    screen: Screen | None = None,
+    timed: StageTimer,
+    policy_filter: PolicyFilter | None = None,
 ) -> Ranking:
     """Candidates from the engine, scored exactly; those that `screen` refuses apart.
 
     Raises UsageError for an empty task.
     """
     with timed("understand"):
-        view = services.library.refresh()
+        snapshot = services.library.refresh()
         understanding = understand(task)
     vector = None
     if "dense" not in without and understanding.language in services.encoder.get().languages:
         with timed("encode"):
             vector = services.encoder.get().encode([understanding.text])[0]
     with timed("retrieve"):
-        lost = [view.stale] if view.stale else []
+        lost = [snapshot.stale_reason] if snapshot.stale_reason else []
         try:
-            keys = candidates(
+            keys = search_candidates(
                 services.index,
-                view,
+                snapshot,
                 understanding,
                 vector,
-                also_ask(screen, filters, view.pointers),
+                expand_filters(policy_filter, filters, snapshot.pointers),
                 services.settings.retrieval,
             )
         except TransientError as error:
-            if services.outages is None or filters != Filters(source=filters.source):
+            if services.circuit_breakers is None or filters != Filters(source=filters.source):
                 raise
             lost.append(f"ranked by the words in memory: {error}")
-            keys, vector = _in_memory(view, filters), None
-    refused = screen(keys) if screen else {}
+            keys, vector = _all_published_keys(snapshot, filters), None
+    refused = policy_filter(keys) if policy_filter else {}
     with timed("score"):
         allowed = [key for key in keys if key.skill_id not in refused] if refused else keys
-        scored = _score(services, view, understanding, allowed, vector, without)
-        ranking = ranking_of(understanding, vector, scored, len(view.pointers))
+        scored = _score(services, snapshot, understanding, allowed, vector, without)
+        ranking = build_ranking(understanding, vector, scored, len(snapshot.pointers))
         withheld: tuple[WithheldHit, ...] = ()
         if refused:
             rest = [key for key in keys if key.skill_id in refused]
-            kept_back = _score(services, view, understanding, rest, vector, without)
+            kept_back = _score(services, snapshot, understanding, rest, vector, without)
             withheld = _withheld(kept_back, ranking, refused)
         return replace(ranking, degraded=tuple(lost), withheld=withheld)
 
 
 def _withheld(
-    scored: Scored, ranking: Ranking, refused: Mapping[str, Refusal]
+    scored: ScoredCandidates, ranking: Ranking, refused: Mapping[str, PolicyViolation]
 ) -> tuple[WithheldHit, ...]:
     """Candidates that are kept back, with where they would stand. Scores do not depend on which
     candidates are scored together."""
@@ -130,36 +130,36 @@ def _withheld(
         WithheldHit(
             key.skill_id,
             refused[key.skill_id],
-            place=bisect_left(places, -score),
-            share=score / best if best > 0 else 0.0,
+            rank=bisect_left(places, -score),
+            relative_score=score / best if best > 0 else 0.0,
             evidence=float(scored.evidence[number]),
-            nearness=float(scored.nearness[number]),
+            best_cosine=float(scored.best_cosine[number]),
         )
         for number, (key, score) in enumerate(zip(scored.keys, scored.scores.tolist(), strict=True))
         if score > 0
     )
 
 
-def _in_memory(view: View, filters: Filters) -> list[RevisionKey]:
+def _all_published_keys(snapshot: LibrarySnapshot, filters: Filters) -> list[RevisionKey]:
     """Every published revision, for when no engine narrows them down."""
     return [
         RevisionKey(skill_id, seq)
-        for skill_id, seq in view.pointers.items()
+        for skill_id, seq in snapshot.pointers.items()
         if not filters.source or skill_id.partition(":")[0] in filters.source
     ]
 
 
-class Engine(Protocol):
+class CandidateSearch(Protocol):
     """What retrieving asks of an index."""
 
-    def search_all(self, searches: Sequence[WordSearch | VectorSearch]) -> list[list[Hit]]:
+    def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
         """The hits of each search."""
         ...
 
 
-def candidates(
-    index: Engine,
-    view: View,
+def search_candidates(
+    index: CandidateSearch,
+    snapshot: LibrarySnapshot,
     understanding: Understanding,
     vector: Vector | None,
     filters: Filters | Sequence[Filters],
@@ -170,62 +170,64 @@ def candidates(
     Of several filters each is asked for on its own, in one round trip.
     """
     # The more rivals, the lower the engine's own score may rank what is needed.
-    long = blend(understanding, ScoringWeights())
-    limit = max(settings.candidates, int(settings.share * len(view.pointers)))
-    weights = _telling_terms(understanding, view)
-    searches: list[WordSearch | VectorSearch] = []
-    for asked in [filters] if isinstance(filters, Filters) else filters:
+    long = long_task_weight(understanding, ScoringWeights())
+    limit = max(settings.candidates, int(settings.share * len(snapshot.pointers)))
+    weights = _select_engine_terms(understanding, snapshot)
+    searches: list[LexicalSearch | VectorSearch] = []
+    for engine_filters in [filters] if isinstance(filters, Filters) else filters:
         if weights:
-            searches.append(WordSearch(weights, limit, asked))
+            searches.append(LexicalSearch(weights, limit, engine_filters))
         searches += [
-            WordSearch(dict.fromkeys(words, 1.0), _OWNERS, asked)
+            LexicalSearch(dict.fromkeys(words, 1.0), _FORMAT_CANDIDATES, engine_filters)
             for words in understanding.formats.values()
-            if is_special(words, view.statistics)
+            if has_dedicated_skills(words, snapshot.statistics)
         ]
         if vector is not None and settings.neighbours:
             # Words say enough of a long task.
             near = max(round(settings.neighbours * (1.0 - 0.75 * long)), 1)
-            searches += [VectorSearch(vector, which, near, asked) for which in (0, 1)]
+            searches += [VectorSearch(vector, which, near, engine_filters) for which in (0, 1)]
     # A hit on a superseded revision that is still in the index stands for its skill.
-    ids = dict.fromkeys(hit.key.skill_id for hits in index.search_all(searches) for hit in hits)
+    ids = dict.fromkeys(hit.key.skill_id for hits in index.search_many(searches) for hit in hits)
     return [
-        RevisionKey(skill_id, view.pointers[skill_id])
+        RevisionKey(skill_id, snapshot.pointers[skill_id])
         for skill_id in ids
-        if skill_id in view.pointers
+        if skill_id in snapshot.pointers
     ]
 
 
-def _telling_terms(understanding: Understanding, view: View) -> dict[str, float]:
+def _select_engine_terms(
+    understanding: Understanding, snapshot: LibrarySnapshot
+) -> dict[str, float]:
     """The terms that the library knows with their weights, the heaviest by weight x idf."""
-    weights, statistics = understanding.weights, view.statistics
+    weights, statistics = understanding.weights, snapshot.statistics
     known = statistics.document_frequencies(understanding.ids) > 0
     mass = np.where(known, weights * statistics.idf(understanding.ids), 0.0)
     heaviest = np.argsort(-mass, kind="stable")
-    chosen = [place for place in heaviest[:ENGINE_TERMS].tolist() if known[place]]
+    chosen = [place for place in heaviest[:MAX_ENGINE_TERMS].tolist() if known[place]]
     return {understanding.terms[place]: float(weights[place]) for place in chosen}
 
 
 def _score(
     services: Services,
-    view: View,
+    snapshot: LibrarySnapshot,
     understanding: Understanding,
     keys: list[RevisionKey],
     vector: Vector | None,
     without: frozenset[str],
-) -> Scored:
+) -> ScoredCandidates:
     cosines: dict[RevisionKey, tuple[float, float]] = {}
     if vector is not None:
-        for key, pair in services.index.skill_vectors(keys).items():
+        for key, pair in services.index.get_skill_vectors(keys).items():
             if pair.any():
                 described, head = (pair @ vector).tolist()
                 cosines[key] = (described, head)
-    records = view.statistics.forward_of(keys)
+    records = snapshot.statistics.get_records(keys)
     found = [Candidate(key, record, cosines.get(key)) for key, record in records.items()]
-    return score(understanding, found, view.statistics, without=without)
+    return score_candidates(understanding, found, snapshot.statistics, without=without)
 
 
-def ranking_of(
-    understanding: Understanding, vector: Vector | None, scored: Scored, skills: int
+def build_ranking(
+    understanding: Understanding, vector: Vector | None, scored: ScoredCandidates, skills: int
 ) -> Ranking:
     """Scored candidates with the reasons why they rank; those without any evidence dropped."""
     hits = []
@@ -236,7 +238,7 @@ def ranking_of(
                 key,
                 float(scored.scores[place]),
                 parts,
-                _why(scored, key, parts) if place < REASONED else (),
+                _why(scored, key, parts) if place < EXPLAINED_CANDIDATES else (),
                 scored.slots.get(key, ""),
             )
         )
@@ -246,10 +248,10 @@ def ranking_of(
         understanding,
         vector,
         tuple(hits),
-        long=blend(understanding, ScoringWeights()),
+        long_task_weight=long_task_weight(understanding, ScoringWeights()),
         evidence=float(scored.evidence.max(initial=0.0)),
-        nearness=float(scored.nearness.max()) if scored.nearness.any() else None,
-        skills=skills,
+        best_cosine=float(scored.best_cosine.max()) if scored.best_cosine.any() else None,
+        library_size=skills,
     )
 
 
@@ -262,7 +264,7 @@ _WHY = {
 }
 
 
-def _why(scored: Scored, key: RevisionKey, parts: dict[str, float]) -> tuple[str, ...]:
+def _why(scored: ScoredCandidates, key: RevisionKey, parts: dict[str, float]) -> tuple[str, ...]:
     """The parts that carry the score, strongest first."""
     if key in scored.slots:
         return (f"the task names the format {scored.slots[key]}",)

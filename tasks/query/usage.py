@@ -16,7 +16,7 @@ log = structlog.get_logger()
 _MOST = 10_000
 
 
-class Usage:
+class UsageCounter:
     """Counts for the catalog; with `seconds` they are gathered for so long and written by a thread
     of their own. What is not yet written when the process dies is lost: it orders paging only."""
 
@@ -27,10 +27,10 @@ class Usage:
         self._gathered: list[str] = []
         self._written = time.monotonic()
 
-    def note(self, skill_ids: Sequence[str]) -> None:
+    def record(self, skill_ids: Sequence[str]) -> None:
         """Bundles chose these skills once more."""
         if not self._seconds:
-            self._graph.count_use(skill_ids)
+            self._graph.increment_uses(skill_ids)
             return
         with self._lock:
             # While the catalog is away, what is too much is forgotten.
@@ -45,6 +45,6 @@ class Usage:
 
     def _write(self, skill_ids: Sequence[str]) -> None:
         try:
-            self._graph.count_use(skill_ids)
+            self._graph.increment_uses(skill_ids)
         except TransientError as error:
             log.info("use was not counted", reason=str(error))

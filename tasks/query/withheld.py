@@ -9,32 +9,37 @@ from config.settings import ChoiceSettings, Settings
 from search.protocol import StoredRevision
 from search.scoring import evidence
 from skills.bundle.model import Withheld
-from skills.policy import Refusal
-from tasks.query.choose import Choice
-from tasks.query.policy_filter import Screen, WithheldHit, considered, told
+from skills.skill_policy import PolicyViolation
+from tasks.query.choose import SkillChoice
+from tasks.query.policy_filter import PolicyFilter, WithheldHit, build_withheld, filter_considered
 from tasks.query.retrieve import Ranking
 from tasks.services import Services
 
 _ROUNDS = 3
 
 
-def screen_of(services: Services) -> Screen:
+def make_policy_filter(services: Services) -> PolicyFilter:
     """The screen of the settings' policy and of what the sources allow."""
-    sources = services.graph.sources()
-    return Screen(services.settings.policy, services.facts, services.graph, sources)
+    sources = services.graph.list_sources()
+    return PolicyFilter(services.settings.policy, services.fact_cache, services.graph, sources)
 
 
 def is_evident(ranking: Ranking, settings: ChoiceSettings) -> bool:
     """Whether anything in the library is evidently about the task."""
     floors = (settings.floor, settings.floor_long)
-    return evidence.is_evident(
-        ranking.evidence, ranking.nearness, ranking.skills, ranking.long, floors, settings.near
+    return evidence.has_evidence(
+        ranking.evidence,
+        ranking.best_cosine,
+        ranking.library_size,
+        ranking.long_task_weight,
+        floors,
+        settings.near,
     )
 
 
-def screened_again(ranking: Ranking, screen: Screen) -> Ranking:
+def filter_linked_hits(ranking: Ranking, policy_filter: PolicyFilter) -> Ranking:
     """The ranking without withheld skills that came in over links."""
-    refused = screen([hit.key for hit in ranking.hits])
+    refused = policy_filter([hit.key for hit in ranking.hits])
     if not refused:
         return ranking
     known = {hit.skill_id for hit in ranking.withheld}
@@ -49,21 +54,21 @@ def screened_again(ranking: Ranking, screen: Screen) -> Ranking:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class FinalChoice:
     """A choice whose revisions may all be sent, and the ranking that it was made of."""
 
     ranking: Ranking
-    choice: Choice
+    choice: SkillChoice
     revisions: dict[str, StoredRevision]
 
 
-def settle(
+def finalize_choice(
     ranking: Ranking,
-    choice: Choice,
-    screen: Screen,
-    choose: Callable[[Ranking], Choice],
-    read: Callable[[Choice], Mapping[str, StoredRevision]],
-) -> Settled:
+    choice: SkillChoice,
+    policy_filter: PolicyFilter,
+    choose: Callable[[Ranking], SkillChoice],
+    read: Callable[[SkillChoice], Mapping[str, StoredRevision]],
+) -> FinalChoice:
     """Read what was chosen; where a revision itself says that it may not be sent, choose again
     without it, so that the next best takes its place.
 
@@ -73,31 +78,32 @@ def settle(
     for round_ in range(_ROUNDS):
         revisions = read(choice)
         refused = {
-            skill_id: refusal
+            skill_id: violation
             for skill_id, revision in revisions.items()
-            if (refusal := screen.final(revision.key, revision.parsed.record)) is not None
+            if (violation := policy_filter.check_revision(revision.key, revision.parsed.record))
+            is not None
         }
         if not refused or round_ == _ROUNDS - 1:
             break
-        ranking = screened_again(ranking, screen)
+        ranking = filter_linked_hits(ranking, policy_filter)
         choice = choose(ranking)
     choice.withheld |= refused
     kept = {name: revision for name, revision in revisions.items() if name not in refused}
-    return Settled(ranking, choice, kept)
+    return FinalChoice(ranking, choice, kept)
 
 
-def withheld_from(
-    ranking: Ranking, choice: Choice, settings: Settings, top: int, *, floor: bool
+def collect_withheld(
+    ranking: Ranking, choice: SkillChoice, settings: Settings, top: int, *, floor: bool
 ) -> Withheld:
     """What would have been considered without the policy, the best first, then what is needed.
 
     Candidates count where the library, the withheld ones included, is evidently about the task.
     """
     best = max([ranking.evidence, *(hit.evidence for hit in ranking.withheld)])
-    near = max([ranking.nearness or 0.0, *(hit.nearness for hit in ranking.withheld)])
-    whole = replace(ranking, evidence=best, nearness=near or None)
-    refusals: dict[str, Refusal] = {}
+    near = max([ranking.best_cosine or 0.0, *(hit.best_cosine for hit in ranking.withheld)])
+    whole = replace(ranking, evidence=best, best_cosine=near or None)
+    refusals: dict[str, PolicyViolation] = {}
     if ranking.withheld and (not floor or is_evident(whole, settings.choice)):
-        refusals |= considered(ranking.withheld, top, settings.choice.relative)
+        refusals |= filter_considered(ranking.withheld, top, settings.choice.relative)
     refusals |= choice.withheld
-    return told(refusals, name_them=settings.policy.name_withheld)
+    return build_withheld(refusals, name_them=settings.policy.name_withheld)

@@ -21,7 +21,7 @@ from skills.parsing import sibling_files
 from skills.parsing.parse_skill import ParseLimits
 from skills.record import SiblingFile
 
-SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
+SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
 SKILL_FILE = "SKILL.md"
 _SETTLED_SECONDS = 0.1
 """Longer than the clock tick of common file systems: a later write shows in the time."""
@@ -33,7 +33,7 @@ class SkillGoneError(PermanentError):
 
 
 @dataclass(slots=True)
-class Scan:
+class SourceScan:
     """Skill path -> signature of its files' names, sizes and times.
 
     A signature is empty while a file is so fresh that another write could leave its time as it
@@ -46,7 +46,7 @@ class Scan:
     refused: dict[str, str] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
 
-    def knows(self, path: str) -> bool:
+    def covers(self, path: str) -> bool:
         """Whether absence of `path` from the scan means that it is gone."""
         return not any(path == top or path.startswith(top + "/") for top in self.unreadable)
 
@@ -62,15 +62,15 @@ class SkillFolder:
     content: bytes
     files: tuple[SiblingFile, ...]
     content_hash: str
-    beside: Mapping[str, bytes] = field(default_factory=dict)
+    sibling_files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def parse_limits(limits: LimitSettings) -> ParseLimits:
+def to_parse_limits(limits: LimitSettings) -> ParseLimits:
     """The parser's bounds, from the settings."""
     return ParseLimits(max_bytes=limits.skill_bytes)
 
 
-def check_root(root: Path) -> Path:
+def resolve_root(root: Path) -> Path:
     """The root as an absolute path without links; raises UsageError that says what is wrong."""
     try:
         resolved = root.expanduser().resolve(strict=True)
@@ -84,9 +84,9 @@ def check_root(root: Path) -> Path:
         raise UsageError(f"{root} cannot be read: {error.strerror}") from error
 
 
-def scan(root: Path, start: str, limits: LimitSettings) -> Scan:
+def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:
     """Every skill at or below `start` (a path in the root, "" for all of it)."""
-    found = Scan()
+    found = SourceScan()
     records: dict[str, list[str]] = {}
     fresh: set[str] = set()
     settled = time.time() - _SETTLED_SECONDS
@@ -108,45 +108,45 @@ def scan(root: Path, start: str, limits: LimitSettings) -> Scan:
         for entry in entries:
             inner = f"{path}/{entry.name}" if path else entry.name
             if entry.is_dir(follow_symlinks=False):
-                if entry.name in SKIPPED or _is_virtual_environment(entry.path):
+                if entry.name in SKIPPED_FOLDERS or _is_virtual_environment(entry.path):
                     continue
-                reason = _why_not(entry.name, depth, limits)
+                reason = _find_skip_reason(entry.name, depth, limits)
                 if reason:
-                    found.refused[_printable(inner)] = reason
+                    found.refused[_escape_non_utf8(inner)] = reason
                 else:
                     stack.append((inner, owner, depth + 1))
             elif entry.is_symlink() and entry.is_dir():
-                _note_linked_folder(root, _printable(inner), found)
+                _refuse_linked_folder(root, _escape_non_utf8(inner), found)
             elif owner is not None:
-                _note_file(entry, path == owner, owner, records, fresh, settled, found)
+                _add_file(entry, path == owner, owner, records, fresh, settled, found)
     for path, lines in records.items():
         digest = hashlib.blake2b("\n".join(lines).encode("utf-8", "surrogateescape"))
         found.signatures[path] = "" if path in fresh else digest.hexdigest()[:32]
     return found
 
 
-def _why_not(name: str, depth: int, limits: LimitSettings) -> str:
+def _find_skip_reason(name: str, depth: int, limits: LimitSettings) -> str:
     """Why a folder is not entered, "" when it is."""
     if depth >= limits.depth:
         return f"deeper than {limits.depth} folders (limits.depth)"
-    if _printable(name) != name:
+    if _escape_non_utf8(name) != name:
         return "the folder's name is not UTF-8; rename it"
     return ""
 
 
-def _printable(path: str) -> str:
+def _escape_non_utf8(path: str) -> str:
     """A path whose bytes that are not UTF-8 are written as escapes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _note_file(
+def _add_file(
     entry: os.DirEntry[str],
     own: bool,
     owner: str,
     records: dict[str, list[str]],
     fresh: set[str],
     settled: float,
-    found: Scan,
+    found: SourceScan,
 ) -> None:
     try:
         status = entry.stat()
@@ -164,13 +164,13 @@ def _is_virtual_environment(path: str) -> bool:
     return os.path.exists(os.path.join(path, "pyvenv.cfg"))  # noqa: PTH110, PTH118 - hot loop
 
 
-def _note_linked_folder(root: Path, path: str, found: Scan) -> None:
+def _refuse_linked_folder(root: Path, path: str, found: SourceScan) -> None:
     target = (root / path).resolve()
     if not target.is_relative_to(root) and (target / SKILL_FILE).exists():
         found.refused[path] = f"a link out of the source ({target}); sync that folder itself"
 
 
-def owning_skill(root: Path, path: str) -> str | None:
+def find_owning_skill(root: Path, path: str) -> str | None:
     """The nearest folder at or above `path` that is a skill, None without one."""
     current = PurePosixPath(path)
     for folder in (current, *current.parents):
@@ -180,21 +180,21 @@ def owning_skill(root: Path, path: str) -> str | None:
     return None
 
 
-def check_inside(root: Path, path: str) -> None:
+def check_relative_path(root: Path, path: str) -> None:
     """Raise UsageError unless `path` is a clean relative path that stays inside the root."""
     parts = PurePosixPath(path).parts
     if path.startswith("/") or ".." in parts or "\0" in path:
         raise UsageError(f"path {path!r} leads out of {root}; paths are relative to the source")
 
 
-def read_folder(root: Path, path: str, limits: LimitSettings) -> SkillFolder:
+def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFolder:
     """Read and hash one skill's folder.
 
     content_hash covers SKILL.md and the sorted paths, sizes and hashes of the other files.
     Raises SkillGoneError when there is no skill any more, PermanentError for one that may not or
     cannot be read, TransientError when reading failed for a passing reason.
     """
-    check_inside(root, path)
+    check_relative_path(root, path)
     folder = root / path
     if not folder.resolve().is_relative_to(root):
         raise PermanentError(f"{path}: a link out of the source; sync the linked folder itself")
@@ -203,7 +203,7 @@ def read_folder(root: Path, path: str, limits: LimitSettings) -> SkillFolder:
     digest = hashlib.sha256(hashlib.sha256(content).digest())
     for file in files:
         digest.update(f"{file.path}\0{file.size}\0{file.sha256}\n".encode("utf-8", "replace"))
-    texts = sibling_files.read_wanted(files, lambda file: _read_again(root, folder, file))
+    texts = sibling_files.read_selected_files(files, lambda file: _read_again(root, folder, file))
     return SkillFolder(content, files, digest.hexdigest(), texts)
 
 
@@ -232,7 +232,7 @@ def _read_skill_file(root: Path, file: Path, limits: LimitSettings) -> bytes:
     except PermissionError:
         raise PermanentError(f"{file}: permission denied; make it readable") from None
     except OSError as error:
-        raise _translated(file, error) from error
+        raise _to_skillbus_error(file, error) from error
     with os.fdopen(descriptor, "rb") as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -245,10 +245,10 @@ def _read_skill_file(root: Path, file: Path, limits: LimitSettings) -> bytes:
         try:
             return stream.read(limits.skill_bytes + 1)
         except OSError as error:
-            raise _translated(file, error) from error
+            raise _to_skillbus_error(file, error) from error
 
 
-def _translated(file: Path, error: OSError) -> PermanentError | TransientError:
+def _to_skillbus_error(file: Path, error: OSError) -> PermanentError | TransientError:
     passing = {"EIO", "EAGAIN", "EMFILE", "ENFILE", "ESTALE", "EINTR", "ENOMEM"}
     name = errno.errorcode.get(error.errno or 0, "")
     kind = TransientError if name in passing else PermanentError
@@ -269,7 +269,7 @@ def _siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[Sibli
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in SKIPPED and not _is_virtual_environment(entry.path):
+                if entry.name not in SKIPPED_FOLDERS and not _is_virtual_environment(entry.path):
                     stack.append(Path(entry.path))
                 continue
             if current == folder and entry.name == SKILL_FILE:
@@ -300,5 +300,5 @@ def _sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
                 digest.update(chunk)
     except OSError:
         return None
-    name = _printable(file.relative_to(folder).as_posix())
+    name = _escape_non_utf8(file.relative_to(folder).as_posix())
     return SiblingFile(name, status.st_size, digest.hexdigest())

@@ -12,22 +12,22 @@ from config.settings import LimitSettings, Settings
 from graph.protocol import Source
 from tasks.sources.directory import (
     SKILL_FILE,
-    Scan,
     SkillFolder,
     SkillGoneError,
-    check_inside,
-    owning_skill,
-    read_folder,
+    SourceScan,
+    check_relative_path,
+    find_owning_skill,
+    read_skill_folder,
     scan,
 )
 from tasks.sources.git.reader import open_git_reader
-from tasks.sources.uploads.store import KIND, UploadReader
+from tasks.sources.uploads.store import UPLOAD_KIND, UploadReader
 
 
-class SkillReader(Protocol):
+class SourceReader(Protocol):
     """The skills of one source at one moment. Paths are relative to the source, with `/`."""
 
-    def scan(self, start: str) -> Scan:
+    def scan(self, start: str) -> SourceScan:
         """Every skill at or below `start`; "" for all of the source."""
         ...
 
@@ -39,11 +39,11 @@ class SkillReader(Protocol):
         """
         ...
 
-    def owning_skill(self, path: str) -> str | None:
+    def find_owning_skill(self, path: str) -> str | None:
         """The nearest folder at or above `path` that is a skill, None without one."""
         ...
 
-    def check_inside(self, path: str) -> None:
+    def check_relative_path(self, path: str) -> None:
         """Raise UsageError unless `path` is a clean relative path that stays inside the source."""
         ...
 
@@ -55,30 +55,30 @@ class DirectoryReader:
         self._root = root
         self._limits = limits
 
-    def scan(self, start: str) -> Scan:
+    def scan(self, start: str) -> SourceScan:
         """Every skill at or below `start`."""
         return scan(self._root, start, self._limits)
 
     def read(self, path: str) -> SkillFolder:
         """One skill's folder; errors as `tasks.sources.directory.read_folder` raises them."""
-        return read_folder(self._root, path, self._limits)
+        return read_skill_folder(self._root, path, self._limits)
 
-    def owning_skill(self, path: str) -> str | None:
+    def find_owning_skill(self, path: str) -> str | None:
         """The nearest folder at or above `path` that is a skill, None without one."""
-        return owning_skill(self._root, path)
+        return find_owning_skill(self._root, path)
 
-    def check_inside(self, path: str) -> None:
+    def check_relative_path(self, path: str) -> None:
         """Raise UsageError unless `path` is a clean relative path that stays inside the root."""
-        check_inside(self._root, path)
+        check_relative_path(self._root, path)
 
 
 @contextmanager
-def open_reader(source: Source, settings: Settings) -> Iterator[SkillReader]:
+def open_reader(source: Source, settings: Settings) -> Iterator[SourceReader]:
     """The reader of a source, released at the end of the block.
 
     Raises UsageError for a kind of source that this version does not know.
     """
-    if source.kind == KIND:
+    if source.kind == UPLOAD_KIND:
         yield UploadReader(source.source_id, settings)
         return
     if source.kind == "git":
@@ -90,19 +90,19 @@ def open_reader(source: Source, settings: Settings) -> Iterator[SkillReader]:
     yield DirectoryReader(Path(source.root), settings.limits)
 
 
-def known_source(sources: Iterable[Source], source_id: str) -> Source | None:
+def find_source(sources: Iterable[Source], source_id: str) -> Source | None:
     """The source of an id, None when there is none."""
     return next((one for one in sources if one.source_id == source_id), None)
 
 
-def file_of(sources: Iterable[Source], skill_id: str) -> str:
+def get_skill_location(sources: Iterable[Source], skill_id: str) -> str:
     """Where a skill's SKILL.md is, as it is shown.
 
     A path for a directory, else what the source is read from, two slashes and the path in it. Of a
     source that is not known, as while the catalog is away, the skill's id takes that place.
     """
     source_id, _, path = skill_id.partition(":")
-    source = known_source(sources, source_id)
+    source = find_source(sources, source_id)
     if source is None:
         return f"{skill_id}/{SKILL_FILE}"
     if source.kind == "directory":
@@ -110,16 +110,16 @@ def file_of(sources: Iterable[Source], skill_id: str) -> str:
     return f"{source.root}//{PurePosixPath(source.path, path, SKILL_FILE)}"
 
 
-class Readers:
+class ReaderPool:
     """Readers of several sources, each opened when it is first asked for; a context manager."""
 
     def __init__(self, sources: Mapping[str, Source], settings: Settings) -> None:
         self._sources = sources
         self._settings = settings
-        self._opened: dict[str, SkillReader] = {}
+        self._opened: dict[str, SourceReader] = {}
         self._stack = ExitStack()
 
-    def __enter__(self) -> Readers:
+    def __enter__(self) -> ReaderPool:
         """Begin."""
         return self
 
@@ -127,7 +127,7 @@ class Readers:
         """Release all readers."""
         self._stack.close()
 
-    def of(self, source_id: str) -> SkillReader:
+    def get(self, source_id: str) -> SourceReader:
         """The reader of a source; raises SkillGoneError when the source is gone."""
         if source_id not in self._sources:
             raise SkillGoneError(f"source {source_id} is gone")

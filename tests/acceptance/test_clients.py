@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from config.secrets import with_password
+from config.secrets import add_password
 from tests.support.library import write_topics
 from tests.support.program import ROOT, ForkServer, Skillbus, wait_for
 from tests.support.servers import RunServers
@@ -26,7 +26,7 @@ FOUND = "crafts:bicycle-repair"
 
 def _address(outside: Outside) -> str:
     file = outside.settings["broker_password_file"]
-    return with_password(outside.settings["broker"], file.read_text().strip() if file else None)
+    return add_password(outside.settings["broker"], file.read_text().strip() if file else None)
 
 
 def _environment(outside: Outside) -> dict[str, str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from skills.events import SourceChanged, new_event
-from tasks.journal.protocol import DeadLetter, new_letter_id
+from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.journal.sqlite import SqliteJournal
-from tasks.policies import INGEST, LINK, PAGE, PLAN
+from tasks.policies import EMBED_SECTIONS, INGEST, LINK, PLAN
 from tests.support.library import write_skill
 from tests.support.program import Skillbus, wait_for
 
@@ -34,9 +34,9 @@ def copied(library: Skillbus, tmp_path: Path) -> Skillbus:
 
 def bury(home: Path, task: str, *ids: str, reason: str = "it broke", body: str = "") -> str:
     now = time.time()
-    letter = DeadLetter(new_letter_id(now), task, ids, reason, 3, "", body, now)
+    letter = DeadLetter(new_dead_letter_id(now), task, ids, reason, 3, "", body, now)
     journal = SqliteJournal(home / "journal.db")
-    journal.bury(letter)
+    journal.add_dead_letter(letter)
     journal.close()
     return letter.id
 
@@ -110,8 +110,8 @@ def test_an_event_is_carried_out_by_a_retry(skillbus: Skillbus, root: Path) -> N
     event = new_event(SourceChanged(source_id="later", root=str(root.parent / "later")), "tests")
     event = event.model_copy(update={"source": "skillbus/tests"})
     journal = SqliteJournal(skillbus.home / "journal.db")
-    journal.accept(event, "event")
-    journal.fail(event.id, "no such folder")
+    journal.add_job(event, "event")
+    journal.fail_job(event.id, "no such folder")
     journal.close()
     write_skill(root.parent / "later", "welding", "Weld a cracked frame")
     letter = bury(skillbus.home, PLAN.name, event.id)
@@ -123,7 +123,7 @@ def test_what_cannot_be_sent_again_stays_and_says_why(copied: Skillbus) -> None:
     unreadable = bury(copied.home, "", body="x")
     gone = bury(copied.home, INGEST.name, "crafts:gone")
     forgotten = bury(copied.home, PLAN.name, "forgotten")
-    page = bury(copied.home, PAGE.name, "crafts:kiln-firing")
+    page = bury(copied.home, EMBED_SECTIONS.name, "crafts:kiln-firing")
     assert "cannot be sent again" in copied("dead", "retry", unreadable, code=2).err
     assert "is no skill" in copied("dead", "retry", gone, code=2).err
     assert "has been forgotten" in copied("dead", "retry", forgotten, code=2).err

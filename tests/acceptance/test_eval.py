@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from config.settings import STAGES
+from config.settings import OPTIONAL_STAGES
 from tests.support.program import ROOT, ForkServer, Skillbus
 
 EXAMPLES = ROOT / "examples"
@@ -59,8 +59,8 @@ def test_ablation(examples: Skillbus, tmp_path: Path) -> None:
     data = examples("eval", "ablation", tasks, "--bundle", "8000", "--out", str(out), "--json").data
     names = [row["name"] for row in data["rows"]]
     assert names[0] == "all on"
-    assert {f"without {stage}" for stage in STAGES} < set(names)
-    assert out.read_text(encoding="utf-8").count("\n| without ") == len(STAGES)
+    assert {f"without {stage}" for stage in OPTIONAL_STAGES} < set(names)
+    assert out.read_text(encoding="utf-8").count("\n| without ") == len(OPTIONAL_STAGES)
 
 
 def test_what_is_refused(examples: Skillbus, tmp_path: Path) -> None:

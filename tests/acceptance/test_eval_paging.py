@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from config.settings import PagingSettings
+from config.settings import PassageSettings
 from tests.support.program import ROOT, ForkServer, Skillbus
 
 EXAMPLES = ROOT / "examples"
@@ -67,4 +67,4 @@ def test_lines_that_the_skill_does_not_have_are_refused(
 
 
 def test_methods_of_queries_are_methods_of_eval() -> None:
-    assert set(get_args(PagingSettings.model_fields["method"].annotation)) <= set(METHODS)
+    assert set(get_args(PassageSettings.model_fields["method"].annotation)) <= set(METHODS)

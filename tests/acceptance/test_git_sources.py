@@ -49,14 +49,14 @@ def test_a_repository_is_followed(
     assert listed["commit"] == remote.git("rev-parse", "HEAD")
     assert listed["lag_seconds"] < 60
     with closing(SqliteSkillGraph(skillbus.home / "graph.db", writable=False)) as graph:
-        assert graph.sources()[0].credential_file == "team"
+        assert graph.list_sources()[0].credential_file == "team"
     assert address in skillbus("sources", "list").out
     remote.git("mv", "skills/tide-tables", "skills/tides")
     remote.push()
     again = skillbus("sources", "refresh", "crafts", "--json").data
     assert (again["found"], again["changed"], again["removed"]) == (2, 1, 1)
     assert set(skillbus.skills()) >= {"crafts:tides", "crafts:kiln-firing"}
-    assert "in step" in skillbus("status").out
+    assert "last synced" in skillbus("status").out
     remote.bare.rename(remote.bare.parent / "away.git")
     assert "no repository" in skillbus("sources", "refresh", "crafts", code=1).err
     assert "no repository" in skillbus("status").out

@@ -136,7 +136,7 @@ def test_the_stages_of_a_query_are_told_as_events(clients: Clients) -> None:
     assert names[-1] == "done"
     assert set(names[:-1]) == {"stage"}
     stages = [data["stage"] for _, data in events[:-1]]
-    assert {"understand", "retrieve", "page", "bundle"} <= set(stages)
+    assert {"understand", "retrieve", "select_passages", "bundle"} <= set(stages)
     assert events[-1][1]["bundle"]["query_id"] == query_id
 
 
@@ -545,7 +545,7 @@ def fields_of(operation: dict[str, Any]) -> list[str]:
     name = schema.get("$ref", "").rpartition("/")[2]
     known = json.loads((ROOT / "docs" / "reference" / "openapi.json").read_text())
     schemas = known["components"]["schemas"]
-    inside = ("GitOrigin", "SkillUpserted", "SourceChanged") if name == "CloudEvent" else ()
+    inside = ("GitFetchOptions", "SkillUpserted", "SourceChanged") if name == "CloudEvent" else ()
     return sorted({one for part in (name, *inside) if part for one in schemas[part]["properties"]})
 
 

@@ -99,7 +99,7 @@ def test_doctor_says_what_to_do(skillbus: Skillbus, folder: Path) -> None:
 
 def test_config_show(library: Skillbus, skillbus: Skillbus) -> None:
     assert library("config", "show", "--json").data["home"] == str(library.home)
-    assert "[paging]" in library("config", "show").out
+    assert "[passages]" in library("config", "show").out
     skillbus.home.mkdir()
     (skillbus.home / "skillbus.toml").write_text("[choice]\ntop = 3\n", encoding="utf-8")
     assert skillbus("config", "show", "--json").data["choice"]["top"] == 3
@@ -136,7 +136,7 @@ def test_sources_come_and_go(skillbus: Skillbus, folder: Path, tmp_path: Path) -
     shutil.copytree(folder, second)
     skillbus("sync", str(second))
     rows = skillbus("sources", "list", "--json").data
-    assert [(row["source_id"], row["published"], row["there"]) for row in rows] == [
+    assert [(row["source_id"], row["published"], row["reachable"]) for row in rows] == [
         ("crafts", 10, True),
         ("second", 10, True),
     ]

@@ -24,11 +24,11 @@ from config.settings import Settings
 from deploy.stack.ports import free_port
 from tests.support.mcp import over_http, text_of
 from tests.support.program import ROOT, ForkServer, Skillbus, wait_for
-from workers.backend.channel import Channel
-from workers.backend.embedded import Runtime
-from workers.http.access import LOOPBACK_HOSTS, Access
+from workers.backend.base import Backend
+from workers.backend.embedded import EmbeddedBackend
+from workers.http.access import LOOPBACK_HOSTS, AccessRules
 from workers.http.app import create_gateway
-from workers.http.tokens import Scope, Tokens
+from workers.http.tokens import TokenScope, TokenStore
 
 TASK = "fire stoneware in an electric kiln"
 KILN = "crafts:kiln-firing"
@@ -42,19 +42,24 @@ PROTOCOL = {
 
 
 @pytest.fixture(scope="module")
-def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
-    return Tokens(tmp_path_factory.mktemp("mcp-http") / "tokens.json")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    return TokenStore(tmp_path_factory.mktemp("mcp-http") / "tokens.json")
 
 
 @pytest.fixture(scope="module")
-def secrets(tokens: Tokens) -> dict[str, str]:
-    scopes = {"ada": Scope.READ, "bob": Scope.WRITE, "eve": Scope.READ, "ann": Scope.ADMIN}
+def secrets(tokens: TokenStore) -> dict[str, str]:
+    scopes = {
+        "ada": TokenScope.READ,
+        "bob": TokenScope.WRITE,
+        "eve": TokenScope.READ,
+        "ann": TokenScope.ADMIN,
+    }
     return {name: tokens.add(name, scope) for name, scope in scopes.items()}
 
 
 @pytest.fixture(scope="module")
 def url(
-    fork_server: ForkServer, library: Skillbus, tokens: Tokens, secrets: dict[str, str]
+    fork_server: ForkServer, library: Skillbus, tokens: TokenStore, secrets: dict[str, str]
 ) -> Iterator[str]:
     """`skillbus serve --listen` on the library; no secret may be in what it writes."""
     served = Skillbus(
@@ -145,8 +150,8 @@ def test_the_example_client_asks_with_its_token(url: str, secrets: dict[str, str
     assert KILN in run.stdout
 
 
-def test_a_token_that_is_revoked_is_refused_from_then_on(url: str, tokens: Tokens) -> None:
-    secret = tokens.add("gone", Scope.READ)
+def test_a_token_that_is_revoked_is_refused_from_then_on(url: str, tokens: TokenStore) -> None:
+    secret = tokens.add("gone", TokenScope.READ)
     assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secret)).status_code == 200
     tokens.revoke("gone")
     assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secret)).status_code == 401
@@ -206,11 +211,11 @@ def _said(answer: httpx.Response) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def silent(library: Skillbus, tokens: Tokens, **groups: Any) -> Iterator[tuple[str, Channel]]:
+def silent(library: Skillbus, tokens: TokenStore, **groups: Any) -> Iterator[tuple[str, Backend]]:
     """A gateway behind which nobody answers queries: its runtime is not started."""
     settings = Settings(**groups).model_copy(update={"home": library.home})
-    channel = Runtime(settings, writable=False)
-    gateway = create_gateway(channel, Access(tokens, hosts=LOOPBACK_HOSTS))
+    backend = EmbeddedBackend(settings, writable=False)
+    gateway = create_gateway(backend, AccessRules(tokens, hosts=LOOPBACK_HOSTS))
     with socket.socket(proto=socket.IPPROTO_TCP) as port:
         port.bind(("127.0.0.1", 0))
         config = uvicorn.Config(gateway, log_level="warning", lifespan="off", ws="none")
@@ -219,20 +224,20 @@ def silent(library: Skillbus, tokens: Tokens, **groups: Any) -> Iterator[tuple[s
         thread.start()
         wait_for(lambda: server.started)
         try:
-            yield f"http://127.0.0.1:{port.getsockname()[1]}/mcp", channel
+            yield f"http://127.0.0.1:{port.getsockname()[1]}/mcp", backend
         finally:
             server.should_exit = True
             thread.join()
-            channel.stop()
+            backend.stop()
 
 
 def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
-    library: Skillbus, tokens: Tokens, secrets: dict[str, str]
+    library: Skillbus, tokens: TokenStore, secrets: dict[str, str]
 ) -> None:
-    with silent(library, tokens) as (url, channel):
+    with silent(library, tokens) as (url, backend):
 
         def open_queries() -> int:
-            return channel.journal.count_open("query")
+            return backend.journal.count_open_jobs("query")
 
         async def leave(mode: str) -> None:
             async with over_http(url, secrets["ada"], mode) as client:
@@ -259,9 +264,9 @@ def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
 
 
 def test_a_query_that_nobody_answers_ends_in_time(
-    library: Skillbus, tokens: Tokens, secrets: dict[str, str]
+    library: Skillbus, tokens: TokenStore, secrets: dict[str, str]
 ) -> None:
-    with silent(library, tokens, workers={"query_seconds": 0.5}) as (url, channel):
+    with silent(library, tokens, workers={"query_seconds": 0.5}) as (url, backend):
 
         async def wait() -> None:
             async with over_http(url, secrets["ada"]) as client:
@@ -270,25 +275,25 @@ def test_a_query_that_nobody_answers_ends_in_time(
                 assert "no answer within 0.5 s" in text_of(result)
 
         anyio.run(wait)
-        assert channel.journal.count_open("query") == 0
+        assert backend.journal.count_open_jobs("query") == 0
 
 
 def test_while_there_are_no_tokens_anybody_on_this_machine_may_ask(
     library: Skillbus, tmp_path: Path
 ) -> None:
-    tokens = Tokens(tmp_path / "tokens.json")
-    channel = Runtime(Settings(home=library.home), writable=False)
-    gateway = create_gateway(channel, Access(tokens, open=True))
+    tokens = TokenStore(tmp_path / "tokens.json")
+    backend = EmbeddedBackend(Settings(home=library.home), writable=False)
+    gateway = create_gateway(backend, AccessRules(tokens, allow_anonymous=True))
     try:
 
         async def ask() -> list[int]:
             transport = httpx.ASGITransport(gateway)
             async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
                 before = await client.post("/mcp", json=LIST_TOOLS, headers=PROTOCOL)
-                tokens.add("ada", Scope.READ)
+                tokens.add("ada", TokenScope.READ)
                 after = await client.post("/mcp", json=LIST_TOOLS, headers=PROTOCOL)
                 return [before.status_code, after.status_code]
 
         assert asyncio.run(ask()) == [200, 401]
     finally:
-        channel.stop()
+        backend.stop()

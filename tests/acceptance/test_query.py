@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.settings import STAGES
+from config.settings import OPTIONAL_STAGES
 from tests.support.program import Skillbus
 
 TASK = "fire stoneware in an electric kiln"
@@ -45,7 +45,7 @@ def test_explain_shows_every_candidate(library: Skillbus) -> None:
     assert "stages (ms)" in library("query", TASK, "--explain").out
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", OPTIONAL_STAGES)
 def test_every_stage_can_be_switched_off(library: Skillbus, stage: str) -> None:
     assert library.chosen(TASK, "--without", stage)[0] == "crafts:kiln-firing"
 

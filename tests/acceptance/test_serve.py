@@ -20,7 +20,7 @@ from skills.events import SourceChanged, new_event
 from tasks.journal.protocol import job_id
 from tests.support.library import Folder, write_skill, write_topics
 from tests.support.program import ForkServer, Skillbus, answers, wait_for
-from workers.monitoring.metrics import ASKED, COUNTED
+from workers.monitoring.metrics import DEPLOYMENT_METRICS, PROCESS_METRICS
 
 TASK = "fire stoneware in an electric kiln"
 COUNT_OF_QUERIES = 'skillbus_task_seconds_count{outcome="done",task="skillbus.query"}'
@@ -88,7 +88,7 @@ def test_queries_that_are_wrong(served: Skillbus) -> None:
 
 
 def test_figures_for_prometheus(served: Skillbus, port: int) -> None:
-    known = {series.name for series in (*COUNTED, *ASKED)}
+    known = {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
     with served.client() as over_socket, httpx.Client(base_url=f"http://127.0.0.1:{port}") as loop:
         for client in (over_socket, loop):
             assert _ask(client, task=TASK)["state"] == "done"

@@ -95,7 +95,7 @@ def test_a_model_without_time_is_skipped_and_the_bundle_says_so(
 def test_a_training_goes_on_after_a_kill(examples: Skillbus, base: str, tmp_path: Path) -> None:
     out = tmp_path / "model"
     args = ("train", "reranker", "--out", str(out), "--base", base, "--epochs", "4", *SHORT)
-    args = (*args, "--lists-a-step", "4", "--checkpoint-steps", "1")
+    args = (*args, "--batch-size", "4", "--checkpoint-steps", "1")
     process = examples.start(*args)
     wait_for((out / "checkpoint.safetensors").exists, 90)
     process.kill()

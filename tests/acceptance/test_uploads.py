@@ -18,7 +18,7 @@ import pytest
 
 from config.settings import LimitSettings, Settings
 from skills.events import SkillUpserted, new_event
-from tasks.sources.uploads.package import read_manifest, read_skill
+from tasks.sources.uploads.package import read_manifest, read_package
 from tasks.sources.uploads.store import UploadReader
 from tests.support.library import write_topics
 from tests.support.program import ForkServer, Skillbus, wait_for
@@ -301,7 +301,7 @@ def test_a_kill_leaves_one_version_whole_and_what_was_acknowledged_arrives(
             timer.join()
         stored = tmp_path / "home" / "uploads" / "sources"
         for package in stored.glob("races~*/*"):
-            folder = read_skill(package, LimitSettings().skill_bytes)
+            folder = read_package(package, LimitSettings().skill_bytes)
             manifest = read_manifest(package)
             assert hashlib.sha256(folder.content).hexdigest() == manifest.skill_file.sha256
     with skillbus.serving(), skillbus.client() as client:

@@ -24,10 +24,10 @@ import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from config.errors import SetupError, UsageError
+from config.errors import MisconfiguredError, UsageError
 from config.settings import Settings
 from graph.protocol import Source
-from skills.events import Pushed, SourceChanged
+from skills.events import GitPush, SourceChanged
 from tests.support.program import wait_for
 from tests.support.secrecy import made_up
 from tests.support.tiny import TinyEncoder
@@ -42,11 +42,11 @@ from tests.support.webhooks import (
     gitlab,
     gitlab_push,
 )
-from workers.backend.embedded import Runtime
-from workers.http.access import LOOPBACK_HOSTS, Access
+from workers.backend.embedded import EmbeddedBackend
+from workers.http.access import LOOPBACK_HOSTS, AccessRules
 from workers.http.app import create_gateway
 from workers.http.routes.webhooks import webhook_routes
-from workers.http.tokens import Tokens
+from workers.http.tokens import TokenStore
 from workers.webhooks.delivery import Delivery
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +63,7 @@ SECONDS = 1.0
 class Listening:
     """A gateway that listens, its channel, and the folder of its secrets."""
 
-    runtime: Runtime
+    backend: EmbeddedBackend
     port: int
     secrets: Path
 
@@ -81,7 +81,7 @@ class Listening:
 
     def events(self) -> int:
         """How many events wait in the journal."""
-        return self.runtime.journal.count_open("event")
+        return self.backend.journal.count_open_jobs("event")
 
 
 @pytest.fixture(scope="module")
@@ -98,30 +98,30 @@ def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
         "body_seconds": SECONDS,
         "open_bodies": 8,
     }
-    with opened(base / "home", webhooks) as runtime, served(runtime) as port:
-        put_sources(runtime, crafts=ADDRESS, team="git@git.example:team/skills.git")
-        yield Listening(runtime, port, base)
+    with opened(base / "home", webhooks) as backend, served(backend) as port:
+        put_sources(backend, crafts=ADDRESS, team="git@git.example:team/skills.git")
+        yield Listening(backend, port, base)
 
 
 @contextmanager
 def opened(
     home: Path, webhooks: dict[str, Any], gateway: dict[str, Any] | None = None
-) -> Iterator[Runtime]:
+) -> Iterator[EmbeddedBackend]:
     """The stores of a home, without workers: what is accepted stays open."""
     chosen = Settings(webhooks=webhooks, gateway=gateway or {"delivery_burst": 10_000})
     chosen = chosen.model_copy(update={"home": home})
-    runtime = Runtime(chosen, writable=True, encoder=TinyEncoder())
+    backend = EmbeddedBackend(chosen, writable=True, encoder=TinyEncoder())
     try:
-        yield runtime
+        yield backend
     finally:
-        runtime.stop()
+        backend.stop()
 
 
 @contextmanager
-def served(runtime: Runtime) -> Iterator[int]:
+def served(backend: EmbeddedBackend) -> Iterator[int]:
     """The gateway on a port of loopback, where everything else asks for a token."""
-    tokens = Tokens(runtime.settings.home / "tokens.json")
-    gateway = create_gateway(runtime, Access(tokens, hosts=LOOPBACK_HOSTS))
+    tokens = TokenStore(backend.settings.home / "tokens.json")
+    gateway = create_gateway(backend, AccessRules(tokens, hosts=LOOPBACK_HOSTS))
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         server = uvicorn.Server(
@@ -137,9 +137,9 @@ def served(runtime: Runtime) -> Iterator[int]:
             thread.join(20)
 
 
-def put_sources(runtime: Runtime, **addresses: str) -> None:
+def put_sources(backend: EmbeddedBackend, **addresses: str) -> None:
     for source_id, address in addresses.items():
-        runtime.graph.put_source(Source(source_id, "git", address))
+        backend.graph.save_source(Source(source_id, "git", address))
 
 
 def problem(answer: httpx.Response, status: int) -> str:
@@ -177,12 +177,12 @@ def test_a_push_becomes_one_event_for_its_source(listening: Listening, name: str
     assert answer.status_code == 202, answer.text
     (event_id,) = answer.json()["ids"]
     assert answer.headers["location"] == f"/v1/events/{event_id}"
-    job = listening.runtime.journal.job(event_id)
+    job = listening.backend.journal.get_job(event_id)
     assert job.state == "accepted"
-    content = job.event.content()
+    content = job.event.parse_data()
     assert isinstance(content, SourceChanged)
     assert content.source_id == "crafts"
-    assert content.pushed == Pushed(before=OLD, after=after)
+    assert content.pushed == GitPush(before=OLD, after=after)
     assert listening.events() == before + 1
 
 
@@ -201,7 +201,7 @@ def test_a_branch_that_is_deleted_is_an_event_too(listening: Listening) -> None:
         answer = listening.send(gone)
         assert answer.status_code == 202, name
         (event_id,) = answer.json()["ids"]
-        assert "pushed" not in listening.runtime.journal.job(event_id).event.data
+        assert "pushed" not in listening.backend.journal.get_job(event_id).event.data
 
 
 def test_another_branch_or_a_tag_is_no_event(listening: Listening) -> None:
@@ -313,10 +313,10 @@ def test_replays_are_refused_after_a_restart(tmp_path: Path) -> None:
     (tmp_path / "one").write_text(SECRET)
     delivery = push("github")
     for status in (202, 409):
-        with opened(tmp_path / "home", {"github": (tmp_path / "one",)}) as runtime:
-            put_sources(runtime, crafts=ADDRESS)
-            with served(runtime) as port:
-                answer = Listening(runtime, port, tmp_path).send(delivery)
+        with opened(tmp_path / "home", {"github": (tmp_path / "one",)}) as backend:
+            put_sources(backend, crafts=ADDRESS)
+            with served(backend) as port:
+                answer = Listening(backend, port, tmp_path).send(delivery)
                 assert answer.status_code == status, answer.text
 
 
@@ -365,10 +365,10 @@ def test_slow_clients_keep_nobody_else_out(listening: Listening) -> None:
 def test_a_burst_of_pushes_is_taken_in_and_what_is_forged_is_counted(tmp_path: Path) -> None:
     (tmp_path / "one").write_text(f"{SECRET}\n")
     few = {"deliveries_a_minute": 1, "delivery_burst": 20, "burst": 1}
-    with opened(tmp_path / "home", {"github": (tmp_path / "one",)}, few) as runtime:
-        put_sources(runtime, crafts=ADDRESS)
-        with served(runtime) as port, ThreadPoolExecutor(16) as pool:
-            listening = Listening(runtime, port, tmp_path)
+    with opened(tmp_path / "home", {"github": (tmp_path / "one",)}, few) as backend:
+        put_sources(backend, crafts=ADDRESS)
+        with served(backend) as port, ThreadPoolExecutor(16) as pool:
+            listening = Listening(backend, port, tmp_path)
             pushes = [push("github") for _ in range(60)]
             assert {one.status_code for one in pool.map(listening.send, pushes)} == {202}
             forged = replace(push("github"), body=b"{}")
@@ -448,11 +448,11 @@ def test_a_secret_can_be_changed_without_a_restart(tmp_path: Path) -> None:
     old.write_text("first")
     new.write_text("second")
     with (
-        opened(tmp_path / "home", {"github": (old, new)}) as runtime,
-        served(runtime) as port,
+        opened(tmp_path / "home", {"github": (old, new)}) as backend,
+        served(backend) as port,
     ):
-        put_sources(runtime, crafts=ADDRESS)
-        here = Listening(runtime, port, tmp_path)
+        put_sources(backend, crafts=ADDRESS)
+        here = Listening(backend, port, tmp_path)
 
         def status(secret: str) -> int:
             content = github_push(after=f"{next(_numbers):040x}")
@@ -468,23 +468,23 @@ def test_a_secret_can_be_changed_without_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_host_without_a_secret_is_not_there(tmp_path: Path) -> None:
-    with opened(tmp_path / "home", {}) as runtime, served(runtime) as port:
-        put_sources(runtime, crafts=ADDRESS)
-        here = Listening(runtime, port, tmp_path)
+    with opened(tmp_path / "home", {}) as backend, served(backend) as port:
+        put_sources(backend, crafts=ADDRESS)
+        here = Listening(backend, port, tmp_path)
         assert "[webhooks]" in problem(here.send(push("github")), 404)
 
 
 def test_settings_that_cannot_work_are_said_at_the_start(tmp_path: Path) -> None:
     with (
-        opened(tmp_path / "home", {"gitea": (tmp_path / "none",)}) as runtime,
-        pytest.raises(SetupError, match=r"webhooks\.gitea"),
+        opened(tmp_path / "home", {"gitea": (tmp_path / "none",)}) as backend,
+        pytest.raises(MisconfiguredError, match=r"webhooks\.gitea"),
     ):
-        webhook_routes(runtime)
+        webhook_routes(backend)
     with (
-        opened(tmp_path / "home", {"repositories": ("crafts",)}) as runtime,
+        opened(tmp_path / "home", {"repositories": ("crafts",)}) as backend,
         pytest.raises(UsageError, match=r"webhooks\.repositories: 'crafts'"),
     ):
-        webhook_routes(runtime)
+        webhook_routes(backend)
 
 
 def test_secrets_are_never_logged(

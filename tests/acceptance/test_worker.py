@@ -20,9 +20,11 @@ def test_every_workload_has_a_worker_that_is_started_again(
     made = deployments()
     root = write_topics(tmp_path / "crafts")
     supervisor = made.skillbus.start("worker")
-    with made.remote() as remote:
+    with made.backend() as backend:
         try:
-            wait_for(lambda: len(set(remote.activity.queues_of_workers())) == len(WORKLOADS), 90)
+            wait_for(
+                lambda: len(set(backend.coordinator.get_worker_queues())) == len(WORKLOADS), 90
+            )
             report = made.skillbus("sync", str(root), "--until", "searchable", "--json").data
             assert report["published"] == 10
             [victim] = [pid for pid in _children(supervisor.pid) if "plan,ingest" in _command(pid)]

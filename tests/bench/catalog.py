@@ -51,7 +51,7 @@ def spread(spent: Sequence[float]) -> list[float]:
 def seeds_of(graph: SkillGraph, ids: Sequence[str], dice: random.Random) -> dict[str, float]:
     """Seeds as a query has them: a skill, and some that are linked to it."""
     first = dice.choice(ids)
-    row = graph.rows([first], _SEEDS - 1)[first]
+    row = graph.get_adjacency([first], _SEEDS - 1)[first]
     return {first: 1.0} | {one.skill_id: one.weight for one in row.neighbours}
 
 
@@ -66,7 +66,7 @@ def bench_diffusion(graph: SkillGraph, queries: Sequence[dict[str, float]]) -> d
         for seeds in queries:
             started = time.perf_counter()
             found = pagerank.personalised_pagerank(
-                seeds, lambda ids: graph.rows(ids, settings.fan_out), asked
+                seeds, lambda ids: graph.get_adjacency(ids, settings.fan_out), asked
             )
             spent.append((time.perf_counter() - started) * 1000)
             hops.append(found.hops)
@@ -76,31 +76,31 @@ def bench_diffusion(graph: SkillGraph, queries: Sequence[dict[str, float]]) -> d
 
 def bench_reads(graph: SkillGraph, ids: Sequence[str], dice: random.Random) -> dict[str, Any]:
     """What queries, linking and operators read."""
-    epoch = graph.changes(0).epoch
+    epoch = graph.get_changes_since(0).epoch
     some = dice.sample(ids, min(len(ids), 1000))
     return {
-        "changes, nothing moved": timed(lambda: graph.changes(epoch), 200),
-        "changes from 0": timed(lambda: graph.changes(0), 5),
-        "entries of 10": timed(lambda: graph.entries(dice.sample(ids, 10)), 50),
-        "entries, all": timed(graph.entries, 3),
-        "counts": timed(graph.counts, 20),
-        "links among 10": timed(lambda: graph.links_among(dice.sample(ids, 10)), 50),
-        "link_facts of 1,000": timed(lambda: graph.link_facts(some), 5),
-        "links of 200": timed(lambda: graph.links(dice.sample(ids, 200)), 5),
-        "unlinked, all": timed(lambda: graph.unlinked(1 << 40), 5),
+        "changes, nothing moved": timed(lambda: graph.get_changes_since(epoch), 200),
+        "changes from 0": timed(lambda: graph.get_changes_since(0), 5),
+        "entries of 10": timed(lambda: graph.get_entries(dice.sample(ids, 10)), 50),
+        "entries, all": timed(graph.get_entries, 3),
+        "counts": timed(graph.get_counts, 20),
+        "links among 10": timed(lambda: graph.get_links_among(dice.sample(ids, 10)), 50),
+        "get_link_features of 1,000": timed(lambda: graph.get_link_features(some), 5),
+        "links of 200": timed(lambda: graph.get_links(dice.sample(ids, 200)), 5),
+        "unlinked, all": timed(lambda: graph.list_awaiting_linking(1 << 40), 5),
     }
 
 
 def bench_writes(graph: SkillGraph, ids: Sequence[str], dice: random.Random) -> dict[str, Any]:
     """One number; a batch of uses; links of 200 skills taken away and put back."""
-    owned = graph.owned(dice.sample(ids, min(len(ids), 200)))
+    owned = graph.get_owned_links(dice.sample(ids, min(len(ids), 200)))
     started = time.perf_counter()
     graph.replace_links({skill_id: [] for skill_id in owned}, [])
     between = time.perf_counter()
     graph.replace_links(owned, [])
     return {
-        "take_seqs": timed(lambda: graph.take_seqs(1), 50),
-        "count_use of 10": timed(lambda: graph.count_use(dice.sample(ids, 10)), 20),
+        "allocate_sequence": timed(lambda: graph.allocate_sequence(1), 50),
+        "increment_uses of 10": timed(lambda: graph.increment_uses(dice.sample(ids, 10)), 20),
         "links of 200 taken away": round((between - started) * 1000),
         "links of 200 put back": round((time.perf_counter() - between) * 1000),
         "links": sum(map(len, owned.values())),
@@ -123,7 +123,7 @@ def bench_linking(graph: SkillGraph, ids: Sequence[str]) -> dict[str, Any]:
 def measure(graph: SkillGraph, queries: Sequence[dict[str, float]]) -> dict[str, Any]:
     """Every figure of one catalog."""
     dice = random.Random(5)
-    ids = sorted(skill_id for skill_id, seq in graph.changes(0).pointers.items() if seq)
+    ids = sorted(skill_id for skill_id, seq in graph.get_changes_since(0).pointers.items() if seq)
     return {
         "reads": bench_reads(graph, ids, dice),
         "diffusion": bench_diffusion(graph, queries),
@@ -158,7 +158,9 @@ def main() -> None:
         if not options.keep:
             report["copy_s"] = fill(settings, embedded)
         dice = random.Random(9)
-        ids = sorted(skill_id for skill_id, seq in embedded.changes(0).pointers.items() if seq)
+        ids = sorted(
+            skill_id for skill_id, seq in embedded.get_changes_since(0).pointers.items() if seq
+        )
         queries = [seeds_of(embedded, ids, dice) for _ in range(_QUERIES)]
         report["embedded"] = measure(embedded, queries)
         embedded.close()

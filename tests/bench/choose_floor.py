@@ -26,11 +26,11 @@ import numpy.typing as npt
 
 from config.settings import load_settings
 from search.protocol import Filters
-from search.scoring.evidence import strength
-from search.scoring.scores import ScoringWeights
-from tasks.query.retrieve import rank
+from search.scoring.evidence import evidence_strength
+from search.scoring.weights import ScoringWeights
+from tasks.query.retrieve import rank_candidates
 from tasks.services import Services
-from workers.backend.embedded import Runtime
+from workers.backend.embedded import EmbeddedBackend
 
 FOLDS = 10
 REFUSED = 0.02
@@ -44,23 +44,23 @@ class Case(NamedTuple):
     group: str
     fold: int
     positive: bool
-    long: float
+    long_task_weight: float
     strength: float
 
 
 def ask(services: Services, task: str, filters: Filters, hidden: set[str]) -> tuple[float, float]:
     """(how long the task is, the strength of what is found), some skills hidden."""
-    ranking = rank(services, task, filters, frozenset(), _untimed)
+    ranking = rank_candidates(services, task, filters, frozenset(), _untimed)
     hits = [hit for hit in ranking.hits if hit.key.skill_id not in hidden]
     spread = ScoringWeights().bm25f_spread
     evidence = max((hit.parts.get("bm25f", 0.0) for hit in hits), default=0.0) * spread
-    nearness = None
+    best_cosine = None
     if ranking.vector is not None:
-        pairs = services.index.skill_vectors([hit.key for hit in hits])
+        pairs = services.index.get_skill_vectors([hit.key for hit in hits])
         known = [pair for pair in pairs.values() if pair.any()]
-        nearness = max((float((pair @ ranking.vector).max()) for pair in known), default=None)
+        best_cosine = max((float((pair @ ranking.vector).max()) for pair in known), default=None)
     size = len(services.library.refresh().pointers)
-    return ranking.long, strength(evidence, nearness, size)
+    return ranking.long_task_weight, evidence_strength(evidence, best_cosine, size)
 
 
 def _untimed(stage: str) -> AbstractContextManager[None]:
@@ -71,7 +71,7 @@ def _untimed(stage: str) -> AbstractContextManager[None]:
 def load(triple: str) -> list[Case]:
     """Each task with its skill and without it."""
     home, tasks, source = (*triple.split(","), "")[:3]
-    runtime = Runtime(load_settings(Path(home)), writable=False)
+    backend = EmbeddedBackend(load_settings(Path(home)), writable=False)
     cases = []
     for row in map(json.loads, Path(tasks).read_text(encoding="utf-8").splitlines()):
         name = row.get("task_id") or row["query_id"]
@@ -81,10 +81,10 @@ def load(triple: str) -> list[Case]:
         elsewhere = Filters(source=(source,)) if source else Filters()
         asked = ((True, Filters(), set()), (False, elsewhere, set() if source else needed))
         for positive, filters, hidden in asked:
-            long, found = ask(runtime.services, text, filters, hidden)
+            long, found = ask(backend.services, text, filters, hidden)
             cases.append(Case(triple, fold, positive, long, max(found, 1e-6)))
         print(f"asked {name}", file=sys.stderr)
-    runtime.stop()
+    backend.stop()
     return cases
 
 
@@ -96,7 +96,7 @@ def fit(cases: list[Case]) -> npt.NDArray[np.float64]:
         name: sum(case.group == name for case in positive) for name in {c.group for c in cases}
     }
     weights = np.sqrt([1 / sizes[case.group] for case in positive])
-    design = np.array([(1.0, case.long) for case in positive])
+    design = np.array([(1.0, case.long_task_weight) for case in positive])
     seen = np.log([case.strength for case in positive])
     line = np.linalg.lstsq(design * weights[:, None], seen * weights, rcond=None)[0]
     line[0] += np.quantile(seen - design @ line, REFUSED)
@@ -105,7 +105,7 @@ def fit(cases: list[Case]) -> npt.NDArray[np.float64]:
 
 def refused(case: Case, line: npt.NDArray[np.float64], factor: float = 1.0) -> bool:
     """Whether the task's strength is below the floor."""
-    return bool(np.log(case.strength) < line[0] + line[1] * case.long + np.log(factor))
+    return bool(np.log(case.strength) < line[0] + line[1] * case.long_task_weight + np.log(factor))
 
 
 def shares(cases: list[Case], verdicts: list[bool]) -> str:

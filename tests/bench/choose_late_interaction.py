@@ -25,11 +25,11 @@ import numpy.typing as npt
 
 from config.settings import Settings
 from search.protocol import Filters, Vector
-from tasks.query.pipeline import Timings
-from tasks.query.rerank import combined, late_score
-from tasks.query.retrieve import rank
+from tasks.query.pipeline import StageTimings
+from tasks.query.rerank import combine_scores, late_interaction_score
+from tasks.query.retrieve import rank_candidates
 from tasks.services import Services
-from workers.backend.embedded import Runtime
+from workers.backend.embedded import EmbeddedBackend
 
 DEPTH = 30
 WEIGHTS = (0.0, 0.5, 0.75, 1.0, 1.5, 2.0)
@@ -37,7 +37,7 @@ NAMES = ("Hit@1", "MRR@10", "nDCG@10", "R@10")
 Floats = npt.NDArray[np.float64]
 
 FORMS: dict[str, Callable[[Vector, Vector, Vector], float]] = {
-    "best section": lambda task, _, sections: late_score(task, sections),
+    "best section": lambda task, _, sections: late_interaction_score(task, sections),
     "best two": lambda task, _, sections: float(np.sort(sections @ task)[-2:].mean()),
     "each sentence's best": lambda _, parts, sections: float((sections @ parts.T).max(0).mean()),
 }
@@ -60,9 +60,11 @@ def load(services: Services, tasks: Path) -> Iterator[Case]:
     """Rank each task and score the sections of its candidates."""
     encoder = services.encoder.get()
     for row in map(json.loads, tasks.read_text(encoding="utf-8").splitlines()):
-        ranking = rank(services, row["instruction"], Filters(), frozenset(), Timings().of)
+        ranking = rank_candidates(
+            services, row["instruction"], Filters(), frozenset(), StageTimings().measure
+        )
         head = ranking.hits[:DEPTH]
-        vectors = services.index.section_vectors([hit.key for hit in head])
+        vectors = services.index.get_section_vectors([hit.key for hit in head])
         places = [at for at, hit in enumerate(head) if len(vectors.get(hit.key, ()))]
         if ranking.vector is None:
             continue
@@ -78,7 +80,7 @@ def load(services: Services, tasks: Path) -> Iterator[Case]:
 
 def figures(case: Case, form: str, weight: float) -> Floats:
     """NAMES of one task."""
-    mixed = combined(case.first[case.places], case.late[form], weight)
+    mixed = combine_scores(case.first[case.places], case.late[form], weight)
     order = list(range(len(case.ids)))
     for at, source in zip(case.places, np.argsort(-mixed, kind="stable").tolist(), strict=True):
         order[at] = case.places[source]
@@ -141,11 +143,11 @@ def main(tasks: str, *homes: str) -> None:
     libraries = {}
     for home in homes:
         settings = Settings().model_copy(update={"home": Path(home)})
-        runtime = Runtime(settings, writable=False)
+        backend = EmbeddedBackend(settings, writable=False)
         try:
-            libraries[home] = list(load(runtime.services, Path(tasks)))
+            libraries[home] = list(load(backend.services, Path(tasks)))
         finally:
-            runtime.stop()
+            backend.stop()
     report(libraries)
 
 

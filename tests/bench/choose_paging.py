@@ -25,17 +25,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from search.documents import analyse
+from search.documents import analyse_skill
 from search.models.encoder import SentenceTransformerEncoder
 from search.text.tokens import term_ids, tokenize
 from skills.parsing.parse_skill import parse_skill
 from skills.passages import (
     DEFAULT_WEIGHTS,
-    PageInput,
-    PageQuery,
-    PagingWeights,
-    lines_of,
-    reaches,
+    PassageInput,
+    PassageQuery,
+    PassageWeights,
+    get_line_ranges,
+    required_gaps,
     score_passages,
     section_texts,
 )
@@ -65,8 +65,8 @@ class Case(NamedTuple):
     """One query of one skill, ready to score. shown: lines that each passage brings (P, lines)."""
 
     skill: str
-    query: PageQuery
-    page: PageInput
+    query: PassageQuery
+    page: PassageInput
     tokens: npt.NDArray[np.int64]
     required: list[int]
     shown: npt.NDArray[np.bool_]
@@ -82,19 +82,19 @@ class Walk(NamedTuple):
 
 def load(gold: Path, skills: Path, encoder: SentenceTransformerEncoder) -> list[Case]:
     """The cases, with section and query vectors."""
-    pages: dict[str, PageInput] = {}
+    pages: dict[str, PassageInput] = {}
     cases = []
     for row in map(json.loads, gold.read_text(encoding="utf-8").splitlines()):
         folder = row["skill_id"].partition(":")[2]
         if folder not in pages:
             parsed = parse_skill(folder, (skills / folder / "SKILL.md").read_bytes())
-            terms = analyse(parsed).passage_terms
+            terms = analyse_skill(parsed).passage_terms
             vectors = encoder.encode(section_texts(parsed))
-            pages[folder] = PageInput(parsed, terms.offsets, terms.terms, terms.counts, vectors)
+            pages[folder] = PassageInput(parsed, terms.offsets, terms.terms, terms.counts, vectors)
         page = pages[folder]
         ids, times = np.unique(term_ids(tokenize(row["query"])), return_counts=True)
         weights = (1 + 0.5 * np.log(times)).astype(np.float32)
-        query = PageQuery(encoder.encode([row["query"]])[0], ids, weights)
+        query = PassageQuery(encoder.encode([row["query"]])[0], ids, weights)
         lines = page.parsed.lines
         tokens = np.array([count_tokens(line) for line in lines])
         tokens[: page.parsed.body_line - 1] = 0
@@ -104,17 +104,17 @@ def load(gold: Path, skills: Path, encoder: SentenceTransformerEncoder) -> list[
     return cases
 
 
-def _shown(page: PageInput) -> npt.NDArray[np.bool_]:
+def _shown(page: PassageInput) -> npt.NDArray[np.bool_]:
     shown = np.zeros((len(page.parsed.passages), len(page.parsed.lines)), bool)
     for passage in page.parsed.passages:
-        for first, last in lines_of(page.parsed, [passage.index]):
+        for first, last in get_line_ranges(page.parsed, [passage.index]):
             shown[passage.index, first - 1 : last] = True
     return shown
 
 
-def walk(case: Case, weights: PagingWeights) -> Walk:
+def walk(case: Case, weights: PassageWeights) -> Walk:
     """What each wider gap adds."""
-    needed = reaches(score_passages(case.query, case.page, weights), case.page, weights)
+    needed = required_gaps(score_passages(case.query, case.page, weights), case.page, weights)
     order = np.argsort(needed, kind="stable")
     shown = np.maximum.accumulate(case.shown[order], axis=0)
     sufficient = shown[:, case.required].all(axis=1).astype(float)
@@ -129,7 +129,7 @@ def _added(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 class Table:
     """The walks of all cases under one setting."""
 
-    def __init__(self, cases: Sequence[Case], weights: PagingWeights) -> None:
+    def __init__(self, cases: Sequence[Case], weights: PassageWeights) -> None:
         self.walks = [walk(case, weights) for case in cases]
         self.full = np.array([case.tokens.sum() for case in cases])
 

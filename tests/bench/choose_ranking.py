@@ -26,26 +26,26 @@ import numpy as np
 import numpy.typing as npt
 
 from config.settings import DiffusionSettings, load_settings
-from graph.protocol import Row
+from graph.protocol import Adjacency
 from search.protocol import (
     Filters,
     ForwardRecord,
     Hit,
+    LexicalSearch,
     SearchIndex,
     Vector,
     VectorSearch,
-    WordSearch,
 )
-from search.scoring.scores import Candidate, score
+from search.scoring.scores import Candidate, score_candidates
 from search.scoring.statistics import LibraryStatistics
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding, understand
 from skills.record import RevisionKey
 from tasks.query.diffuse import diffuse
-from tasks.query.published_library import View
-from tasks.query.retrieve import Ranking, candidates, ranking_of
+from tasks.query.published_library import LibrarySnapshot
+from tasks.query.retrieve import Ranking, build_ranking, search_candidates
 from tasks.services import Services
-from workers.backend.embedded import Runtime
+from workers.backend.embedded import EmbeddedBackend
 
 Floats = npt.NDArray[np.float64]
 SIZES = ("0:1", "811:4", "1811:2", "3811:2", "7811:2")
@@ -106,26 +106,30 @@ class WideIndex:
         self._cache: dict[tuple[Any, ...], list[Hit]] = {}
         self.ids: frozenset[str] = frozenset()
 
-    def candidates(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
+    def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
         """The best of the draw by words."""
         key = ("words", *sorted(terms))
         if key not in self._cache:
-            self._cache[key] = self._index.candidates(terms, limit * self._factor, filters)
+            self._cache[key] = self._index.search_lexical(terms, limit * self._factor, filters)
         return self._cut(key, limit)
 
-    def neighbours(self, vector: Vector, which: int, limit: int, filters: Filters) -> list[Hit]:
+    def search_vectors(
+        self, vector: Vector, vector_field: int, limit: int, filters: Filters
+    ) -> list[Hit]:
         """The nearest of the draw."""
-        key = ("vector", which, vector.tobytes())
+        key = ("vector", vector_field, vector.tobytes())
         if key not in self._cache:
-            self._cache[key] = self._index.neighbours(vector, which, limit * self._factor, filters)
+            self._cache[key] = self._index.search_vectors(
+                vector, vector_field, limit * self._factor, filters
+            )
         return self._cut(key, limit)
 
-    def search_all(self, searches: Sequence[WordSearch | VectorSearch]) -> list[list[Hit]]:
+    def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
         """The best of the draw for each search."""
         return [
-            self.candidates(one.terms, one.limit, one.filters)
-            if isinstance(one, WordSearch)
-            else self.neighbours(one.vector, one.which, one.limit, one.filters)
+            self.search_lexical(one.terms, one.limit, one.filters)
+            if isinstance(one, LexicalSearch)
+            else self.search_vectors(one.vector, one.vector_field, one.limit, one.filters)
             for one in searches
         ]
 
@@ -136,7 +140,7 @@ class WideIndex:
 class Draw(NamedTuple):
     """A part of the library, and the candidates of each task in it."""
 
-    view: View
+    view: LibrarySnapshot
     candidates: list[list[Candidate]]
 
 
@@ -145,11 +149,11 @@ def draw(
 ) -> Draw:
     """Statistics and candidates of a part of the library."""
     wide.ids = frozenset(key.skill_id for key in keys)
-    records = services.library.refresh().statistics.forward_of(keys)
-    view = View({key.skill_id: key.seq for key in keys}, LibraryStatistics(records))
+    records = services.library.refresh().statistics.get_records(keys)
+    view = LibrarySnapshot({key.skill_id: key.seq for key in keys}, LibraryStatistics(records))
     found = []
     for task in tasks:
-        hits = candidates(
+        hits = search_candidates(
             wide, view, task.understanding, task.vector, Filters(), services.settings.retrieval
         )
         found.append(list(_with_cosines(services, task, hits, records)))
@@ -162,7 +166,7 @@ def _with_cosines(
     keys: Sequence[RevisionKey],
     records: Mapping[RevisionKey, ForwardRecord],
 ) -> Iterable[Candidate]:
-    pairs = services.index.skill_vectors(keys) if task.vector is not None else {}
+    pairs = services.index.get_skill_vectors(keys) if task.vector is not None else {}
     for key in keys:
         pair = pairs.get(key)
         if task.vector is None or pair is None or not pair.any():
@@ -174,8 +178,10 @@ def _with_cosines(
 
 def ranked(task: Task, part: Draw, at: int, weights: ScoringWeights) -> Ranking:
     """The candidates of one task, scored."""
-    scored = score(task.understanding, part.candidates[at], part.view.statistics, weights)
-    return ranking_of(task.understanding, task.vector, scored, len(part.view.pointers))
+    scored = score_candidates(
+        task.understanding, part.candidates[at], part.view.statistics, weights
+    )
+    return build_ranking(task.understanding, task.vector, scored, len(part.view.pointers))
 
 
 def diffused(
@@ -184,19 +190,19 @@ def diffused(
     """Over the links within the draw."""
     pointers = part.view.pointers
 
-    def rows(ids: Sequence[str]) -> dict[str, Row]:
-        whole = services.graph.rows(ids, settings.fan_out)
+    def rows(ids: Sequence[str]) -> dict[str, Adjacency]:
+        whole = services.graph.get_adjacency(ids, settings.fan_out)
         return {name: _within(row, pointers) for name, row in whole.items()}
 
     return diffuse(ranking, settings, rows, pointers)
 
 
-def _within(row: Row, pointers: Mapping[str, int]) -> Row:
+def _within(row: Adjacency, pointers: Mapping[str, int]) -> Adjacency:
     kept = tuple(one for one in row.neighbours if one.skill_id in pointers)
     totals: dict[Any, float] = {}
     for one in kept:
         totals[one.type, one.forward] = totals.get((one.type, one.forward), 0.0) + one.weight
-    return Row(kept, totals)
+    return Adjacency(kept, totals)
 
 
 def figures(task: Task, ranking: Ranking) -> tuple[float, float, float]:
@@ -245,8 +251,8 @@ def main(argv: Sequence[str]) -> int:
     if len(argv) < 3:
         print(__doc__, file=sys.stderr)
         return 2
-    runtime = Runtime(load_settings(Path(argv[1])), writable=False)
-    services = runtime.services
+    backend = EmbeddedBackend(load_settings(Path(argv[1])), writable=False)
+    services = backend.services
     tasks = [_task(services, line) for line in Path(argv[2]).read_text("utf-8").splitlines()]
     wide = WideIndex(services.index, 30)
     weights = {name: replace(ScoringWeights(), **change) for name, change in WEIGHTS.items()}
@@ -263,7 +269,7 @@ def main(argv: Sequence[str]) -> int:
                     for other, settings in DIFFUSION.items():
                         there = figures(task, diffused(services, ranking, part, settings))
                         table.setdefault(f"diffusion {other}", []).append(there)
-    runtime.stop()
+    backend.stop()
     shaped = {name: np.array(rows).reshape(-1, len(tasks), 3) for name, rows in table.items()}
     report({name: shaped[name] for name in WEIGHTS}, sizes)
     report({name: shaped[f"diffusion {name}"] for name in DIFFUSION}, sizes)

@@ -23,58 +23,58 @@ from config.settings import load_settings
 from skills.events import QueryAsked, SourceChanged
 from tests.bench.library import make_library
 from tests.bench.run import latencies, read_tasks, sync
-from workers.backend.channel import Channel
-from workers.backend.distributed import Remote
+from workers.backend.base import Backend
+from workers.backend.distributed import DistributedBackend
 
 ORIGIN = "skillbus/bench"
 
 
-def bench_query(channel: Channel, tasks: Sequence[str]) -> dict[str, Any]:
+def bench_query(backend: Backend, tasks: Sequence[str]) -> dict[str, Any]:
     """Query to bundle through broker and servers, each task once before to warm up."""
     for task in tasks:
-        channel.answer(QueryAsked(task=task), ORIGIN)
-    return {"latency_ms": latencies(channel, list(tasks) * 4)}
+        backend.answer_query(QueryAsked(task=task), ORIGIN)
+    return {"latency_ms": latencies(backend, list(tasks) * 4)}
 
 
-def bench_ingest(channel: Channel, root: Path, until: str) -> dict[str, Any]:
+def bench_ingest(backend: Backend, root: Path, until: str) -> dict[str, Any]:
     """A directory that the library does not know yet; skills a second until searchable."""
-    before = channel.progress()["published"]
-    times = sync(channel, root, until)
-    came = channel.progress()["published"] - before
+    before = backend.get_progress()["published"]
+    times = sync(backend, root, until)
+    came = backend.get_progress()["published"] - before
     return {**times, "skills": came, "per_second": round(came / times["searchable_s"], 1)}
 
 
-def bench_mixed(channel: Channel, root: Path, tasks: Sequence[str]) -> dict[str, Any]:
+def bench_mixed(backend: Backend, root: Path, tasks: Sequence[str]) -> dict[str, Any]:
     """Latency before, and while a directory comes in."""
-    report: dict[str, Any] = {"idle": bench_query(channel, tasks)["latency_ms"]}
-    arriving = threading.Thread(target=sync, args=(channel, root, "searchable"))
+    report: dict[str, Any] = {"idle": bench_query(backend, tasks)["latency_ms"]}
+    arriving = threading.Thread(target=sync, args=(backend, root, "searchable"))
     arriving.start()
     time.sleep(3.0)  # planning is over, ingest has begun
-    during = latencies(channel, list(tasks) * 4)
+    during = latencies(backend, list(tasks) * 4)
     report["still_arriving_at_the_end"] = arriving.is_alive()
     report["while_ingesting"] = during
     arriving.join()
     return report
 
 
-def bench_burst(channel: Channel, root: Path, skills: int, events: int) -> dict[str, Any]:
+def bench_burst(backend: Backend, root: Path, skills: int, events: int) -> dict[str, Any]:
     """Edits one after the other in turn, an event each; how many revisions that made."""
-    sync(channel, root, "searchable")
+    sync(backend, root, "searchable")
     files = sorted(root.rglob("SKILL.md"))[:skills]
     ids = [f"{root.name}:{file.parent.relative_to(root).as_posix()}" for file in files]
-    before = max(entry.seq for entry in channel.graph.entries())
+    before = max(entry.seq for entry in backend.graph.get_entries())
     started = time.monotonic()
     for number in range(events):
         file = files[number % len(files)]
         with file.open("a", encoding="utf-8") as text:
             text.write(f"\nEdit {number} of the burst.\n")
         path = f"{file.parent.relative_to(root).as_posix()}/SKILL.md"
-        channel.submit(SourceChanged(source_id=root.name, root=str(root), paths=(path,)), ORIGIN)
+        backend.submit(SourceChanged(source_id=root.name, root=str(root), paths=(path,)), ORIGIN)
     sent = time.monotonic() - started
-    while (counts := channel.progress())["waiting"] or counts["events"]:
+    while (counts := backend.get_progress())["waiting"] or counts["events"]:
         time.sleep(0.1)
     settled = time.monotonic() - started
-    newest = max(entry.seq for entry in channel.graph.entries(ids))
+    newest = max(entry.seq for entry in backend.graph.get_entries(ids))
     return {
         "events": events,
         "skills": len(ids),
@@ -97,20 +97,20 @@ def main() -> None:
     given = parser.parse_args()
     configure_logging("warning")
     tasks = read_tasks(given.tasks)
-    with tempfile.TemporaryDirectory() as scratch, Remote(load_settings()) as channel:
+    with tempfile.TemporaryDirectory() as scratch, DistributedBackend(load_settings()) as backend:
         root = (
             given.library.resolve() if given.library else Path(scratch, f"made-up-{time.time_ns()}")
         )
         if not given.library and given.what != "query":
             make_library(root, given.skills, seed=time.time_ns())
         if given.what == "query":
-            report = bench_query(channel, tasks)
+            report = bench_query(backend, tasks)
         elif given.what == "ingest":
-            report = bench_ingest(channel, root, given.until)
+            report = bench_ingest(backend, root, given.until)
         elif given.what == "mixed":
-            report = bench_mixed(channel, root, tasks)
+            report = bench_mixed(backend, root, tasks)
         else:
-            report = bench_burst(channel, root, given.skills, given.events)
+            report = bench_burst(backend, root, given.skills, given.events)
     print(json.dumps(report, indent=2))
 
 

@@ -28,7 +28,7 @@ from config.settings import ServerSettings, load_settings
 from graph.links.mentions import find_mentions
 from graph.local.store import SqliteSkillGraph
 from graph.protocol import Publication
-from search.documents import analyse, description_terms, section_texts_hashes, signature
+from search.documents import analyse_skill, body_terms, description_terms, section_text_hashes
 from search.models.factory import encoder_identity
 from search.protocol import SkillDocument, StoredRevision, Vector
 from search.scoring.background import load_background
@@ -97,13 +97,13 @@ def _enlarge(part: _Part) -> int:
     with contextlib.ExitStack() as stack:
         stack.callback(catalog.close)
         graph = open_graph(load_settings(), stack, writable=True)
-        keys = sorted(source.keys())
+        keys = sorted(source.list_keys())
         for turn, count in _turns(len(keys), part.skills):
             mine = keys[:count][part.part :: part.parts]
             for start in range(0, len(mine), _AT_ONCE):
                 batch = mine[start : start + _AT_ONCE]
-                revisions, vectors = source.read(batch), source.skill_vectors(batch)
-                seqs = graph.take_seqs(len(batch))
+                revisions, vectors = source.get_revisions(batch), source.get_skill_vectors(batch)
+                seqs = graph.allocate_sequence(len(batch))
                 copies = [
                     (document, publication)
                     for key, seq in zip(batch, seqs, strict=True)
@@ -124,7 +124,7 @@ def _copy(
         parsed = parse_skill(path, shuffled(original, turn))
     except PermanentError:
         return  # too odd a text to be taken apart and put together again
-    analysis, key = analyse(parsed), RevisionKey(skill_id, seq)
+    analysis, key = analyse_skill(parsed), RevisionKey(skill_id, seq)
     model = encoder_identity(load_settings().encoder.model).model
     moved = vectors
     if vectors.any():
@@ -139,7 +139,7 @@ def _copy(
         forward=analysis.forward,
         passage_terms=analysis.passage_terms,
         vectors=moved,
-        section_hashes=section_texts_hashes(model, parsed),
+        section_hashes=section_text_hashes(model, parsed),
         filters=replace(original.filters, source=(source_id,)),
     )
     record, background = parsed.record, load_background()
@@ -156,7 +156,7 @@ def _copy(
             language=record.language,
             licence=record.licence,
             mentions=find_mentions(parsed),
-            signature=signature(analysis, background),
+            body_terms=body_terms(analysis, background),
             description_terms=description_terms(analysis, background),
         ),
     )
@@ -169,7 +169,7 @@ def copy_links(home: Path, skills: int) -> int:
         catalog = SqliteSkillGraph(home / "graph.db", writable=False)
         stack.callback(catalog.close)
         graph = open_graph(load_settings(), stack, writable=True)
-        ids = sorted(entry.skill_id for entry in catalog.entries())
+        ids = sorted(entry.skill_id for entry in catalog.get_entries())
         for turn, count in _turns(len(ids), skills):
             for batch in _batches(ids[:count]):
                 owned = {
@@ -182,11 +182,11 @@ def copy_links(home: Path, skills: int) -> int:
                         )
                         for link in links
                     ]
-                    for owner, links in catalog.owned(batch).items()
+                    for owner, links in catalog.get_owned_links(batch).items()
                 }
                 graph.replace_links(owned, [])
                 written += sum(map(len, owned.values()))
-        graph.replace_links({}, graph.unlinked(2 * skills))
+        graph.replace_links({}, graph.list_awaiting_linking(2 * skills))
     return written
 
 

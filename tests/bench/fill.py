@@ -23,13 +23,13 @@ from pathlib import Path
 
 from config.settings import EncoderSettings, ServerSettings, load_settings
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import Entry, LinkFacts, Publication, SkillGraph, State
-from search.elastic.index import ElasticSearchIndex
+from graph.protocol import CatalogEntry, LinkFeatures, Publication, SkillGraph, SkillState
+from search.elastic.index import ElasticsearchIndex
 from search.local.index import LocalSearchIndex
 from search.models.factory import encoder_identity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
-from tasks.ingest.reindex import Copier, Progress
+from tasks.ingest.reindex import IndexCopier, ReportProgress
 from workers.backend.stores import open_graph
 
 _AT_ONCE = 200
@@ -40,28 +40,32 @@ def copy_graph(source: SkillGraph, target: SkillGraph) -> None:
 
     Left behind: how often skills were used, and who waits for ingest or linking.
     """
-    entries = source.entries()
-    newest = max((max(entry.seq, entry.wanted_seq) for entry in entries), default=0)
-    target.take_seqs(max(0, newest + 1 - target.take_seqs(1).start))
-    for origin in source.sources():
-        target.put_source(origin)
-        target.move_cursor(origin.source_id, source.cursor(origin.source_id), ())
-    published = [entry for entry in entries if entry.state is State.PUBLISHED]
+    entries = source.get_entries()
+    newest = max((max(entry.seq, entry.requested_seq) for entry in entries), default=0)
+    target.allocate_sequence(max(0, newest + 1 - target.allocate_sequence(1).start))
+    for origin in source.list_sources():
+        target.save_source(origin)
+        target.update_file_signatures(
+            origin.source_id, source.get_file_signatures(origin.source_id), ()
+        )
+    published = [entry for entry in entries if entry.state is SkillState.PUBLISHED]
     for some in _batches(published):
-        facts = source.link_facts([entry.skill_id for entry in some])
+        facts = source.get_link_features([entry.skill_id for entry in some])
         target.publish([_publication(entry, facts[entry.skill_id]) for entry in some])
-    target.mark_paged([RevisionKey(one.skill_id, one.seq) for one in published if one.paged])
-    failed = [entry for entry in entries if entry.state is State.FAILED]
+    target.mark_embedded([RevisionKey(one.skill_id, one.seq) for one in published if one.embedded])
+    failed = [entry for entry in entries if entry.state is SkillState.FAILED]
     seq = newest + 1
-    target.fail([(RevisionKey(e.skill_id, seq), e.source_id, e.path, e.reason) for e in failed])
-    removed = [entry for entry in entries if entry.state is State.REMOVED]
+    target.record_failures(
+        [(RevisionKey(e.skill_id, seq), e.source_id, e.path, e.reason) for e in failed]
+    )
+    removed = [entry for entry in entries if entry.state is SkillState.REMOVED]
     target.remove([RevisionKey(entry.skill_id, seq) for entry in removed])
     for some in _batches(published):
-        target.replace_links(source.owned([entry.skill_id for entry in some]), [])
-    target.replace_links({}, target.unlinked(len(published)))
+        target.replace_links(source.get_owned_links([entry.skill_id for entry in some]), [])
+    target.replace_links({}, target.list_awaiting_linking(len(published)))
 
 
-def _publication(entry: Entry, facts: LinkFacts) -> Publication:
+def _publication(entry: CatalogEntry, facts: LinkFeatures) -> Publication:
     return Publication(
         key=RevisionKey(entry.skill_id, entry.seq),
         source_id=entry.source_id,
@@ -75,12 +79,12 @@ def _publication(entry: Entry, facts: LinkFacts) -> Publication:
         language=entry.language,
         licence=entry.licence,
         mentions=facts.mentions,
-        signature=facts.signature,
+        body_terms=facts.body_terms,
         description_terms=facts.description_terms,
     )
 
 
-def _batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+def _batches(entries: Sequence[CatalogEntry]) -> Iterator[Sequence[CatalogEntry]]:
     for start in range(0, len(entries), _AT_ONCE):
         yield entries[start : start + _AT_ONCE]
 
@@ -90,17 +94,17 @@ def copy_index(
     target: SearchIndex,
     model: str,
     keys: Sequence[RevisionKey] | None = None,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
 ) -> int:
     """Copy revisions (all unless given) with their vectors; returns how many were missing."""
-    return Copier(source, target, model).copy(keys or source.keys(), progress)
+    return IndexCopier(source, target, model).copy_revisions(keys or source.list_keys(), progress)
 
 
-def open_pair(home: Path, servers: ServerSettings) -> tuple[LocalSearchIndex, ElasticSearchIndex]:
+def open_pair(home: Path, servers: ServerSettings) -> tuple[LocalSearchIndex, ElasticsearchIndex]:
     """The embedded index and the one in Elasticsearch, of the encoder that ships."""
     identity = encoder_identity(EncoderSettings().model)
     source = LocalSearchIndex(home / "index", *identity, writable=False)
-    target = ElasticSearchIndex(servers, *identity, writable=True, caching=False)
+    target = ElasticsearchIndex(servers, *identity, writable=True, caching=False)
     target.ensure()
     return source, target
 
@@ -109,7 +113,7 @@ def _copy_part(work: tuple[Path, ServerSettings, int, int]) -> int:
     home, servers, part, parts = work
     source, target = open_pair(home, servers)
     model = encoder_identity(EncoderSettings().model).model
-    copied = copy_index(source, target, model, sorted(source.keys())[part::parts])
+    copied = copy_index(source, target, model, sorted(source.list_keys())[part::parts])
     source.close()
     target.close()
     return copied
@@ -129,9 +133,9 @@ def main() -> None:
     with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
         copied = sum(pool.map(_copy_part, parts))
     report: dict[str, object] = {
-        "revisions": len(source.keys()),
+        "revisions": len(source.list_keys()),
         "copied": copied,
-        "there": len(target.keys()),
+        "there": len(target.list_keys()),
         "index_seconds": round(time.monotonic() - started, 1),
     }
     if not given.index_only:

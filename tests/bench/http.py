@@ -46,12 +46,12 @@ from deploy.stack.ports import free_port
 from skills.events import QueryAsked, SourceChanged
 from tests.support.library import TOPICS, write_topics
 from tests.support.program import clean_environment
-from workers.backend.embedded import Runtime
+from workers.backend.embedded import EmbeddedBackend
 from workers.cli.common import open_catalog
-from workers.http.access import Access
+from workers.http.access import AccessRules
 from workers.http.app import create_gateway
-from workers.http.tokens import Scope, Tokens, tokens_of
-from workers.processes.serve import bound, serving_beside, shown
+from workers.http.tokens import TokenScope, TokenStore, open_token_store
+from workers.processes.serve import bind_socket, format_address, serve_in_thread
 
 ORIGIN = "skillbus/bench"
 PACE_SECONDS = 0.06
@@ -69,10 +69,10 @@ def copied(home: Path | None) -> Iterator[Path]:
         if home is not None:
             shutil.copytree(home, made, ignore=shutil.ignore_patterns("*.sock", "tokens.json"))
         else:
-            with Runtime(Settings(home=made), writable=True) as runtime:
+            with EmbeddedBackend(Settings(home=made), writable=True) as backend:
                 root = write_topics(Path(folder) / "crafts")
-                runtime.submit(SourceChanged(source_id="crafts", root=str(root)), ORIGIN)
-                while runtime.progress().get("published", 0) < len(TOPICS):
+                backend.submit(SourceChanged(source_id="crafts", root=str(root)), ORIGIN)
+                while backend.get_progress().get("published", 0) < len(TOPICS):
                     time.sleep(0.1)
         yield made
 
@@ -80,7 +80,7 @@ def copied(home: Path | None) -> Iterator[Path]:
 def tasks_of(home: Path, seed: int = 5) -> list[str]:
     """What published skills say they are for, in an order drawn by chance."""
     with open_catalog(Settings(home=home)) as graph:
-        entries = [entry for entry in graph.entries() if entry.description.strip()]
+        entries = [entry for entry in graph.get_entries() if entry.description.strip()]
     random.Random(seed).shuffle(entries)
     return [entry.description[:300] for entry in entries[:2_000]]
 
@@ -89,25 +89,25 @@ def tasks_of(home: Path, seed: int = 5) -> list[str]:
 def beyond(home: Path, queries: int) -> dict[str, float]:
     """Medians of both ways and of their difference, in milliseconds."""
     settings = Settings(home=home)
-    tokens = Tokens(home / "tokens.json")
-    secret = tokens.add("bench", Scope.READ)
-    with Runtime(settings, writable=True) as runtime:
-        runtime.warm_up()
+    tokens = TokenStore(home / "tokens.json")
+    secret = tokens.add("bench", TokenScope.READ)
+    with EmbeddedBackend(settings, writable=True) as backend:
+        backend.warm_up()
         tasks = list(itertools.islice(itertools.cycle(tasks_of(home)), queries))
-        gateway = create_gateway(runtime, Access(tokens))
+        gateway = create_gateway(backend, AccessRules(tokens))
         address = ("127.0.0.1", free_port(set()))
         headers = {"Authorization": f"Bearer {secret}", "Prefer": "wait=30"}
         with (
-            bound(address) as port,
-            serving_beside(gateway, settings, port),
+            bind_socket(address) as port,
+            serve_in_thread(gateway, settings, port),
             httpx.Client(
-                base_url=f"http://{shown(address)}", headers=headers, timeout=60
+                base_url=f"http://{format_address(address)}", headers=headers, timeout=60
             ) as client,
         ):
-            return _compare(runtime, client, tasks)
+            return _compare(backend, client, tasks)
 
 
-def _compare(runtime: Runtime, client: httpx.Client, tasks: list[str]) -> dict[str, float]:
+def _compare(backend: EmbeddedBackend, client: httpx.Client, tasks: list[str]) -> dict[str, float]:
     numbers = itertools.count()
 
     def over_http(task: str) -> None:
@@ -115,7 +115,7 @@ def _compare(runtime: Runtime, client: httpx.Client, tasks: list[str]) -> dict[s
         assert answer.status_code == 200, answer.text
 
     def inside(task: str) -> None:
-        runtime.answer(QueryAsked(task=f"{task} {next(numbers)}"), ORIGIN)
+        backend.answer_query(QueryAsked(task=f"{task} {next(numbers)}"), ORIGIN)
 
     for task in tasks[:5]:
         over_http(task)
@@ -206,8 +206,8 @@ def _is_open(answer: httpx.Response) -> bool:
 
 def load(home: Path, clients: int, seconds: float) -> dict[str, Any]:
     """What so many clients met in this time, and the server's memory."""
-    tokens = tokens_of(Settings(home=home))
-    secrets = [tokens.add(f"client-{number}", Scope.READ) for number in range(clients)]
+    tokens = open_token_store(Settings(home=home))
+    secrets = [tokens.add(f"client-{number}", TokenScope.READ) for number in range(clients)]
     address = ("127.0.0.1", free_port(set()))
     tally = Tally()
     with served(home, address) as server, watched(server) as memory:
@@ -216,9 +216,9 @@ def load(home: Path, clients: int, seconds: float) -> dict[str, Any]:
         async def ask_all() -> None:
             until = time.monotonic() + seconds
             asking = [
-                Client(f"http://{shown(address)}", secret, tally, waits=number % 2 == 0).run(
-                    tasks, until
-                )
+                Client(
+                    f"http://{format_address(address)}", secret, tally, waits=number % 2 == 0
+                ).run(tasks, until)
                 for number, secret in enumerate(secrets)
             ]
             await asyncio.gather(*asking)

@@ -24,7 +24,7 @@ from config.settings import Settings
 from skills.events import SourceChanged
 from tests.support.library import TOPICS, write_topics
 from tests.support.mcp import over_stdio
-from workers.backend.embedded import Runtime
+from workers.backend.embedded import EmbeddedBackend
 
 ORIGIN = "skillbus/bench"
 
@@ -34,10 +34,10 @@ def measure(queries: int) -> dict[str, float]:
     configure_logging("error")
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "home")
-        with Runtime(Settings(home=home), writable=True) as runtime:
+        with EmbeddedBackend(Settings(home=home), writable=True) as backend:
             root = write_topics(Path(folder, "crafts"))
-            runtime.submit(SourceChanged(source_id="crafts", root=str(root)), ORIGIN)
-            while runtime.progress().get("published", 0) < len(TOPICS):
+            backend.submit(SourceChanged(source_id="crafts", root=str(root)), ORIGIN)
+            while backend.get_progress().get("published", 0) < len(TOPICS):
                 time.sleep(0.1)
         return anyio.run(_ask, home, queries)
 

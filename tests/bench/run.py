@@ -29,8 +29,8 @@ from skills.events import QueryAsked, SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.passages import section_texts
 from tests.bench.library import make_library
-from workers.backend.channel import Channel
-from workers.backend.embedded import Runtime
+from workers.backend.base import Backend
+from workers.backend.embedded import EmbeddedBackend
 
 PROGRAM = [sys.executable, "-m", "workers.cli"]
 
@@ -45,14 +45,14 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def sync(channel: Channel, root: Path, until: str = "paged") -> dict[str, float]:
+def sync(backend: Backend, root: Path, until: str = "paged") -> dict[str, float]:
     """Sync a directory through the queues; seconds until searchable, and until paged."""
     started = time.monotonic()
-    event = channel.submit(SourceChanged(source_id=root.name, root=str(root)), "skillbus/bench")
+    event = backend.submit(SourceChanged(source_id=root.name, root=str(root)), "skillbus/bench")
     times: dict[str, float] = {}
-    while not channel.stopping.wait(0.1):
-        counts = channel.progress()
-        state, reason = channel.journal.states([event])[event]
+    while not backend.stopping.wait(0.1):
+        counts = backend.get_progress()
+        state, reason = backend.journal.get_job_states([event])[event]
         if state == "failed":
             raise SystemExit(reason)
         if state != "done" or counts["waiting"]:
@@ -68,13 +68,13 @@ def sync(channel: Channel, root: Path, until: str = "paged") -> dict[str, float]
 def bench_ingest(settings: Settings, roots: Sequence[Path], until: str) -> dict[str, Any]:
     """Sync from nothing, bare encoding of the same section texts, and an unchanged re-sync."""
     report: dict[str, Any] = {}
-    with Runtime(settings, writable=True) as runtime:
-        runtime.warm_up()
+    with EmbeddedBackend(settings, writable=True) as backend:
+        backend.warm_up()
         for root in roots:
-            report[f"sync {root.name}"] = sync(runtime, root, until)
-        report["counts"] = dict(runtime.progress())
+            report[f"sync {root.name}"] = sync(backend, root, until)
+        report["counts"] = dict(backend.get_progress())
         if until == "paged":
-            report["bare_encoder"] = _bare(runtime, roots)
+            report["bare_encoder"] = _bare(backend, roots)
     started = time.monotonic()
     for root in roots:
         subprocess.run(
@@ -90,7 +90,7 @@ def bench_ingest(settings: Settings, roots: Sequence[Path], until: str) -> dict[
     return report
 
 
-def _bare(runtime: Runtime, roots: Sequence[Path]) -> dict[str, float]:
+def _bare(backend: EmbeddedBackend, roots: Sequence[Path]) -> dict[str, float]:
     """The encoder alone on the texts that a sync encodes, on as many threads as paging has."""
     texts = list(
         dict.fromkeys(
@@ -100,8 +100,8 @@ def _bare(runtime: Runtime, roots: Sequence[Path]) -> dict[str, float]:
             for text in _encoded_texts(path)
         )
     )
-    threads = runtime.settings.workers.page_threads
-    encoder = runtime.services.encoder.get()
+    threads = backend.settings.workers.embed_threads
+    encoder = backend.services.encoder.get()
     started = time.monotonic()
     workers = [
         threading.Thread(target=encoder.encode, args=(texts[part::threads],))
@@ -128,22 +128,22 @@ def bench_query(settings: Settings, tasks: Sequence[str], paging: bool) -> dict[
 
     With `paging` whatever is not paged yet is being paged meanwhile.
     """
-    with Runtime(settings, writable=True, paging=paging) as runtime:
-        runtime.warm_up()
-        busy = runtime.progress()
+    with EmbeddedBackend(settings, writable=True, embed_sections=paging) as backend:
+        backend.warm_up()
+        busy = backend.get_progress()
         for task in tasks:
-            runtime.answer(QueryAsked(task=task), "skillbus/bench")
+            backend.answer_query(QueryAsked(task=task), "skillbus/bench")
         report: dict[str, Any] = {"counts": dict(busy)}
-        report["latency_ms"] = latencies(runtime, list(tasks) * 4)
+        report["latency_ms"] = latencies(backend, list(tasks) * 4)
         return report
 
 
-def latencies(channel: Channel, tasks: Sequence[str]) -> dict[str, Any]:
+def latencies(backend: Backend, tasks: Sequence[str]) -> dict[str, Any]:
     """Milliseconds from a query to its bundle, without those of encoding the task, by stage too."""
     total, encode, stages = [], [], []
     for task in tasks:
         started = time.perf_counter()
-        bundle = channel.answer(QueryAsked(task=task), "skillbus/bench")
+        bundle = backend.answer_query(QueryAsked(task=task), "skillbus/bench")
         milliseconds = (time.perf_counter() - started) * 1000
         encode.append(bundle["timings_ms"].get("encode", 0.0))
         total.append(milliseconds - encode[-1])
@@ -163,29 +163,29 @@ def bench_edit(settings: Settings, root: Path, paging: bool, edits: int = 100) -
     """Edits at 5 a second to a synced directory, each timed until its revision is published."""
     files = sorted(root.rglob("SKILL.md"))[:edits]
     waits: list[float] = []
-    with Runtime(settings, writable=True, paging=paging) as runtime:
-        runtime.warm_up()
-        graph = runtime.services.graph
+    with EmbeddedBackend(settings, writable=True, embed_sections=paging) as backend:
+        backend.warm_up()
+        graph = backend.services.graph
         before = time.process_time()
         for number, file in enumerate(files):
             began = time.monotonic()
             original = file.read_text(encoding="utf-8", errors="replace")
             path = file.parent.relative_to(root).as_posix()
             skill_id = f"{root.name}:{path}"
-            old = graph.entries([skill_id])[0].seq
+            old = graph.get_entries([skill_id])[0].seq
             file.write_text(f"{original}\nEdit {number} of the benchmark.\n", encoding="utf-8")
-            runtime.submit(
+            backend.submit(
                 SourceChanged(source_id=root.name, root=str(root), paths=(f"{path}/SKILL.md",)),
                 "skillbus/bench",
             )
-            while graph.entries([skill_id])[0].seq == old:
+            while graph.get_entries([skill_id])[0].seq == old:
                 time.sleep(0.002)
             waits.append((time.monotonic() - began) * 1000)
             file.write_text(original, encoding="utf-8")
             time.sleep(max(0.0, 0.2 - (time.monotonic() - began)))
         cpu = (time.process_time() - before) / len(files)
         return {
-            "counts": dict(runtime.progress()),
+            "counts": dict(backend.get_progress()),
             "searchable_ms": percentiles(waits),
             "cpu_ms_per_edit": round(cpu * 1000, 1),
         }

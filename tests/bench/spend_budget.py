@@ -24,24 +24,24 @@ from typing import Any
 import numpy as np
 
 from config.errors import UsageError
-from config.settings import PagingSettings
-from search.documents import analyse
+from config.settings import PassageSettings
+from search.documents import analyse_skill
 from search.models.encoder import SentenceTransformerEncoder
 from search.protocol import StoredRevision, Vector
 from search.text.tokens import term_ids, tokenize
 from skills.bundle.model import Bundle
 from skills.parsing.parse_skill import parse_skill
-from skills.passages import PageQuery, section_texts
+from skills.passages import PassageQuery, section_texts
 from skills.record import RevisionKey
-from tasks.query.assemble import PagedSkill, assemble, page_skill
-from tasks.query.choose import Chosen
+from tasks.query.assemble import SkillPassages, assemble, select_skill_passages
+from tasks.query.choose import ChosenSkill
 
 SHAPES = ((2, 2), (3, 3))
 """Skills that are needed, and skills beside them."""
 
 BUDGETS = (2000, 4000, 8000)
 DRAWS = 60
-GAP = PagingSettings().gap
+GAP = PassageSettings().gap
 
 Sent = dict[str, set[int]]
 """Lines of each skill."""
@@ -64,24 +64,26 @@ class Library:
     def _read(self, skill_id: str, folder: Path) -> tuple[StoredRevision, Vector]:
         path = folder / skill_id.partition(":")[2] / "SKILL.md"
         parsed = parse_skill(path.parent.name, path.read_bytes())
-        terms = analyse(parsed).passage_terms
+        terms = analyse_skill(parsed).passage_terms
         revision = StoredRevision(RevisionKey(skill_id, 1), "f" * 64, parsed, terms, ())
         return revision, self.encoder.encode(section_texts(parsed))
 
-    def query(self, texts: list[str]) -> PageQuery:
+    def query(self, texts: list[str]) -> PassageQuery:
         """One query of several."""
         text = " ".join(texts)
         ids, times = np.unique(term_ids(tokenize(text)), return_counts=True)
         weights = (1 + 0.5 * np.log(times)).astype(np.float32)
-        return PageQuery(self.encoder.encode([text])[0], ids, weights)
+        return PassageQuery(self.encoder.encode([text])[0], ids, weights)
 
-    def paged(self, skill_id: str, score: float, query: PageQuery) -> PagedSkill:
+    def paged(self, skill_id: str, score: float, query: PassageQuery) -> SkillPassages:
         """What a query wants of a skill."""
         revision, vectors = self.skills[skill_id]
-        return page_skill(Chosen(skill_id, score, ()), revision, skill_id, query, vectors, GAP)
+        return select_skill_passages(
+            ChosenSkill(skill_id, score, ()), revision, skill_id, query, vectors, GAP
+        )
 
 
-def filled(skills: list[PagedSkill], budget: int) -> Sent:
+def filled(skills: list[SkillPassages], budget: int) -> Sent:
     """The lines of a bundle that holds what fits."""
     try:
         bundle = Bundle(query_id="q", status="SKILL_HIT", task="t", budget=budget)
@@ -96,7 +98,7 @@ def filled(skills: list[PagedSkill], budget: int) -> Sent:
     }
 
 
-def in_equal_parts(skills: list[PagedSkill], budget: int) -> Sent:
+def in_equal_parts(skills: list[SkillPassages], budget: int) -> Sent:
     """As many bundles of one skill as there are skills."""
     sent: Sent = {}
     for skill in skills:
@@ -104,15 +106,15 @@ def in_equal_parts(skills: list[PagedSkill], budget: int) -> Sent:
     return sent
 
 
-def by_place(skills: list[PagedSkill], budget: int) -> Sent:
+def by_place(skills: list[SkillPassages], budget: int) -> Sent:
     """With each passage's worth as its place between the skill's worst and best."""
     placed = []
     for skill in skills:
-        logs = np.log([worth for _, worth in skill.wanted])
+        logs = np.log([worth for _, worth in skill.passages])
         spread = max(float(logs.max() - logs.min()), 1e-9)
         places = (0.05 + 0.95 * (logs - logs.min()) / spread).tolist()
-        indexes = [index for index, _ in skill.wanted]
-        placed.append(replace(skill, wanted=tuple(zip(indexes, places, strict=True))))
+        indexes = [index for index, _ in skill.passages]
+        placed.append(replace(skill, passages=tuple(zip(indexes, places, strict=True))))
     return filled(placed, budget)
 
 

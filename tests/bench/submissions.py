@@ -25,14 +25,14 @@ import pika
 from redis import Redis
 
 from config.logging import configure_logging
-from config.secrets import with_password
+from config.secrets import add_password
 from config.settings import Settings
 from deploy.stack import Server, Stack
 from skills.events import QueryAsked
 from tests.bench.http import ORIGIN, copied, tasks_of
 from tests.support.submitting import STREAM, query
-from workers.backend.embedded import Runtime
-from workers.queue.service import Submissions
+from workers.backend.embedded import EmbeddedBackend
+from workers.queue.service import SubmissionService
 
 REPLIES = "skillbus.replies.bench"
 PAUSE_SECONDS = 0.02
@@ -85,13 +85,16 @@ def measure(home: Path, server: Server, queries: int) -> dict[str, Any]:
     settings = Settings(submissions=given).model_copy(update={"home": home})
     tasks = itertools.islice(itertools.cycle(tasks_of(home)), queries + 5)
     times: dict[str, list[float]] = {"inside": [], "by_queue": []}
-    with Runtime(settings, writable=True) as runtime, Submissions(runtime) as submissions:
-        runtime.warm_up()
+    with (
+        EmbeddedBackend(settings, writable=True) as backend,
+        SubmissionService(backend) as submissions,
+    ):
+        backend.warm_up()
         submissions.consumer.connected.wait(30)
-        with CLIENTS[server.name](with_password(server.url, server.password)) as ask:
+        with CLIENTS[server.name](add_password(server.url, server.password)) as ask:
             for number, task in enumerate(tasks):
                 text = json.dumps(query(f"{task} {number}"))
-                times["inside"].append(_timed(_inside(runtime), f"{task} {number} inside"))
+                times["inside"].append(_timed(_inside(backend), f"{task} {number} inside"))
                 times["by_queue"].append(_timed(ask, text))
     warm = {name: values[5:] for name, values in times.items()}
     differences = [q - i for q, i in zip(warm["by_queue"], warm["inside"], strict=True)]
@@ -102,8 +105,8 @@ def measure(home: Path, server: Server, queries: int) -> dict[str, Any]:
     return found
 
 
-def _inside(runtime: Runtime) -> Ask:
-    return lambda task: runtime.answer(QueryAsked(task=task), ORIGIN)
+def _inside(backend: EmbeddedBackend) -> Ask:
+    return lambda task: backend.answer_query(QueryAsked(task=task), ORIGIN)
 
 
 def _timed(ask: Ask, text: str) -> float:

@@ -32,7 +32,7 @@ from typing import Any
 import httpx
 
 from deploy.stack.ports import free_port
-from skills.events import GitOrigin, SourceChanged, new_event
+from skills.events import GitFetchOptions, SourceChanged, new_event
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import TOPICS, write_skill
 from tests.support.webhooks import github, github_push
@@ -108,7 +108,7 @@ def served_place(folder: Path, skills: int, library: Path | None) -> Iterator[Pl
         transport = httpx.HTTPTransport(uds=str(home / "serve.sock"))
         with httpx.Client(transport=transport, base_url="http://skillbus", timeout=60) as client:
             place = Place(home, port, secret, address, repository, client)
-            add = SourceChanged(source_id=SOURCE, root=address, git=GitOrigin(branch="main"))
+            add = SourceChanged(source_id=SOURCE, root=address, git=GitFetchOptions(branch="main"))
             before = _published(place)
             event = new_event(add, "skillbus/bench").model_dump(mode="json")
             client.post("/v1/events", json=event).raise_for_status()

@@ -9,37 +9,39 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.links.passage_links import passage_links
+from graph.links.passage_links import link_passages
 from skills.passages import (
     DEFAULT_WEIGHTS,
-    PageInput,
-    PageQuery,
-    choose,
-    chunked,
-    everything,
-    greedy_graph,
-    lines_of,
-    mmr,
+    PassageInput,
+    PassageQuery,
+    get_line_ranges,
     score_passages,
-    top_k,
+    select_all,
+    select_by_graph_walk,
+    select_mmr,
+    select_passages,
+    select_top_k,
+    split_into_chunks,
 )
-from tests.support.paging import page_of, parse, query_of
+from tests.support.paging import parse, passage_input_of, query_of
 
-Method = Callable[[PageQuery, PageInput], list[int]]
+Method = Callable[[PassageQuery, PassageInput], list[int]]
 
 
-def edges_of(page: PageInput) -> list[tuple[int, int]]:
-    links = passage_links(page.parsed, page.passage_vectors)
+def edges_of(skill: PassageInput) -> list[tuple[int, int]]:
+    links = link_passages(skill.parsed, skill.passage_vectors)
     return [(link.source, link.target) for link in links]
 
 
 METHODS: dict[str, Method] = {
-    "f": lambda query, page: choose(score_passages(query, page, DEFAULT_WEIGHTS), page, 4.0),
-    "mmr": mmr,
-    "topk": lambda query, page: top_k(query, page, edges_of(page)),
-    "graph": lambda query, page: greedy_graph(query, page, edges_of(page)),
-    "chunks": mmr,
-    "full": lambda _, page: everything(page),
+    "f": lambda query, skill: select_passages(
+        score_passages(query, skill, DEFAULT_WEIGHTS), skill, 4.0
+    ),
+    "mmr": select_mmr,
+    "topk": lambda query, skill: select_top_k(query, skill, edges_of(skill)),
+    "graph": lambda query, skill: select_by_graph_walk(query, skill, edges_of(skill)),
+    "chunks": select_mmr,
+    "full": lambda _, skill: select_all(skill),
 }
 
 LINES = st.lists(
@@ -73,14 +75,16 @@ def test_valid_indexes_in_document_order(
     name: str, lines: list[str], dense: bool, asked: str
 ) -> None:
     parsed = parse(lines)
-    page = page_of(chunked(parsed) if name == "chunks" else parsed, passages=True)
+    skill = passage_input_of(
+        split_into_chunks(parsed) if name == "chunks" else parsed, passages=True
+    )
     query = query_of(asked, dense=dense)
-    chosen = METHODS[name](query, page)
+    chosen = METHODS[name](query, skill)
     assert chosen == sorted(set(chosen))
-    assert all(0 <= index < len(page.parsed.passages) for index in chosen)
-    assert METHODS[name](query, page) == chosen
-    if page.parsed.passages and name in ("f", "full"):
+    assert all(0 <= index < len(skill.parsed.passages) for index in chosen)
+    assert METHODS[name](query, skill) == chosen
+    if skill.parsed.passages and name in ("f", "full"):
         assert chosen
-    spans = lines_of(page.parsed, chosen, context=name != "chunks")
+    spans = get_line_ranges(skill.parsed, chosen, context=name != "chunks")
     assert all(1 <= first <= last <= len(lines) for first, last in spans)
     assert all(before[1] < after[0] for before, after in pairwise(spans))

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from config.errors import PermanentError, TransientError
-from search.documents import analyse, section_texts_hashes, skill_hashes
+from search.documents import analyse_skill, section_text_hashes, skill_text_hashes
 from search.local.index import LocalSearchIndex
-from search.protocol import Filters, SearchIndex, SkillDocument, VectorSearch, WordSearch
+from search.protocol import Filters, LexicalSearch, SearchIndex, SkillDocument, VectorSearch
 from search.text.tokens import tokenize
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
@@ -72,7 +72,7 @@ def document(
     text = f"---\nname: {name}\ndescription: Helps with {title}\n---\n"
     text += BODY.format(title=title, body=body)
     parsed = parse_skill(name, text.encode())
-    analysis = analyse(parsed)
+    analysis = analyse_skill(parsed)
     named = {key: (value,) for key, value in filters.items()}
     return SkillDocument(
         key=RevisionKey(f"{source}:{name}", seq),
@@ -82,7 +82,7 @@ def document(
         forward=analysis.forward,
         passage_terms=analysis.passage_terms,
         vectors=unit(sum(map(ord, text)), 2),
-        section_hashes=section_texts_hashes(MODEL, parsed),
+        section_hashes=section_text_hashes(MODEL, parsed),
         filters=Filters(source=(source,), **named),
     )
 
@@ -90,23 +90,23 @@ def document(
 def known(index: SearchIndex, hashes: Sequence[bytes], count: int) -> dict[bytes, np.ndarray]:
     """Vectors of texts, as soon as so many are known: a cache may lag behind."""
     end = time.monotonic() + 5
-    while len(found := index.cached_vectors(hashes)) != count and time.monotonic() < end:
+    while len(found := index.get_cached_vectors(hashes)) != count and time.monotonic() < end:
         time.sleep(0.05)
     return found
 
 
 def search(index: SearchIndex, text: str, filters: Filters = ANY) -> list[str]:
-    hits = index.candidates(dict.fromkeys(tokenize(text), 1.0), 10, filters)
+    hits = index.search_lexical(dict.fromkeys(tokenize(text), 1.0), 10, filters)
     return [hit.key.skill_id for hit in hits]
 
 
 class TestWriting:
     def test_the_newest_seq_is_known(self, index: SearchIndex) -> None:
-        assert index.newest() == 0
+        assert index.max_seq() == 0
         index.add([document("first", seq=7), document("second", seq=41)])
-        assert index.newest() == 41
+        assert index.max_seq() == 41
         index.delete([RevisionKey("home:second", 41)])
-        assert index.newest() == 7
+        assert index.max_seq() == 7
 
     def test_a_document_is_found_by_any_of_its_words(self, index: SearchIndex) -> None:
         index.add([document("tide-tables"), document("kiln-firing", "Fire slowly overnight.")])
@@ -120,21 +120,21 @@ class TestWriting:
         index.add([first])
         other = document("tide-tables", "Entirely different.")
         index.add([other, first])
-        assert index.keys() == [first.key]
-        assert index.read([first.key])[first.key].parsed == first.parsed
-        assert len(index.candidates({"tide": 1.0}, 10, ANY)) == 1
+        assert index.list_keys() == [first.key]
+        assert index.get_revisions([first.key])[first.key].parsed == first.parsed
+        assert len(index.search_lexical({"tide": 1.0}, 10, ANY)) == 1
 
     def test_two_revisions_live_side_by_side(self, index: SearchIndex) -> None:
         old, new = document("loom", "Warp it.", seq=3), document("loom", "Weft it.", seq=9)
         index.add([old])
         index.add([new])
-        assert sorted(index.keys()) == [old.key, new.key]
-        assert index.candidates({"weft": 1.0}, 5, ANY)[0].key == new.key
+        assert sorted(index.list_keys()) == [old.key, new.key]
+        assert index.search_lexical({"weft": 1.0}, 5, ANY)[0].key == new.key
 
     def test_what_was_written_is_read_back(self, index: SearchIndex) -> None:
         wanted = document("loom", "Warp it.\n\n```sh\nloom --warp\n```")
         index.add([wanted])
-        stored = index.read([wanted.key, RevisionKey("home:none", 1)])
+        stored = index.get_revisions([wanted.key, RevisionKey("home:none", 1)])
         assert list(stored) == [wanted.key]
         revision = stored[wanted.key]
         assert revision.parsed == wanted.parsed
@@ -143,28 +143,28 @@ class TestWriting:
         assert revision.filters == wanted.filters
         assert np.array_equal(revision.passage_terms.terms, wanted.passage_terms.terms)
         assert np.array_equal(revision.passage_terms.offsets, wanted.passage_terms.offsets)
-        forward = index.forward([wanted.key])[wanted.key]
+        forward = index.get_forward_records([wanted.key])[wanted.key]
         for name in ("terms", "counts", "bigrams", "bigram_weights", "lengths"):
             assert np.array_equal(getattr(forward, name), getattr(wanted.forward, name))
         for _ in range(2):
-            vectors = index.skill_vectors([wanted.key])[wanted.key]
+            vectors = index.get_skill_vectors([wanted.key])[wanted.key]
             assert np.allclose(vectors, wanted.vectors, atol=2e-4)
 
     def test_nothing_to_add_is_fine(self, index: SearchIndex) -> None:
         index.add([])
-        assert index.keys() == []
+        assert index.list_keys() == []
         assert search(index, "anything") == []
-        assert index.neighbours(unit(1, 1)[0], 0, 5, ANY) == []
+        assert index.search_vectors(unit(1, 1)[0], 0, 5, ANY) == []
 
     def test_deleting(self, index: SearchIndex) -> None:
         gone, kept = document("loom"), document("kiln")
         index.add([gone, kept])
         index.delete([gone.key, RevisionKey("home:none", 4)])
         index.delete([gone.key])
-        assert index.keys() == [kept.key]
+        assert index.list_keys() == [kept.key]
         assert search(index, "loom kiln") == ["home:kiln"]
-        assert index.forward([gone.key]) == {}
-        assert [h.key for h in index.neighbours(gone.vectors[0], 0, 5, ANY)] in ([], [kept.key])
+        assert index.get_forward_records([gone.key]) == {}
+        assert [h.key for h in index.search_vectors(gone.vectors[0], 0, 5, ANY)] in ([], [kept.key])
         index.add([gone])
         assert search(index, "loom") == ["home:loom"]
 
@@ -186,7 +186,7 @@ class TestSearching:
     def test_raw_terms_cannot_break_a_query(self, index: SearchIndex) -> None:
         index.add([document("loom")])
         terms = {"loom": 1.0, "": 1.0, "a b": 1.0, "*": 1.0, '"': 1.0, "x\0y": 1.0, "图": 0.0}
-        assert [hit.key.skill_id for hit in index.candidates(terms, 5, ANY)] == ["home:loom"]
+        assert [hit.key.skill_id for hit in index.search_lexical(terms, 5, ANY)] == ["home:loom"]
 
     def test_many_terms_keep_the_rare_ones(self, index: SearchIndex) -> None:
         words = " ".join(f"filler{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(200))
@@ -212,48 +212,48 @@ class TestSearching:
         assert search(index, "loom", Filters(tool=("Bash",))) == []
         vector = unit(5, 1)[0]
         for filters in (Filters(source=("home",)), Filters(licence=("MIT",))):
-            near = index.neighbours(vector, 0, 9, filters)
+            near = index.search_vectors(vector, 0, 9, filters)
             assert {hit.key.skill_id for hit in near} <= {"home:loom"}
 
     def test_a_filter_does_not_change_scores(self, index: SearchIndex) -> None:
         index.add([document("loom"), document("kiln")])
-        free = index.candidates({"loom": 1.0}, 5, ANY)
-        bound = index.candidates({"loom": 1.0}, 5, Filters(source=("home",)))
+        free = index.search_lexical({"loom": 1.0}, 5, ANY)
+        bound = index.search_lexical({"loom": 1.0}, 5, Filters(source=("home",)))
         assert bound[0].score == pytest.approx(free[0].score)
 
     def test_neighbours_are_exact(self, index: SearchIndex) -> None:
         documents = [document(f"skill-{i}", f"Body {i}") for i in range(30)]
         index.add(documents[:11])
-        index.neighbours(unit(3, 1)[0], 0, 3, ANY)
+        index.search_vectors(unit(3, 1)[0], 0, 3, ANY)
         index.add(documents[11:])
         query = unit(7, 1)[0]
         for which in (0, 1):
             exact = {d.key: float(d.vectors[which] @ query) for d in documents}
             best = sorted((k for k in exact if exact[k] > 0), key=lambda k: -exact[k])[:5]
-            found = index.neighbours(query, which, 5, ANY)
+            found = index.search_vectors(query, which, 5, ANY)
             assert [hit.key for hit in found] == best
             assert found[0].score == pytest.approx(exact[best[0]], abs=1e-4)
 
     def test_several_searches_at_once(self, index: SearchIndex) -> None:
         index.add([document("loom"), document("kiln")])
         vector = unit(5, 1)[0]
-        words, nothing = WordSearch({"loom": 1.0}, 5, ANY), WordSearch({}, 5, ANY)
-        found = index.search_all([nothing, words, VectorSearch(vector, 1, 5, ANY), nothing])
+        words, nothing = LexicalSearch({"loom": 1.0}, 5, ANY), LexicalSearch({}, 5, ANY)
+        found = index.search_many([nothing, words, VectorSearch(vector, 1, 5, ANY), nothing])
         assert found[0] == found[3] == []
-        assert found[1] == index.candidates({"loom": 1.0}, 5, ANY)
-        assert found[2] == index.neighbours(vector, 1, 5, ANY)
-        assert index.search_all([]) == []
+        assert found[1] == index.search_lexical({"loom": 1.0}, 5, ANY)
+        assert found[2] == index.search_vectors(vector, 1, 5, ANY)
+        assert index.search_many([]) == []
 
     def test_a_zero_vector_is_no_ones_neighbour(self, index: SearchIndex) -> None:
         unknown, partly = document("loom"), document("kiln")
         unknown.vectors[:] = 0.0
         partly.vectors[1] = 0.0
         index.add([unknown, partly])
-        assert not index.skill_vectors([unknown.key])[unknown.key].any()
-        near = index.neighbours(partly.vectors[0], 0, 5, ANY)
+        assert not index.get_skill_vectors([unknown.key])[unknown.key].any()
+        near = index.search_vectors(partly.vectors[0], 0, 5, ANY)
         assert [hit.key for hit in near] == [partly.key]
-        assert index.neighbours(partly.vectors[0], 1, 5, ANY) == []
-        assert index.neighbours(unknown.vectors[0], 0, 5, ANY) == []
+        assert index.search_vectors(partly.vectors[0], 1, 5, ANY) == []
+        assert index.search_vectors(unknown.vectors[0], 0, 5, ANY) == []
 
     def test_long_and_odd_identifiers(self, index: SearchIndex) -> None:
         odd = [
@@ -261,9 +261,9 @@ class TestSearching:
             document("kiln", source="a@b#1/ ?"),
         ]
         index.add([*odd, document("bellows", licence="long licence " * 5_000)])
-        assert {one.key for one in odd} <= set(index.keys())
+        assert {one.key for one in odd} <= set(index.list_keys())
         assert search(index, "kiln") == [odd[1].key.skill_id]
-        assert odd[0].key in index.read([odd[0].key])
+        assert odd[0].key in index.get_revisions([odd[0].key])
         assert search(index, "loom", Filters(source=odd[0].filters.source)) == [odd[0].key.skill_id]
         index.delete([one.key for one in odd])
         assert search(index, "loom kiln bellows") == ["home:bellows"]
@@ -275,10 +275,10 @@ class TestVectors:
         index.add([wanted])
         hashes = wanted.section_hashes
         vectors = unit(11, len(hashes))
-        assert index.section_vectors([wanted.key]) == {}
+        assert index.get_section_vectors([wanted.key]) == {}
         for _ in range(2):
-            index.put_section_vectors(wanted.key, hashes, vectors)
-        stored = index.section_vectors([wanted.key, RevisionKey("home:none", 1)])
+            index.save_section_vectors(wanted.key, hashes, vectors)
+        stored = index.get_section_vectors([wanted.key, RevisionKey("home:none", 1)])
         assert list(stored) == [wanted.key]
         assert np.linalg.norm(stored[wanted.key], axis=1) == pytest.approx(1.0, abs=1e-5)
         assert (stored[wanted.key] * vectors).sum(axis=1).min() > 0.999
@@ -286,10 +286,10 @@ class TestVectors:
     def test_vectors_are_known_by_text_hash(self, index: SearchIndex) -> None:
         wanted = document("loom")
         index.add([wanted])
-        index.put_section_vectors(
+        index.save_section_vectors(
             wanted.key, wanted.section_hashes, unit(1, len(wanted.section_hashes))
         )
-        hashes = skill_hashes(MODEL, wanted.parsed)
+        hashes = skill_text_hashes(MODEL, wanted.parsed)
         every = {*hashes, *wanted.section_hashes}
         found = known(index, [*every, b"?" * 16], len(every))
         assert set(found) == every
@@ -300,22 +300,22 @@ class TestVectors:
         index.add([old, new])
         hashes = old.section_hashes
         for key in (old.key, new.key):
-            index.put_section_vectors(key, hashes, unit(2, len(hashes)))
+            index.save_section_vectors(key, hashes, unit(2, len(hashes)))
         index.delete([old.key])
-        assert new.key in index.section_vectors([new.key])
-        assert new.key in index.skill_vectors([new.key])
+        assert new.key in index.get_section_vectors([new.key])
+        assert new.key in index.get_skill_vectors([new.key])
         assert set(known(index, hashes, len(set(hashes)))) == set(hashes)
         index.delete([new.key])
-        assert index.section_vectors([new.key]) == {}
+        assert index.get_section_vectors([new.key]) == {}
         assert known(index, hashes, 0) == {}
 
     def test_vectors_of_a_deleted_revision_are_dropped(self, index: SearchIndex) -> None:
         gone = document("loom")
         vectors = unit(2, len(gone.section_hashes))
-        index.put_section_vectors(gone.key, gone.section_hashes, vectors)
-        assert index.section_vectors([gone.key]) == {}
+        index.save_section_vectors(gone.key, gone.section_hashes, vectors)
+        assert index.get_section_vectors([gone.key]) == {}
         assert known(index, gone.section_hashes, 0) == {}
-        assert index.remnants() == []
+        assert index.partial_keys() == []
 
 
 class TestTogether:
@@ -336,8 +336,10 @@ class TestTogether:
                 for i in range(6):
                     wanted = document(f"lane-{lane}-{i}", "Common thread.")
                     index.add([wanted])
-                    assert wanted.key in {h.key for h in index.candidates({"common": 1}, 99, ANY)}
-                    index.put_section_vectors(
+                    assert wanted.key in {
+                        h.key for h in index.search_lexical({"common": 1}, 99, ANY)
+                    }
+                    index.save_section_vectors(
                         wanted.key, wanted.section_hashes, unit(i, len(wanted.section_hashes))
                     )
 
@@ -345,10 +347,10 @@ class TestTogether:
 
         def read() -> None:
             for i in range(40):
-                hits = index.candidates({"common": 1.0}, 99, ANY)
-                near = index.neighbours(unit(i, 1)[0], i % 2, 5, ANY)
+                hits = index.search_lexical({"common": 1.0}, 99, ANY)
+                near = index.search_vectors(unit(i, 1)[0], i % 2, 5, ANY)
                 keys = [hit.key for hit in (*hits, *near)]
-                assert set(index.forward(keys)) == set(keys)
+                assert set(index.get_forward_records(keys)) == set(keys)
 
         lanes = [write(0), write(1), read, read]
         threads = [threading.Thread(target=guarded(work)) for work in lanes]
@@ -357,7 +359,7 @@ class TestTogether:
         for thread in threads:
             thread.join()
         assert failures == []
-        assert len(index.keys()) == 12
+        assert len(index.list_keys()) == 12
 
     def test_a_reader_beside_a_writer_follows_it(self, opener: Opener, tmp_path: Path) -> None:
         writer = opener(tmp_path / "index")
@@ -367,10 +369,10 @@ class TestTogether:
         late = document("kiln")
         writer.add([late])
         assert search(reader, "kiln") == ["home:kiln"]
-        assert reader.neighbours(late.vectors[0], 0, 1, ANY)[0].key == late.key
+        assert reader.search_vectors(late.vectors[0], 0, 1, ANY)[0].key == late.key
         writer.delete([late.key])
         assert search(reader, "kiln") == []
-        assert late.key not in {h.key for h in reader.neighbours(late.vectors[0], 0, 9, ANY)}
+        assert late.key not in {h.key for h in reader.search_vectors(late.vectors[0], 0, 9, ANY)}
         with pytest.raises(PermanentError):
             reader.add([document("forge")])
         reader.close()
@@ -442,9 +444,9 @@ class TestLocalFiles:
         os.kill(child.pid or 0, signal.SIGKILL)
         child.join()
         index = open_local(tmp_path)
-        keys = index.keys()
+        keys = index.list_keys()
         assert len(keys) >= 4
-        hits = index.candidates({"common": 1.0}, len(keys) + 5, ANY)
+        hits = index.search_lexical({"common": 1.0}, len(keys) + 5, ANY)
         assert {hit.key for hit in hits} == set(keys)
         index.close()
 
@@ -453,7 +455,7 @@ def test_what_is_whole_is_told(index: SearchIndex) -> None:
     one, other = document("kiln"), document("loom")
     index.add([one, other])
     absent = RevisionKey("home:absent", 1)
-    assert index.whole([one.key, other.key, absent]) == {one.key, other.key}
-    assert index.whole([]) == set()
+    assert index.complete_keys([one.key, other.key, absent]) == {one.key, other.key}
+    assert index.complete_keys([]) == set()
     index.delete([one.key])
-    assert index.whole([one.key, other.key]) == {other.key}
+    assert index.complete_keys([one.key, other.key]) == {other.key}

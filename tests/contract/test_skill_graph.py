@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import UsageError
-from graph.entry_filter import Selection
+from graph.entry_filter import EntryFilter
 from graph.local.store import SqliteSkillGraph
 from graph.protocol import (
     Link,
@@ -20,8 +20,8 @@ from graph.protocol import (
     Neighbour,
     Publication,
     SkillGraph,
+    SkillState,
     Source,
-    State,
 )
 from skills.record import RevisionKey
 from tests.support.catalog import catalog_settings, empty_catalog, open_catalog
@@ -63,11 +63,11 @@ def mention(name: str) -> Mention:
 
 
 def pointers(graph: SkillGraph) -> dict[str, int]:
-    return {skill: seq for skill, seq in graph.changes(0).pointers.items() if seq}
+    return {skill: seq for skill, seq in graph.get_changes_since(0).pointers.items() if seq}
 
 
 def marked(graph: SkillGraph) -> set[str]:
-    return {skill_id for skill_id, _ in graph.unlinked(1000)}
+    return {skill_id for skill_id, _ in graph.list_awaiting_linking(1000)}
 
 
 def link_all(graph: SkillGraph, *links: Link) -> None:
@@ -75,13 +75,13 @@ def link_all(graph: SkillGraph, *links: Link) -> None:
     owned: dict[str, list[Link]] = {skill_id: [] for skill_id in marked(graph)}
     for one in links:
         owned.setdefault(one.owner, []).append(one)
-    graph.replace_links(owned, graph.unlinked(1000))
+    graph.replace_links(owned, graph.list_awaiting_linking(1000))
 
 
-def walked(graph: SkillGraph, selection: Selection, size: int) -> list[str]:
+def walked(graph: SkillGraph, selection: EntryFilter, size: int) -> list[str]:
     """Ids of all pages of a selection, one after the other."""
     found: list[str] = []
-    while page := graph.page(selection, found[-1] if found else "", size):
+    while page := graph.list_entries(selection, found[-1] if found else "", size):
         assert len(page) <= size
         found += [entry.skill_id for entry in page]
     return found
@@ -96,38 +96,41 @@ class SkillGraphContract:
 
     # -- sequence numbers
     def test_seqs_follow_one_another(self, graph: SkillGraph) -> None:
-        first = graph.take_seqs(3)
+        first = graph.allocate_sequence(3)
         assert list(first) == [1, 2, 3]
-        assert list(graph.take_seqs(2)) == [4, 5]
-        assert list(graph.take_seqs(0)) == []
+        assert list(graph.allocate_sequence(2)) == [4, 5]
+        assert list(graph.allocate_sequence(0)) == []
 
     def test_seqs_are_never_reset(self, graph: SkillGraph, reopen: Reopen) -> None:
-        graph.take_seqs(10)
+        graph.allocate_sequence(10)
         graph.publish([publication("a", 10)])
-        graph.remove([key("a", graph.take_seqs(1)[0])])
+        graph.remove([key("a", graph.allocate_sequence(1)[0])])
         graph.close()
         assert graph is not (again := reopen())
-        assert again.take_seqs(1)[0] == 12
+        assert again.allocate_sequence(1)[0] == 12
 
     def test_what_was_removed_long_ago_is_forgotten(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2), publication("c", 3)])
         graph.remove([key("a", 4), key("b", 5)])
-        graph.request([("lib:b", "lib", "b")], 6)
-        assert graph.prune(3600) == 0
-        assert graph.prune(-1) == 1
-        assert [entry.path for entry in graph.entries()] == ["b", "c"]
-        assert graph.prune(-1) == 0
+        graph.request_ingest([("lib:b", "lib", "b")], 6)
+        assert graph.prune_removed(3600) == 0
+        assert graph.prune_removed(-1) == 1
+        assert [entry.path for entry in graph.get_entries()] == ["b", "c"]
+        assert graph.prune_removed(-1) == 0
 
     # -- sources and cursors
     def test_sources(self, graph: SkillGraph) -> None:
-        graph.put_source(Source("b", "directory", "/srv/b"))
-        graph.put_source(Source("a", "directory", "/srv/a"))
-        graph.put_source(Source("a", "directory", "/srv/a", last_success=5.0))
-        assert [(s.source_id, s.last_success) for s in graph.sources()] == [("a", 5.0), ("b", 0.0)]
+        graph.save_source(Source("b", "directory", "/srv/b"))
+        graph.save_source(Source("a", "directory", "/srv/a"))
+        graph.save_source(Source("a", "directory", "/srv/a", last_success=5.0))
+        assert [(s.source_id, s.last_success) for s in graph.list_sources()] == [
+            ("a", 5.0),
+            ("b", 0.0),
+        ]
         with pytest.raises(UsageError, match="a is already"):
-            graph.put_source(Source("a", "directory", "/srv/other"))
-        graph.drop_source("a")
-        assert [s.source_id for s in graph.sources()] == ["b"]
+            graph.save_source(Source("a", "directory", "/srv/other"))
+        graph.delete_source("a")
+        assert [s.source_id for s in graph.list_sources()] == ["b"]
 
     def test_a_git_source_keeps_all_that_is_known_of_it(
         self, graph: SkillGraph, reopen: Reopen
@@ -141,69 +144,75 @@ class SkillGraphContract:
             last_attempt=6.0,
             last_error="the branch is gone",
         )
-        graph.put_source(source)
-        assert graph.sources() == [source]
+        graph.save_source(source)
+        assert graph.list_sources() == [source]
         moved = replace(source, branch="next", path="", licences=(), last_error="")
-        graph.put_source(moved)
+        graph.save_source(moved)
         graph.close()
-        assert reopen().sources() == [moved]
+        assert reopen().list_sources() == [moved]
 
     def test_a_source_with_skills_is_not_dropped(self, graph: SkillGraph) -> None:
-        graph.put_source(Source("lib", "directory", "/srv/lib"))
+        graph.save_source(Source("lib", "directory", "/srv/lib"))
         graph.publish([publication("a", 1)])
         with pytest.raises(UsageError, match="remove them first"):
-            graph.drop_source("lib")
+            graph.delete_source("lib")
         graph.remove([key("a", 2)])
-        graph.drop_source("lib")
-        assert graph.sources() == []
+        graph.delete_source("lib")
+        assert graph.list_sources() == []
 
     def test_cursor(self, graph: SkillGraph) -> None:
-        graph.move_cursor("lib", {"a": "1", "b": "1"}, [])
-        graph.move_cursor("lib", {"b": "2", "c": "1"}, ["a", "never-seen"])
-        graph.move_cursor("other", {"a": "9"}, [])
-        assert graph.cursor("lib") == {"b": "2", "c": "1"}
-        assert graph.cursor("nobody") == {}
+        graph.update_file_signatures("lib", {"a": "1", "b": "1"}, [])
+        graph.update_file_signatures("lib", {"b": "2", "c": "1"}, ["a", "never-seen"])
+        graph.update_file_signatures("other", {"a": "9"}, [])
+        assert graph.get_file_signatures("lib") == {"b": "2", "c": "1"}
+        assert graph.get_file_signatures("nobody") == {}
 
     # -- pointers
     def test_a_newer_scanner_marks_what_is_published(self, graph: SkillGraph) -> None:
         for name, seq, level in (("a", 1, 0), ("b", 2, 3), ("c", 3, 1)):
-            graph.publish([publication(name, seq, safety_level=level, scanner=1)])
-        graph.publish([publication("d", 4, scanner=2)])
+            graph.publish([publication(name, seq, safety_level=level, scanner_version=1)])
+        graph.publish([publication("d", 4, scanner_version=2)])
         graph.remove([key("c", 5)])
-        assert graph.scanned_before(1, 10) == []
-        assert graph.scanned_before(2, 10) == [key("a", 1), key("b", 2)]
-        assert graph.scanned_before(2, 1) == [key("a", 1)]
-        epoch = graph.changes(0).epoch
-        graph.mark_safety({key("a", 1): 2, key("b", 1): 1, key("c", 3): 2, key("d", 4): 3}, 2)
-        entries = {entry.path: entry for entry in graph.entries()}
-        assert (entries["a"].safety_level, entries["a"].scanner, entries["a"].seq) == (2, 2, 1)
-        assert (entries["b"].safety_level, entries["b"].scanner) == (3, 1)
+        assert graph.list_scanned_before(1, 10) == []
+        assert graph.list_scanned_before(2, 10) == [key("a", 1), key("b", 2)]
+        assert graph.list_scanned_before(2, 1) == [key("a", 1)]
+        epoch = graph.get_changes_since(0).epoch
+        graph.update_safety_levels(
+            {key("a", 1): 2, key("b", 1): 1, key("c", 3): 2, key("d", 4): 3}, 2
+        )
+        entries = {entry.path: entry for entry in graph.get_entries()}
+        assert (entries["a"].safety_level, entries["a"].scanner_version, entries["a"].seq) == (
+            2,
+            2,
+            1,
+        )
+        assert (entries["b"].safety_level, entries["b"].scanner_version) == (3, 1)
         assert (entries["c"].safety_level, entries["d"].safety_level) == (0, 0)
-        assert graph.scanned_before(2, 10) == [key("b", 2)]
-        graph.mark_safety({key("b", 2): 0}, 2)
-        assert graph.entries(["lib:b"])[0].safety_level == 0
-        assert graph.changes(epoch).pointers == {}
+        assert graph.list_scanned_before(2, 10) == [key("b", 2)]
+        graph.update_safety_levels({key("b", 2): 0}, 2)
+        assert graph.get_entries(["lib:b"])[0].safety_level == 0
+        assert graph.get_changes_since(epoch).pointers == {}
 
     def test_publish_shows_the_revision(self, graph: SkillGraph) -> None:
         published = publication(
             "a/b", 4, name="Some Name", warnings=2, safety_level=1, tokens=90, language="zh"
         )
         assert graph.publish([published]) == [published.key]
-        (entry,) = graph.entries(["lib:a/b"])
-        assert (entry.state, entry.seq, entry.wanted_seq) == (State.PUBLISHED, 4, 4)
+        (entry,) = graph.get_entries(["lib:a/b"])
+        assert (entry.state, entry.seq, entry.requested_seq) == (SkillState.PUBLISHED, 4, 4)
         assert (entry.name, entry.description) == ("Some Name", "What a/b does")
         assert (entry.source_id, entry.path, entry.content_hash) == ("lib", "a/b", "hash-4")
         assert (entry.warnings, entry.safety_level, entry.tokens) == (2, 1, 90)
-        assert (entry.language, entry.paged) == ("zh", False)
+        assert (entry.language, entry.embedded) == ("zh", False)
         assert pointers(graph) == {"lib:a/b": 4}
 
     def test_a_pointer_moves_only_forward(self, graph: SkillGraph) -> None:
         assert graph.publish([publication("a", 5)]) == [key("a", 5)]
-        before = graph.changes(0)
+        before = graph.get_changes_since(0)
         for late in (5, 4, 1):
             assert graph.publish([publication("a", late, name="older")]) == []
-        assert graph.changes(0) == before
-        assert graph.entries(["lib:a"])[0].name == "a"
+        assert graph.get_changes_since(0) == before
+        assert graph.get_entries(["lib:a"])[0].name == "a"
         assert graph.publish([publication("a", 6)]) == [key("a", 6)]
 
     def test_a_batch_is_one_change(self, graph: SkillGraph) -> None:
@@ -217,162 +226,172 @@ class SkillGraphContract:
         assert graph.remove([key("a", 3), key("never-seen", 3)]) == ["lib:a"]
         assert pointers(graph) == {}
         assert graph.publish([publication("a", 2), publication("never-seen", 3)]) == []
-        assert graph.entries(["lib:a"])[0].state is State.REMOVED
+        assert graph.get_entries(["lib:a"])[0].state is SkillState.REMOVED
         assert graph.publish([publication("a", 4)]) == [key("a", 4)]
         assert pointers(graph) == {"lib:a": 4}
 
     def test_a_late_removal_changes_nothing(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 5)])
-        before = graph.changes(0)
+        before = graph.get_changes_since(0)
         assert graph.remove([key("a", 4), key("a", 5)]) == []
-        assert graph.changes(0) == before
+        assert graph.get_changes_since(0) == before
 
     def test_a_failure_withdraws_the_older_pointer(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1)])
-        graph.fail([(key("a", 3), "lib", "a", "no text"), (key("b", 4), "lib", "b", "too long")])
+        graph.record_failures(
+            [(key("a", 3), "lib", "a", "no text"), (key("b", 4), "lib", "b", "too long")]
+        )
         assert pointers(graph) == {}
-        a, b = graph.entries(["lib:a", "lib:b"])
-        assert (a.state, a.reason, a.seq, a.content_hash) == (State.FAILED, "no text", 0, "")
-        assert (b.state, b.reason, b.path) == (State.FAILED, "too long", "b")
+        a, b = graph.get_entries(["lib:a", "lib:b"])
+        assert (a.state, a.reason, a.seq, a.content_hash) == (SkillState.FAILED, "no text", 0, "")
+        assert (b.state, b.reason, b.path) == (SkillState.FAILED, "too long", "b")
         assert graph.publish([publication("a", 2)]) == []
         graph.publish([publication("a", 5)])
-        (a,) = graph.entries(["lib:a"])
-        assert (a.state, a.reason) == (State.PUBLISHED, "")
+        (a,) = graph.get_entries(["lib:a"])
+        assert (a.state, a.reason) == (SkillState.PUBLISHED, "")
 
     def test_a_late_failure_changes_nothing(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 5)])
         graph.remove([key("b", 5)])
-        before = (graph.entries(), graph.changes(0))
-        graph.fail([(key("a", 5), "lib", "a", "late"), (key("b", 4), "lib", "b", "late")])
-        assert (graph.entries(), graph.changes(0)) == before
+        before = (graph.get_entries(), graph.get_changes_since(0))
+        graph.record_failures(
+            [(key("a", 5), "lib", "a", "late"), (key("b", 4), "lib", "b", "late")]
+        )
+        assert (graph.get_entries(), graph.get_changes_since(0)) == before
 
     # -- what ingest still has to do
     def test_of_a_skill_twice_in_a_batch_the_highest_seq_counts(self, graph: SkillGraph) -> None:
-        low = publication("a", 3, name="low", mentions=(mention("x"),), signature={3: 1.0})
-        high = publication("a", 5, name="high", mentions=(mention("y"),), signature={5: 1.0})
+        low = publication("a", 3, name="low", mentions=(mention("x"),), body_terms={3: 1.0})
+        high = publication("a", 5, name="high", mentions=(mention("y"),), body_terms={5: 1.0})
         other = publication("b", 4)
         for batch in ([high, other, low], [low, other, high]):
             assert set(graph.publish(batch)) <= {high.key, other.key}
             assert pointers(graph) == {"lib:a": 5, "lib:b": 4}
-            assert graph.entries(["lib:a"])[0].name == "high"
-            assert graph.link_facts(["lib:a"])["lib:a"].signature == {5: 1.0}
-            assert graph.mentioning("lib", ["x", "y"]) == ["lib:a"]
-            assert graph.mentioning("lib", ["x"]) == []
+            assert graph.get_entries(["lib:a"])[0].name == "high"
+            assert graph.get_link_features(["lib:a"])["lib:a"].body_terms == {5: 1.0}
+            assert graph.find_mentioning("lib", ["x", "y"]) == ["lib:a"]
+            assert graph.find_mentioning("lib", ["x"]) == []
         assert graph.publish([publication("a", 4), publication("a", 5)]) == []
         assert graph.publish([publication("a", 7), publication("a", 6)]) == [key("a", 7)]
 
     def test_requests_wait_until_served(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1)])
-        graph.request([("lib:a", "lib", "a")], 9)
-        graph.request([("lib:b", "lib", "b"), ("lib:c", "lib", "c")], 7)
-        graph.request([("lib:a", "lib", "a")], 3)
-        assert [e.skill_id for e in graph.waiting(10)] == ["lib:b", "lib:c", "lib:a"]
-        assert [e.skill_id for e in graph.waiting(1)] == ["lib:b"]
-        a, b, _ = graph.entries()
-        assert (a.state, a.seq, a.wanted_seq) == (State.PUBLISHED, 1, 9)
-        assert (b.state, b.seq, b.wanted_seq) == (State.PENDING, 0, 7)
+        graph.request_ingest([("lib:a", "lib", "a")], 9)
+        graph.request_ingest([("lib:b", "lib", "b"), ("lib:c", "lib", "c")], 7)
+        graph.request_ingest([("lib:a", "lib", "a")], 3)
+        assert [e.skill_id for e in graph.list_awaiting_ingest(10)] == ["lib:b", "lib:c", "lib:a"]
+        assert [e.skill_id for e in graph.list_awaiting_ingest(1)] == ["lib:b"]
+        a, b, _ = graph.get_entries()
+        assert (a.state, a.seq, a.requested_seq) == (SkillState.PUBLISHED, 1, 9)
+        assert (b.state, b.seq, b.requested_seq) == (SkillState.PENDING, 0, 7)
         graph.publish([publication("b", 7), publication("a", 8)])
-        graph.fail([(key("c", 7), "lib", "c", "unreadable")])
-        assert [e.skill_id for e in graph.waiting(10)] == ["lib:a"]
+        graph.record_failures([(key("c", 7), "lib", "c", "unreadable")])
+        assert [e.skill_id for e in graph.list_awaiting_ingest(10)] == ["lib:a"]
         self.waiting_shows(graph)
-        graph.request([("lib:b", "lib", "b"), ("lib:c", "lib", "c")], 7)
-        assert [e.skill_id for e in graph.waiting(10)] == ["lib:a"]
+        graph.request_ingest([("lib:b", "lib", "b"), ("lib:c", "lib", "c")], 7)
+        assert [e.skill_id for e in graph.list_awaiting_ingest(10)] == ["lib:a"]
 
     @staticmethod
     def waiting_shows(graph: SkillGraph) -> None:
         """Whether an entry waits can be told from the entry alone."""
-        waiting = {entry.skill_id for entry in graph.waiting(1000)}
-        assert waiting == {e.skill_id for e in graph.entries() if e.wanted_seq > e.seq}
+        waiting = {entry.skill_id for entry in graph.list_awaiting_ingest(1000)}
+        assert waiting == {e.skill_id for e in graph.get_entries() if e.requested_seq > e.seq}
 
     def test_confirm_serves_without_a_new_revision(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1)])
-        graph.request([("lib:a", "lib", "a")], 5)
-        graph.confirm([key("a", 4)])
-        assert graph.waiting(10)
-        graph.confirm([key("a", 5), key("unknown", 5)])
-        assert not graph.waiting(10)
+        graph.request_ingest([("lib:a", "lib", "a")], 5)
+        graph.mark_unchanged([key("a", 4)])
+        assert graph.list_awaiting_ingest(10)
+        graph.mark_unchanged([key("a", 5), key("unknown", 5)])
+        assert not graph.list_awaiting_ingest(10)
         self.waiting_shows(graph)
         assert pointers(graph) == {"lib:a": 1}
         assert graph.publish([publication("a", 3)]) == []
 
     def test_confirm_with_another_hash_is_ignored(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("a", 2)])
-        graph.request([("lib:a", "lib", "a")], 5)
-        graph.confirm([key("a", 5)], ["hash-1"])
-        assert graph.waiting(10)
-        graph.confirm([key("a", 5)], ["hash-2"])
-        assert not graph.waiting(10)
+        graph.request_ingest([("lib:a", "lib", "a")], 5)
+        graph.mark_unchanged([key("a", 5)], ["hash-1"])
+        assert graph.list_awaiting_ingest(10)
+        graph.mark_unchanged([key("a", 5)], ["hash-2"])
+        assert not graph.list_awaiting_ingest(10)
 
     def test_a_removed_skill_asked_for_again_is_pending(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1)])
         graph.remove([key("a", 2)])
-        graph.request([("lib:a", "lib", "a")], 1)
-        assert not graph.waiting(10)
-        graph.request([("lib:a", "lib", "a")], 3)
-        assert [e.state for e in graph.waiting(10)] == [State.PENDING]
+        graph.request_ingest([("lib:a", "lib", "a")], 1)
+        assert not graph.list_awaiting_ingest(10)
+        graph.request_ingest([("lib:a", "lib", "a")], 3)
+        assert [e.state for e in graph.list_awaiting_ingest(10)] == [SkillState.PENDING]
         graph.remove([key("a", 4)])
-        assert not graph.waiting(10)
+        assert not graph.list_awaiting_ingest(10)
         self.waiting_shows(graph)
 
     def test_entries_under_a_path(self, graph: SkillGraph) -> None:
         paths = ["a", "a/b", "a/b/c", "a-b", "a0", "b", "a%"]
         graph.publish([publication(path, n) for n, path in enumerate(paths, 1)])
         graph.publish([publication("a/b", 20, source="other")])
-        assert {e.path for e in graph.entries_under("lib", "a")} == {"a", "a/b", "a/b/c"}
-        assert {e.path for e in graph.entries_under("lib", "")} == set(paths)
-        assert graph.entries_under("lib", "a/x") == []
-        assert [e.skill_id for e in graph.entries()] == sorted(e.skill_id for e in graph.entries())
+        assert {e.path for e in graph.get_entries_under("lib", "a")} == {"a", "a/b", "a/b/c"}
+        assert {e.path for e in graph.get_entries_under("lib", "")} == set(paths)
+        assert graph.get_entries_under("lib", "a/x") == []
+        assert [e.skill_id for e in graph.get_entries()] == sorted(
+            e.skill_id for e in graph.get_entries()
+        )
 
     # -- paging and use
     def test_pages_follow_one_another(self, graph: SkillGraph) -> None:
         everywhere = [("b", "x"), ("a", "x/y"), ("a", "x"), ("a-b", "x"), ("a", "."), ("ab", "é/Z")]
         graph.publish([publication(path, 1, source=source) for source, path in everywhere])
-        graph.request([("a:new", "a", "new")], 2)
-        graph.fail([(key("broken", 3, "b"), "b", "broken", "no text")])
-        every = [entry.skill_id for entry in graph.entries()]
-        assert walked(graph, Selection(), 3) == every
-        assert walked(graph, Selection(source_id="a"), 2) == ["a:.", "a:new", "a:x", "a:x/y"]
-        assert walked(graph, Selection("a", State.PUBLISHED), 1) == ["a:.", "a:x", "a:x/y"]
-        assert walked(graph, Selection(state=State.FAILED), 5) == ["b:broken"]
-        assert walked(graph, Selection(name="X"), 2) == ["a-b:x", "a:x", "b:x"]
-        assert walked(graph, Selection("b", State.PUBLISHED, "x"), 2) == ["b:x"]
-        assert walked(graph, Selection(name="x", state=State.FAILED), 2) == []
-        assert walked(graph, Selection(source_id="absent"), 2) == []
-        assert graph.page(Selection("a"), "a:x", 9) == graph.entries(["a:x/y"])
-        assert graph.page(Selection("a"), "b:zzz", 9) == []
-        assert graph.page(Selection(), "\0\U0010ffff", 1)[0].skill_id == every[0]
-        assert graph.page(Selection(), "\U0010ffff", 1) == []
+        graph.request_ingest([("a:new", "a", "new")], 2)
+        graph.record_failures([(key("broken", 3, "b"), "b", "broken", "no text")])
+        every = [entry.skill_id for entry in graph.get_entries()]
+        assert walked(graph, EntryFilter(), 3) == every
+        assert walked(graph, EntryFilter(source_id="a"), 2) == ["a:.", "a:new", "a:x", "a:x/y"]
+        assert walked(graph, EntryFilter("a", SkillState.PUBLISHED), 1) == ["a:.", "a:x", "a:x/y"]
+        assert walked(graph, EntryFilter(state=SkillState.FAILED), 5) == ["b:broken"]
+        assert walked(graph, EntryFilter(name="X"), 2) == ["a-b:x", "a:x", "b:x"]
+        assert walked(graph, EntryFilter("b", SkillState.PUBLISHED, "x"), 2) == ["b:x"]
+        assert walked(graph, EntryFilter(name="x", state=SkillState.FAILED), 2) == []
+        assert walked(graph, EntryFilter(source_id="absent"), 2) == []
+        assert graph.list_entries(EntryFilter("a"), "a:x", 9) == graph.get_entries(["a:x/y"])
+        assert graph.list_entries(EntryFilter("a"), "b:zzz", 9) == []
+        assert graph.list_entries(EntryFilter(), "\0\U0010ffff", 1)[0].skill_id == every[0]
+        assert graph.list_entries(EntryFilter(), "\U0010ffff", 1) == []
 
     def test_states_of_sources(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 1), publication("a", 1, source="li")])
-        graph.fail([(key("c", 3), "lib", "c", "no text")])
-        graph.request([("lib:d", "lib", "d")], 4)
-        counted = graph.states(["lib", "absent"])
-        none = dict.fromkeys(State, 0)
-        assert counted["lib"] == none | {State.PUBLISHED: 2, State.FAILED: 1, State.PENDING: 1}
+        graph.record_failures([(key("c", 3), "lib", "c", "no text")])
+        graph.request_ingest([("lib:d", "lib", "d")], 4)
+        counted = graph.count_states_by_source(["lib", "absent"])
+        none = dict.fromkeys(SkillState, 0)
+        assert counted["lib"] == none | {
+            SkillState.PUBLISHED: 2,
+            SkillState.FAILED: 1,
+            SkillState.PENDING: 1,
+        }
         assert counted["absent"] == none
-        assert graph.states([]) == {}
+        assert graph.count_states_by_source([]) == {}
 
     def test_unpaged_most_used_first(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2), publication("c", 3)])
-        graph.count_use(["lib:b", "lib:c"])
-        graph.count_use(["lib:c", "lib:nobody"])
-        assert graph.unpaged(2) == [key("c", 3), key("b", 2)]
-        graph.mark_paged([key("c", 3), key("b", 1), key("nobody", 1)])
-        assert graph.unpaged(9) == [key("b", 2), key("a", 1)]
-        assert graph.entries(["lib:c"])[0].paged
+        graph.increment_uses(["lib:b", "lib:c"])
+        graph.increment_uses(["lib:c", "lib:nobody"])
+        assert graph.list_awaiting_embedding(2) == [key("c", 3), key("b", 2)]
+        graph.mark_embedded([key("c", 3), key("b", 1), key("nobody", 1)])
+        assert graph.list_awaiting_embedding(9) == [key("b", 2), key("a", 1)]
+        assert graph.get_entries(["lib:c"])[0].embedded
         graph.publish([publication("c", 4)])
-        assert graph.unpaged(1) == [key("c", 4)]
+        assert graph.list_awaiting_embedding(1) == [key("c", 4)]
 
     def test_counts(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2)])
         link_all(graph, link("a", "b"))
-        graph.mark_paged([key("a", 1)])
-        graph.request([("lib:c", "lib", "c")], 3)
-        graph.fail([(key("d", 4), "lib", "d", "bad")])
+        graph.mark_embedded([key("a", 1)])
+        graph.request_ingest([("lib:c", "lib", "c")], 3)
+        graph.record_failures([(key("d", 4), "lib", "d", "bad")])
         graph.remove([key("e", 5)])
         graph.publish([publication("f", 6)])
-        assert graph.counts() == {
+        assert graph.get_counts() == {
             "pending": 1,
             "published": 3,
             "failed": 1,
@@ -385,23 +404,23 @@ class SkillGraphContract:
 
     # -- the change feed
     def test_changes_since_an_epoch(self, graph: SkillGraph) -> None:
-        start = graph.changes(0)
-        assert (start.pointers, start.rows) == ({}, frozenset())
+        start = graph.get_changes_since(0)
+        assert (start.pointers, start.relinked) == ({}, frozenset())
         graph.publish([publication("a", 1), publication("b", 2)])
-        first = graph.changes(start.epoch)
+        first = graph.get_changes_since(start.epoch)
         assert first.epoch > start.epoch
         assert first.pointers == {"lib:a": 1, "lib:b": 2}
         graph.remove([key("a", 3)])
-        second = graph.changes(first.epoch)
+        second = graph.get_changes_since(first.epoch)
         assert second.epoch > first.epoch
         assert first.pointers | second.pointers == {"lib:a": 0, "lib:b": 2}
-        nothing = graph.changes(second.epoch)
+        nothing = graph.get_changes_since(second.epoch)
         assert nothing.epoch == second.epoch
         assert first.pointers | second.pointers | nothing.pointers == {"lib:a": 0, "lib:b": 2}
 
     def test_changes_miss_nothing_and_no_pointer_steps_back(self, graph: SkillGraph) -> None:
         skills, rounds, writers = 8, 12, 3
-        start = graph.take_seqs(writers * rounds).start
+        start = graph.allocate_sequence(writers * rounds).start
         done = threading.Event()
         told: dict[str, list[int]] = {}
 
@@ -415,7 +434,7 @@ class SkillGraphContract:
             epoch, last = 0, False
             while not last:
                 last = done.is_set()
-                epoch, moved, _ = graph.changes(epoch)
+                epoch, moved, _ = graph.get_changes_since(epoch)
                 for skill_id, seq in moved.items():
                     told.setdefault(skill_id, []).append(seq)
 
@@ -438,27 +457,27 @@ class SkillGraphContract:
 
     def test_links_change_the_rows_of_both_ends(self, graph: SkillGraph) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abcd", 1)])
-        before = graph.changes(0).epoch
+        before = graph.get_changes_since(0).epoch
         link_all(graph, link("a", "b"), link("c", "d"))
-        changed = graph.changes(before)
-        assert changed.rows == {"lib:a", "lib:b", "lib:c", "lib:d"}
+        changed = graph.get_changes_since(before)
+        assert changed.relinked == {"lib:a", "lib:b", "lib:c", "lib:d"}
         graph.replace_links({"lib:a": [link("a", "b")]}, [])
-        assert graph.changes(changed.epoch).epoch == changed.epoch
+        assert graph.get_changes_since(changed.epoch).epoch == changed.epoch
         graph.remove([key("d", 9)])
-        assert graph.changes(changed.epoch).rows >= {"lib:c", "lib:d"}
+        assert graph.get_changes_since(changed.epoch).relinked >= {"lib:c", "lib:d"}
 
     # -- links and rows
     def test_replace_links_is_whole_and_per_owner(self, graph: SkillGraph) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
         link_all(graph, link("a", "b"), link("b", "a"))
         graph.replace_links({"lib:a": [link("a", "c"), link("a", "c")]}, [])
-        assert {(one.source, one.target) for one in graph.links(["lib:a"])["lib:a"]} == {
+        assert {(one.source, one.target) for one in graph.get_links(["lib:a"])["lib:a"]} == {
             ("lib:a", "lib:c"),
             ("lib:b", "lib:a"),
         }
-        assert graph.links(["lib:c"])["lib:c"] == [link("a", "c")]
+        assert graph.get_links(["lib:c"])["lib:c"] == [link("a", "c")]
         graph.replace_links({"lib:a": []}, [])
-        assert graph.counts()["links"] == 1
+        assert graph.get_counts()["links"] == 1
 
     def test_of_several_links_alike_the_heaviest_stands(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2)])
@@ -468,16 +487,16 @@ class SkillGraphContract:
         ]
         for links in (alike, alike[::-1]):
             graph.replace_links({"lib:a": links}, [])
-            assert graph.links(["lib:a"])["lib:a"] == [alike[2]]
+            assert graph.get_links(["lib:a"])["lib:a"] == [alike[2]]
 
     def test_links_among(self, graph: SkillGraph) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
         link_all(graph, link("a", "b"), link("a", "c"), link("b", "a", LinkType.CONFLICT))
-        assert graph.links_among(["lib:b", "lib:a", "lib:x"]) == [
+        assert graph.get_links_among(["lib:b", "lib:a", "lib:x"]) == [
             link("a", "b"),
             link("b", "a", LinkType.CONFLICT),
         ]
-        assert graph.links_among([]) == []
+        assert graph.get_links_among([]) == []
 
     def test_rows(self, graph: SkillGraph) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abcd", 1)])
@@ -488,14 +507,14 @@ class SkillGraphContract:
             link("a", "b", LinkType.DEPENDENCY, 1.0),
             link("d", "a", weight=0.5),
         )
-        whole = graph.rows(["lib:a"], 10)["lib:a"]
+        whole = graph.get_adjacency(["lib:a"], 10)["lib:a"]
         assert whole.neighbours == (
             Neighbour("lib:b", LinkType.DEPENDENCY, True, 1.0),
             Neighbour("lib:c", LinkType.SEMANTIC, True, 0.75),
             Neighbour("lib:d", LinkType.SEMANTIC, False, 0.5),
             Neighbour("lib:b", LinkType.SEMANTIC, True, 0.25),
         )
-        cut = graph.rows(["lib:a", "lib:c", "lib:nobody"], 2)
+        cut = graph.get_adjacency(["lib:a", "lib:c", "lib:nobody"], 2)
         assert cut["lib:a"].neighbours == whole.neighbours[:2]
         assert (
             cut["lib:a"].totals
@@ -512,25 +531,25 @@ class SkillGraphContract:
         graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
         link_all(graph, link("a", "b"), link("b", "c"), link("c", "a"))
         graph.remove([key("b", 9)])
-        assert graph.counts()["links"] == 1
+        assert graph.get_counts()["links"] == 1
         assert marked(graph) == {"lib:a"}
         graph.replace_links({"lib:b": [link("b", "c")]}, [])
-        assert graph.counts()["links"] == 1
+        assert graph.get_counts()["links"] == 1
 
     def test_a_link_to_a_withdrawn_skill_marks_its_owner(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2)])
-        marks = graph.unlinked(10)
+        marks = graph.list_awaiting_linking(10)
         graph.remove([key("b", 3)])
         graph.replace_links({"lib:a": [link("a", "b")]}, marks)
-        assert graph.counts()["links"] == 0
+        assert graph.get_counts()["links"] == 0
         assert marked(graph) == {"lib:a"}
 
     # -- marks for linking
     def test_marks_are_cleared_only_if_unchanged(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2)])
-        marks = graph.unlinked(10)
+        marks = graph.list_awaiting_linking(10)
         assert [skill for skill, _ in marks] == ["lib:a", "lib:b"]
-        assert graph.unlinked(1) == marks[:1]
+        assert graph.list_awaiting_linking(1) == marks[:1]
         graph.publish([publication("a", 3)])
         graph.replace_links({"lib:a": [], "lib:b": []}, marks)
         assert marked(graph) == {"lib:a"}
@@ -541,7 +560,7 @@ class SkillGraphContract:
         graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
         link_all(graph, link("a", "b"))
         assert marked(graph) == set()
-        graph.publish([publication("b", 9, signature={5: 1.0})])
+        graph.publish([publication("b", 9, body_terms={5: 1.0})])
         assert marked(graph) == {"lib:b"}
         graph.remove([key("b", 10)])
         assert marked(graph) == {"lib:a"}
@@ -550,9 +569,9 @@ class SkillGraphContract:
         graph.publish([publication(path, n) for n, path in enumerate("abcd", 1)])
         kept = [link("a", "b"), link("a", "c", LinkType.DEPENDENCY)]
         other = Link("lib:b", "lib:a", "lib:c", LinkType.WORKFLOW, 0.8, "text")
-        graph.replace_links({"lib:a": kept, "lib:b": [other]}, graph.unlinked(10))
+        graph.replace_links({"lib:a": kept, "lib:b": [other]}, graph.list_awaiting_linking(10))
         graph.remove([key("d", 9)])
-        found = graph.owned(["lib:a", "lib:b", "lib:c", "lib:d", "lib:nobody"])
+        found = graph.get_owned_links(["lib:a", "lib:b", "lib:c", "lib:d", "lib:nobody"])
         assert {owner: set(links) for owner, links in found.items()} == {
             "lib:a": set(kept), "lib:b": {other}, "lib:c": set(),
         }  # fmt: skip
@@ -567,9 +586,9 @@ class SkillGraphContract:
             link("b", "c", weight=0.75),
         )
         every = ["lib:a", "lib:b", "lib:c", "lib:nobody"]
-        assert graph.weakest(LinkType.SEMANTIC, 2, every) == {"lib:a": 0.25}
-        assert graph.weakest(LinkType.SEMANTIC, 1, every) == {"lib:a": 0.25, "lib:b": 0.75}
-        assert graph.weakest(LinkType.SEMANTIC, 1, every[1:]) == {"lib:b": 0.75}
+        assert graph.min_link_weight(LinkType.SEMANTIC, 2, every) == {"lib:a": 0.25}
+        assert graph.min_link_weight(LinkType.SEMANTIC, 1, every) == {"lib:a": 0.25, "lib:b": 0.75}
+        assert graph.min_link_weight(LinkType.SEMANTIC, 1, every[1:]) == {"lib:b": 0.75}
 
     def test_names_that_come_and_go_mark_who_mentions_them(self, graph: SkillGraph) -> None:
         graph.publish(
@@ -588,7 +607,7 @@ class SkillGraphContract:
         graph.publish([publication("x", 7, name="new name")])
         assert marked(graph) == {"lib:x"}
         link_all(graph)
-        graph.fail([(key("x", 8), "lib", "x", "bad")])
+        graph.record_failures([(key("x", 8), "lib", "x", "bad")])
         assert marked(graph) == {"lib:a", "elsewhere:c"}
 
     # -- what linking reads
@@ -597,19 +616,19 @@ class SkillGraphContract:
         big = (1 << 63) - 1
         graph.publish(
             [
-                publication("a", 1, mentions=mentions, signature={big: 0.5, 3: 0.25}),
+                publication("a", 1, mentions=mentions, body_terms={big: 0.5, 3: 0.25}),
                 publication("b", 2, description_terms={3: 1.0}),
             ]
         )
-        facts = graph.link_facts(["lib:a", "lib:b", "lib:nobody"])
+        facts = graph.get_link_features(["lib:a", "lib:b", "lib:nobody"])
         assert set(facts) == {"lib:a", "lib:b"}
-        assert facts["lib:a"].signature == {big: 0.5, 3: 0.25}
+        assert facts["lib:a"].body_terms == {big: 0.5, 3: 0.25}
         assert facts["lib:a"].mentions == mentions
         assert (facts["lib:b"].name, facts["lib:b"].path) == ("b", "b")
-        graph.publish([publication("a", 3, signature={8: 1.0})])
+        graph.publish([publication("a", 3, body_terms={8: 1.0})])
         graph.remove([key("b", 4)])
-        left = graph.link_facts(["lib:a", "lib:b"])
-        assert {skill_id: one.signature for skill_id, one in left.items()} == {"lib:a": {8: 1.0}}
+        left = graph.get_link_features(["lib:a", "lib:b"])
+        assert {skill_id: one.body_terms for skill_id, one in left.items()} == {"lib:a": {8: 1.0}}
 
     def test_named_and_mentioning(self, graph: SkillGraph) -> None:
         graph.publish(
@@ -619,25 +638,33 @@ class SkillGraphContract:
                 publication("a", 3, name="data-tool", source="other"),
             ]
         )
-        assert graph.named("lib", ["data_tool", "nobody"]) == {"data-tool": ["lib:a", "lib:x/a"]}
-        assert graph.mentioning("lib", ["b b"]) == ["lib:a"]
-        assert graph.mentioning("other", ["b b"]) == []
+        assert graph.find_by_name("lib", ["data_tool", "nobody"]) == {
+            "data-tool": ["lib:a", "lib:x/a"]
+        }
+        assert graph.find_mentioning("lib", ["b b"]) == ["lib:a"]
+        assert graph.find_mentioning("other", ["b b"]) == []
         graph.remove([key("a", 4)])
-        assert graph.named("lib", ["data-tool"]) == {"data-tool": ["lib:x/a"]}
-        assert graph.mentioning("lib", ["b-b"]) == []
+        assert graph.find_by_name("lib", ["data-tool"]) == {"data-tool": ["lib:x/a"]}
+        assert graph.find_mentioning("lib", ["b-b"]) == []
 
     # -- durability
     def test_everything_is_there_again(self, graph: SkillGraph, reopen: Reopen) -> None:
-        graph.put_source(Source("lib", "directory", "/srv/lib"))
-        graph.publish([publication("a", 1, signature={1: 1.0}), publication("b", 2)])
-        graph.replace_links({"lib:a": [link("a", "b")]}, graph.unlinked(1))
-        graph.request([("lib:c", "lib", "c")], 3)
+        graph.save_source(Source("lib", "directory", "/srv/lib"))
+        graph.publish([publication("a", 1, body_terms={1: 1.0}), publication("b", 2)])
+        graph.replace_links({"lib:a": [link("a", "b")]}, graph.list_awaiting_linking(1))
+        graph.request_ingest([("lib:c", "lib", "c")], 3)
 
         def everything(of: SkillGraph) -> list[object]:
             return [
-                of.sources(), of.entries(), of.changes(0), of.links(["lib:a", "lib:nobody"]),
-                of.unlinked(9), of.waiting(9), of.link_facts(["lib:a"]), of.counts(),
-            ]  # fmt: skip
+                of.list_sources(),
+                of.get_entries(),
+                of.get_changes_since(0),
+                of.get_links(["lib:a", "lib:nobody"]),
+                of.list_awaiting_linking(9),
+                of.list_awaiting_ingest(9),
+                of.get_link_features(["lib:a"]),
+                of.get_counts(),
+            ]
 
         before = everything(graph)
         graph.close()
@@ -647,11 +674,11 @@ class SkillGraphContract:
 class TestSqliteSkillGraph(SkillGraphContract):
     def test_changes_are_told_once(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2)])
-        first = graph.changes(0)
+        first = graph.get_changes_since(0)
         link_all(graph, link("a", "b"))
-        second = graph.changes(first.epoch)
-        assert (second.pointers, second.rows) == ({}, {"lib:a", "lib:b"})
-        assert graph.changes(second.epoch) == (second.epoch, {}, frozenset())
+        second = graph.get_changes_since(first.epoch)
+        assert (second.pointers, second.relinked) == ({}, {"lib:a", "lib:b"})
+        assert graph.get_changes_since(second.epoch) == (second.epoch, {}, frozenset())
 
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Iterator[Reopen]:

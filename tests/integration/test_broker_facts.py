@@ -12,8 +12,8 @@ from config.errors import TransientError, UsageError
 from config.settings import ServerSettings
 from deploy.stack.ports import free_port
 from tasks.app import create_app, queue_depth
-from tasks.broker.facts import rabbitmq_facts
-from tasks.broker.transport import server_transport
+from tasks.broker.facts import inspect_rabbitmq
+from tasks.broker.transport import server_broker_config
 from tasks.services import Services
 from tests.support.secrecy import made_up
 
@@ -33,7 +33,7 @@ def app_of(url: str, password_file: Path | None) -> tuple[Any, Any]:
         neo4j="bolt://127.0.0.1:1",
         timeout_seconds=5,
     )
-    transport = server_transport(settings)
+    transport = server_broker_config(settings)
     return create_app(nobody, QUEUES, transport), transport.queue_arguments
 
 
@@ -55,14 +55,14 @@ def declare(app: Any, queue: str, **arguments: object) -> None:
 
 def test_queues_are_missing_right_or_of_another_kind(app: Any) -> None:
     quorum = {"x-queue-type": "quorum"}
-    facts = rabbitmq_facts(app, QUEUES, quorum)
-    assert (facts.missing, facts.other) == (QUEUES, ())
+    facts = inspect_rabbitmq(app, QUEUES, quorum)
+    assert (facts.missing_queues, facts.mismatched_queues) == (QUEUES, ())
     assert int(facts.version.partition(".")[0]) >= 3
-    assert rabbitmq_facts(app, QUEUES, quorum).missing == QUEUES, "asking makes none"
+    assert inspect_rabbitmq(app, QUEUES, quorum).missing_queues == QUEUES, "asking makes none"
     declare(app, QUEUES[0], **quorum)
     declare(app, QUEUES[1])
-    facts = rabbitmq_facts(app, QUEUES, quorum)
-    assert (facts.missing, facts.other) == ((), (QUEUES[1],))
+    facts = inspect_rabbitmq(app, QUEUES, quorum)
+    assert (facts.missing_queues, facts.mismatched_queues) == ((), (QUEUES[1],))
     assert queue_depth(app, QUEUES[0]) == 0
 
 
@@ -74,7 +74,7 @@ def test_a_wrong_password_is_told_and_not_shown(
     wrong.write_text(made_up("and-wrong"), encoding="utf-8")
     app, arguments = app_of(rabbitmq_url, wrong)
     with pytest.raises(UsageError, match="refuses the login") as caught:
-        rabbitmq_facts(app, QUEUES, arguments)
+        inspect_rabbitmq(app, QUEUES, arguments)
     assert made_up("and-wrong") not in str(caught.value)
     with pytest.raises(UsageError, match="refuses the login"):
         queue_depth(app, QUEUES[0])
@@ -84,5 +84,5 @@ def test_a_wrong_password_is_told_and_not_shown(
 def test_one_that_is_away_is_transient(tmp_path: Path) -> None:
     app, arguments = app_of(f"amqp://guest@127.0.0.1:{free_port(set())}//", None)
     with pytest.raises(TransientError, match="does not answer"):
-        rabbitmq_facts(app, QUEUES, arguments)
+        inspect_rabbitmq(app, QUEUES, arguments)
     app.close()

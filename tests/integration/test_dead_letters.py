@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kombu.connection import Connection
 
-from config.secrets import read_secret, with_password
+from config.secrets import add_password, read_secret
 from skills.events import SourceRemoved
 from tests.support.distributed import Broker, Deployments, Distributed, deployments
 from tests.support.program import wait_for
@@ -47,7 +47,7 @@ def nested(depth: int) -> str:
     return "[" * depth + "]" * depth
 
 
-UNREADABLE: dict[str, tuple[dict[str, Any], str]] = {
+UNREADABLE_HEADER: dict[str, tuple[dict[str, Any], str]] = {
     "no JSON": (task([]) | {"body": "{broken"}, "not readable as application/json"),
     "no headers": ({"body": '{"hello": 1}', "headers": {}}, "no task"),
     "an older protocol": (
@@ -78,7 +78,7 @@ def publish(deployment: Distributed, messages: list[dict[str, Any]]) -> None:
     """Put messages on the queue as another program would."""
     servers = deployment.settings.servers
     secret = read_secret(servers.broker_password_file, "servers.broker_password_file")
-    with Connection(with_password(servers.broker, secret)) as connection:
+    with Connection(add_password(servers.broker, secret)) as connection:
         producer = connection.Producer(auto_declare=False)
         for message in messages:
             producer.publish(
@@ -93,30 +93,30 @@ def publish(deployment: Distributed, messages: list[dict[str, Any]]) -> None:
 
 def letters(deployment: Distributed) -> list[tuple[str, str]]:
     """Reason and body of the dead letters."""
-    with deployment.remote() as remote:
-        return [(letter.reason, letter.body) for letter in remote.journal.letters(1000)]
+    with deployment.backend() as backend:
+        return [(letter.reason, letter.body) for letter in backend.journal.list_dead_letters(1000)]
 
 
 def still_works(deployment: Distributed, worker_pid: int) -> None:
     """The same worker carries out an order."""
     assert deployment.workers["ingest"].pid == worker_pid
     assert deployment.workers["ingest"].running
-    with deployment.remote() as remote:
-        event = remote.submit(SourceRemoved(source_id="nothing"), "skillbus/test")
-        wait_for(lambda: remote.journal.job(event).state == "failed")
+    with deployment.backend() as backend:
+        event = backend.submit(SourceRemoved(source_id="nothing"), "skillbus/test")
+        wait_for(lambda: backend.journal.get_job(event).state == "failed")
 
 
 def test_unreadable_messages_become_dead_letters(ingesting: Distributed) -> None:
     pid = ingesting.workers["ingest"].pid
     before = len(letters(ingesting))
-    publish(ingesting, [message for message, _ in UNREADABLE.values()])
-    found = wait_for(lambda: _at_least(ingesting, before + len(UNREADABLE)))
-    for kind, (message, reason) in UNREADABLE.items():
+    publish(ingesting, [message for message, _ in UNREADABLE_HEADER.values()])
+    found = wait_for(lambda: _at_least(ingesting, before + len(UNREADABLE_HEADER)))
+    for kind, (message, reason) in UNREADABLE_HEADER.items():
         bodies = [body for why, body in found if reason in why]
         assert message["body"][:16_384] in bodies, f"{kind}: {found}"
     still_works(ingesting, pid)
     log = ingesting.log("ingest")
-    assert sum(line["event"] == "message buried" for line in log) >= len(UNREADABLE)
+    assert sum(line["event"] == "message buried" for line in log) >= len(UNREADABLE_HEADER)
 
 
 def _at_least(deployment: Distributed, count: int) -> list[tuple[str, str]]:
@@ -166,8 +166,8 @@ def test_garbage_in_the_lists_of_redis_becomes_dead_letters(ingesting: Distribut
         for item in NO_MESSAGES.values():
             client.lpush(PLAN, item)
     wait_for(lambda: _at_least(ingesting, before + len(NO_MESSAGES)))
-    with ingesting.remote() as remote:
-        bodies = {letter.body for letter in remote.journal.letters(1000)}
+    with ingesting.backend() as backend:
+        bodies = {letter.body for letter in backend.journal.list_dead_letters(1000)}
     for kind, item in NO_MESSAGES.items():
         assert item.decode("utf-8", "replace")[:16_384] in bodies, kind
     still_works(ingesting, pid)

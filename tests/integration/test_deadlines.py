@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from config.errors import PermanentError, TransientError
-from graph.protocol import State
+from graph.protocol import SkillState
 from skills.events import QueryAsked, SourceChanged
 from tasks import policies
 from tests.support.library import TOPICS, write_skill, write_topics
 from tests.support.program import wait_for
-from tests.support.tiny import TinyEncoder, settle, tiny_runtime
-from workers.backend.embedded import Runtime
+from tests.support.tiny import TinyEncoder, settle, tiny_backend
+from workers.backend.embedded import EmbeddedBackend
 
 IDS = {f"crafts:{name}" for name in TOPICS}
 POISON = "crafts:tide-tables"
@@ -33,12 +33,12 @@ def _limit(monkeypatch: pytest.MonkeyPatch, name: str, **changes: float) -> None
     monkeypatch.setitem(policies.POLICIES, name, policy)
 
 
-def _sync(runtime: Runtime, root: Path) -> str:
-    return runtime.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+def _sync(backend: EmbeddedBackend, root: Path) -> str:
+    return backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
 
 
-def _states(runtime: Runtime) -> dict[str, State]:
-    return {entry.skill_id: entry.state for entry in runtime.services.graph.entries()}
+def _states(backend: EmbeddedBackend) -> dict[str, SkillState]:
+    return {entry.skill_id: entry.state for entry in backend.services.graph.get_entries()}
 
 
 def _poison(texts: Sequence[str]) -> None:
@@ -47,20 +47,20 @@ def _poison(texts: Sequence[str]) -> None:
 
 
 def test_a_poisonous_skill_fails_alone(tmp_path: Path, root: Path) -> None:
-    with tiny_runtime(tmp_path / "home", TinyEncoder(_poison)) as runtime:
-        _sync(runtime, root)
-        settle(runtime)
-        (entry,) = runtime.services.graph.entries([POISON])
-        assert entry.state is State.FAILED
+    with tiny_backend(tmp_path / "home", TinyEncoder(_poison)) as backend:
+        _sync(backend, root)
+        settle(backend)
+        (entry,) = backend.services.graph.get_entries([POISON])
+        assert entry.state is SkillState.FAILED
         assert "ZeroDivisionError: this text breaks the encoder" in entry.reason
-        assert {name for name, state in _states(runtime).items() if state == "published"} == (
+        assert {name for name, state in _states(backend).items() if state == "published"} == (
             IDS - {POISON}
         )
-    with tiny_runtime(tmp_path / "home") as runtime:
+    with tiny_backend(tmp_path / "home") as backend:
         write_skill(root, "tide-tables", "Read tide tables anew")
-        _sync(runtime, root)
-        settle(runtime)
-        assert set(_states(runtime).values()) == {State.PUBLISHED}
+        _sync(backend, root)
+        settle(backend)
+        assert set(_states(backend).values()) == {SkillState.PUBLISHED}
 
 
 def test_a_skill_that_poisons_paging_leaves_the_others_paged(tmp_path: Path, root: Path) -> None:
@@ -72,21 +72,21 @@ def test_a_skill_that_poisons_paging_leaves_the_others_paged(tmp_path: Path, roo
 
     home = tmp_path / "home"
     write_skill(root, "tide-tables", body="## Steps\n\n1. Read the tide tables twice.\n")
-    with tiny_runtime(home, TinyEncoder(poison)) as runtime:
-        graph = runtime.services.graph
-        mark = graph.mark_paged
-        graph.mark_paged = lambda keys: None
-        _sync(runtime, root)
-        wait_for(lambda: graph.counts()["published"] == len(TOPICS))
-        runtime.services.index.cached_vectors = lambda hashes: {}
+    with tiny_backend(home, TinyEncoder(poison)) as backend:
+        graph = backend.services.graph
+        mark = graph.mark_embedded
+        graph.mark_embedded = lambda keys: None
+        _sync(backend, root)
+        wait_for(lambda: graph.get_counts()["published"] == len(TOPICS))
+        backend.services.index.get_cached_vectors = lambda hashes: {}
         armed = True
-        wait_for(lambda: POISON in runtime.services.activity.trouble)
-        assert "ZeroDivisionError" in runtime.services.activity.trouble
-        graph.mark_paged = mark
-        runtime.send_maintenance()
-        wait_for(lambda: graph.counts()["paged"] == len(TOPICS) - 1)
-    with tiny_runtime(home) as runtime:
-        settle(runtime)
+        wait_for(lambda: POISON in backend.services.coordinator.task_error)
+        assert "ZeroDivisionError" in backend.services.coordinator.task_error
+        graph.mark_embedded = mark
+        backend.send_maintenance()
+        wait_for(lambda: graph.get_counts()["paged"] == len(TOPICS) - 1)
+    with tiny_backend(home) as backend:
+        settle(backend)
 
 
 def test_ingest_beyond_its_time_is_tried_alone_then_told(
@@ -100,13 +100,13 @@ def test_ingest_beyond_its_time_is_tried_alone_then_told(
             tries.append(time.monotonic())
             time.sleep(1.5)
 
-    with tiny_runtime(tmp_path / "home", TinyEncoder(slow)) as runtime:
-        _sync(runtime, root)
-        settle(runtime)
-        states = _states(runtime)
+    with tiny_backend(tmp_path / "home", TinyEncoder(slow)) as backend:
+        _sync(backend, root)
+        settle(backend)
+        states = _states(backend)
         assert {name for name, state in states.items() if state == "published"} == IDS - {POISON}
-        (entry,) = runtime.services.graph.entries([POISON])
-        assert entry.state is State.FAILED
+        (entry,) = backend.services.graph.get_entries([POISON])
+        assert entry.state is SkillState.FAILED
         assert "DeadlineExceededError: embed: not done within 1 s" in entry.reason
         assert len(tries) == 2, "in the batch, then alone: what took its time is not begun again"
 
@@ -122,14 +122,14 @@ def test_what_may_pass_waits_for_the_reconciler(
             raise TransientError("the disk is full")
 
     settings = {"reconcile_seconds": 0.5}
-    with tiny_runtime(tmp_path / "home", TinyEncoder(busy), workers=settings) as runtime:
-        _sync(runtime, root)
-        wait_for(lambda: runtime.services.activity.trouble == "the disk is full")
-        assert set(_states(runtime).values()) == {State.PENDING}
+    with tiny_backend(tmp_path / "home", TinyEncoder(busy), workers=settings) as backend:
+        _sync(backend, root)
+        wait_for(lambda: backend.services.coordinator.task_error == "the disk is full")
+        assert set(_states(backend).values()) == {SkillState.PENDING}
         broken = False
-        settle(runtime)
-        assert set(_states(runtime).values()) == {State.PUBLISHED}
-        assert runtime.services.activity.trouble == ""
+        settle(backend)
+        assert set(_states(backend).values()) == {SkillState.PUBLISHED}
+        assert backend.services.coordinator.task_error == ""
 
 
 def test_plan_beyond_its_time_goes_on_later(
@@ -137,15 +137,15 @@ def test_plan_beyond_its_time_goes_on_later(
 ) -> None:
     _limit(monkeypatch, policies.PLAN.name, seconds=1e-9, retries=1, backoff=0.01)
     home = tmp_path / "home"
-    with tiny_runtime(home) as runtime:
-        event_id = _sync(runtime, root)
-        wait_for(lambda: "plan: not done within" in runtime.services.activity.trouble)
-        assert runtime.services.journal.job(event_id).state == "accepted"
+    with tiny_backend(home) as backend:
+        event_id = _sync(backend, root)
+        wait_for(lambda: "plan: not done within" in backend.services.coordinator.task_error)
+        assert backend.services.journal.get_job(event_id).state == "accepted"
     monkeypatch.undo()
-    with tiny_runtime(home) as runtime:
-        settle(runtime)
-        assert runtime.services.journal.job(event_id).state == "done"
-        assert set(_states(runtime)) == IDS
+    with tiny_backend(home) as backend:
+        settle(backend)
+        assert backend.services.journal.get_job(event_id).state == "done"
+        assert set(_states(backend)) == IDS
 
 
 def test_plan_that_breaks_fails_its_event(
@@ -155,25 +155,25 @@ def test_plan_that_breaks_fails_its_event(
         raise ZeroDivisionError("no such day")
 
     monkeypatch.setattr("tasks.sources.readers.scan", broken)
-    with tiny_runtime(tmp_path / "home") as runtime:
-        event_id = _sync(runtime, root)
-        wait_for(lambda: runtime.services.journal.job(event_id).state == "failed")
-        assert "ZeroDivisionError: no such day" in runtime.services.journal.job(event_id).reason
+    with tiny_backend(tmp_path / "home") as backend:
+        event_id = _sync(backend, root)
+        wait_for(lambda: backend.services.journal.get_job(event_id).state == "failed")
+        assert "ZeroDivisionError: no such day" in backend.services.journal.get_job(event_id).reason
 
 
 def test_a_query_beyond_its_time_fails_with_a_reason(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tiny_runtime(tmp_path / "home") as runtime:
-        _sync(runtime, root)
-        settle(runtime)
+    with tiny_backend(tmp_path / "home") as backend:
+        _sync(backend, root)
+        settle(backend)
     _limit(monkeypatch, policies.QUERY.name, seconds=1e-9, retries=1, backoff=0.01)
-    with tiny_runtime(tmp_path / "home", workers={"query_seconds": 5}) as runtime:
-        query_id = runtime.ask(QueryAsked(task="fire a kiln"), "tests")
-        wait_for(lambda: runtime.services.journal.job(query_id).state == "failed")
-        assert "not done within" in runtime.services.journal.job(query_id).reason
+    with tiny_backend(tmp_path / "home", workers={"query_seconds": 5}) as backend:
+        query_id = backend.submit_query(QueryAsked(task="fire a kiln"), "tests")
+        wait_for(lambda: backend.services.journal.get_job(query_id).state == "failed")
+        assert "not done within" in backend.services.journal.get_job(query_id).reason
         with pytest.raises((PermanentError, TransientError), match="not done within"):
-            runtime.answer(QueryAsked(task="fire a kiln"), "tests")
+            backend.answer_query(QueryAsked(task="fire a kiln"), "tests")
 
 
 def test_a_deadline_tells_the_stage() -> None:

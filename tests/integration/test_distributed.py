@@ -13,18 +13,18 @@ import pytest
 from neo4j import GraphDatabase
 
 from config.errors import TransientError, UsageError
-from graph.protocol import State
+from graph.protocol import SkillState
 from search.elastic.index import _delete
 from skills.events import QueryAsked, SkillRemoved, SourceChanged, new_event
 from skills.record import RevisionKey
-from tasks.app import queue_depth, send
+from tasks.app import queue_depth, send_task
 from tasks.broker.redis_connection import PREFIX
 from tasks.policies import INGEST, LINK, MAINTAIN, PLAN, QUERY
 from tests.support.distributed import Distributed, deployments, distributed
 from tests.support.library import TOPICS, Folder, write_skill, write_topics
 from tests.support.program import Skillbus, wait_for
 from tests.support.snapshot import NOTHING_LEFT, leftovers, snapshot
-from workers.backend.distributed import Remote
+from workers.backend.distributed import DistributedBackend
 from workers.processes.workloads import WORKLOADS
 
 __all__ = ["deployments", "distributed"]
@@ -59,8 +59,8 @@ def changed(root: Path, *paths: str) -> SourceChanged:
     return SourceChanged(source_id=root.name, root=str(root), paths=paths)
 
 
-def wait_ended(remote: Remote, *job_ids: str) -> None:
-    wait_for(lambda: all(remote.journal.job(one).state != "accepted" for one in job_ids), 60)
+def wait_ended(backend: DistributedBackend, *job_ids: str) -> None:
+    wait_for(lambda: all(backend.journal.get_job(one).state != "accepted" for one in job_ids), 60)
 
 
 def test_a_library_is_the_same_as_an_embedded_one(
@@ -81,46 +81,46 @@ def test_a_query_is_answered_on_the_result_queue(all_running: Distributed, craft
     assert found["status"] == "SKILL_HIT"
     assert found["degraded"] == []
     assert found["skills"][0]["skill_id"] == "crafts:bicycle-repair"
-    with all_running.remote() as remote, all_running.redis() as client:
-        bundle = remote.answer(QueryAsked(task="bake sourdough bread"), ORIGIN)
+    with all_running.backend() as backend, all_running.redis() as client:
+        bundle = backend.answer_query(QueryAsked(task="bake sourdough bread"), ORIGIN)
         assert bundle["skills"][0]["skill_id"] == "crafts:bread-baking"
         with pytest.raises(UsageError, match="x:y"):
-            remote.answer(QueryAsked(task="bread", without=("x:y",)), ORIGIN)
+            backend.answer_query(QueryAsked(task="bread", without=("x:y",)), ORIGIN)
         # answers are fetched once and kept in the journal
         assert client.keys("celery-task-meta-*") == []
-        assert remote.journal.job(bundle["query_id"]).outcome == bundle
+        assert backend.journal.get_job(bundle["query_id"]).outcome == bundle
 
 
 def test_results_that_nobody_fetches_expire(all_running: Distributed, crafts: Path) -> None:
-    with all_running.remote() as remote, all_running.redis() as client:
+    with all_running.backend() as backend, all_running.redis() as client:
         event = new_event(QueryAsked(task="bread"), ORIGIN)
-        remote.journal.accept(event, "query", 30)
-        result = send(remote.app, QUERY.name, [event.id], answered=True)
-        wait_ended(remote, event.id)
+        backend.journal.add_job(event, "query", 30)
+        result = send_task(backend.app, QUERY.name, [event.id], keep_result=True)
+        wait_ended(backend, event.id)
         key = wait_for(lambda: client.keys(f"celery-task-meta-{result.id}"))[0]
         assert 0 < int(client.ttl(key)) <= 3600
         client.delete(key)
 
 
 def test_a_query_that_nobody_took_in_time_is_told(all_running: Distributed) -> None:
-    with all_running.remote() as remote:
+    with all_running.backend() as backend:
         event = new_event(QueryAsked(task="bread"), ORIGIN)
-        remote.journal.accept(event, "query", 0.01)
+        backend.journal.add_job(event, "query", 0.01)
         time.sleep(0.02)
-        send(remote.app, QUERY.name, [event.id])
-        wait_ended(remote, event.id)
-        assert "expired before a worker took it" in remote.journal.job(event.id).reason
+        send_task(backend.app, QUERY.name, [event.id])
+        wait_ended(backend, event.id)
+        assert "expired before a worker took it" in backend.journal.get_job(event.id).reason
 
 
 def test_nobody_answers_when_no_worker_does(all_running: Distributed) -> None:
     all_running.stop("query")
-    with all_running.remote(query_seconds=0.5) as remote:
+    with all_running.backend(query_seconds=0.5) as backend:
         with pytest.raises(TransientError, match=r"no answer within 0\.5 s"):
-            remote.answer(QueryAsked(task="bread"), ORIGIN)
+            backend.answer_query(QueryAsked(task="bread"), ORIGIN)
         all_running.start("query")
-        [query_id] = remote.journal.open_jobs("query") or [""]
+        [query_id] = backend.journal.list_open_jobs("query") or [""]
         if query_id:
-            wait_ended(remote, query_id)
+            wait_ended(backend, query_id)
 
 
 def test_a_burst_is_ingested_once(all_running: Distributed, tmp_path: Path) -> None:
@@ -130,23 +130,23 @@ def test_a_burst_is_ingested_once(all_running: Distributed, tmp_path: Path) -> N
         write_skill(root, name, f"What {name} does", f"## Steps\n\n1. Say {name} 0.\n")
     all_running.skillbus("sync", str(root), "--until", "searchable")
     all_running.wait_done(paged=False)
-    with all_running.remote() as remote:
-        before = remote.graph.entries_under("burst", "")
+    with all_running.backend() as backend:
+        before = backend.graph.get_entries_under("burst", "")
         highest = max(entry.seq for entry in before)
         events = []
         for turn in range(1, 11):
             for name in names:
                 write_skill(root, name, f"What {name} does", f"## Steps\n\n1. Say {name} {turn}.\n")
-                events.append(remote.submit(changed(root, name), ORIGIN))
-        wait_ended(remote, *events)
+                events.append(backend.submit(changed(root, name), ORIGIN))
+        wait_ended(backend, *events)
         all_running.wait_done(120, paged=False)
-        after = remote.graph.entries_under("burst", "")
+        after = backend.graph.get_entries_under("burst", "")
         taken = max(entry.seq for entry in after) - highest
         assert taken <= 150, taken
-        assert {remote.journal.job(one).state for one in events} == {"done"}
+        assert {backend.journal.get_job(one).state for one in events} == {"done"}
         with all_running.index() as index:
             keys = [RevisionKey(entry.skill_id, entry.seq) for entry in after]
-            texts = [stored.parsed for stored in index.read(keys).values()]
+            texts = [stored.parsed for stored in index.get_revisions(keys).values()]
         assert len(texts) == 100
         assert all("10." in str(parsed) or " 10" in str(parsed) for parsed in texts)
     all_running.skillbus("sources", "remove", "burst")
@@ -156,12 +156,12 @@ def test_queries_are_answered_while_ingest_is_busy(
     all_running: Distributed, crafts: Path, tmp_path: Path
 ) -> None:
     busy = Folder(tmp_path / "busy", seed=3, size=60)
-    with all_running.remote() as remote:
-        event = remote.submit(changed(busy.root), ORIGIN)
+    with all_running.backend() as backend:
+        event = backend.submit(changed(busy.root), ORIGIN)
         for _ in range(5):
-            bundle = remote.answer(QueryAsked(task="true a bicycle wheel"), ORIGIN)
+            bundle = backend.answer_query(QueryAsked(task="true a bicycle wheel"), ORIGIN)
             assert bundle["status"] == "SKILL_HIT"
-        wait_ended(remote, event)
+        wait_ended(backend, event)
     all_running.wait_done()
     all_running.skillbus("sources", "remove", "busy")
     all_running.wait_done()
@@ -169,50 +169,54 @@ def test_queries_are_answered_while_ingest_is_busy(
 
 def test_too_many_are_refused_and_nothing_is_lost(all_running: Distributed, crafts: Path) -> None:
     all_running.stop("ingest", "query")
-    with all_running.remote(open_events=3, open_queries=2) as remote:
-        events = [remote.submit(changed(crafts, "tide-tables"), ORIGIN) for _ in range(3)]
+    with all_running.backend(open_events=3, open_queries=2) as backend:
+        events = [backend.submit(changed(crafts, "tide-tables"), ORIGIN) for _ in range(3)]
         with pytest.raises(TransientError, match=r"3 events wait already \(workers.open_events\)"):
-            remote.submit(changed(crafts, "tide-tables"), ORIGIN)
-        queries = [remote.ask(QueryAsked(task="bread"), ORIGIN) for _ in range(2)]
+            backend.submit(changed(crafts, "tide-tables"), ORIGIN)
+        queries = [backend.submit_query(QueryAsked(task="bread"), ORIGIN) for _ in range(2)]
         with pytest.raises(TransientError, match=r"2 queries wait already"):
-            remote.answer(QueryAsked(task="bread"), ORIGIN)
-        assert sorted(remote.journal.open_jobs("event")) == sorted(events)
+            backend.answer_query(QueryAsked(task="bread"), ORIGIN)
+        assert sorted(backend.journal.list_open_jobs("event")) == sorted(events)
         all_running.start("ingest", "query")
-        wait_ended(remote, *events, *queries)
-        assert {remote.journal.job(one).state for one in (*events, *queries)} == {"done"}
+        wait_ended(backend, *events, *queries)
+        assert {backend.journal.get_job(one).state for one in (*events, *queries)} == {"done"}
 
 
 def test_a_deep_queue_takes_no_more_and_the_journal_holds_the_rest(
     all_running: Distributed, crafts: Path
 ) -> None:
     all_running.stop("ingest")
-    with all_running.remote() as remote:
+    with all_running.backend() as backend:
         names = sorted(TOPICS)
-        deepest = PLAN.deepest or 0
+        max_queue_length = PLAN.max_queue_length or 0
         events = [
-            remote.submit(changed(crafts, names[number % len(names)]), ORIGIN)
-            for number in range(deepest + 10)
+            backend.submit(changed(crafts, names[number % len(names)]), ORIGIN)
+            for number in range(max_queue_length + 10)
         ]
-        assert queue_depth(remote.app, PLAN.queue) == deepest
+        assert queue_depth(backend.app, PLAN.queue) == max_queue_length
         all_running.start("ingest")
-        wait_ended(remote, *events)
+        wait_ended(backend, *events)
 
 
 def test_what_was_accepted_while_the_broker_was_away_is_sent_later(
     all_running: Distributed, crafts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_skill(crafts, "tide-tables", "Read the moon instead")
-    with all_running.remote() as remote:
+    with all_running.backend() as backend:
         # the journal answers and the broker does not, as where they are two servers
-        remote.app.conf.broker_read_url = remote.app.conf.broker_write_url = "redis://127.0.0.1:1/0"
-        event = remote.submit(changed(crafts, "tide-tables"), ORIGIN)
+        backend.app.conf.broker_read_url = backend.app.conf.broker_write_url = (
+            "redis://127.0.0.1:1/0"
+        )
+        event = backend.submit(changed(crafts, "tide-tables"), ORIGIN)
         assert "accepted, and will be sent later" in capsys.readouterr().out
-        with all_running.remote() as other:
+        with all_running.backend() as other:
             other.send_maintenance()
-        wait_ended(remote, event)
-        [entry] = remote.graph.entries(["crafts:tide-tables"])
+        wait_ended(backend, event)
+        [entry] = backend.graph.get_entries(["crafts:tide-tables"])
         wait_for(
-            lambda: remote.graph.entries([entry.skill_id])[0].description.startswith("Read the m")
+            lambda: backend.graph.get_entries([entry.skill_id])[0].description.startswith(
+                "Read the m"
+            )
         )
 
 
@@ -233,70 +237,70 @@ def locked(deployment: Distributed, skill_id: str) -> Iterator[None]:
         transaction.rollback()
 
 
-def planned(deployment: Distributed, remote: Remote, root: Path, path: str) -> None:
+def planned(deployment: Distributed, backend: DistributedBackend, root: Path, path: str) -> None:
     """The ingest of a skill waits in its queue, and no worker takes from it."""
     deployment.stop("ingest")
     deployment.launch("ingest", name="plan", queues="plan")
     deployment.wait_ready("plan")
-    wait_ended(remote, remote.submit(changed(root, path), ORIGIN))
-    wait_for(lambda: queue_depth(remote.app, INGEST.queue))
+    wait_ended(backend, backend.submit(changed(root, path), ORIGIN))
+    wait_for(lambda: queue_depth(backend.app, INGEST.queue))
     deployment.stop("plan")
 
 
-def begun(remote: Remote, task: str) -> bool:
-    return any(note["task"] == task for note in remote.activity.running().values())
+def begun(backend: DistributedBackend, task: str) -> bool:
+    return any(note["task"] == task for note in backend.coordinator.get_running_tasks().values())
 
 
 def test_what_a_worker_does_not_survive_is_buried(all_running: Distributed, crafts: Path) -> None:
     write_skill(crafts, "tide-tables", "Read the moon instead")
-    with all_running.remote() as remote:
-        planned(all_running, remote, crafts, "tide-tables")
+    with all_running.backend() as backend:
+        planned(all_running, backend, crafts, "tide-tables")
         with locked(all_running, "crafts:tide-tables"):
             worker = all_running.launch("ingest")
             kills: list[int] = []
 
             def gave_up() -> bool:
                 """Whether it is begun no more; until then its child is killed each time."""
-                if begun(remote, INGEST.name) and set(worker.children()) - set(kills):
+                if begun(backend, INGEST.name) and set(worker.children()) - set(kills):
                     kills.extend(worker.kill_children())
                 return any("died or hung" in line.get("reason", "") for line in worker.log())
 
             wait_for(gave_up, 90)
-        assert len(kills) >= INGEST.attempts
-        letter = wait_for(lambda: remote.journal.letters(1), 60)[0]
+        assert len(kills) >= INGEST.max_deliveries
+        letter = wait_for(lambda: backend.journal.list_dead_letters(1), 60)[0]
         assert (letter.task, letter.ids) == (INGEST.name, ("crafts:tide-tables",))
-        assert letter.attempts == INGEST.attempts
+        assert letter.attempts == INGEST.max_deliveries
         assert "its worker died or hung each time" in letter.reason
         assert worker.running
         all_running.wait_done()
-        [entry] = remote.graph.entries(["crafts:tide-tables"])
-        assert entry.state is State.FAILED
+        [entry] = backend.graph.get_entries(["crafts:tide-tables"])
+        assert entry.state is SkillState.FAILED
         # somebody mended it: the next event ingests it again
         write_skill(crafts, "tide-tables", "Read tide tables")
-        wait_ended(remote, remote.submit(changed(crafts, "tide-tables"), ORIGIN))
+        wait_ended(backend, backend.submit(changed(crafts, "tide-tables"), ORIGIN))
         all_running.wait_done()
-        [entry] = remote.graph.entries(["crafts:tide-tables"])
-        assert entry.state is State.PUBLISHED
-        remote.journal.discard(letter.id)
+        [entry] = backend.graph.get_entries(["crafts:tide-tables"])
+        assert entry.state is SkillState.PUBLISHED
+        backend.journal.delete_dead_letter(letter.id)
 
 
 def test_a_worker_that_is_killed_leaves_its_work_to_the_next(
     all_running: Distributed, crafts: Path
 ) -> None:
     write_skill(crafts, "tide-tables", "Read the moon instead")
-    with all_running.remote() as remote:
-        planned(all_running, remote, crafts, "tide-tables")
+    with all_running.backend() as backend:
+        planned(all_running, backend, crafts, "tide-tables")
         with locked(all_running, "crafts:tide-tables"):
             worker = all_running.launch("ingest")
-            wait_for(lambda: begun(remote, INGEST.name), 60)
+            wait_for(lambda: begun(backend, INGEST.name), 60)
             children = worker.children()
             worker.process.kill()
             wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
         all_running.start("ingest")
-        wait_for(lambda: len(remote.activity.workers()) == len(WORKLOADS), 30)
-        remote.send_maintenance()
+        wait_for(lambda: len(backend.coordinator.alive_workers()) == len(WORKLOADS), 30)
+        backend.send_maintenance()
         all_running.wait_done()
-        [entry] = remote.graph.entries(["crafts:tide-tables"])
+        [entry] = backend.graph.get_entries(["crafts:tide-tables"])
         assert entry.description == "Read the moon instead"
 
 
@@ -308,22 +312,22 @@ def unacknowledged(deployment: Distributed) -> int:
 
 def test_told_to_stop_a_worker_ends_what_runs(all_running: Distributed, crafts: Path) -> None:
     write_skill(crafts, "tide-tables", "Read the moon instead")
-    with all_running.remote() as remote:
-        planned(all_running, remote, crafts, "tide-tables")
+    with all_running.backend() as backend:
+        planned(all_running, backend, crafts, "tide-tables")
         held = unacknowledged(all_running)
         with locked(all_running, "crafts:tide-tables"):
             worker = all_running.launch("ingest")
-            wait_for(lambda: begun(remote, INGEST.name), 60)
+            wait_for(lambda: begun(backend, INGEST.name), 60)
             worker.send(signal.SIGTERM)
             time.sleep(1)
             assert worker.running
         started = time.monotonic()
         assert worker.process.wait(40).code == 0
         assert time.monotonic() - started < 15
-        [entry] = remote.graph.entries(["crafts:tide-tables"])
+        [entry] = backend.graph.get_entries(["crafts:tide-tables"])
         assert entry.description == "Read the moon instead"
-        assert remote.activity.running() == {}
-        assert queue_depth(remote.app, INGEST.queue) == 0
+        assert backend.coordinator.get_running_tasks() == {}
+        assert queue_depth(backend.app, INGEST.queue) == 0
         assert unacknowledged(all_running) == held
 
 
@@ -331,17 +335,17 @@ def test_what_does_not_end_in_time_is_delivered_again(
     all_running: Distributed, crafts: Path
 ) -> None:
     write_skill(crafts, "tide-tables", "Read the moon instead")
-    with all_running.remote() as remote:
-        planned(all_running, remote, crafts, "tide-tables")
+    with all_running.backend() as backend:
+        planned(all_running, backend, crafts, "tide-tables")
         with locked(all_running, "crafts:tide-tables"):
             worker = all_running.launch("ingest", SKILLBUS_WORKERS__STOP_SECONDS="1")
-            wait_for(lambda: begun(remote, INGEST.name), 60)
+            wait_for(lambda: begun(backend, INGEST.name), 60)
             worker.send(signal.SIGTERM)
             worker.process.wait(15)
-            assert queue_depth(remote.app, INGEST.queue) == 1
+            assert queue_depth(backend.app, INGEST.queue) == 1
         all_running.start("ingest")
         all_running.wait_done()
-        [entry] = remote.graph.entries(["crafts:tide-tables"])
+        [entry] = backend.graph.get_entries(["crafts:tide-tables"])
         assert entry.description == "Read the moon instead"
 
 
@@ -353,15 +357,15 @@ def test_two_reconcilers_and_two_link_workers_end_the_same(
     folder = Folder(tmp_path / "lib", seed=11, size=20)
     all_running.launch("link", name="another")
     all_running.wait_ready("another")
-    with all_running.remote() as remote:
+    with all_running.backend() as backend:
         for _ in range(2):
-            event = remote.submit(changed(folder.root), ORIGIN)
+            event = backend.submit(changed(folder.root), ORIGIN)
             for _ in range(4):
-                remote.send_maintenance()
-                send(remote.app, LINK.name, [])
-            wait_ended(remote, event)
+                backend.send_maintenance()
+                send_task(backend.app, LINK.name, [])
+            wait_ended(backend, event)
             folder.change(6)
-            wait_ended(remote, remote.submit(changed(folder.root), ORIGIN))
+            wait_ended(backend, backend.submit(changed(folder.root), ORIGIN))
             all_running.wait_done()
     skillbus.start("sync", str(folder.root)).wait()
     assert snapshot(all_running.settings) == snapshot(skillbus.home)
@@ -369,7 +373,7 @@ def test_two_reconcilers_and_two_link_workers_end_the_same(
 
 
 # -- the reconciler
-def maintained(deployment: Distributed, remote: Remote) -> dict[str, Any]:
+def maintained(deployment: Distributed, backend: DistributedBackend) -> dict[str, Any]:
     """Have the reconciler sweep now; what it reported."""
 
     def reports() -> list[dict[str, Any]]:
@@ -379,7 +383,7 @@ def maintained(deployment: Distributed, remote: Remote) -> dict[str, Any]:
     before = len(reports())
     with deployment.redis() as client:
         client.delete(f"{PREFIX}due:sweep")
-    remote.send_maintenance()
+    backend.send_maintenance()
     report: dict[str, Any] = wait_for(lambda: reports()[before:], 60)[0]
     return report
 
@@ -387,73 +391,73 @@ def maintained(deployment: Distributed, remote: Remote) -> dict[str, Any]:
 def test_what_vanished_from_the_index_is_ingested_again(
     all_running: Distributed, crafts: Path
 ) -> None:
-    with all_running.remote() as remote, all_running.index() as index:
-        [entry] = remote.graph.entries(["crafts:kiln-firing"])
+    with all_running.backend() as backend, all_running.index() as index:
+        [entry] = backend.graph.get_entries(["crafts:kiln-firing"])
         index.delete([RevisionKey(entry.skill_id, entry.seq)])
-        assert maintained(all_running, remote)["asked_again"] == 1
-        remote.send_maintenance()
+        assert maintained(all_running, backend)["asked_again"] == 1
+        backend.send_maintenance()
         all_running.wait_done()
-        [again] = remote.graph.entries(["crafts:kiln-firing"])
+        [again] = backend.graph.get_entries(["crafts:kiln-firing"])
         assert again.seq > entry.seq
         assert leftovers(all_running.settings)["missing"] == []
-        bundle = remote.answer(QueryAsked(task="fire stoneware in a kiln"), ORIGIN)
+        bundle = backend.answer_query(QueryAsked(task="fire stoneware in a kiln"), ORIGIN)
         assert bundle["skills"][0]["skill_id"] == "crafts:kiln-firing"
 
 
 def test_what_only_searches_have_lost_is_ingested_again(
     all_running: Distributed, crafts: Path
 ) -> None:
-    with all_running.remote() as remote, all_running.index() as index:
-        [entry] = remote.graph.entries(["crafts:kiln-firing"])
+    with all_running.backend() as backend, all_running.index() as index:
+        [entry] = backend.graph.get_entries(["crafts:kiln-firing"])
         key = RevisionKey(entry.skill_id, entry.seq)
         index._connection.bulk([_delete(index.ensure(), "skills", key)], wait=True)
-        assert not set(index.keys()).intersection([key])
-        assert maintained(all_running, remote)["asked_again"] == 1
-        remote.send_maintenance()
+        assert not set(index.list_keys()).intersection([key])
+        assert maintained(all_running, backend)["asked_again"] == 1
+        backend.send_maintenance()
         all_running.wait_done()
         assert leftovers(all_running.settings)["missing"] == []
 
 
 def test_what_no_reader_can_see_is_swept(all_running: Distributed, crafts: Path) -> None:
-    with all_running.remote() as remote, all_running.index() as index:
-        old = {entry.skill_id: entry.seq for entry in remote.graph.entries()}
+    with all_running.backend() as backend, all_running.index() as index:
+        old = {entry.skill_id: entry.seq for entry in backend.graph.get_entries()}
         write_skill(crafts, "kiln-firing", "Fire porcelain")
         wait_ended(
-            remote,
-            remote.submit(changed(crafts, "kiln-firing"), ORIGIN),
-            remote.submit(SkillRemoved(skill_id="crafts:map-projection"), ORIGIN),
+            backend,
+            backend.submit(changed(crafts, "kiln-firing"), ORIGIN),
+            backend.submit(SkillRemoved(skill_id="crafts:map-projection"), ORIGIN),
         )
         all_running.wait_done()
-        assert len(index.keys()) >= 11
+        assert len(index.list_keys()) >= 11
         remnant = RevisionKey("crafts:kiln-firing", old["crafts:kiln-firing"])
         index._connection.bulk([_delete(index.ensure(), "skills", remnant)], wait=True)
-        assert remnant in index.remnants()
-        maintained(all_running, remote)  # readers may still have chosen what was superseded
-        assert remnant in index.remnants()
+        assert remnant in index.partial_keys()
+        maintained(all_running, backend)  # readers may still have chosen what was superseded
+        assert remnant in index.partial_keys()
         removed = RevisionKey("crafts:map-projection", old["crafts:map-projection"])
-        assert {removed} <= set(index.keys())
+        assert {removed} <= set(index.list_keys())
     all_running.stop("link")
     all_running.start("link", SKILLBUS_WORKERS__KEEP_SECONDS="0")
-    with all_running.remote() as remote:
-        wait_for(lambda: maintained(all_running, remote)["swept"], 30)
+    with all_running.backend() as backend:
+        wait_for(lambda: maintained(all_running, backend)["swept"], 30)
         assert leftovers(all_running.settings) == NOTHING_LEFT
         with all_running.index() as index:
-            assert index.remnants() == []
-            assert not {removed} & set(index.keys())
+            assert index.partial_keys() == []
+            assert not {removed} & set(index.list_keys())
     all_running.stop("link")
     all_running.start("link")
 
 
 def test_marks_that_nobody_saw_are_linked(all_running: Distributed, crafts: Path) -> None:
     all_running.stop("link")
-    with all_running.remote() as remote:
+    with all_running.backend() as backend:
         write_skill(crafts, "kiln-firing", "Fire porcelain", depends="bread-baking")
-        wait_ended(remote, remote.submit(changed(crafts, "kiln-firing"), ORIGIN))
-        wait_for(lambda: remote.graph.counts()["unlinked"])
-        with remote.app.connection_for_write() as connection:
+        wait_ended(backend, backend.submit(changed(crafts, "kiln-firing"), ORIGIN))
+        wait_for(lambda: backend.graph.get_counts()["unlinked"])
+        with backend.app.connection_for_write() as connection:
             connection.default_channel.queue_purge(LINK.queue)
         all_running.start("link")
-        remote.send_maintenance()
-        wait_for(lambda: not remote.graph.counts()["unlinked"], 60)
-        links = remote.graph.links(["crafts:kiln-firing"])["crafts:kiln-firing"]
+        backend.send_maintenance()
+        wait_for(lambda: not backend.graph.get_counts()["unlinked"], 60)
+        links = backend.graph.get_links(["crafts:kiln-firing"])["crafts:kiln-firing"]
         assert "crafts:bread-baking" in {link.target for link in links}

@@ -15,15 +15,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.stack.ports import free_port
 from skills.events import SourceChanged, new_event
-from tasks.app import send
-from tasks.journal.protocol import DeadLetter, new_letter_id
+from tasks.app import send_task
+from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.policies import LINK, PLAN, QUERY
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics
 from tests.support.program import wait_for
 from tests.support.secrecy import made_up
 from tests.support.servers import RunServers, ServerControls
-from workers.monitoring.metrics import ASKED, COUNTED
+from workers.monitoring.metrics import DEPLOYMENT_METRICS, PROCESS_METRICS
 
 __all__ = ["deployments"]
 
@@ -54,9 +54,9 @@ def running(deployments: Deployments, ports: dict[str, int], root: Path) -> Iter
     for name in WORKLOADS:
         made.launch(name, SKILLBUS_WORKERS__METRICS_PORT=str(ports[name]))
     made.wait_ready()
-    with made.remote() as remote:
+    with made.backend() as backend:
         event = new_event(SourceChanged(source_id="crafts", root=str(root)), "skillbus/x", TRACE)
-        remote.accept(event)
+        backend.accept(event)
     made.wait_done(120)
     yield made
     made.stop()
@@ -115,15 +115,15 @@ def test_work_taken_over_or_sent_again_keeps_its_trace(running: Distributed, roo
         "---\nname: kiln-firing\ndescription: Fire a kiln slowly\n---\n\nHeat it up.\n", "utf-8"
     )
     other = TRACE[::-1]
-    with running.remote() as remote:
+    with running.backend() as backend:
         changed = SourceChanged(source_id="crafts", root=str(root), paths=("kiln-firing",))
-        remote.accept(new_event(changed, "skillbus/x", other))
+        backend.accept(new_event(changed, "skillbus/x", other))
         with running.redis() as client:
             client.delete(PLAN.queue)  # the broker forgot
     running.launch("ingest", SKILLBUS_WORKERS__RECONCILE_SECONDS="1")
-    with running.remote() as remote:
-        remote.send_maintenance()
-        wait_for(lambda: not remote.journal.count_open("event"), 60)
+    with running.backend() as backend:
+        backend.send_maintenance()
+        wait_for(lambda: not backend.journal.count_open_jobs("event"), 60)
     running.wait_done()
     done = [line for line in running.log("ingest") if line["event"] == "task done"]
     assert other in {line["trace_id"] for line in done if line["task"] == "skillbus.ingest"}
@@ -153,7 +153,7 @@ def test_no_password_is_in_any_log(running: Distributed, run_servers: RunServers
 
 def test_figures_of_every_worker(running: Distributed, ports: dict[str, int]) -> None:
     running.skillbus("query", "fire a kiln")
-    known = {series.name for series in (*COUNTED, *ASKED)}
+    known = {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
     everything: set[str] = set()
     for name in ("query", "link", "page"):
         found = wait_for(lambda port=ports[name]: when_all_are_up(port))
@@ -224,7 +224,7 @@ def doctored(running: Distributed, code: int, **env: str) -> dict[str, dict[str,
 
 def test_doctor_finds_nothing_wrong(running: Distributed) -> None:
     rows = doctored(running, 0)
-    assert {row["state"] for row in rows.values()} == {"good"}
+    assert {row["state"] for row in rows.values()} == {"ok"}
     assert {"broker", "redis", "clock", "elasticsearch", "neo4j", "workers", "revisions"} <= set(
         rows
     )
@@ -249,7 +249,7 @@ def test_doctor_tells_wrong_passwords_and_goes_on(running: Distributed, tmp_path
     wrong.write_text(made_up("and-wrong") + "\n", encoding="utf-8")
     rows = doctored(running, 1, SKILLBUS_SERVERS__REDIS_PASSWORD_FILE=str(wrong))
     assert "redis_password_file" in rows["redis"]["detail"]
-    assert rows["neo4j"]["state"] == rows["elasticsearch"]["state"] == "good"
+    assert rows["neo4j"]["state"] == rows["elasticsearch"]["state"] == "ok"
     assert made_up("and-wrong") not in json.dumps(rows)
 
 
@@ -268,7 +268,7 @@ def test_doctor_misses_workers_and_an_index(running: Distributed) -> None:
 def test_doctor_finds_revisions_that_search_has_lost(running: Distributed) -> None:
     running.stop("link")  # it would have them read again
     with running.index() as index:
-        lost = min(index.keys())
+        lost = min(index.list_keys())
         index.delete([lost])
         time.sleep(1)
         told = doctored(running, 1)["revisions"]["detail"]
@@ -278,20 +278,20 @@ def test_doctor_finds_revisions_that_search_has_lost(running: Distributed) -> No
 
 def test_letters_are_retried_over_the_queues(running: Distributed) -> None:
     now = time.time()
-    bad = DeadLetter(new_letter_id(now), "", (), "not JSON", 0, "", "{", now)
-    good = DeadLetter(new_letter_id(now), LINK.name, (), "broke", 1, TRACE, "", now)
-    with running.remote() as remote:
+    bad = DeadLetter(new_dead_letter_id(now), "", (), "not JSON", 0, "", "{", now)
+    good = DeadLetter(new_dead_letter_id(now), LINK.name, (), "broke", 1, TRACE, "", now)
+    with running.backend() as backend:
         for letter in (bad, good):
-            remote.journal.bury(letter)
+            backend.journal.add_dead_letter(letter)
     assert "2 dead letters" in doctored(running, 1)["dead letters"]["detail"]
     assert "cannot be sent again" in running.skillbus("dead", "retry", bad.id, code=2).err
     running.skillbus("dead", "retry", good.id)
     left = running.skillbus("dead", "list", "--json").data
     assert [letter["id"] for letter in left] == [bad.id]
-    with running.remote() as remote, running.redis() as client:
+    with running.backend() as backend, running.redis() as client:
         assert client.llen(LINK.queue) == 1, "no worker takes it now"
         client.delete(LINK.queue)
-        del remote
+        del backend
     running.skillbus("dead", "discard", "--all")
     assert running.skillbus("dead", "list", "--json").data == []
 
@@ -299,10 +299,10 @@ def test_letters_are_retried_over_the_queues(running: Distributed) -> None:
 def test_a_message_nobody_can_read_is_a_letter_and_counted(
     running: Distributed, ports: dict[str, int]
 ) -> None:
-    with running.remote() as remote:
-        remote.app.send_task("skillbus.unknown", ([],), queue=QUERY.queue)
-        wait_for(lambda: remote.journal.count_letters())
-        send(remote.app, LINK.name, [])
+    with running.backend() as backend:
+        backend.app.send_task("skillbus.unknown", ([],), queue=QUERY.queue)
+        wait_for(lambda: backend.journal.count_dead_letters())
+        send_task(backend.app, LINK.name, [])
     found = wait_for(lambda: scraped(ports["query"]).get("skillbus_letters_buried_total"))
     assert found == {("none",): 1.0}
     running.skillbus("dead", "discard", "--all")
@@ -329,9 +329,9 @@ def test_a_frozen_server_hides_nothing_and_hangs_nobody(
             {"broker"} if name == "redis" else set()
         )
         rows = doctored(running, 1, SKILLBUS_SERVERS__TIMEOUT_SECONDS=str(PATIENCE))
-        assert rows[name]["state"] == "wrong"
+        assert rows[name]["state"] == "failed"
         others = {"neo4j", "elasticsearch", "redis"} - {name}
-        assert {rows[other]["state"] for other in others} == {"good"}
+        assert {rows[other]["state"] for other in others} == {"ok"}
     finally:
         servers[name].thaw()
     with contextlib.suppress(httpx.TransportError):

@@ -15,12 +15,12 @@ import pytest
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import ServerSettings
-from search.documents import skill_hashes, skill_texts
+from search.documents import skill_text_hashes, skill_texts
 from search.elastic import index as elastic_index
 from search.elastic.health import index_health
-from search.elastic.index import ElasticSearchIndex
+from search.elastic.index import ElasticsearchIndex
 from search.elastic.records import document_id
-from search.elastic.replacement import Replacement, drop_superseded
+from search.elastic.replacement import ElasticsearchReplacement, delete_superseded
 from search.protocol import Filters, SkillDocument
 from skills.passages import section_texts
 from skills.record import RevisionKey
@@ -34,18 +34,18 @@ from tests.support.tiny import DIMENSION, TinyEncoder
 MODEL, ANY = TinyEncoder.model, Filters()
 
 
-def put_sections(index: ElasticSearchIndex, one: SkillDocument) -> None:
+def put_sections(index: ElasticsearchIndex, one: SkillDocument) -> None:
     vectors = ENCODER.encode(section_texts(one.parsed))
-    index.put_section_vectors(one.key, one.section_hashes, vectors)
+    index.save_section_vectors(one.key, one.section_hashes, vectors)
 
 
-def names(index: ElasticSearchIndex, word: str) -> set[str]:
-    hits = index.candidates({word: 1.0}, 100, ANY)
+def names(index: ElasticsearchIndex, word: str) -> set[str]:
+    hits = index.search_lexical({word: 1.0}, 100, ANY)
     return {hit.key.skill_id.removeprefix("home:") for hit in hits}
 
 
-def open_index(settings: ServerSettings, model: str = MODEL, **how: bool) -> ElasticSearchIndex:
-    return ElasticSearchIndex(settings, model, DIMENSION, **({"writable": True} | how))
+def open_index(settings: ServerSettings, model: str = MODEL, **how: bool) -> ElasticsearchIndex:
+    return ElasticsearchIndex(settings, model, DIMENSION, **({"writable": True} | how))
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def settings(elastic: ElasticIndices) -> ServerSettings:
 
 
 @pytest.fixture
-def index(elastic: ElasticIndices, tmp_path: Path) -> Iterator[ElasticSearchIndex]:
+def index(elastic: ElasticIndices, tmp_path: Path) -> Iterator[ElasticsearchIndex]:
     opened = elastic.open(tmp_path, MODEL, DIMENSION)
     yield opened
     opened.close()
@@ -63,7 +63,7 @@ def index(elastic: ElasticIndices, tmp_path: Path) -> Iterator[ElasticSearchInde
 class TestOpening:
     def test_a_reader_finds_no_index(self, settings: ServerSettings) -> None:
         with pytest.raises(UsageError, match="no search index with prefix"):
-            open_index(settings, writable=False).keys()
+            open_index(settings, writable=False).list_keys()
         problems = index_health(settings, MODEL, DIMENSION).problems
         assert any("no search index" in one for one in problems)
 
@@ -84,43 +84,43 @@ class TestOpening:
             thread.join()
         assert failures == []
         assert len({one.ensure().name for one in indices}) == 1
-        assert {len(one.keys()) for one in indices} == {5}
+        assert {len(one.list_keys()) for one in indices} == {5}
         self.refuses_another_model(settings)
         self.comes_back_when_it_was_deleted(indices[0])
 
     def refuses_another_model(self, settings: ServerSettings) -> None:
         for writable in (True, False):
             with pytest.raises(UsageError, match=r"other:1.*skillbus reindex"):
-                open_index(settings, "other:1", writable=writable).keys()
+                open_index(settings, "other:1", writable=writable).list_keys()
         problems = index_health(settings, "other:1", DIMENSION).problems
         assert any("skillbus reindex" in one for one in problems)
         health = index_health(settings, MODEL, DIMENSION)
         assert health.problems == ()
         assert (health.status, health.documents, health.version[:2]) == ("green", 5, "9.")
 
-    def comes_back_when_it_was_deleted(self, index: ElasticSearchIndex) -> None:
+    def comes_back_when_it_was_deleted(self, index: ElasticsearchIndex) -> None:
         chosen = index.ensure()
         index.sets.activate(replace(chosen, name=chosen.name))
-        with index._connection.translated() as client:
+        with index._connection.translate_errors() as client:
             every = client.indices.get_alias(index=f"{chosen.name}-*")
             client.indices.delete(index=",".join(every))
         with pytest.raises(TransientError, match="is gone"):
             index.add([document("anvil")])
         index.add([document("anvil")])
-        assert index.keys() == [document("anvil").key]
-        with index._connection.translated() as client:
-            mapping = client.indices.get_mapping(index=chosen.reading("skills"))
-        assert mapping[chosen.reading("skills")]["mappings"]["dynamic"] == "strict"
+        assert index.list_keys() == [document("anvil").key]
+        with index._connection.translate_errors() as client:
+            mapping = client.indices.get_mapping(index=chosen.index_name("skills"))
+        assert mapping[chosen.index_name("skills")]["mappings"]["dynamic"] == "strict"
 
     def test_a_strangers_index_is_left_alone(self, settings: ServerSettings) -> None:
         mine = open_index(settings)
-        with mine._connection.translated() as client:
+        with mine._connection.translate_errors() as client:
             client.indices.create(index=f"{settings.elasticsearch_prefix}-skills")
         with pytest.raises(UsageError, match=r"another servers\.elasticsearch_prefix"):
             mine.add([document("loom")])
         mine.close()
 
-    def test_a_forked_child_makes_its_own_connection(self, index: ElasticSearchIndex) -> None:
+    def test_a_forked_child_makes_its_own_connection(self, index: ElasticsearchIndex) -> None:
         index.add([document("loom")])
         before = index._connection.client
         receiver, sender = multiprocessing.Pipe(duplex=False)
@@ -137,7 +137,7 @@ class TestOpening:
 
 class TestWriting:
     def test_what_another_process_has_just_written_is_visible(
-        self, index: ElasticSearchIndex, elastic: ElasticIndices, tmp_path: Path
+        self, index: ElasticsearchIndex, elastic: ElasticIndices, tmp_path: Path
     ) -> None:
         other = elastic.open(tmp_path, MODEL, DIMENSION)
         for number in range(3):
@@ -146,11 +146,11 @@ class TestWriting:
             writer.start()
             time.sleep(0.02)
             index.add([one])
-            assert one.key in {hit.key for hit in index.candidates({"loom": 1.0}, 9, ANY)}
+            assert one.key in {hit.key for hit in index.search_lexical({"loom": 1.0}, 9, ANY)}
             writer.join()
         other.close()
 
-    def test_a_read_only_index_is_a_matter_of_time(self, index: ElasticSearchIndex) -> None:
+    def test_a_read_only_index_is_a_matter_of_time(self, index: ElasticsearchIndex) -> None:
         index.add([document("loom")])
         chosen = index.ensure()
         index.sets.block_writes(chosen, True)
@@ -167,7 +167,7 @@ class TestWriting:
         index.add([document("kiln")])
         assert names(index, "kiln") == {"kiln"}
 
-    def test_longest_tokens_and_wide_blanks(self, index: ElasticSearchIndex) -> None:
+    def test_longest_tokens_and_wide_blanks(self, index: ElasticsearchIndex) -> None:
         long = "x" * 255
         one = document("loom", "读取\u3000日志")
         fields = (*one.fields[:3], (*one.fields[3], long), one.fields[4])
@@ -176,18 +176,18 @@ class TestWriting:
         assert names(index, "日志") == {"loom"}
 
     def test_a_document_that_cannot_be_is_named_and_others_are_written(
-        self, index: ElasticSearchIndex
+        self, index: ElasticsearchIndex
     ) -> None:
         bad = replace(document("kiln"), vectors=np.ones((2, DIMENSION + 1), np.float32))
         with pytest.raises(PermanentError, match="home:kiln@1"):
             index.add([document("loom"), bad, document("anvil")])
         assert names(index, "helps") | names(index, "help") == {"loom", "anvil"}
-        assert index.remnants() == [bad.key]
+        assert index.partial_keys() == [bad.key]
         index.delete([bad.key])
-        assert index.remnants() == []
+        assert index.partial_keys() == []
 
     def test_a_kill_between_the_writes_leaves_what_can_be_swept(
-        self, index: ElasticSearchIndex, monkeypatch: pytest.MonkeyPatch
+        self, index: ElasticsearchIndex, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def killed(*args: object) -> bytes:
             raise KeyboardInterrupt
@@ -202,15 +202,15 @@ class TestWriting:
         with pytest.raises(KeyboardInterrupt):
             index.add([document("kiln")])
         monkeypatch.undo()
-        assert index.keys() == [document("loom").key]
-        assert index.remnants() == [document("kiln").key]
+        assert index.list_keys() == [document("loom").key]
+        assert index.partial_keys() == [document("kiln").key]
         index.add([document("kiln")])
-        assert index.remnants() == []
+        assert index.partial_keys() == []
 
 
 class TestReading:
-    def test_more_keys_than_one_answer_may_hold(self, index: ElasticSearchIndex) -> None:
-        skills = index.ensure().writing("skills")
+    def test_more_keys_than_one_answer_may_hold(self, index: ElasticsearchIndex) -> None:
+        skills = index.ensure().write_alias("skills")
         wanted = [RevisionKey(f"home:bare-{number}", number) for number in range(10_050)]
         lines: list[dict[str, object]] = []
         for key in wanted:
@@ -218,30 +218,30 @@ class TestReading:
                 {"create": {"_id": document_id(key)}},
                 {"skill_id": key.skill_id, "seq": key.seq},
             ]
-        with index._connection.translated() as client:
+        with index._connection.translate_errors() as client:
             client.options(request_timeout=60).bulk(index=skills, operations=lines, refresh=True)
-        keys = index.keys()
+        keys = index.list_keys()
         assert len(keys) == len(wanted)
         assert set(keys) == set(wanted)
         index.delete(wanted)
-        assert index.keys() == []
+        assert index.list_keys() == []
 
     def test_many_records_are_read_in_pages(
-        self, index: ElasticSearchIndex, monkeypatch: pytest.MonkeyPatch
+        self, index: ElasticsearchIndex, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("search.elastic.document_reader.READ_PAGE", 3)
-        monkeypatch.setattr(elastic_index, "READ_PAGE", 3)
+        monkeypatch.setattr("search.elastic.document_reader.READ_BATCH", 3)
+        monkeypatch.setattr(elastic_index, "READ_BATCH", 3)
         documents = [document(f"loom-{number}") for number in range(10)]
         index.add(documents)
         keys = [one.key for one in documents]
-        assert list(index.forward([*keys, RevisionKey("home:none", 1)])) == keys
-        assert list(index.read(keys)) == keys
-        assert set(index.skill_vectors(keys)) == set(keys)
-        hashes = [text for one in documents for text in skill_hashes(MODEL, one.parsed)]
-        assert set(index.cached_vectors(hashes)) == set(hashes)
+        assert list(index.get_forward_records([*keys, RevisionKey("home:none", 1)])) == keys
+        assert list(index.get_revisions(keys)) == keys
+        assert set(index.get_skill_vectors(keys)) == set(keys)
+        hashes = [text for one in documents for text in skill_text_hashes(MODEL, one.parsed)]
+        assert set(index.get_cached_vectors(hashes)) == set(hashes)
 
     def test_rare_texts_are_found_beside_one_that_all_share(
-        self, index: ElasticSearchIndex
+        self, index: ElasticsearchIndex
     ) -> None:
         documents = [document(f"loom-{number}", f"Step {number}.") for number in range(40)]
         index.add(documents)
@@ -251,28 +251,28 @@ class TestReading:
         assert shared
         wanted = {*documents[3].section_hashes, *documents[30].section_hashes}
         end = time.monotonic() + 5
-        while set(found := index.cached_vectors(list(wanted))) != wanted:
+        while set(found := index.get_cached_vectors(list(wanted))) != wanted:
             assert time.monotonic() < end, wanted - set(found)
             time.sleep(0.1)
 
     def test_what_never_changes_is_read_once(
-        self, index: ElasticSearchIndex, monkeypatch: pytest.MonkeyPatch
+        self, index: ElasticsearchIndex, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         one = document("loom")
         index.add([one])
-        assert index.section_vectors([one.key]) == {}
+        assert index.get_section_vectors([one.key]) == {}
         put_sections(index, one)
-        first = (index.read([one.key]), index.section_vectors([one.key]))
-        vectors = index.skill_vectors([one.key])[one.key]
+        first = (index.get_revisions([one.key]), index.get_section_vectors([one.key]))
+        vectors = index.get_skill_vectors([one.key])[one.key]
         monkeypatch.setattr(index, "_reader", None)
         with pytest.raises(AttributeError):
-            index.forward([one.key])
-        assert index.skill_vectors([one.key])[one.key].tolist() == vectors.tolist()
+            index.get_forward_records([one.key])
+        assert index.get_skill_vectors([one.key])[one.key].tolist() == vectors.tolist()
         monkeypatch.undo()
         index.delete([one.key])
-        assert index.read([one.key]) == {}
-        assert index.section_vectors([one.key]) == {}
-        assert index.skill_vectors([one.key]) == {}
+        assert index.get_revisions([one.key]) == {}
+        assert index.get_section_vectors([one.key]) == {}
+        assert index.get_skill_vectors([one.key]) == {}
         assert first[0][one.key].parsed == one.parsed
 
 
@@ -327,20 +327,20 @@ class TestReindex:
             name.removeprefix("home:") for name in pointers
         }
         self.check(settings, pointers, library)
-        assert drop_superseded(settings) == [old.ensure().name]
-        assert drop_superseded(settings) == []
+        assert delete_superseded(settings) == [old.ensure().name]
+        assert delete_superseded(settings) == []
         with pytest.raises(TransientError, match="is gone"):
-            old.keys()
+            old.list_keys()
         with pytest.raises(UsageError, match="already"):
-            Replacement(settings, OtherEncoder.model, DIMENSION)
+            ElasticsearchReplacement(settings, OtherEncoder.model, DIMENSION)
         old.close()
 
     def interrupted(
-        self, settings: ServerSettings, old: ElasticSearchIndex, pointers: dict[str, int]
+        self, settings: ServerSettings, old: ElasticsearchIndex, pointers: dict[str, int]
     ) -> None:
         """A first try ends in the middle, or just before the switch: the old index goes on."""
-        replacement = Replacement(settings, OtherEncoder.model, DIMENSION)
-        copier = task.Copier(
+        replacement = ElasticsearchReplacement(settings, OtherEncoder.model, DIMENSION)
+        copier = task.IndexCopier(
             replacement.source, replacement.target, OtherEncoder.model, OtherEncoder()
         )
 
@@ -350,9 +350,9 @@ class TestReindex:
         replacement.switch = stop  # dies before the switch
         with pytest.raises(Interrupted):
             task.reindex(replacement, copier, lambda: dict(list(pointers.items())[:7]))
-        assert len(replacement.target.keys()) == 7
+        assert len(replacement.target.list_keys()) == 7
         replacement.close()
-        live = old.sets.live()
+        live = old.sets.get_live()
         assert live is not None
         assert live.name == old.ensure().name
         one = document("loom-middle", seq=50)
@@ -360,9 +360,9 @@ class TestReindex:
         pointers[one.key.skill_id] = one.key.seq
 
     def run(self, settings: ServerSettings, pointers: dict[str, int]) -> None:
-        replacement = Replacement(settings, OtherEncoder.model, DIMENSION)
+        replacement = ElasticsearchReplacement(settings, OtherEncoder.model, DIMENSION)
         assert not replacement.same_model
-        copier = task.Copier(
+        copier = task.IndexCopier(
             replacement.source, replacement.target, OtherEncoder.model, OtherEncoder()
         )
         copied = task.reindex(replacement, copier, lambda: dict(pointers))
@@ -374,22 +374,24 @@ class TestReindex:
     ) -> None:
         new = open_index(settings, OtherEncoder.model, writable=False)
         published = {RevisionKey(*item) for item in pointers.items()}
-        assert set(new.keys()) == published
-        stored = new.read([library[0].key])[library[0].key]
+        assert set(new.list_keys()) == published
+        stored = new.get_revisions([library[0].key])[library[0].key]
         assert stored.parsed == library[0].parsed
         assert stored.filters == library[0].filters
-        sections = new.section_vectors(list(published))
+        sections = new.get_section_vectors(list(published))
         late = {key for key in published if "late" in key.skill_id}
         paged = {one.key for one in library[:5]}
         assert paged <= set(sections) <= paged | late
         assert len(late - set(sections)) <= 1
         vectors = OtherEncoder().encode(skill_texts(library[3].parsed))
-        assert np.allclose(new.skill_vectors([library[3].key])[library[3].key], vectors, atol=1e-3)
+        assert np.allclose(
+            new.get_skill_vectors([library[3].key])[library[3].key], vectors, atol=1e-3
+        )
         expected = OtherEncoder().encode(section_texts(library[3].parsed))
         assert (sections[library[3].key] * expected).sum(axis=1).min() > 0.999
         new.close()
         with pytest.raises(UsageError, match="reindex"):
-            open_index(settings).keys()
+            open_index(settings).list_keys()
 
     def test_to_another_schema_vectors_are_copied(
         self, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
@@ -400,26 +402,26 @@ class TestReindex:
         put_sections(old, one)
         monkeypatch.setattr("search.elastic.replacement.SCHEMA", "1.99")
         monkeypatch.setattr(elastic_index, "SCHEMA", "1.99")
-        replacement = Replacement(settings, MODEL, DIMENSION)
+        replacement = ElasticsearchReplacement(settings, MODEL, DIMENSION)
         assert replacement.same_model
-        copier = task.Copier(replacement.source, replacement.target, MODEL)
+        copier = task.IndexCopier(replacement.source, replacement.target, MODEL)
         assert task.reindex(replacement, copier, lambda: {one.key.skill_id: 1}) == 1
         replacement.close()
         new = open_index(settings)
-        plain = ElasticSearchIndex(
-            settings, MODEL, DIMENSION, writable=False, given=new.ensure(), caching=False
+        plain = ElasticsearchIndex(
+            settings, MODEL, DIMENSION, writable=False, index_set=new.ensure(), caching=False
         )
-        assert np.array_equal(plain.skill_vectors([one.key])[one.key], one.vectors)
+        assert np.array_equal(plain.get_skill_vectors([one.key])[one.key], one.vectors)
         assert np.allclose(
-            new.section_vectors([one.key])[one.key], old.section_vectors([one.key])[one.key]
+            new.get_section_vectors([one.key])[one.key], old.get_section_vectors([one.key])[one.key]
         )
         for opened in (old, new, plain):
             opened.close()
 
     def test_nothing_there_yet(self, settings: ServerSettings) -> None:
         with pytest.raises(UsageError, match="nothing to reindex"):
-            Replacement(settings, MODEL, DIMENSION)
-        assert drop_superseded(settings) == []
+            ElasticsearchReplacement(settings, MODEL, DIMENSION)
+        assert delete_superseded(settings) == []
 
 
 class TestFaults:
@@ -448,22 +450,22 @@ class TestFaults:
         writer.join(60)
         assert failures
         with pytest.raises(TransientError):
-            index.keys()
+            index.list_keys()
         server.start_again()
         end = time.monotonic() + 30
         while True:
             try:
-                keys = set(index.keys())
+                keys = set(index.list_keys())
                 break
             except TransientError:
                 assert time.monotonic() < end
                 time.sleep(0.2)
         assert set(written) <= keys
-        hits = {hit.key for hit in index.candidates({"crash": 1.0}, 100, ANY)}
+        hits = {hit.key for hit in index.search_lexical({"crash": 1.0}, 100, ANY)}
         assert hits == keys
-        assert set(index.forward(sorted(keys))) == keys
+        assert set(index.get_forward_records(sorted(keys))) == keys
         index.add([document("mandrel")])
-        index.delete(index.remnants())
+        index.delete(index.partial_keys())
         assert names(index, "mandrel") == {"mandrel"}
         index.close()
 
@@ -476,7 +478,7 @@ class TestFaults:
         server.freeze()
         began = time.monotonic()
         with pytest.raises(TransientError, match="did not answer within 3 s"):
-            index.candidates({"loom": 1.0}, 5, ANY)
+            index.search_lexical({"loom": 1.0}, 5, ANY)
         assert time.monotonic() - began < 4
         server.thaw()
         assert names(index, "loom") == {"loom"}

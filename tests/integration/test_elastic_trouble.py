@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import PermanentError, SetupError, TransientError, UsageError
+from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from config.settings import ServerSettings
 from search.elastic import connection
-from search.elastic.connection import Connection, Operation
+from search.elastic.connection import BulkOperation, ElasticsearchConnection
 from search.elastic.health import index_health
-from search.elastic.index import ElasticSearchIndex
+from search.elastic.index import ElasticsearchIndex
 from search.protocol import Filters
 from skills.record import RevisionKey
 from tests.support.answers import Answer, Request, answering
@@ -29,8 +29,8 @@ def error(kind: str, reason: str = "because") -> dict[str, object]:
     return {"error": {"type": kind, "reason": reason, "root_cause": [{"type": kind}]}}
 
 
-def open_on(url: str, **changed: object) -> ElasticSearchIndex:
-    return ElasticSearchIndex(settings(url, **changed), "m:1", 4, writable=True)
+def open_on(url: str, **changed: object) -> ElasticsearchIndex:
+    return ElasticsearchIndex(settings(url, **changed), "m:1", 4, writable=True)
 
 
 BLOCK = error("cluster_block_exception", "index [x] blocked by: [TOO_MANY_REQUESTS/12/disk …]")
@@ -43,16 +43,20 @@ REFUSALS = [
     (Answer(502, text="<h1>Bad gateway</h1>"), TransientError, "failed .502"),
     (
         Answer(401, error("security_exception", "no user")),
-        SetupError,
+        MisconfiguredError,
         "elasticsearch_password_file",
     ),
-    (Answer(403, error("security_exception", "no right")), SetupError, "elasticsearch_user"),
+    (
+        Answer(403, error("security_exception", "no right")),
+        MisconfiguredError,
+        "elasticsearch_user",
+    ),
     (Answer(400, error("illegal_argument_exception")), PermanentError, "refused .400"),
-    (Answer(400, error("media_type_header_exception")), SetupError, "no Elasticsearch 9"),
-    (Answer(200, {}, product=""), SetupError, "does not answer like Elasticsearch"),
+    (Answer(400, error("media_type_header_exception")), MisconfiguredError, "no Elasticsearch 9"),
+    (Answer(200, {}, product=""), MisconfiguredError, "does not answer like Elasticsearch"),
     (
         Answer(200, text="<h1>It works!</h1>", product=""),
-        SetupError,
+        MisconfiguredError,
         "does not answer like Elasticsearch",
     ),
 ]
@@ -67,7 +71,7 @@ def test_refusals_are_told_apart(
     with answering(lambda _: answer) as url:
         index = open_on(url, elasticsearch_password_file=secret)
         with pytest.raises(kind, match=message) as caught:
-            index.keys()
+            index.list_keys()
         assert type(caught.value) is kind
         assert url in str(caught.value)
         assert made_up("of-elastic") not in str(caught.value)
@@ -86,8 +90,8 @@ def test_the_password_is_sent_and_the_address_has_none(tmp_path: Path) -> None:
         return Answer(200, {"count": 3})
 
     with answering(answer) as url:
-        connection = Connection(settings(url, elasticsearch_password_file=secret))
-        with connection.translated() as elastic:
+        connection = ElasticsearchConnection(settings(url, elasticsearch_password_file=secret))
+        with connection.translate_errors() as elastic:
             elastic.count(index="x")
         connection.close()
     shown = base64.b64encode(f"elastic:{made_up('of-elastic')}".encode()).decode()
@@ -113,7 +117,7 @@ def test_the_password_is_sent_and_the_address_has_none(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_used_are_named(changed: dict[str, object], message: str) -> None:
     index = open_on(**({"url": "http://127.0.0.1:9"} | _renamed(changed)))
     with pytest.raises(UsageError, match=message) as caught:
-        index.keys()
+        index.list_keys()
     assert "secret" not in str(caught.value)
 
 
@@ -127,7 +131,7 @@ def test_nobody_there() -> None:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     index = open_on(url)
     with pytest.raises(TransientError, match="cannot be reached"):
-        index.candidates({"loom": 1.0}, 5, Filters())
+        index.search_lexical({"loom": 1.0}, 5, Filters())
     health = index_health(settings(url), "m:1", 4)
     assert not health.reachable
 
@@ -136,7 +140,7 @@ def test_too_slow() -> None:
     with answering(lambda _: Answer(seconds=1.0)) as url:
         index = open_on(url, timeout_seconds=0.2)
         with pytest.raises(TransientError, match=r"within 0\.2 s"):
-            index.keys()
+            index.list_keys()
         index.close()
 
 
@@ -144,7 +148,7 @@ def test_a_plain_server_where_https_is_asked_for() -> None:
     with answering(lambda _: Answer()) as url:
         index = open_on(url.replace("http:", "https:"))
         with pytest.raises((UsageError, TransientError), match="https:"):
-            index.keys()
+            index.list_keys()
         index.close()
 
 
@@ -156,9 +160,11 @@ class TestBulk:
         monkeypatch.setattr(connection, "_PATIENCE_SECONDS", (0.01, 0.01))
 
     def write(self, url: str, names: str) -> int:
-        connection = Connection(settings(url))
+        connection = ElasticsearchConnection(settings(url))
         try:
-            return connection.bulk([Operation("a", name, b"{}", f"skill {name}") for name in names])
+            return connection.bulk(
+                [BulkOperation("a", name, b"{}", f"skill {name}") for name in names]
+            )
         finally:
             connection.close()
 
@@ -240,12 +246,12 @@ def test_one_failed_search_of_several_is_not_an_empty_answer() -> None:
     with answering(answer) as url:
         index = open_on(url)
         with pytest.raises(UsageError, match="reindex"):
-            index.keys()
-        chosen = index.sets.live()
+            index.list_keys()
+        chosen = index.sets.get_live()
         assert chosen is not None
-        given = ElasticSearchIndex(settings(url), "m:1", 4, writable=False, given=chosen)
+        given = ElasticsearchIndex(settings(url), "m:1", 4, writable=False, index_set=chosen)
         with pytest.raises(TransientError, match="shard lost"):
-            given.candidates({"loom": 1.0}, 5, Filters())
+            given.search_lexical({"loom": 1.0}, 5, Filters())
         with pytest.raises(PermanentError, match="reading only"):
             given.delete([RevisionKey("home:a", 1)])
         given.close()

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graph.protocol import State
+from graph.protocol import SkillState
 from skills.events import QueryAsked, SourceChanged, new_event
 from skills.record import RevisionKey
 from tests.support.library import write_skill
-from tests.support.tiny import settle, tiny_runtime
-from workers.backend.embedded import Runtime
+from tests.support.tiny import settle, tiny_backend
+from workers.backend.embedded import EmbeddedBackend
 
 NAMES = ("kiln-firing", "kiln-firing/glazes", "tide-tables", "bread-baking", "star-charts")
 
@@ -42,7 +42,7 @@ def _write(root: Path, name: str, version: int) -> None:
     write_skill(root, name, f"Version {version} of {name}", body, depends=other)
 
 
-def _carry_out(runtime: Runtime, root: Path, history: list[tuple[str, str, int]]) -> None:
+def _carry_out(backend: EmbeddedBackend, root: Path, history: list[tuple[str, str, int]]) -> None:
     """Files change, and events about them come at other times, out of order and repeated."""
     sent: list[Any] = []
     for kind, name, number in history:
@@ -62,33 +62,33 @@ def _carry_out(runtime: Runtime, root: Path, history: list[tuple[str, str, int]]
         elif kind == "wait":
             time.sleep(number / 1000)
         elif kind == "again" and sent:
-            runtime.accept(sent[number % len(sent)])
+            backend.accept(sent[number % len(sent)])
         else:
             paths = {"event": (name, f"{name}/SKILL.md", f"{name}/x.txt", ""), "whole": ("",)}
             path = paths.get(kind, ("",))[number % 4 if kind == "event" else 0]
             content = SourceChanged(source_id="s", root=str(root), paths=(path,) if path else ())
             event = new_event(content, "tests")
             sent.append(event)
-            runtime.accept(event)
+            backend.accept(event)
 
 
-def _state(runtime: Runtime) -> dict[str, Any]:
-    graph, index = runtime.services.graph, runtime.services.index
+def _state(backend: EmbeddedBackend) -> dict[str, Any]:
+    graph, index = backend.services.graph, backend.services.index
     found = {}
-    for entry in graph.entries():
-        if entry.state is State.REMOVED:
+    for entry in graph.get_entries():
+        if entry.state is SkillState.REMOVED:
             continue
         key = RevisionKey(entry.skill_id, entry.seq)
-        revision = index.read([key])[key]
+        revision = index.get_revisions([key])[key]
         links = [
             (link.owner, link.source, link.target, link.type, round(link.weight, 6), link.evidence)
-            for link in graph.links([entry.skill_id])[entry.skill_id]
+            for link in graph.get_links([entry.skill_id])[entry.skill_id]
         ]
         found[entry.skill_id] = (
             entry.state,
             entry.content_hash,
             revision.parsed,
-            len(index.section_vectors([key])[key]),
+            len(index.get_section_vectors([key])[key]),
             sorted(links),
         )
     return found
@@ -101,21 +101,21 @@ def test_any_order_of_events_ends_in_the_same_library(history: list[tuple[str, s
         root = Path(base, "root")
         for name in NAMES[:3]:
             _write(root, name, 0)
-        with tiny_runtime(Path(base, "home"), workers={"keep_seconds": 0}) as runtime:
-            runtime.submit(SourceChanged(source_id="s", root=str(root)), "tests")
-            _carry_out(runtime, root, history)
-            runtime.submit(SourceChanged(source_id="s", root=str(root)), "tests")
-            settle(runtime)
-            after = _state(runtime)
-            runtime.maintain_now()
-            pointers = runtime.services.graph.changes(0).pointers
+        with tiny_backend(Path(base, "home"), workers={"keep_seconds": 0}) as backend:
+            backend.submit(SourceChanged(source_id="s", root=str(root)), "tests")
+            _carry_out(backend, root, history)
+            backend.submit(SourceChanged(source_id="s", root=str(root)), "tests")
+            settle(backend)
+            after = _state(backend)
+            backend.maintain_now()
+            pointers = backend.services.graph.get_changes_since(0).pointers
             published = {RevisionKey(name, seq) for name, seq in pointers.items() if seq}
-            stored = runtime.services.index.keys()
+            stored = backend.services.index.list_keys()
             assert sorted(stored) == sorted(published)
-        with tiny_runtime(Path(base, "fresh")) as runtime:
-            runtime.submit(SourceChanged(source_id="s", root=str(root)), "tests")
-            settle(runtime)
-            assert _state(runtime) == after
+        with tiny_backend(Path(base, "fresh")) as backend:
+            backend.submit(SourceChanged(source_id="s", root=str(root)), "tests")
+            settle(backend)
+            assert _state(backend) == after
         assert len(after) == len(list(root.rglob("SKILL.md")))
 
 
@@ -145,28 +145,28 @@ def test_readers_beside_a_writer_see_skills_whole(tmp_path: Path, threads: int) 
     problems: list[BaseException] = []
     stop = threading.Event()
 
-    def read(runtime: Runtime) -> None:
+    def read(backend: EmbeddedBackend) -> None:
         asked = QueryAsked(task=TASK, budget=20_000, without=("diffusion", "floor"))
         try:
             while not stop.is_set():
-                seen.append(runtime.answer(asked, "tests"))
+                seen.append(backend.answer_query(asked, "tests"))
         except BaseException as error:
             problems.append(error)
 
     workers = {"query_threads": threads, "keep_seconds": 5}
-    with tiny_runtime(tmp_path / "home", workers=workers) as runtime:
-        runtime.submit(SourceChanged(source_id="s", root=str(root)), "tests")
-        settle(runtime)
-        readers = [threading.Thread(target=read, args=(runtime,)) for _ in range(threads)]
+    with tiny_backend(tmp_path / "home", workers=workers) as backend:
+        backend.submit(SourceChanged(source_id="s", root=str(root)), "tests")
+        settle(backend)
+        readers = [threading.Thread(target=read, args=(backend,)) for _ in range(threads)]
         for reader in readers:
             reader.start()
         for version in range(1, 25):
             name = steady[version % len(steady)]
             _version(root, name, version)
             paths = (f"{name}/SKILL.md",)
-            runtime.submit(SourceChanged(source_id="s", root=str(root), paths=paths), "tests")
+            backend.submit(SourceChanged(source_id="s", root=str(root), paths=paths), "tests")
             time.sleep(0.1)
-        settle(runtime)
+        settle(backend)
         stop.set()
         for reader in readers:
             reader.join()

@@ -80,17 +80,17 @@ def test_clocks_that_are_hours_apart(
             arena.wait_working()
         assert not traffic.broken
         assert not traffic.seen.errors
-        with distributed.remote() as remote, distributed.redis() as client:
+        with distributed.backend() as backend, distributed.redis() as client:
             began = client.time()[0]
-            query_id = remote.ask(QueryAsked(task="fire a kiln"), "tests")
-            job = remote.journal.job(query_id)
+            query_id = backend.submit_query(QueryAsked(task="fire a kiln"), "tests")
+            job = backend.journal.get_job(query_id)
             assert began <= job.accepted <= client.time()[0] + 1
-            assert job.seconds_left is not None
-            assert 0 < job.seconds_left <= distributed.settings.workers.query_seconds
-            wait_for(lambda: remote.journal.job(query_id).state == "done", LIMIT)
+            assert job.expires_in_seconds is not None
+            assert 0 < job.expires_in_seconds <= distributed.settings.workers.query_seconds
+            wait_for(lambda: backend.journal.get_job(query_id).state == "done", LIMIT)
             distributed.wait_done(LIMIT)
-            assert remote.journal.count_letters() == 0
-            latest = max(entry.updated for entry in remote.graph.entries())
+            assert backend.journal.count_dead_letters() == 0
+            latest = max(entry.updated for entry in backend.graph.get_entries())
             assert latest > time.time() + HOURS * 1800, "that worker had the clock of this machine"
             arena.sync_embedded()
             assert snapshot(distributed.settings) == snapshot(arena.embedded.home)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from search.elastic.connection import Connection
+from search.elastic.connection import ElasticsearchConnection
 from tests.support.distributed import Deployments, deployments
 from tests.support.faults import HASTY, Arena
 from tests.support.program import ForkServer
@@ -72,9 +72,9 @@ def test_read_only_for_a_while(arena: Arena, block: str) -> None:
 
 def set_block(arena: Arena, block: str, value: bool | None) -> None:
     servers = arena.distributed.settings.servers
-    connection = Connection(servers)
+    connection = ElasticsearchConnection(servers)
     try:
-        with connection.translated() as client:
+        with connection.translate_errors() as client:
             client.indices.put_settings(
                 index=f"{servers.elasticsearch_prefix}-*",
                 settings={f"index.blocks.{block}": value},

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from search.elastic.connection import Connection
-from search.elastic.index_sets import SCHEMA, Identity, IndexSets
+from search.elastic.connection import ElasticsearchConnection
+from search.elastic.index_sets import SCHEMA, IndexIdentity, IndexSets
 from tests.support.answers import Answer, Request, answering
 from tests.support.catalog import run_cypher
 from tests.support.distributed import Deployments, deployments
@@ -51,11 +51,11 @@ def other_model(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
     del folder
     own = {"elasticsearch_prefix": OTHER}
     servers = arena.distributed.settings.servers.model_copy(update=own)
-    connection = Connection(servers)
+    connection = ElasticsearchConnection(servers)
     try:
-        IndexSets(connection, servers).ensure(Identity(SCHEMA, "another-model", 4))
+        IndexSets(connection, servers).ensure(IndexIdentity(SCHEMA, "another-model", 4))
         yield {"SKILLBUS_SERVERS__ELASTICSEARCH_PREFIX": OTHER}
-        with connection.translated() as client:
+        with connection.translate_errors() as client:
             made = client.indices.get_alias(index=f"{OTHER}-*")
             client.indices.delete(index=",".join(made))
     finally:
@@ -113,22 +113,22 @@ def test_work_waits_until_it_is_put_right(
     arena: Arena, tmp_path: Path, spoilt: object, said: str
 ) -> None:
     distributed = arena.distributed
-    with distributed.remote() as remote:
-        before = remote.graph.counts()
+    with distributed.backend() as backend:
+        before = backend.graph.get_counts()
         distributed.stop("ingest")
         with spoilt(arena, tmp_path) as arena.own:
             arena.launch("ingest")
             distributed.wait_ready("ingest")
             arena.folder.change(3)
-            event_id = remote.submit(change_of(arena.folder.root), "tests")
+            event_id = backend.submit(change_of(arena.folder.root), "tests")
             log = distributed.workers["ingest"].process
             wait_for(lambda: said in log.text("err"), LIMIT)
-            assert remote.journal.job(event_id).state != "failed"
+            assert backend.journal.get_job(event_id).state != "failed"
             distributed.stop("ingest")
         arena.own = {}
         assert "sesame-73" not in log.text("err")
-        after = remote.graph.counts()
+        after = backend.graph.get_counts()
         assert after["published"] == before["published"], "no skill may suffer"
-        assert remote.journal.count_letters() == 0
+        assert backend.journal.count_dead_letters() == 0
         arena.use(PATIENT)
         arena.check([event_id])

@@ -17,8 +17,8 @@ from mcp import Client
 from config.interface_settings import WebhookSettings
 from graph.protocol import Source
 from skills.events import QueryAsked, new_event
-from tasks.journal.protocol import DeadLetter, new_letter_id
-from tasks.sources.uploads.store import upload_store
+from tasks.journal.protocol import DeadLetter, new_dead_letter_id
+from tasks.sources.uploads.store import open_upload_store
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics
 from tests.support.mcp import in_process, over_http, text_of
@@ -26,9 +26,9 @@ from tests.support.program import Process, wait_for
 from tests.support.secrecy import made_up
 from tests.support.servers import ServerControls
 from tests.support.webhooks import github, github_push, gitlab, gitlab_push
-from workers.backend.distributed import Remote
+from workers.backend.distributed import DistributedBackend
 from workers.webhooks.delivery import DeliveryError
-from workers.webhooks.receipt import receive
+from workers.webhooks.handler import handle_delivery
 
 __all__ = ["deployments"]
 
@@ -166,7 +166,7 @@ def test_skills_come_by_value_and_go(client: httpx.Client, distributed: Distribu
     distributed.wait_done()
     assert client.get("/v1/skills/values:sundial").json()["state"] == "published"
     assert done(client, client.delete("/v1/skills/values:sundial"))["state"] == "done"
-    assert upload_store(distributed.settings).paths("values") == []
+    assert open_upload_store(distributed.settings).paths("values") == []
 
 
 def test_a_worker_without_the_folder_says_so_and_loses_nothing(
@@ -185,9 +185,9 @@ def test_a_worker_without_the_folder_says_so_and_loses_nothing(
 
 
 def test_dead_letters_are_seen_and_dropped(client: httpx.Client, distributed: Distributed) -> None:
-    letter = DeadLetter(new_letter_id(1.0), "", (), "not JSON", 0, "", "{", time.time())
-    with distributed.remote() as remote:
-        remote.journal.bury(letter)
+    letter = DeadLetter(new_dead_letter_id(1.0), "", (), "not JSON", 0, "", "{", time.time())
+    with distributed.backend() as remote:
+        remote.journal.add_dead_letter(letter)
     assert client.get("/v1/letters").json()["letters"][0]["reason"] == "not JSON"
     refused = client.post(f"/v1/letters/{letter.id}/retry")
     assert (refused.status_code, "cannot be sent again" in refused.text) == (400, True)
@@ -224,18 +224,18 @@ def test_a_replay_of_a_delivery_is_refused_by_every_process(
     webhooks = WebhookSettings(github=(file,), gitlab=(file,))
     settings = distributed.settings.model_copy(update={"webhooks": webhooks})
     distributed.stop("ingest")
-    with Remote(settings, writable=True) as one, Remote(settings) as other:
-        one.graph.put_source(Source("forge", "git", "https://git.example/crafts/skills.git"))
+    with DistributedBackend(settings, writable=True) as one, DistributedBackend(settings) as other:
+        one.graph.save_source(Source("forge", "git", "https://git.example/crafts/skills.git"))
         for delivery in (github(github_push(), SECRET), gitlab(gitlab_push(), SECRET)):
-            receipt = receive(one, delivery)
+            receipt = handle_delivery(one, delivery)
             assert receipt.state == "accepted"
-            assert other.journal.job(receipt.ids[0]).event.data["source_id"] == "forge"
+            assert other.journal.get_job(receipt.ids[0]).event.data["source_id"] == "forge"
             for channel in (other, one):
                 with pytest.raises(DeliveryError) as caught:
-                    receive(channel, delivery)
+                    handle_delivery(channel, delivery)
                 assert caught.value.status == 409
-            one.journal.finish(receipt.ids[0], {})
-        one.graph.drop_source("forge")
+            one.journal.finish_job(receipt.ids[0], {})
+        one.graph.delete_source("forge")
     distributed.start("ingest")
 
 
@@ -253,8 +253,8 @@ def test_queries_wait_for_workers_and_can_be_cancelled(
 
     distributed.stop("query")
     assert anyio.run(ask, 0.5) == ""
-    with distributed.remote() as remote:
-        wait_for(lambda: not remote.journal.count_open("query"), 10)
+    with distributed.backend() as remote:
+        wait_for(lambda: not remote.journal.count_open_jobs("query"), 10)
     accepted = client.post("/v1/queries", json={"task": TASK}, headers={"Idempotency-Key": "k1"})
     assert accepted.status_code == 202
     place = accepted.headers["location"]
@@ -310,9 +310,9 @@ def test_nothing_is_accepted_that_redis_does_not_have(
         told_to_come_back(answer.result())
     servers.redis.start_again()
     wait_for(lambda: client.get("/readyz").status_code == 200, 60)
-    with distributed.remote() as remote:
-        wait_for(lambda: not remote.journal.count_open("query"), 60)
-        assert remote.journal.count_open("event") == 0
+    with distributed.backend() as remote:
+        wait_for(lambda: not remote.journal.count_open_jobs("query"), 60)
+        assert remote.journal.count_open_jobs("event") == 0
     assert client.post("/v1/queries", json={"task": TASK}, headers=key).json() == before
     assert client.get(f"/v1/queries/{before['id']}").json()["state"] == "done"
     assert client.get(f"/v1/skills/{BEST}").json()["state"] == "published"

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from config.interface_settings import WebhookSettings
-from skills.events import GitOrigin, SkillRemoved, SkillUpserted, SourceChanged
+from skills.events import GitFetchOptions, SkillRemoved, SkillUpserted, SourceChanged
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.git_remote import Gate, PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import wait_for
 from tests.support.webhooks import github, github_push
-from workers.backend.distributed import Remote
-from workers.webhooks.receipt import receive
+from workers.backend.distributed import DistributedBackend
+from workers.webhooks.handler import handle_delivery
 
 __all__ = ["deployments"]
 
@@ -68,8 +68,8 @@ def machines(deployments: Deployments, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="module")
-def remote(machines: Distributed) -> Iterator[Remote]:
-    with machines.remote() as opened:
+def remote(machines: Distributed) -> Iterator[DistributedBackend]:
+    with machines.backend() as opened:
         yield opened
 
 
@@ -78,18 +78,18 @@ def mirrors(machines: Distributed, name: str) -> Path:
     return machines.folder / f"mirrors-of-{name}"
 
 
-def published(remote: Remote) -> dict[str, str]:
-    entries = remote.graph.entries_under("pushed", "")
+def published(remote: DistributedBackend) -> dict[str, str]:
+    entries = remote.graph.get_entries_under("pushed", "")
     return {one.path: one.description for one in entries if one.state == "published"}
 
 
-def is_done(remote: Remote, event_id: str) -> bool:
-    job = remote.journal.job(event_id)
+def is_done(remote: DistributedBackend, event_id: str) -> bool:
+    job = remote.journal.get_job(event_id)
     assert job.state != "failed", job.reason
     return job.state == "done"
 
 
-def deliver(remote: Remote, tmp_path: Path, address: str, commit: str) -> str:
+def deliver(remote: DistributedBackend, tmp_path: Path, address: str, commit: str) -> str:
     """Take in the delivery of a push; the id of its event."""
     file = tmp_path / "secret"
     file.write_text(SECRET)
@@ -99,26 +99,26 @@ def deliver(remote: Remote, tmp_path: Path, address: str, commit: str) -> str:
         remote.settings.model_copy(update={"webhooks": webhooks}),
     )
     try:
-        receipt = receive(remote, github(github_push(address, after=commit), SECRET))
+        receipt = handle_delivery(remote, github(github_push(address, after=commit), SECRET))
     finally:
         remote.settings = before
     (event_id,) = receipt.ids
     return event_id
 
 
-def added(remote: Remote, address: str, poll_seconds: float) -> dict[str, Any]:
+def added(remote: DistributedBackend, address: str, poll_seconds: float) -> dict[str, Any]:
     """What became of the event by which `sources add` adds a repository."""
-    origin = GitOrigin(poll_seconds=poll_seconds)
+    origin = GitFetchOptions(poll_seconds=poll_seconds)
     content = SourceChanged(source_id="pushed", root=address, git=origin)
     event_id = remote.submit(content, ORIGIN)
     wait_for(lambda: is_done(remote, event_id), 60)
-    outcome = remote.journal.job(event_id).outcome
+    outcome = remote.journal.get_job(event_id).outcome
     assert outcome is not None
     return outcome
 
 
 def test_what_one_machine_fetches_another_one_reads(
-    machines: Distributed, remote: Remote, repository: PushedRepository, address: str
+    machines: Distributed, remote: DistributedBackend, repository: PushedRepository, address: str
 ) -> None:
     outcome = added(remote, address, 3.0)
     assert (outcome["found"], outcome["changed"]) == (2, 2)
@@ -135,7 +135,7 @@ def test_what_one_machine_fetches_another_one_reads(
 
 def test_a_push_is_told_before_it_is_served(
     machines: Distributed,
-    remote: Remote,
+    remote: DistributedBackend,
     repository: PushedRepository,
     address: str,
     tmp_path: Path,
@@ -144,14 +144,14 @@ def test_a_push_is_told_before_it_is_served(
     write_skill(repository.tree, "kiln-firing", told)
     event_id = deliver(remote, tmp_path, address, repository.commit())
     wait_for(lambda: any(line.get("event") == "fetched" for line in machines.log("fetch")))
-    assert remote.journal.job(event_id).state == "accepted"
+    assert remote.journal.get_job(event_id).state == "accepted"
     repository.publish()
     wait_for(lambda: is_done(remote, event_id))
     wait_for(lambda: published(remote)["kiln-firing"] == told)
 
 
 def test_a_skill_that_was_withdrawn_comes_back_at_the_same_commit(
-    machines: Distributed, remote: Remote
+    machines: Distributed, remote: DistributedBackend
 ) -> None:
     removal = remote.submit(SkillRemoved(skill_id="pushed:kiln-firing"), ORIGIN)
     wait_for(lambda: is_done(remote, removal))
@@ -163,7 +163,7 @@ def test_a_skill_that_was_withdrawn_comes_back_at_the_same_commit(
 
 def test_a_worker_that_is_killed_while_it_fetches(
     machines: Distributed,
-    remote: Remote,
+    remote: DistributedBackend,
     repository: PushedRepository,
     address: str,
     gate: Gate,
@@ -182,7 +182,7 @@ def test_a_worker_that_is_killed_while_it_fetches(
     machines.launch("fetch", SKILLBUS_GIT__MIRRORS=str(mirrors(machines, "another")))
     wait_for(lambda: is_done(remote, event_id))
     wait_for(lambda: "star-charts" in published(remote))
-    assert remote.graph.sources()[0].commit == commit
+    assert remote.graph.list_sources()[0].commit == commit
     assert (mirrors(machines, "another") / "pushed.git/HEAD").is_file()
 
 

@@ -19,13 +19,18 @@ from typing import Any
 
 import pytest
 
-from config.errors import PermanentError, SetupError, TransientError, UsageError
+from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from graph.protocol import Source
-from tasks.sources.directory import SkillGoneError, read_folder, scan
-from tasks.sources.git.mirror import Mirror, check_source, drop_strays, folder_of
-from tasks.sources.git.program import size_of
+from tasks.sources.directory import SkillGoneError, read_skill_folder, scan
+from tasks.sources.git.mirror import (
+    Mirror,
+    check_git_source,
+    delete_orphaned_mirrors,
+    mirror_folder,
+)
+from tasks.sources.git.process import folder_size
 from tasks.sources.git.reader import GitReader, open_git_reader
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.loopback import serving
@@ -129,10 +134,10 @@ def test_a_commit_reads_like_a_directory(
         assert found.sizes == there.sizes
         assert found.refused == {}
         for path in set(found.signatures) - {"big"}:
-            assert reader.read(path) == read_folder(tree, path, known.limits)
+            assert reader.read(path) == read_skill_folder(tree, path, known.limits)
         assert set(reader.scan("a").signatures) == {"a", "a/b"}
-        assert reader.owning_skill("a/scripts/run.sh") == "a"
-        assert reader.owning_skill("elsewhere") is None
+        assert reader.find_owning_skill("a/scripts/run.sh") == "a"
+        assert reader.find_owning_skill("elsewhere") is None
         with pytest.raises(PermanentError, match=r"limits\.skill_bytes"):
             reader.read("big")
         with pytest.raises(SkillGoneError):
@@ -243,7 +248,7 @@ def test_an_object_that_would_fill_the_memory(
     tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole files are not held in memory, but what is said of a commit is."""
-    monkeypatch.setattr("tasks.sources.git.program._MOST_MEMORY_KIB", 50_000)
+    monkeypatch.setattr("tasks.sources.git.process._MOST_MEMORY_KIB", 50_000)
     with served_over_http(remote.bare.parent) as root:
         mirror = Mirror(Source("team", "git", f"{root}/skills.git"), settings(tmp_path / "home"))
         mirror.fetch()
@@ -336,7 +341,7 @@ def test_nothing_that_a_repository_brings_is_run(
     with reading(source, settings(tmp_path / "home")) as reader:
         assert [file.path for file in reader.read("kiln").files] == ["run.sh"]
     assert not mark.exists()
-    mirror = folder_of("team", settings(tmp_path / "home"))
+    mirror = mirror_folder("team", settings(tmp_path / "home"))
     assert not (mirror / "hooks").exists()
     assert not list(tmp_path.joinpath("home").rglob("SKILL.md"))
 
@@ -352,7 +357,7 @@ def test_more_than_the_limit_is_not_fetched(
     known = settings(tmp_path / "home", megabytes=1)
     with pytest.raises(PermanentError, match=r"git\.megabytes"):
         Mirror(source, known).fetch()
-    assert size_of(folder_of("team", known)) < 1_000_000
+    assert folder_size(mirror_folder("team", known)) < 1_000_000
 
 
 def test_a_silent_server_ends_in_time(tmp_path: Path, source: Source) -> None:
@@ -422,10 +427,10 @@ def test_credentials_come_from_their_folder_alone(tmp_path: Path, source: Source
     (tmp_path / "home/credentials/out").symlink_to("/etc/hostname")
     for name in ("/etc/hostname", "../secret", "out"):
         with pytest.raises(UsageError, match=r"git\.credentials"):
-            check_source(replace(source, credential_file=name), known)
+            check_git_source(replace(source, credential_file=name), known)
     for name in ("absent", "two"):
-        with pytest.raises(SetupError):
-            check_source(replace(source, credential_file=name), known)
+        with pytest.raises(MisconfiguredError):
+            check_git_source(replace(source, credential_file=name), known)
 
 
 def test_gits_own_protocol(tmp_path: Path, remote: PushedRepository, source: Source) -> None:
@@ -490,7 +495,7 @@ def test_one_process_at_a_time_changes_a_mirror(
 
     def ensure() -> None:
         try:
-            Mirror(source, known).ensure(commit)
+            Mirror(source, known).ensure_commit(commit)
         except Exception as error:  # told by the thread that looks
             errors.append(error)
 
@@ -500,7 +505,7 @@ def test_one_process_at_a_time_changes_a_mirror(
     for thread in threads:
         thread.join()
     assert errors == []
-    assert len(list((folder_of("team", known) / "objects/pack").glob("*.pack"))) == 1
+    assert len(list((mirror_folder("team", known) / "objects/pack").glob("*.pack"))) == 1
 
 
 def test_whoever_waits_for_a_mirror_gives_up_in_time(tmp_path: Path, source: Source) -> None:
@@ -514,12 +519,12 @@ def test_whoever_waits_for_a_mirror_gives_up_in_time(tmp_path: Path, source: Sou
 
         first = threading.Thread(target=fetch)
         first.start()
-        while not folder_of("team", known).exists():
+        while not mirror_folder("team", known).exists():
             time.sleep(0.01)
         with pytest.raises(TransientError, match="another process"):
             Mirror(slow, known).fetch(lambda: True)
         Mirror(slow, known).drop()
-        assert folder_of("team", known).exists()
+        assert mirror_folder("team", known).exists()
         first.join()
 
 
@@ -529,7 +534,7 @@ def test_a_mirror_that_was_left_damaged_is_mended(
 ) -> None:
     known = settings(tmp_path / "home")
     commit = Mirror(source, known).fetch()
-    folder = folder_of("team", known)
+    folder = mirror_folder("team", known)
     if harm == "killed":
         for name in ("shallow.lock", "config.lock", "refs/skillbus/head.lock"):
             (folder / name).touch()
@@ -596,11 +601,11 @@ def test_git_ends_with_who_started_it(tmp_path: Path, source: Source) -> None:
 def test_mirrors_of_sources_that_are_gone_are_dropped(tmp_path: Path) -> None:
     known = settings(tmp_path / "home")
     for name in ("kept", "gone", "new"):
-        folder_of(name, known).mkdir(parents=True)
+        mirror_folder(name, known).mkdir(parents=True)
     long_ago = time.time() - 10_000
     for name in ("kept", "gone"):
-        os.utime(folder_of(name, known), (long_ago, long_ago))
-    drop_strays(["kept"], known)
+        os.utime(mirror_folder(name, known), (long_ago, long_ago))
+    delete_orphaned_mirrors(["kept"], known)
     assert {one.name for one in (tmp_path / "home/git").iterdir()} == {"kept.git", "new.git"}
 
 

@@ -15,8 +15,8 @@ import pytest
 from graph.protocol import Source
 from skills.bundle.model import Bundle
 from skills.events import (
-    GitOrigin,
-    Pushed,
+    GitFetchOptions,
+    GitPush,
     QueryAsked,
     SkillRemoved,
     SkillUpserted,
@@ -29,8 +29,8 @@ from tasks.policies import Deadline
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import wait_for
-from tests.support.tiny import settle, tiny_runtime
-from workers.backend.embedded import Runtime
+from tests.support.tiny import settle, tiny_backend
+from workers.backend.embedded import EmbeddedBackend
 
 ALLOWED = {"protocols": ["http"], "allow_private": True, "seconds": 20}
 
@@ -57,48 +57,48 @@ def address(remote: PushedRepository) -> Iterator[str]:
 
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    with tiny_runtime(tmp_path / "home", git=ALLOWED) as made:
+def backend(tmp_path: Path) -> Iterator[EmbeddedBackend]:
+    with tiny_backend(tmp_path / "home", git=ALLOWED) as made:
         yield made
 
 
-def come(runtime: Runtime, root: str = "", **known: object) -> tuple[str, str]:
+def come(backend: EmbeddedBackend, root: str = "", **known: object) -> tuple[str, str]:
     """Have the source fetched; state and reason of the event."""
-    git = GitOrigin(**known) if known or root else None  # type: ignore[arg-type]  # keywords
+    git = GitFetchOptions(**known) if known or root else None  # type: ignore[arg-type]  # keywords
     content = SourceChanged(source_id="team", root=root, git=git)
-    event_id = runtime.submit(content, "skillbus/tests")
-    wait_for(lambda: runtime.journal.job(event_id).state != "accepted")
-    settle(runtime)
-    job = runtime.journal.job(event_id)
+    event_id = backend.submit(content, "skillbus/tests")
+    wait_for(lambda: backend.journal.get_job(event_id).state != "accepted")
+    settle(backend)
+    job = backend.journal.get_job(event_id)
     return job.state, job.reason
 
 
-def paths(runtime: Runtime) -> dict[str, str]:
-    entries = runtime.graph.entries_under("team", "")
+def paths(backend: EmbeddedBackend) -> dict[str, str]:
+    entries = backend.graph.get_entries_under("team", "")
     return {entry.path: entry.content_hash for entry in entries if entry.state == "published"}
 
 
-def source_of(runtime: Runtime) -> Source:
-    return runtime.graph.sources()[0]
+def source_of(backend: EmbeddedBackend) -> Source:
+    return backend.graph.list_sources()[0]
 
 
 def test_skills_come_change_move_and_go(
-    runtime: Runtime, remote: PushedRepository, address: str
+    backend: EmbeddedBackend, remote: PushedRepository, address: str
 ) -> None:
-    assert come(runtime, address, path="skills") == ("done", "")
-    before = paths(runtime)
+    assert come(backend, address, path="skills") == ("done", "")
+    before = paths(backend)
     assert set(before) == {"kiln", "loom"}
-    assert source_of(runtime).commit == remote.git("rev-parse", "HEAD")
-    assert source_of(runtime).last_error == ""
+    assert source_of(backend).commit == remote.git("rev-parse", "HEAD")
+    assert source_of(backend).last_error == ""
     # The same again costs nothing; a change, a renamed and a removed skill are followed.
-    assert come(runtime) == ("done", "")
-    assert paths(runtime) == before
+    assert come(backend) == ("done", "")
+    assert paths(backend) == before
     put(remote.tree, "skills/kiln", "Fire a pot.")
     put(remote.tree, "skills/dye")
     remote.git("mv", "skills/loom", "skills/weaving")
     remote.push()
-    assert come(runtime) == ("done", "")
-    after = paths(runtime)
+    assert come(backend) == ("done", "")
+    after = paths(backend)
     assert set(after) == {"kiln", "weaving", "dye"}
     assert after["kiln"] != before["kiln"]
     assert after["weaving"] == before["loom"]
@@ -108,142 +108,151 @@ def test_skills_come_change_move_and_go(
     remote.git("rm", "-rq", "--cached", "library/dye")
     (remote.tree / "library/dye/SKILL.md").unlink()
     remote.push()
-    state, reason = come(runtime)
+    state, reason = come(backend)
     assert state == "failed"
     assert "has no folder skills" in reason
-    assert paths(runtime) == after
-    assert "has no folder skills" in source_of(runtime).last_error
-    assert come(runtime, address, path="library") == ("done", "")
-    assert set(paths(runtime)) == {"kiln", "weaving"}
-    assert source_of(runtime).last_error == ""
+    assert paths(backend) == after
+    assert "has no folder skills" in source_of(backend).last_error
+    assert come(backend, address, path="library") == ("done", "")
+    assert set(paths(backend)) == {"kiln", "weaving"}
+    assert source_of(backend).last_error == ""
 
 
-def test_absence_removes_nothing(runtime: Runtime, remote: PushedRepository, address: str) -> None:
+def test_absence_removes_nothing(
+    backend: EmbeddedBackend, remote: PushedRepository, address: str
+) -> None:
     remote.push(branch="release")
-    assert come(runtime, address, branch="release") == ("done", "")
-    before = paths(runtime)
+    assert come(backend, address, branch="release") == ("done", "")
+    before = paths(backend)
     assert set(before) == {"skills/kiln", "skills/loom"}
     remote.git("push", "-q", "origin", ":refs/heads/release")
-    state, reason = come(runtime)
+    state, reason = come(backend)
     assert (state, "branch is gone" in reason) == ("failed", True)
-    assert paths(runtime) == before
+    assert paths(backend) == before
     # It comes back with less in it.
     remote.git("rm", "-rq", "skills/loom")
     remote.push(branch="release")
-    assert come(runtime) == ("done", "")
-    assert set(paths(runtime)) == {"skills/kiln"}
-    assert source_of(runtime).last_error == ""
+    assert come(backend) == ("done", "")
+    assert set(paths(backend)) == {"skills/kiln"}
+    assert source_of(backend).last_error == ""
     remote.bare.rename(remote.bare.parent / "elsewhere.git")
-    state, reason = come(runtime)
+    state, reason = come(backend)
     assert (state, "no repository" in reason) == ("failed", True)
-    assert set(paths(runtime)) == {"skills/kiln"}
-    assert "no repository" in source_of(runtime).last_error
+    assert set(paths(backend)) == {"skills/kiln"}
+    assert "no repository" in source_of(backend).last_error
 
 
 def test_another_default_branch_an_empty_one_and_an_empty_repository(
-    runtime: Runtime, remote: PushedRepository, address: str
+    backend: EmbeddedBackend, remote: PushedRepository, address: str
 ) -> None:
-    assert come(runtime, address) == ("done", "")
+    assert come(backend, address) == ("done", "")
     put(remote.tree, "skills/dye")
     remote.push(branch="next")
-    assert come(runtime) == ("done", "")
-    assert "skills/dye" not in paths(runtime)
+    assert come(backend) == ("done", "")
+    assert "skills/dye" not in paths(backend)
     remote.git("-C", str(remote.bare), "symbolic-ref", "HEAD", "refs/heads/next")
-    assert come(runtime) == ("done", "")
-    before = paths(runtime)
+    assert come(backend) == ("done", "")
+    before = paths(backend)
     assert set(before) == {"skills/kiln", "skills/loom", "skills/dye"}
     # Without any branch nothing is known; a branch without files is known to be empty.
     for branch in ("main", "next"):
         remote.git("-C", str(remote.bare), "update-ref", "-d", f"refs/heads/{branch}")
-    state, reason = come(runtime)
+    state, reason = come(backend)
     assert (state, "branch is gone" in reason) == ("failed", True)
-    assert paths(runtime) == before
+    assert paths(backend) == before
     remote.git("rm", "-rq", "skills")
     remote.push(branch="next")
-    assert come(runtime) == ("done", "")
-    assert paths(runtime) == {}
+    assert come(backend) == ("done", "")
+    assert paths(backend) == {}
     put(remote.tree, "skills/kiln")
     remote.push(branch="next")
-    assert come(runtime) == ("done", "")
-    assert set(paths(runtime)) == {"skills/kiln"}
+    assert come(backend) == ("done", "")
+    assert set(paths(backend)) == {"skills/kiln"}
 
 
-def pushed(runtime: Runtime, before: str, after: str) -> str:
-    told = Pushed(before=before, after=after)
-    return runtime.submit(SourceChanged(source_id="team", pushed=told), "skillbus/tests")
+def pushed(backend: EmbeddedBackend, before: str, after: str) -> str:
+    told = GitPush(before=before, after=after)
+    return backend.submit(SourceChanged(source_id="team", pushed=told), "skillbus/tests")
 
 
 def test_what_is_told_before_it_is_served_is_awaited(
-    runtime: Runtime, remote: PushedRepository, address: str, monkeypatch: pytest.MonkeyPatch
+    backend: EmbeddedBackend,
+    remote: PushedRepository,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    come(runtime, address)
-    before = source_of(runtime).commit
+    come(backend, address)
+    before = source_of(backend).commit
     put(remote.tree, "skills/dye")
     after = remote.commit()
-    event_id = pushed(runtime, before, after)
+    event_id = pushed(backend, before, after)
     time.sleep(0.4)
-    assert runtime.journal.job(event_id).state == "accepted"
+    assert backend.journal.get_job(event_id).state == "accepted"
     remote.publish()
-    wait_for(lambda: runtime.journal.job(event_id).state == "done")
-    settle(runtime)
-    assert "skills/dye" in paths(runtime)
-    monkeypatch.setattr("tasks.ingest.fetch._PAUSES", (3600.0,))
+    wait_for(lambda: backend.journal.get_job(event_id).state == "done")
+    settle(backend)
+    assert "skills/dye" in paths(backend)
+    monkeypatch.setattr("tasks.ingest.fetch._RETRY_PAUSES_SECONDS", (3600.0,))
     # Told late, or of a commit that others have followed: nothing is awaited.
     for was, now in ((before, after), ("", before), (before, "1" * 40)):
-        event_id = pushed(runtime, was, now)
-        wait_for(lambda one=event_id: runtime.journal.job(one).state == "done")
+        event_id = pushed(backend, was, now)
+        wait_for(lambda one=event_id: backend.journal.get_job(one).state == "done")
         put(remote.tree, f"skills/{now[:7]}")
         remote.push()
-    assert f"skills/{after[:7]}" in paths(runtime)
+    assert f"skills/{after[:7]}" in paths(backend)
     # What never comes ends all the same, and the skills stay.
-    monkeypatch.setattr("tasks.ingest.fetch._PAUSES", (0.01, 0.01))
-    event_id = pushed(runtime, source_of(runtime).commit, "2" * 40)
-    wait_for(lambda: runtime.journal.job(event_id).state == "done")
+    monkeypatch.setattr("tasks.ingest.fetch._RETRY_PAUSES_SECONDS", (0.01, 0.01))
+    event_id = pushed(backend, source_of(backend).commit, "2" * 40)
+    wait_for(lambda: backend.journal.get_job(event_id).state == "done")
     remote.git("-C", str(remote.bare), "update-ref", "-d", "refs/heads/main")
-    monkeypatch.setattr("tasks.ingest.fetch._PAUSES", (0.01,) * 200)
-    event_id = pushed(runtime, "", remote.commit())
+    monkeypatch.setattr("tasks.ingest.fetch._RETRY_PAUSES_SECONDS", (0.01,) * 200)
+    event_id = pushed(backend, "", remote.commit())
     time.sleep(0.2)
-    assert runtime.journal.job(event_id).state == "accepted"
+    assert backend.journal.get_job(event_id).state == "accepted"
     remote.publish()
-    wait_for(lambda: runtime.journal.job(event_id).state == "done")
+    wait_for(lambda: backend.journal.get_job(event_id).state == "done")
 
 
-def test_a_removed_source_leaves_nothing(runtime: Runtime, address: str, tmp_path: Path) -> None:
-    come(runtime, address)
+def test_a_removed_source_leaves_nothing(
+    backend: EmbeddedBackend, address: str, tmp_path: Path
+) -> None:
+    come(backend, address)
     assert (tmp_path / "home/git/team.git/HEAD").is_file()
-    runtime.submit(SourceRemoved(source_id="team"), "skillbus/tests")
-    settle(runtime)
-    assert paths(runtime) == {}
+    backend.submit(SourceRemoved(source_id="team"), "skillbus/tests")
+    settle(backend)
+    assert paths(backend) == {}
     assert not (tmp_path / "home/git/team.git").exists()
 
 
 def test_a_lost_mirror_is_fetched_again(
-    runtime: Runtime, remote: PushedRepository, address: str, tmp_path: Path
+    backend: EmbeddedBackend, remote: PushedRepository, address: str, tmp_path: Path
 ) -> None:
-    come(runtime, address)
+    come(backend, address)
     (tmp_path / "home/git/team.git").rename(tmp_path / "lost.git")
     put(remote.tree, "skills/dye")
     remote.push()
-    assert come(runtime) == ("done", "")
-    assert set(paths(runtime)) == {"skills/kiln", "skills/loom", "skills/dye"}
+    assert come(backend) == ("done", "")
+    assert set(paths(backend)) == {"skills/kiln", "skills/loom", "skills/dye"}
 
 
 def test_a_remote_is_polled(tmp_path: Path, remote: PushedRepository, address: str) -> None:
-    with tiny_runtime(
+    with tiny_backend(
         tmp_path / "home", git=ALLOWED, workers={"reconcile_seconds": 0.2}
-    ) as runtime:
-        come(runtime, address, poll_seconds=1.0)
+    ) as backend:
+        come(backend, address, poll_seconds=1.0)
         put(remote.tree, "skills/dye")
         remote.push()
-        wait_for(lambda: "skills/dye" in paths(runtime))
+        wait_for(lambda: "skills/dye" in paths(backend))
 
 
-def test_a_new_source_that_fails_is_none(runtime: Runtime, address: str, tmp_path: Path) -> None:
-    state, reason = come(runtime, address, branch="never")
+def test_a_new_source_that_fails_is_none(
+    backend: EmbeddedBackend, address: str, tmp_path: Path
+) -> None:
+    state, reason = come(backend, address, branch="never")
     assert (state, "branch is gone" in reason) == ("failed", True)
-    state, reason = come(runtime, address, path="nowhere")
+    state, reason = come(backend, address, path="nowhere")
     assert (state, "has no folder nowhere" in reason) == ("failed", True)
-    assert runtime.graph.sources() == []
+    assert backend.graph.list_sources() == []
     assert list((tmp_path / "home/git").iterdir()) == []
 
 
@@ -256,49 +265,51 @@ def test_a_hung_host_holds_up_no_other(
     threads = threading.active_count()
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
-        tiny_runtime(tmp_path / "home", git=ALLOWED | {"seconds": 30}) as runtime,
+        tiny_backend(tmp_path / "home", git=ALLOWED | {"seconds": 30}) as backend,
     ):
 
-        def submit(source_id: str, root: str, git: GitOrigin | None = None) -> str:
+        def submit(source_id: str, root: str, git: GitFetchOptions | None = None) -> str:
             content = SourceChanged(source_id=source_id, root=root, git=git)
-            return runtime.submit(content, "skillbus/tests")
+            return backend.submit(content, "skillbus/tests")
 
         def is_done(event_id: str) -> bool:
-            return runtime.journal.job(event_id).state == "done"
+            return backend.journal.get_job(event_id).state == "done"
 
         hung = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        slow = [submit(name, f"{hung}/{name}.git", GitOrigin()) for name in slow_ones]
+        slow = [submit(name, f"{hung}/{name}.git", GitFetchOptions()) for name in slow_ones]
         wait_for(lambda: (tmp_path / "home/git/slow-0.git/HEAD").exists())
         near = submit("near", str(root))
-        other = submit("other", address.replace("127.0.0.1", "localhost"), GitOrigin())
+        other = submit("other", address.replace("127.0.0.1", "localhost"), GitFetchOptions())
         wait_for(lambda: is_done(near) and is_done(other))
-        assert {runtime.journal.job(one).state for one in slow} == {"accepted"}
+        assert {backend.journal.get_job(one).state for one in slow} == {"accepted"}
         ending = time.monotonic()
     assert time.monotonic() - ending < 10
     assert threading.active_count() <= threads + 5
 
 
-def test_a_skill_that_is_named_is_looked_at_again(runtime: Runtime, address: str) -> None:
-    come(runtime, address)
-    runtime.submit(SkillRemoved(skill_id="team:skills/kiln"), "skillbus/tests")
-    settle(runtime)
-    assert come(runtime) == ("done", "")
-    assert set(paths(runtime)) == {"skills/loom"}
-    runtime.submit(SkillUpserted(skill_id="team:skills/kiln"), "skillbus/tests")
-    settle(runtime)
-    assert set(paths(runtime)) == {"skills/kiln", "skills/loom"}
+def test_a_skill_that_is_named_is_looked_at_again(backend: EmbeddedBackend, address: str) -> None:
+    come(backend, address)
+    backend.submit(SkillRemoved(skill_id="team:skills/kiln"), "skillbus/tests")
+    settle(backend)
+    assert come(backend) == ("done", "")
+    assert set(paths(backend)) == {"skills/loom"}
+    backend.submit(SkillUpserted(skill_id="team:skills/kiln"), "skillbus/tests")
+    settle(backend)
+    assert set(paths(backend)) == {"skills/kiln", "skills/loom"}
 
 
-def test_a_token_does_not_say_what_is_fetched(runtime: Runtime, address: str) -> None:
-    content = SourceChanged(source_id="team", root=address, git=GitOrigin(credential_file="x"))
+def test_a_token_does_not_say_what_is_fetched(backend: EmbeddedBackend, address: str) -> None:
+    content = SourceChanged(
+        source_id="team", root=address, git=GitFetchOptions(credential_file="x")
+    )
     event = new_event(content, "skillbus/tests").model_copy(update={"owner": "ana"})
-    event_id = runtime.accept(event)
-    wait_for(lambda: runtime.journal.job(event_id).state == "failed")
-    assert "sources add" in runtime.journal.job(event_id).reason
+    event_id = backend.accept(event)
+    wait_for(lambda: backend.journal.get_job(event_id).state == "failed")
+    assert "sources add" in backend.journal.get_job(event_id).reason
 
 
 def test_the_licences_of_a_source_decide_what_of_it_is_sent(
-    runtime: Runtime, remote: PushedRepository, address: str
+    backend: EmbeddedBackend, remote: PushedRepository, address: str
 ) -> None:
     """They can be changed while the repository stays as it is; other sources are not touched."""
     for name, licence in (("kiln", "MIT"), ("glaze", "GPL-3.0")):
@@ -308,32 +319,32 @@ def test_the_licences_of_a_source_decide_what_of_it_is_sent(
 
     def answer() -> Bundle:
         asked = QueryAsked(task="glaze a pot in the kiln", without=("rerank", "floor"))
-        return Bundle.model_validate(runtime.answer(asked, "skillbus/tests"))
+        return Bundle.model_validate(backend.answer_query(asked, "skillbus/tests"))
 
     def sent() -> set[str]:
         return {skill.skill_id for skill in answer().skills}
 
-    assert come(runtime, address) == ("done", "")
+    assert come(backend, address) == ("done", "")
     assert sent() == {"team:kiln", "team:glaze"}
-    assert come(runtime, address, licences=("mit",)) == ("done", "")
+    assert come(backend, address, licences=("mit",)) == ("done", "")
     assert sent() == {"team:kiln"}
     (kept,) = answer().withheld.skills
     assert (kept.skill_id, kept.kind) == ("team:glaze", "licence")
     assert "GPL-3.0" in kept.reason
-    assert come(runtime, address, licences=("mit", "GPL-3.0")) == ("done", "")
+    assert come(backend, address, licences=("mit", "GPL-3.0")) == ("done", "")
     assert sent() == {"team:kiln", "team:glaze"}
 
 
 def test_an_event_that_nobody_can_read_holds_up_no_other(
-    runtime: Runtime, address: str, tmp_path: Path
+    backend: EmbeddedBackend, address: str, tmp_path: Path
 ) -> None:
     """As one that another version has accepted."""
     event = new_event(SourceChanged(source_id="nobody"), "skillbus/tests")
-    runtime.journal.accept(event, "event")
+    backend.journal.add_job(event, "event")
     with closing(sqlite3.connect(tmp_path / "home/journal.db")) as journal, journal:
         journal.execute("UPDATE jobs SET payload = replace(payload, 'nobody', '')")
-        assert fetch(runtime.services, Deadline(10), [event.id]) == {"events": 0}
-    assert come(runtime, address) == ("done", "")
+        assert fetch(backend.services, Deadline(10), [event.id]) == {"events": 0}
+    assert come(backend, address) == ("done", "")
     with closing(sqlite3.connect(tmp_path / "home/journal.db")) as journal:
         told = journal.execute("SELECT state, reason FROM jobs WHERE id = ?", (event.id,))
         assert "source_id" in told.fetchone()[1]

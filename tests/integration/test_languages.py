@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skills.events import QueryAsked, SourceChanged
-from tests.support.tiny import TinyEncoder, settle, tiny_runtime
+from tests.support.tiny import TinyEncoder, settle, tiny_backend
 
 ENGLISH = """---
 name: kiln-log
@@ -36,12 +36,12 @@ def test_only_languages_that_the_encoder_knows_are_embedded(tmp_path: Path) -> N
     def remember(texts: Sequence[str]) -> None:
         seen.extend(texts)
 
-    with tiny_runtime(tmp_path / "home", TinyEncoder(remember)) as runtime:
-        runtime.submit(SourceChanged(source_id="pottery", root=str(root)), "test")
-        settle(runtime)
-        assert runtime.progress()["paged"] == 2
+    with tiny_backend(tmp_path / "home", TinyEncoder(remember)) as backend:
+        backend.submit(SourceChanged(source_id="pottery", root=str(root)), "test")
+        settle(backend)
+        assert backend.get_progress()["paged"] == 2
         assert any("firing" in text for text in seen)
         assert not any("烧制" in text for text in seen)
-        answer = runtime.answer(QueryAsked(task="记录烧制温度"), "test")
+        answer = backend.answer_query(QueryAsked(task="记录烧制温度"), "test")
         assert [skill["skill_id"] for skill in answer["skills"]] == ["pottery:yaolu-jilu"]
         assert answer["degraded"] == []

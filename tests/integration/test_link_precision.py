@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from graph.links.link_rules import estimate_confidence
 from graph.links.linker import relink
 from graph.links.mentions import find_mentions
-from graph.links.rules import confidence
 from graph.local.store import SqliteSkillGraph
 from graph.protocol import LinkType, Publication
-from search.documents import analyse, description_terms, signature
+from search.documents import analyse_skill, body_terms, description_terms
 from search.scoring.background import load_background
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
@@ -57,7 +57,7 @@ def labelled_skills() -> Iterator[tuple[str, bytes]]:
 def publication(skill_id: str, content: bytes, seq: int) -> Publication:
     source_id, _, path = skill_id.partition(":")
     parsed = parse_skill(path, content)
-    analysis, background = analyse(parsed), load_background()
+    analysis, background = analyse_skill(parsed), load_background()
     return Publication(
         RevisionKey(skill_id, seq),
         source_id,
@@ -66,7 +66,7 @@ def publication(skill_id: str, content: bytes, seq: int) -> Publication:
         parsed.record.name,
         parsed.record.description,
         mentions=find_mentions(parsed),
-        signature=signature(analysis, background),
+        body_terms=body_terms(analysis, background),
         description_terms=description_terms(analysis, background),
     )
 
@@ -77,8 +77,8 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> set[Place]:
     graph = SqliteSkillGraph(tmp_path_factory.mktemp("links") / "graph.db", writable=True)
     found = [publication(*skill, seq) for seq, skill in enumerate(labelled_skills(), 1)]
     graph.publish(found)
-    relink(graph, graph.unlinked(len(found)))
-    every = graph.links_among([one.key.skill_id for one in found])
+    relink(graph, graph.list_awaiting_linking(len(found)))
+    every = graph.get_links_among([one.key.skill_id for one in found])
     graph.close()
     return {(link.source, link.target, link.type.value) for link in every}
 
@@ -112,5 +112,5 @@ def test_faults_of_earlier_rules_are_gone(linked: set[Place]) -> None:
 def test_confidence_is_what_was_measured(kind: str) -> None:
     rows = [row for row in LABELS if row["type"] == kind and row["draw"] == "present"]
     share = sum(row["label"] == "right" for row in rows) / len(rows)
-    said = [confidence(LinkType(kind), weight) for weight in (0.3, 0.6, 0.8, 0.9)]
+    said = [estimate_confidence(LinkType(kind), weight) for weight in (0.3, 0.6, 0.8, 0.9)]
     assert min(said) - 0.1 <= share <= max(said) + 0.1

@@ -18,12 +18,12 @@ from neo4j.exceptions import ServiceUnavailable
 
 from config.errors import SkillbusError, TransientError, UsageError
 from config.settings import ServerSettings
-from graph.links.passage_links import passage_links
+from graph.links.passage_links import link_passages
 from graph.local.store import SqliteSkillGraph
-from graph.neo4j import base, catalog, server
+from graph.neo4j import base, catalog, client
 from graph.neo4j.migrations import migrations
 from graph.neo4j.store import Neo4jSkillGraph
-from graph.pagerank import DiffusionSettings, exact, personalised_pagerank
+from graph.pagerank import DiffusionSettings, exact_pagerank, personalised_pagerank
 from graph.protocol import Link, LinkType, Mention, Publication, SkillGraph, Source
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
@@ -78,12 +78,12 @@ def publication(
         name=says or name,
         description=f"What {name} does",
         mentions=tuple(Mention(one, "related", 3, f"see {one}") for one in mentions),
-        signature={seq: 1.0},
+        body_terms={seq: 1.0},
     )
 
 
 def pointers(graph: SkillGraph) -> dict[str, int]:
-    return {skill_id: seq for skill_id, seq in graph.changes(0).pointers.items() if seq}
+    return {skill_id: seq for skill_id, seq in graph.get_changes_since(0).pointers.items() if seq}
 
 
 def semantic(source: str, target: str, weight: float = 0.5) -> Link:
@@ -97,15 +97,15 @@ def test_writers_compete_and_the_feed_misses_nothing(
 ) -> None:
     """Three processes' worth of writers: pointers only go forward, nobody waits in a circle."""
     troubles: list[str] = []
-    judge = server._patience
+    judge = client._patience
 
     def patience(error: Exception, *about: object) -> float:
         troubles.append(str(error))
         return judge(error, *about)
 
-    monkeypatch.setattr(server, "_patience", patience)
+    monkeypatch.setattr(client, "_patience", patience)
     graphs = [open_catalog(settings) for _ in range(4)]
-    start = graphs[0].take_seqs(10_000).start
+    start = graphs[0].allocate_sequence(10_000).start
     done = threading.Event()
     told: dict[str, list[int]] = {}
     errors: list[BaseException] = []
@@ -121,7 +121,7 @@ def test_writers_compete_and_the_feed_misses_nothing(
                     for one in names
                 ]
                 graphs[worker].publish(batch)
-                graphs[worker].count_use([f"lib:{one}" for one in names[::-1]])
+                graphs[worker].increment_uses([f"lib:{one}" for one in names[::-1]])
         except BaseException as error:
             errors.append(error)
             raise
@@ -130,7 +130,7 @@ def test_writers_compete_and_the_feed_misses_nothing(
         epoch, last = 0, False
         while not last:
             last = done.is_set()
-            epoch, moved, _ = graphs[3].changes(epoch)
+            epoch, moved, _ = graphs[3].get_changes_since(epoch)
             for skill_id, seq in moved.items():
                 told.setdefault(skill_id, []).append(seq)
 
@@ -147,8 +147,8 @@ def test_writers_compete_and_the_feed_misses_nothing(
         assert [trouble for trouble in troubles if "eadlock" in trouble] == []
         assert all(seqs == sorted(seqs) for seqs in told.values())
         assert {skill_id: seqs[-1] for skill_id, seqs in told.items()} == pointers(graphs[0])
-        facts = graphs[0].link_facts(sorted(told))
-        assert {name: max(one.signature) for name, one in facts.items()} == pointers(graphs[0])
+        facts = graphs[0].get_link_features(sorted(told))
+        assert {name: max(one.body_terms) for name, one in facts.items()} == pointers(graphs[0])
     finally:
         for graph in graphs:
             graph.close()
@@ -158,7 +158,9 @@ def test_links_are_replaced_while_skills_come_and_go(settings: ServerSettings) -
     """Linking, publishing and removing at once: in the end no link leads to a removed skill."""
     one, two = open_catalog(settings), open_catalog(settings)
     names = [f"s{n}" for n in range(SKILLS)]
-    one.publish([publication(name, n) for n, name in enumerate(names, one.take_seqs(99).start)])
+    one.publish(
+        [publication(name, n) for n, name in enumerate(names, one.allocate_sequence(99).start)]
+    )
     errors: list[BaseException] = []
 
     def churn() -> None:
@@ -166,7 +168,7 @@ def test_links_are_replaced_while_skills_come_and_go(settings: ServerSettings) -
         try:
             for _ in range(25):
                 some = dice.sample(names, 3)
-                seq = one.take_seqs(2).start
+                seq = one.allocate_sequence(2).start
                 one.remove([RevisionKey(f"lib:{name}", seq) for name in some])
                 one.publish([publication(name, seq + 1) for name in some[:2]])
         except BaseException as error:
@@ -185,7 +187,7 @@ def test_links_are_replaced_while_skills_come_and_go(settings: ServerSettings) -
     thread.join()
     try:
         assert errors == []
-        every = two.links([f"lib:{name}" for name in names])
+        every = two.get_links([f"lib:{name}" for name in names])
         ends = {
             end for links in every.values() for link in links for end in (link.source, link.target)
         }
@@ -216,12 +218,12 @@ def test_a_lost_acknowledgement_is_no_stale_publication(
 
 
 def test_a_forked_process_has_connections_of_its_own(graph: Neo4jSkillGraph) -> None:
-    graph.take_seqs(5)
+    graph.allocate_sequence(5)
     child = os.fork()
     if not child:
-        os._exit(0 if graph.take_seqs(1).start == 6 else 1)
+        os._exit(0 if graph.allocate_sequence(1).start == 6 else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert graph.take_seqs(1).start == 7
+    assert graph.allocate_sequence(1).start == 7
 
 
 # -- migrations
@@ -258,13 +260,13 @@ def test_another_schema_is_refused_with_what_to_do(settings: ServerSettings) -> 
         run_cypher(settings, f"MATCH (m:Meta {{key: 'schema'}}) SET m.value = {version}")
         reader = Neo4jSkillGraph(settings, writable=False)
         with pytest.raises(UsageError, match=said):
-            reader.entries()
+            reader.get_entries()
         if version > newest:
             with pytest.raises(UsageError, match=said):
                 open_catalog(settings)
         else:
             open_catalog(settings).close()
-            assert reader.entries() == []
+            assert reader.get_entries() == []
         reader.close()
     run_cypher(settings, f"MATCH (m:Meta {{key: 'schema'}}) SET m.value = {newest}")
 
@@ -277,7 +279,7 @@ def test_sources_of_the_second_schema_are_brought_up(settings: ServerSettings) -
         "MATCH (m:Meta {key: 'schema'}) SET m.value = 2",
     )
     graph = open_catalog(settings)
-    assert graph.sources() == [Source("team", "directory", "/skills", 5.0)]
+    assert graph.list_sources() == [Source("team", "directory", "/skills", 5.0)]
     graph.close()
 
 
@@ -287,22 +289,22 @@ def test_a_reader_may_not_write(settings: ServerSettings) -> None:
         reader.publish([publication("a", 1)])
     reader.close()
     with pytest.raises(UsageError, match="has been closed"):
-        reader.entries()
+        reader.get_entries()
 
 
 def test_an_older_copy_of_the_catalog_is_noticed(graph: Neo4jSkillGraph) -> None:
     graph.publish([publication("a", 1)])
-    epoch = graph.changes(0).epoch
+    epoch = graph.get_changes_since(0).epoch
     with pytest.raises(UsageError, match="older copy was restored"):
-        graph.changes(epoch + 1)
+        graph.get_changes_since(epoch + 1)
 
 
 # -- names and rows
 def test_a_name_longer_than_an_index_key(graph: Neo4jSkillGraph) -> None:
     long = "x" * 20_000
     graph.publish([publication("a", 1, says=long), publication("b", 2, mentions=(long,))])
-    assert graph.named("lib", [long]) == {long: ["lib:a"]}
-    assert graph.mentioning("lib", [long]) == ["lib:b"]
+    assert graph.find_by_name("lib", [long]) == {long: ["lib:a"]}
+    assert graph.find_mentioning("lib", [long]) == ["lib:b"]
 
 
 def test_rows_are_kept_until_the_feed_names_them(
@@ -316,25 +318,25 @@ def test_rows_are_kept_until_the_feed_names_them(
     read = Neo4jSkillGraph._read
 
     def counted(self: Neo4jSkillGraph, name: str, **parameters: object) -> object:
-        if name == "rows":
+        if name == "adjacency":
             asked.append(parameters["ids"])
         return read(self, name, **parameters)
 
     monkeypatch.setattr(Neo4jSkillGraph, "_read", counted)
     ids = [f"lib:{name}" for name in names]
-    epoch = reader.changes(0).epoch
-    before = reader.rows(ids, 8)
-    assert reader.rows(ids, 8) == before
+    epoch = reader.get_changes_since(0).epoch
+    before = reader.get_adjacency(ids, 8)
+    assert reader.get_adjacency(ids, 8) == before
     assert asked == [ids]
     writer.replace_links({"lib:s0": [semantic("s0", "s2")]}, [])
-    epoch = reader.changes(epoch).epoch
-    after = reader.rows(ids, 8)
+    epoch = reader.get_changes_since(epoch).epoch
+    after = reader.get_adjacency(ids, 8)
     assert [one.skill_id for one in after["lib:s0"].neighbours] == ["lib:s2"]
     assert after["lib:s3"] == before["lib:s3"]
     assert asked[1:] == [["lib:s0", "lib:s1", "lib:s2"]]
     writer.remove([RevisionKey("lib:s2", 9)])
-    reader.changes(epoch)
-    assert reader.rows(["lib:s0"], 8)["lib:s0"].neighbours == ()
+    reader.get_changes_since(epoch)
+    assert reader.get_adjacency(["lib:s0"], 8)["lib:s0"].neighbours == ()
     for one in (reader, writer):
         one.close()
 
@@ -355,25 +357,29 @@ def test_diffusion_over_cypher_is_the_embedded_one(graph: Neo4jSkillGraph, tmp_p
         ]
         for name in names
     }
-    embedded.replace_links(links, embedded.unlinked(1000))
+    embedded.replace_links(links, embedded.list_awaiting_linking(1000))
     copy_graph(embedded, graph)
-    assert graph.owned(list(links)).keys() == links.keys()
-    assert {k: set(v) for k, v in graph.owned(list(links)).items()} == {
-        k: set(v) for k, v in embedded.owned(list(links)).items()
+    assert graph.get_owned_links(list(links)).keys() == links.keys()
+    assert {k: set(v) for k, v in graph.get_owned_links(list(links)).items()} == {
+        k: set(v) for k, v in embedded.get_owned_links(list(links)).items()
     }
     ids = list(links)
     for fan_out in (5, 1000):
-        near, far = embedded.rows(ids, fan_out), graph.rows(ids, fan_out)
+        near, far = embedded.get_adjacency(ids, fan_out), graph.get_adjacency(ids, fan_out)
         assert {k: row.neighbours for k, row in far.items()} == {
             k: row.neighbours for k, row in near.items()
         }
         seeds = {skill_id: dice.random() for skill_id in ids[:4]}
         asked = DiffusionSettings(max_nodes=60)
-        here = personalised_pagerank(seeds, lambda some: embedded.rows(some, fan_out), asked)  # noqa: B023 - called at once
-        there = personalised_pagerank(seeds, lambda some: graph.rows(some, fan_out), asked)  # noqa: B023 - called at once
+        here = personalised_pagerank(
+            seeds,
+            lambda some: embedded.get_adjacency(some, fan_out),  # noqa: B023 - called at once
+            asked,
+        )
+        there = personalised_pagerank(seeds, lambda some: graph.get_adjacency(some, fan_out), asked)  # noqa: B023 - called at once
         assert there.scores == pytest.approx(here.scores, abs=1e-12)
         assert (there.hops, there.nodes_read) == (here.hops, here.nodes_read)
-        true = exact(seeds, embedded.rows(ids, 1000))
+        true = exact_pagerank(seeds, embedded.get_adjacency(ids, 1000))
         off = sum(abs(true.get(one, 0.0) - there.scores.get(one, 0.0)) for one in true)
         assert off <= there.residual_bound + 1e-9
     embedded.close()
@@ -383,18 +389,23 @@ def test_long_answers_come_in_pages(
     graph: Neo4jSkillGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (catalog, base):
-        monkeypatch.setattr(module, "READ_AT_ONCE", 3)
+        monkeypatch.setattr(module, "READ_BATCH", 3)
     names = ["a", "a/b", "a/b/c", "a/d", "a-b", "b", "c", "d"]
     graph.publish([publication(name, n) for n, name in enumerate(names, 1)])
-    graph.move_cursor("lib", dict.fromkeys(names, "seen"), [])
+    graph.update_file_signatures("lib", dict.fromkeys(names, "seen"), [])
     ids = sorted(f"lib:{name}" for name in names)
-    assert [entry.skill_id for entry in graph.entries()] == ids
-    assert [entry.skill_id for entry in graph.entries(ids[::-1])] == ids
-    assert [entry.skill_id for entry in graph.entries_under("lib", "")] == ids
-    assert [entry.path for entry in graph.entries_under("lib", "a")] == ["a", "a/b", "a/b/c", "a/d"]
-    assert graph.cursor("lib") == dict.fromkeys(names, "seen")
-    assert sorted(graph.changes(0).pointers) == ids
-    graph.drop_source("other")
+    assert [entry.skill_id for entry in graph.get_entries()] == ids
+    assert [entry.skill_id for entry in graph.get_entries(ids[::-1])] == ids
+    assert [entry.skill_id for entry in graph.get_entries_under("lib", "")] == ids
+    assert [entry.path for entry in graph.get_entries_under("lib", "a")] == [
+        "a",
+        "a/b",
+        "a/b/c",
+        "a/d",
+    ]
+    assert graph.get_file_signatures("lib") == dict.fromkeys(names, "seen")
+    assert sorted(graph.get_changes_since(0).pointers) == ids
+    graph.delete_source("other")
 
 
 def test_no_statement_walks_the_whole_database(graph: Neo4jSkillGraph) -> None:
@@ -429,21 +440,25 @@ def test_passages_are_projected_replaced_and_removed(settings: ServerSettings) -
     graph = open_catalog(settings.model_copy(update={"neo4j_passages": True}))
     text = b"---\nname: a\ndescription: b\n---\n# A\n\nInstall it first.\n\n1. Run it.\n2. Look.\n"
     parsed = parse_skill("a", text)
-    links = passage_links(parsed)
+    links = link_passages(parsed)
     count = "MATCH (p:Passage) OPTIONAL MATCH (p)-[r]->() RETURN count(DISTINCT p), count(r)"
     graph.publish([publication("a", 1)])
-    before = graph.changes(0), graph.counts(), graph.rows(["lib:a"], 5)
+    before = graph.get_changes_since(0), graph.get_counts(), graph.get_adjacency(["lib:a"], 5)
     assert not graph.project_passages(RevisionKey("lib:a", 2), parsed, links)
     for _ in range(2):
         assert graph.project_passages(RevisionKey("lib:a", 1), parsed, links)
         assert run_cypher(settings, count) == [[len(parsed.passages), len(links)]]
-    assert (graph.changes(0), graph.counts(), graph.rows(["lib:a"], 5)) == before
+    assert (
+        graph.get_changes_since(0),
+        graph.get_counts(),
+        graph.get_adjacency(["lib:a"], 5),
+    ) == before
     graph.publish([publication("a", 2)])
     assert graph.project_passages(RevisionKey("lib:a", 2), parsed, [])
     assert run_cypher(settings, count) == [[len(parsed.passages), 0]]
     graph.remove([RevisionKey("lib:a", 3)])
     assert run_cypher(settings, count) == [[0, 0]]
-    assert graph.prune(-1) == 1
+    assert graph.prune_removed(-1) == 1
     graph.close()
 
 
@@ -454,7 +469,7 @@ def test_an_address_nobody_listens_at() -> None:
         url = f"bolt://127.0.0.1:{taken.getsockname()[1]}"
         graph = Neo4jSkillGraph(catalog_settings(url, timeout_seconds=1.0))
         with pytest.raises(TransientError, match=url):
-            graph.entries()
+            graph.get_entries()
         health = graph.health()
         graph.close()
     assert (health["reachable"], url in health["problem"]) == (False, True)
@@ -467,7 +482,7 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
     ):
         graph = Neo4jSkillGraph(catalog_settings(address, password_file))
         with pytest.raises(UsageError, match=said):
-            graph.entries()
+            graph.get_entries()
         graph.close()
 
 
@@ -482,7 +497,7 @@ def test_wrong_login_and_database(own: ServerSettings, tmp_path: Path) -> None:
     ):
         graph = Neo4jSkillGraph(own.model_copy(update=changed))
         with pytest.raises(UsageError, match=said) as caught:
-            graph.entries()
+            graph.get_entries()
         assert made_up("and-wrong") not in str(caught.value)
         graph.close()
 
@@ -493,7 +508,7 @@ def test_a_frozen_server_holds_nobody_up(own: ServerSettings, servers: ServerCon
     graph, fresh = open_catalog(own), Neo4jSkillGraph(impatient)
     graph.publish([publication("a", 1)])
     used = Neo4jSkillGraph(impatient)
-    used.entries()
+    used.get_entries()
     servers.neo4j.freeze()
     for each in (used, fresh, used):
         started = time.monotonic()
@@ -516,14 +531,14 @@ def test_what_was_acknowledged_survives_a_kill(
     for n in range(1, 21):
         (moved,) = graph.publish([publication(f"s{n % 7}", n)])
         acknowledged[moved.skill_id] = moved.seq
-    taken = graph.take_seqs(100)
+    taken = graph.allocate_sequence(100)
     servers.neo4j.kill()
     started = time.monotonic()
     with pytest.raises(TransientError, match="bolt://"):
-        graph.entries()
+        graph.get_entries()
     assert time.monotonic() - started < 5
     servers.neo4j.start_again()
     assert pointers(graph) == acknowledged
-    assert graph.take_seqs(1).start == taken.stop
+    assert graph.allocate_sequence(1).start == taken.stop
     assert graph.publish([publication("s1", 1000)]) == [RevisionKey("lib:s1", 1000)]
     graph.close()

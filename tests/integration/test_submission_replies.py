@@ -23,7 +23,7 @@ from tests.support.submitting import (
     query,
     reply_name,
 )
-from tests.support.tiny import TinyEncoder, tiny_runtime
+from tests.support.tiny import TinyEncoder, tiny_backend
 from workers.queue.redis_streams import GROUP
 
 __all__ = ["outside"]
@@ -44,19 +44,19 @@ NO_REPLY_NAMES = (
 
 
 def test_replies_go_nowhere_else(outside: Outside, tmp_path: Path) -> None:
-    with Home(outside, tmp_path)() as runtime, consuming(runtime):
+    with Home(outside, tmp_path)() as backend, consuming(backend):
         for name in CELERYS:
             outside.listen(name)
         for target in NO_REPLY_NAMES:
             outside.put(json.dumps(query()), target)
             outside.put(json.dumps(query(replyto=target)))
-        wait_for(lambda: runtime.journal.count_letters() == 2 * len(NO_REPLY_NAMES))
-        reasons = [letter.reason for letter in runtime.journal.letters()]
+        wait_for(lambda: backend.journal.count_dead_letters() == 2 * len(NO_REPLY_NAMES))
+        reasons = [letter.reason for letter in backend.journal.list_dead_letters()]
         assert sum("replies cannot go to" in one for one in reasons) == len(NO_REPLY_NAMES)
         assert sum("replyto: " in one for one in reasons) == len(NO_REPLY_NAMES)
         assert not any("\n" in one or "\r" in one for one in reasons)
         wait_for(lambda: outside.left() == 0)
-        assert runtime.journal.count_open("query") == 0
+        assert backend.journal.count_open_jobs("query") == 0
     if isinstance(outside, OnRedis):
         assert set(outside.client.keys()) <= {"skillbus.events"}
     elif isinstance(outside, OnRabbit):
@@ -74,17 +74,17 @@ def test_a_reply_queue_that_is_not_there_is_told_and_holds_up_nobody(
     full = {"x-max-length": 0, "x-overflow": "reject-publish"}
     with outside.channel() as channel:
         channel.queue_declare(name + "-full", durable=True, arguments=full)
-    with Home(outside, tmp_path)() as runtime, consuming(runtime) as [one]:
+    with Home(outside, tmp_path)() as backend, consuming(backend) as [one]:
         outside.listen(name)
         for each, end in zip(sent, ("-gone", "-full", ""), strict=True):
             outside.put(json.dumps(each), name + end)
         outside.put("no event", name + "-full")
-        wait_for(lambda: one.consumer.taken == 3 and one.consumer.refused == 1)
+        wait_for(lambda: one.consumer.recorded == 3 and one.consumer.refused == 1)
         for each in sent:
-            runtime.journal.finish(id_of(each), BUNDLE)
+            backend.journal.finish_job(id_of(each), BUNDLE)
         [reply] = outside.replies(name, 1)
         assert reply.event["subject"] == sent[2]["id"]
-        wait_for(lambda: runtime.journal.unreplied() == [])
+        wait_for(lambda: backend.journal.list_pending_replies() == [])
         assert one.status()["problem"] == ""
     outside.clear()
 
@@ -94,16 +94,16 @@ def test_reply_streams_are_bounded_and_expire(run_servers: RunServers, tmp_path:
     outside.clear()
     name = reply_name(tmp_path)
     limits = {"submissions": {**outside.settings, "replies": 10, "reply_seconds": 100.0}}
-    with Home(outside, tmp_path)(**limits) as runtime, consuming(runtime):
+    with Home(outside, tmp_path)(**limits) as backend, consuming(backend):
         for _ in range(300):
             outside.put("no event", name)
-        wait_for(lambda: runtime.journal.count_letters() == 300)
+        wait_for(lambda: backend.journal.count_dead_letters() == 300)
         wait_for(lambda: outside.left() == 0)
         assert outside.client.xlen(name) <= 110
         assert 0 < outside.client.ttl(name) <= 100
         outside.client.set(name + "-text", "no stream")
         outside.put("no event", name + "-text")
-        wait_for(lambda: runtime.journal.count_letters() == 301)
+        wait_for(lambda: backend.journal.count_dead_letters() == 301)
         wait_for(lambda: outside.left() == 0)
         assert outside.client.get(name + "-text") == "no stream"
     assert outside.client.xinfo_consumers("skillbus.events", GROUP) == []
@@ -115,7 +115,7 @@ def test_replies_on_rabbitmq_expire(run_servers: RunServers, tmp_path: Path) -> 
     outside.clear()
     name = reply_name(tmp_path)
     limits = {"submissions": {**outside.settings, "reply_seconds": 0.3}}
-    with Home(outside, tmp_path)(**limits) as runtime, consuming(runtime) as [one]:
+    with Home(outside, tmp_path)(**limits) as backend, consuming(backend) as [one]:
         outside.listen(name)
         outside.put("no event", name)
         wait_for(lambda: one.consumer.refused == 1)
@@ -139,14 +139,14 @@ def test_skills_are_told_once_they_are_settled(outside: Outside, tmp_path: Path)
         data = {"source_id": "crafts", "root": str(root)} | data
         return json.dumps(event("skillbus.source.changed.v1", data))
 
-    with tiny_runtime(tmp_path / "home", **given) as runtime, consuming(runtime):
+    with tiny_backend(tmp_path / "home", **given) as backend, consuming(backend):
         outside.listen(name)
         outside.put(changed(), name, "all")
         replies = outside.replies(name, 11)
         kinds = [one.type for one in replies]
         assert kinds.count("skillbus.skill.published.v1") == 10
         assert kinds.count("skillbus.skill.failed.v1") == 1
-        published = runtime.graph.changes(0).pointers
+        published = backend.graph.get_changes_since(0).pointers
         for one in replies:
             if one.type == "skillbus.skill.published.v1":
                 assert published[one.data["skill_id"]] >= one.data["revision"]["seq"]
@@ -165,7 +165,7 @@ def test_skills_are_told_once_they_are_settled(outside: Outside, tmp_path: Path)
         [failed] = outside.replies(name, 1)
         assert failed.type == "skillbus.skill.failed.v1"
         assert "no skill no:such" in failed.data["reason"]
-        wait_for(lambda: runtime.journal.unreplied() == [])
+        wait_for(lambda: backend.journal.list_pending_replies() == [])
 
 
 def test_who_waits_for_skills_is_told_after_a_while(
@@ -177,7 +177,7 @@ def test_who_waits_for_skills_is_told_after_a_while(
     given = {"submissions": {**outside.settings, "roots": [str(tmp_path)], "settle_seconds": 0.3}}
     held = TinyEncoder(lambda _: time.sleep(1.5))
     sent = event("skillbus.source.changed.v1", {"source_id": "crafts", "root": str(root)})
-    with tiny_runtime(tmp_path / "home", held, **given) as runtime, consuming(runtime):
+    with tiny_backend(tmp_path / "home", held, **given) as backend, consuming(backend):
         outside.put(json.dumps(sent), name)
         replies = outside.replies(name, 10)
         assert {one.type for one in replies} == {"skillbus.skill.failed.v1"}

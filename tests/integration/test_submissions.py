@@ -36,7 +36,7 @@ from tests.support.submitting import (
     recorded,
     reply_name,
 )
-from workers.backend.channel import Channel
+from workers.backend.base import Backend
 
 __all__ = ["deployments", "outside"]
 
@@ -52,42 +52,42 @@ def home(request: pytest.FixtureRequest, outside: Outside, tmp_path: Path) -> Ho
     return Home(outside, tmp_path, deployments(outside.name).settings)
 
 
-def answered(channel: Channel, sent: list[dict[str, Any]]) -> bool:
+def answered(backend: Backend, sent: list[dict[str, Any]]) -> bool:
     """Answer what is open; whether all that was sent is answered now."""
-    for job in channel.journal.open_jobs("query"):
-        channel.journal.finish(job, BUNDLE)
-    states = channel.journal.states([id_of(each) for each in sent])
+    for job in backend.journal.list_open_jobs("query"):
+        backend.journal.finish_job(job, BUNDLE)
+    states = backend.journal.get_job_states([id_of(each) for each in sent])
     return [state for state, _ in states.values()] == ["done"] * len(sent)
 
 
 def test_a_query_is_recorded_answered_and_confirmed(home: Home, tmp_path: Path) -> None:
     name, asked = reply_name(tmp_path), query()
-    with home() as runtime, consuming(runtime):
+    with home() as backend, consuming(backend):
         home.outside.listen(name)
         home.outside.put(json.dumps(asked), name, "call-7")
-        job = wait_for(lambda: recorded(runtime, asked))
+        job = wait_for(lambda: recorded(backend, asked))
         assert (job.kind, job.state, job.event.replyto) == ("query", "accepted", name)
-        assert job.seconds_left > 3000
+        assert job.expires_in_seconds > 3000
         wait_for(lambda: home.outside.left() == 0)
         started = time.monotonic()
-        runtime.journal.finish(job.id, BUNDLE)
+        backend.journal.finish_job(job.id, BUNDLE)
         [reply] = home.outside.replies(name, 1)
         assert time.monotonic() - started < 1
         assert reply.type == "skillbus.query.answered.v1"
         assert reply.data["status"] == "NO_SKILL_HIT"
         assert reply.correlation_id == reply.event["correlationid"] == "call-7"
         assert reply.event["subject"] == asked["id"]
-        wait_for(lambda: runtime.journal.unreplied() == [])
+        wait_for(lambda: backend.journal.list_pending_replies() == [])
 
 
 def test_attributes_of_the_event_are_worth_as_much(home: Home, tmp_path: Path) -> None:
     name = reply_name(tmp_path)
     asked = query(replyto=name, correlationid="inside")
-    with home() as runtime, consuming(runtime):
+    with home() as backend, consuming(backend):
         home.outside.listen(name)
         home.outside.put(json.dumps(asked), name, "inside")
-        job = wait_for(lambda: recorded(runtime, asked))
-        runtime.journal.fail(job.id, "no index")
+        job = wait_for(lambda: recorded(backend, asked))
+        backend.journal.fail_job(job.id, "no index")
         [reply] = home.outside.replies(name, 1)
         assert (reply.type, reply.data["reason"]) == ("skillbus.query.failed.v1", "no index")
         assert reply.correlation_id == "inside"
@@ -95,32 +95,32 @@ def test_attributes_of_the_event_are_worth_as_much(home: Home, tmp_path: Path) -
         [refused] = home.outside.replies(name, 1)
         assert refused.type == "skillbus.message.refused.v1"
         assert "not the same" in refused.data["reason"]
-        assert "not the same" in runtime.journal.letters()[0].reason
+        assert "not the same" in backend.journal.list_dead_letters()[0].reason
 
 
 def test_nobody_speaks_for_another(outside: Outside, tmp_path: Path) -> None:
     forged = query(owner="admin", afterseq=1 << 30)
-    with Home(outside, tmp_path)() as runtime, consuming(runtime):
+    with Home(outside, tmp_path)() as backend, consuming(backend):
         outside.put(json.dumps(forged))
-        [job] = wait_for(lambda: runtime.journal.open_jobs("query"))
-        kept = runtime.journal.job(job).event
+        [job] = wait_for(lambda: backend.journal.list_open_jobs("query"))
+        kept = backend.journal.get_job(job).event
         assert (kept.id, kept.owner) == (forged["id"], "")
         assert kept.model_dump()["afterseq"] == 0
 
 
 def test_the_same_event_is_done_and_answered_once(home: Home, tmp_path: Path) -> None:
     name, asked = reply_name(tmp_path), query()
-    with home() as runtime, consuming(runtime, 2) as consumers:
+    with home() as backend, consuming(backend, 2) as consumers:
         home.outside.listen(name)
         for _ in range(4):
             home.outside.put(json.dumps(asked), name)
-        wait_for(lambda: sum(one.consumer.taken for one in consumers) == 4)
-        runtime.journal.finish(id_of(asked), BUNDLE)
+        wait_for(lambda: sum(one.consumer.recorded for one in consumers) == 4)
+        backend.journal.finish_job(id_of(asked), BUNDLE)
         assert len(home.outside.replies(name, 2, 1.0)) == 1
         home.outside.put(json.dumps(asked), name)
-        wait_for(lambda: sum(one.consumer.taken for one in consumers) == 5)
+        wait_for(lambda: sum(one.consumer.recorded for one in consumers) == 5)
         assert home.outside.replies(name, 1, 0.5) == []
-        assert runtime.journal.count_open("query") == 0
+        assert backend.journal.count_open_jobs("query") == 0
 
 
 REFUSED = {
@@ -157,7 +157,7 @@ REFUSED = {
 def test_what_is_no_submission_is_buried_and_its_sender_told(home: Home, tmp_path: Path) -> None:
     name = reply_name(tmp_path)
     limits = {"submissions": {**home.outside.settings, "message_bytes": 10_000}}
-    with home(**limits) as runtime, consuming(runtime) as [one]:
+    with home(**limits) as backend, consuming(backend) as [one]:
         home.outside.listen(name)
         for body, reason in REFUSED.values():
             home.outside.put(body, name, "c-1")
@@ -165,12 +165,16 @@ def test_what_is_no_submission_is_buried_and_its_sender_told(home: Home, tmp_pat
             assert reply.type == "skillbus.message.refused.v1"
             assert reason in reply.data["reason"]
             assert reply.correlation_id == "c-1"
-            letter = runtime.journal.letter(reply.data["letter_id"])
+            letter = backend.journal.get_dead_letter(reply.data["letter_id"])
             assert reason in letter.reason
             assert letter.body == body.decode("utf-8", "replace")[:16_384]
         wait_for(lambda: home.outside.left() == 0)
-        assert (one.consumer.taken, one.consumer.refused) == (0, len(REFUSED))
-        assert runtime.journal.count_open("query") == runtime.journal.count_open("event") == 0
+        assert (one.consumer.recorded, one.consumer.refused) == (0, len(REFUSED))
+        assert (
+            backend.journal.count_open_jobs("query")
+            == backend.journal.count_open_jobs("event")
+            == 0
+        )
 
 
 FORMS = {
@@ -186,18 +190,18 @@ def test_a_message_of_another_form_is_buried(run_servers: RunServers, tmp_path: 
     outside = OnRabbit(run_servers)
     outside.clear()
     name = reply_name(tmp_path)
-    with Home(outside, tmp_path)() as runtime, consuming(runtime) as [one]:
+    with Home(outside, tmp_path)() as backend, consuming(backend) as [one]:
         outside.listen(name)
         for (kind, encoding), reason in FORMS.items():
             sent = query()
             outside.put(json.dumps(sent), name, encoding=encoding or None, kind=kind)
             if not reason:
-                wait_for(lambda sent=sent: recorded(runtime, sent))
+                wait_for(lambda sent=sent: recorded(backend, sent))
                 continue
             [reply] = outside.replies(name, 1)
             assert reason in reply.data["reason"]
-            assert reason in runtime.journal.letter(reply.data["letter_id"]).reason
-        wait_for(lambda: one.consumer.taken == 2)
+            assert reason in backend.journal.get_dead_letter(reply.data["letter_id"]).reason
+        wait_for(lambda: one.consumer.recorded == 2)
         assert one.consumer.refused == 3
     outside.clear()
 
@@ -205,56 +209,56 @@ def test_a_message_of_another_form_is_buried(run_servers: RunServers, tmp_path: 
 def test_an_entry_without_an_event_is_buried(run_servers: RunServers, tmp_path: Path) -> None:
     outside = OnRedis(run_servers)
     outside.clear()
-    with Home(outside, tmp_path)() as runtime, consuming(runtime):
+    with Home(outside, tmp_path)() as backend, consuming(backend):
         name = reply_name(tmp_path)
         outside.client.xadd("skillbus.events", {"evnet": "{}", "reply_to": name})
         [reply] = outside.replies(name, 1)
         assert "no field 'event'" in reply.data["reason"]
-        assert '"evnet"' in runtime.journal.letters()[0].body
+        assert '"evnet"' in backend.journal.list_dead_letters()[0].body
     outside.clear()
 
 
 def test_too_many_wait_and_nothing_is_lost(home: Home, tmp_path: Path) -> None:
     sent = [query() for _ in range(6)]
-    with home(workers={"open_queries": 2}) as runtime:
-        with consuming(runtime) as [one]:
+    with home(workers={"open_queries": 2}) as backend:
+        with consuming(backend) as [one]:
             for each in sent:
                 home.outside.put(json.dumps(each))
             wait_for(lambda: "wait already" in one.status()["problem"])  # type: ignore[operator]
-            assert runtime.journal.count_open("query") == 2
+            assert backend.journal.count_open_jobs("query") == 2
             time.sleep(1.5)  # beyond `claim_seconds`: what is held is not taken twice
-            assert one.consumer.taken == 2
-            for job in runtime.journal.open_jobs("query"):
-                runtime.journal.finish(job)
-            wait_for(lambda: one.consumer.taken == 4)
+            assert one.consumer.recorded == 2
+            for job in backend.journal.list_open_jobs("query"):
+                backend.journal.finish_job(job)
+            wait_for(lambda: one.consumer.recorded == 4)
         # The rest was handed back, and the next consumer has it at once.
-        for job in runtime.journal.open_jobs("query"):
-            runtime.journal.finish(job)
-        with consuming(runtime) as [other]:
-            wait_for(lambda: other.consumer.taken == 2)
+        for job in backend.journal.list_open_jobs("query"):
+            backend.journal.finish_job(job)
+        with consuming(backend) as [other]:
+            wait_for(lambda: other.consumer.recorded == 2)
             assert other.status()["problem"] == ""
-        states = runtime.journal.states([id_of(each) for each in sent])
+        states = backend.journal.get_job_states([id_of(each) for each in sent])
         assert len(states) == 6
 
 
 VICTIM = """
     import os, pickle, signal, sys
     from tests.support.tiny import TinyEncoder
-    from workers.backend.distributed import Remote
-    from workers.backend.embedded import Runtime
-    from workers.queue.broker import broker_of, open_carrier
-    from workers.queue.intake import Intake
+    from workers.backend.distributed import DistributedBackend
+    from workers.backend.embedded import EmbeddedBackend
+    from workers.queue.broker import get_submission_broker, open_message_consumer
+    from workers.queue.recorder import MessageRecorder
 
     settings = pickle.loads(bytes.fromhex(sys.argv[1]))
     if settings.distributed:
-        channel = Remote(settings, writable=True)
+        channel = DistributedBackend(settings, writable=True)
     else:
-        channel = Runtime(settings, writable=True, encoder=TinyEncoder())
-    carrier = open_carrier(broker_of(settings), "victim")
+        channel = EmbeddedBackend(settings, writable=True, encoder=TinyEncoder())
+    message_consumer = open_message_consumer(get_submission_broker(settings), "victim")
     found = []
     while len(found) < 2:
-        found += carrier.receive(0.5, 10)
-    Intake(channel).take(found[0].message)
+        found += message_consumer.receive(0.5, 10)
+    MessageRecorder(channel).record(found[0].message)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -263,9 +267,9 @@ def test_what_a_killed_consumer_held_comes_again(home: Home, tmp_path: Path) -> 
     """One message was recorded and not confirmed, the other was only read."""
     name, sent = reply_name(tmp_path), [query(), query()]
     home.outside.listen(name)
-    with home() as runtime:
-        settings = runtime.settings
-        with consuming(runtime):  # makes the group
+    with home() as backend:
+        settings = backend.settings
+        with consuming(backend):  # makes the group
             pass
     for each in sent:
         home.outside.put(json.dumps(each), name)
@@ -279,31 +283,31 @@ def test_what_a_killed_consumer_held_comes_again(home: Home, tmp_path: Path) -> 
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert run.returncode == -signal.SIGKILL, run.stderr
-    with home() as runtime:
-        assert [recorded(runtime, each) is not None for each in sent] == [True, False]
-        with consuming(runtime) as [one]:
-            wait_for(lambda: one.consumer.taken == 2)
+    with home() as backend:
+        assert [recorded(backend, each) is not None for each in sent] == [True, False]
+        with consuming(backend) as [one]:
+            wait_for(lambda: one.consumer.recorded == 2)
             wait_for(lambda: home.outside.left() == 0)
-            assert set(runtime.journal.open_jobs("query")) == {id_of(each) for each in sent}
-            wait_for(lambda: answered(runtime, sent))
+            assert set(backend.journal.list_open_jobs("query")) == {id_of(each) for each in sent}
+            wait_for(lambda: answered(backend, sent))
             replies = home.outside.replies(name, 3, 1.0)
     assert sorted(each.event["subject"] for each in replies) == sorted(each["id"] for each in sent)
 
 
 def test_two_consumers_share_and_one_relay_replies(home: Home, tmp_path: Path) -> None:
     name, sent = reply_name(tmp_path), [query() for _ in range(60)]
-    with home() as runtime, consuming(runtime, 2) as consumers:
+    with home() as backend, consuming(backend, 2) as consumers:
         home.outside.listen(name)
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda each: home.outside.put(json.dumps(each), name), sent))
-        wait_for(lambda: runtime.journal.count_open("query") == len(sent))
+        wait_for(lambda: backend.journal.count_open_jobs("query") == len(sent))
         for each in sent:
-            runtime.journal.finish(id_of(each), BUNDLE)
+            backend.journal.finish_job(id_of(each), BUNDLE)
         replies = home.outside.replies(name, len(sent))
         assert {one.event["subject"] for one in replies} == {each["id"] for each in sent}
         assert home.outside.replies(name, 1, 0.3) == []
-        assert sum(one.consumer.taken for one in consumers) == len(sent)
-        assert all(one.consumer.taken for one in consumers)
+        assert sum(one.consumer.recorded for one in consumers) == len(sent)
+        assert all(one.consumer.recorded for one in consumers)
 
 
 def test_a_broker_that_was_killed_comes_back(
@@ -313,24 +317,24 @@ def test_a_broker_that_was_killed_comes_back(
     name, sent = reply_name(tmp_path), [query() for _ in range(6)]
     outside.drop()
     home = Home(outside, tmp_path)
-    with home(workers={"open_queries": 2}) as runtime, consuming(runtime) as [one]:
+    with home(workers={"open_queries": 2}) as backend, consuming(backend) as [one]:
         outside.listen(name)
         for each in sent:
             outside.put(json.dumps(each), name)
         wait_for(lambda: "wait already" in one.status()["problem"])
         time.sleep(1)  # RabbitMQ forgets a queue that is made just before it is killed
         server.kill()
-        early = runtime.journal.open_jobs("query")
+        early = backend.journal.list_open_jobs("query")
         for job in early:
-            runtime.journal.finish(job, BUNDLE)
+            backend.journal.finish_job(job, BUNDLE)
         wait_for(lambda: not one.consumer.connected.is_set() and one.relay.problem)
         assert "does not answer" in one.status()["problem"]
         # Two were recorded and are answered; the other four were handed out, and not confirmed.
-        assert set(runtime.journal.unreplied()) == set(early)
-        assert len(early) == one.consumer.taken == 2
+        assert set(backend.journal.list_pending_replies()) == set(early)
+        assert len(early) == one.consumer.recorded == 2
         server.start_again()
         returned = time.monotonic()
-        wait_for(lambda: answered(runtime, sent), BACK_SECONDS)
+        wait_for(lambda: answered(backend, sent), BACK_SECONDS)
         replies = outside.replies(name, len(sent))
         print(f"{outside.name}: works {time.monotonic() - returned:.1f} s after it is back")
         assert sorted(each.event["subject"] for each in replies) == sorted(
@@ -338,7 +342,7 @@ def test_a_broker_that_was_killed_comes_back(
         )
         assert outside.replies(name, 1, 0.3) == []
         wait_for(lambda: outside.left() == 0 and not one.status()["problem"])
-        assert runtime.journal.count_letters() == 0
+        assert backend.journal.count_dead_letters() == 0
 
 
 def test_consume_on_servers_gives_back_what_it_holds(
@@ -375,10 +379,10 @@ def test_consume_on_servers_gives_back_what_it_holds(
     process.send(signal.SIGTERM)
     assert process.wait(20).code == 0, process.text("err")
     assert made.skillbus("status", "--json").data["submissions"] == []
-    with Home(outside, tmp_path, made.settings)() as channel, consuming(channel) as [one]:
-        wait_for(lambda: answered(channel, sent))
+    with Home(outside, tmp_path, made.settings)() as backend, consuming(backend) as [one]:
+        wait_for(lambda: answered(backend, sent))
         replies = outside.replies(name, len(sent))
-        assert one.consumer.taken == 3
+        assert one.consumer.recorded == 3
     assert {each.event["subject"] for each in replies} == {each["id"] for each in sent}
 
 
@@ -392,8 +396,8 @@ def _held(made: Distributed) -> Any:
 def test_a_stream_that_was_deleted_is_made_again(run_servers: RunServers, tmp_path: Path) -> None:
     outside = OnRedis(run_servers)
     outside.clear()
-    with Home(outside, tmp_path)() as runtime, consuming(runtime) as [one]:
+    with Home(outside, tmp_path)() as backend, consuming(backend) as [one]:
         outside.client.delete("skillbus.events")
         outside.put(json.dumps(query()))
-        wait_for(lambda: one.consumer.taken == 1)
+        wait_for(lambda: one.consumer.recorded == 1)
     outside.clear()

@@ -12,8 +12,15 @@ from config.errors import PermanentError
 from search.models.reranker import CrossEncoderReranker
 from tests.support.reranking import write_cross_encoder
 from workers.training.cross_encoder import CHECKPOINT, CrossEncoderTrainer
-from workers.training.lists import FEEDBACK, OWN, Choices, HeldOut, Material, TrainingList
-from workers.training.reranker import finish, judge, train
+from workers.training.reranker_training import evaluate_on_held_out, train, write_model_card
+from workers.training.training_set import (
+    FEEDBACK,
+    OWN_TEXT,
+    HeldOutQuery,
+    TrainingList,
+    TrainingOptions,
+    TrainingSet,
+)
 
 LETTERS = "abcdefghij"
 
@@ -23,23 +30,26 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_cross_encoder(tmp_path_factory.mktemp("base"))
 
 
-def material(base: str, **choices: object) -> Material:
+def training_set(base: str, **training_options: object) -> TrainingSet:
     """Ten skills, each a letter said often; a query says the letter."""
     texts = {f"x:{letter}": f"{letter} {letter} {letter} z" for letter in LETTERS}
     lists = [
         TrainingList(
-            OWN, f"{letter} {letter}", f"x:{letter}", tuple(sorted(set(texts) - {f"x:{letter}"}))
+            OWN_TEXT,
+            f"{letter} {letter}",
+            f"x:{letter}",
+            tuple(sorted(set(texts) - {f"x:{letter}"})),
         )
         for letter in LETTERS
     ]
     held = [
-        HeldOut(FEEDBACK, "b b", ("x:b",), ("x:a", "x:b"), (2.0, 1.0)),
-        HeldOut(FEEDBACK, "q", ("x:none",), ("x:a", "x:b"), (2.0, 1.0)),
-        HeldOut(OWN, "a", ("x:a",), ("x:a", "x:b"), (2.0, 1.0)),
-        HeldOut(OWN, "nothing found", ("x:a",), (), ()),
+        HeldOutQuery(FEEDBACK, "b b", ("x:b",), ("x:a", "x:b"), (2.0, 1.0)),
+        HeldOutQuery(FEEDBACK, "q", ("x:none",), ("x:a", "x:b"), (2.0, 1.0)),
+        HeldOutQuery(OWN_TEXT, "a", ("x:a",), ("x:a", "x:b"), (2.0, 1.0)),
+        HeldOutQuery(OWN_TEXT, "nothing found", ("x:a",), (), ()),
     ]
-    settings = {"lists_a_step": 2, "max_length": 32, "learning_rate": 1e-2} | choices
-    return Material(Choices(base, ("en",), **settings), lists, held, texts)
+    settings = {"batch_size": 2, "max_length": 32, "learning_rate": 1e-2} | training_options
+    return TrainingSet(TrainingOptions(base, ("en",), **settings), lists, held, texts)
 
 
 def quiet(done: int, total: int) -> None:
@@ -51,8 +61,8 @@ def weights(folder: Path) -> dict[str, np.ndarray]:
 
 
 def test_the_loss_falls(base: str, tmp_path: Path) -> None:
-    made = material(base, epochs=40)
-    made.lists = [TrainingList(OWN, "q", "x:a", ("x:b", "x:c"))]
+    made = training_set(base, epochs=40)
+    made.lists = [TrainingList(OWN_TEXT, "q", "x:a", ("x:b", "x:c"))]
     losses = train(made, tmp_path, 1, 100, quiet)
     assert len(losses) == 40
     assert np.mean(losses[:3]) == pytest.approx(np.log(3), abs=0.1)
@@ -63,17 +73,17 @@ def test_it_goes_on_where_it_was_stopped(base: str, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
     parts.mkdir()
-    train(material(base, epochs=2), whole, 1, 100, quiet)
+    train(training_set(base, epochs=2), whole, 1, 100, quiet)
 
     def stop(done: int, total: int) -> None:
         if done == 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(material(base, epochs=2), parts, 1, 100, stop)
+        train(training_set(base, epochs=2), parts, 1, 100, stop)
     assert (parts / CHECKPOINT).exists()
     assert not (parts / "model.safetensors").exists()
-    assert len(train(material(base, epochs=2), parts, 1, 100, quiet)) == 6
+    assert len(train(training_set(base, epochs=2), parts, 1, 100, quiet)) == 6
     for name, values in weights(whole).items():
         assert weights(parts)[name] == pytest.approx(values, abs=1e-6)
 
@@ -84,9 +94,9 @@ def test_a_power_cut_loses_only_what_came_after_the_checkpoint(base: str, tmp_pa
             raise MemoryError
 
     with pytest.raises(MemoryError):
-        train(material(base, epochs=2), tmp_path, 1, 2, cut)
-    assert len(train(material(base, epochs=2), tmp_path, 1, 2, quiet)) == 6
-    assert train(material(base, epochs=2), tmp_path, 1, 2, quiet) == []
+        train(training_set(base, epochs=2), tmp_path, 1, 2, cut)
+    assert len(train(training_set(base, epochs=2), tmp_path, 1, 2, quiet)) == 6
+    assert train(training_set(base, epochs=2), tmp_path, 1, 2, quiet) == []
 
 
 def test_a_checkpoint_of_something_else_is_refused(base: str, tmp_path: Path) -> None:
@@ -113,21 +123,21 @@ def test_an_encoder_gets_a_head(tmp_path: Path) -> None:
     encoder = write_cross_encoder(tmp_path / "encoder", body="encoder")
     out = tmp_path / "out"
     out.mkdir()
-    train(material(encoder), out, 1, 100, quiet)
+    train(training_set(encoder), out, 1, 100, quiet)
     assert CrossEncoderReranker(str(out)).score("a", ["a", "b"]).shape == (2,)
 
 
 def test_the_report_compares_on_what_was_held_out(base: str, tmp_path: Path) -> None:
-    made = material(base, epochs=12)
+    made = training_set(base, epochs=12)
     train(made, tmp_path, 1, 100, quiet)
-    report = judge(made, tmp_path, 1.0, quiet)
-    feedback, own = report["held out"][FEEDBACK], report["held out"][OWN]
+    report = evaluate_on_held_out(made, tmp_path, 1.0, quiet)
+    feedback, own = report["held out"][FEEDBACK], report["held out"][OWN_TEXT]
     assert feedback["queries"] == 2
     assert feedback["as it is"] == {"hit@1": 0.0, "mrr": 0.25, "ndcg": pytest.approx(0.3155)}
     assert own["queries"] == 1
     assert own["as it is"]["mrr"] == 1.0
     assert isinstance(report["wins"], bool)
-    card = finish(made, tmp_path, report)
+    card = write_model_card(made, tmp_path, report)
     assert card["held out"] == report["held out"]
     assert not (tmp_path / CHECKPOINT).exists()
     reranker = CrossEncoderReranker(str(tmp_path), max_length=512)
@@ -139,15 +149,15 @@ def test_a_model_wins_only_where_the_interval_of_its_gain_is_above_none(
 ) -> None:
     from tests.support.reranking import WordReranker
 
-    made = material(base)
+    made = training_set(base)
     made.texts = {name: name[2:] * 3 + " " + name[2:] for name in made.texts}
     made.texts |= {"x:a": "kiln", "x:b": "loom"}
     monkeypatch.setattr(
-        "workers.training.reranker.CrossEncoderReranker", lambda *_, **__: WordReranker()
+        "workers.training.reranker_training.CrossEncoderReranker", lambda *_, **__: WordReranker()
     )
-    made.held_out = [HeldOut(FEEDBACK, "loom", ("x:b",), ("x:a", "x:b"), (1.1, 1.0))] * 4
-    assert judge(made, tmp_path, 1.0, quiet)["wins"]
-    made.held_out = [HeldOut(FEEDBACK, "loom", ("x:a",), ("x:a", "x:b"), (1.1, 1.0))] * 4
-    assert not judge(made, tmp_path, 1.0, quiet)["wins"]
+    made.held_out = [HeldOutQuery(FEEDBACK, "loom", ("x:b",), ("x:a", "x:b"), (1.1, 1.0))] * 4
+    assert evaluate_on_held_out(made, tmp_path, 1.0, quiet)["wins"]
+    made.held_out = [HeldOutQuery(FEEDBACK, "loom", ("x:a",), ("x:a", "x:b"), (1.1, 1.0))] * 4
+    assert not evaluate_on_held_out(made, tmp_path, 1.0, quiet)["wins"]
     made.held_out = []
-    assert not judge(made, tmp_path, 1.0, quiet)["wins"]
+    assert not evaluate_on_held_out(made, tmp_path, 1.0, quiet)["wins"]

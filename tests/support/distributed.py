@@ -24,15 +24,15 @@ from redis import Redis
 
 from config.settings import Settings
 from deploy.stack.ports import free_port
-from search.elastic.connection import Connection
-from search.elastic.index import ElasticSearchIndex
+from search.elastic.connection import ElasticsearchConnection
+from search.elastic.index import ElasticsearchIndex
 from search.models.factory import encoder_identity
 from tasks.app import queue_depth
 from tasks.broker.redis_connection import connect
 from tests.support.catalog import empty_catalog, open_catalog
 from tests.support.program import ForkServer, Process, Result, Skillbus, wait_for
 from tests.support.servers import RunServers
-from workers.backend.distributed import Remote
+from workers.backend.distributed import DistributedBackend
 from workers.processes.workloads import ALL_QUEUES, WORKLOADS
 
 Broker = Literal["redis", "rabbitmq"]
@@ -208,11 +208,11 @@ class Distributed:
 
     # -- direct access
     @contextlib.contextmanager
-    def remote(self, **workers: Any) -> Iterator[Remote]:
+    def backend(self, **workers: Any) -> Iterator[DistributedBackend]:
         """A channel of the test's own; `workers` are settings of that group in its place."""
         changed = self.settings.workers.model_copy(update=workers)
-        with Remote(self.settings.model_copy(update={"workers": changed})) as remote:
-            yield remote
+        with DistributedBackend(self.settings.model_copy(update={"workers": changed})) as backend:
+            yield backend
 
     @contextlib.contextmanager
     def redis(self) -> Iterator[Redis]:
@@ -221,10 +221,10 @@ class Distributed:
             yield client
 
     @contextlib.contextmanager
-    def index(self) -> Iterator[ElasticSearchIndex]:
+    def index(self) -> Iterator[ElasticsearchIndex]:
         """The search index, writable."""
         identity = encoder_identity(self.settings.encoder.model)
-        index = ElasticSearchIndex(
+        index = ElasticsearchIndex(
             self.settings.servers, identity.model, identity.dimension, writable=True, caching=False
         )
         try:
@@ -233,16 +233,16 @@ class Distributed:
             index.close()
 
     # -- how far it is
-    def unfinished(self, remote: Remote, paged: bool = True) -> dict[str, int]:
+    def unfinished(self, backend: DistributedBackend, paged: bool = True) -> dict[str, int]:
         """What is not done yet, by name; empty when all is."""
-        counts = remote.graph.counts()
+        counts = backend.graph.get_counts()
         left = {
-            "events": remote.journal.count_open("event"),
+            "events": backend.journal.count_open_jobs("event"),
             "waiting": counts["waiting"],
             "unlinked": counts["unlinked"],
             "unpaged": counts["published"] - counts["paged"] if paged else 0,
-            "running": len(remote.activity.running()),
-            **{queue: queue_depth(remote.app, queue) for queue in ALL_QUEUES},
+            "running": len(backend.coordinator.get_running_tasks()),
+            **{queue: queue_depth(backend.app, queue) for queue in ALL_QUEUES},
         }
         return {name: count for name, count in left.items() if count}
 
@@ -250,8 +250,8 @@ class Distributed:
         """Wait until all that was accepted is carried out, linked and paged."""
         left: dict[str, int] = {}
         end = time.monotonic() + seconds
-        with self.remote() as remote:
-            while left := self.unfinished(remote, paged):
+        with self.backend() as backend:
+            while left := self.unfinished(backend, paged):
                 assert time.monotonic() < end, f"after {seconds} s still {left}\n{self._tail()}"
                 time.sleep(0.05)
 
@@ -272,10 +272,10 @@ class Distributed:
         empty_catalog(servers)
         with self.index() as index:
             index.ensure()
-            index.delete(index.keys())
+            index.delete(index.list_keys())
 
     def _drop_queues(self) -> None:
-        with self.remote() as remote, remote.app.connection_for_write() as connection:
+        with self.backend() as backend, backend.app.connection_for_write() as connection:
             for queue in ALL_QUEUES:
                 with connection.channel() as channel:
                     channel.queue_delete(queue)
@@ -284,9 +284,9 @@ class Distributed:
         """Kill the workers, and leave the servers as if nothing had been."""
         self.kill()
         self.wipe()
-        connection = Connection(self.settings.servers)
+        connection = ElasticsearchConnection(self.settings.servers)
         try:
-            with connection.translated() as client:
+            with connection.translate_errors() as client:
                 made = client.indices.get_alias(index=f"{_PREFIX}-*")
                 if made:
                     client.indices.delete(index=",".join(made))

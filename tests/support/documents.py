@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from search.documents import analyse, section_texts_hashes, skill_texts
+from search.documents import analyse_skill, section_text_hashes, skill_texts
 from search.protocol import Filters, SkillDocument
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
@@ -15,7 +15,7 @@ def tiny_document(name: str, body: str = "Do it.", seq: int = 1) -> SkillDocumen
     """A skill of two sections, the second of which every skill has."""
     text = f"---\nname: {name}\ndescription: Helps with {name}\n---\n# {name}\n\n{body}\n\n"
     parsed = parse_skill(name, (text + "## Care\n\nOil it.\n").encode())
-    analysis = analyse(parsed)
+    analysis = analyse_skill(parsed)
     return SkillDocument(
         key=RevisionKey(f"home:{name}", seq),
         content_hash=f"{name} {seq}",
@@ -24,6 +24,6 @@ def tiny_document(name: str, body: str = "Do it.", seq: int = 1) -> SkillDocumen
         forward=analysis.forward,
         passage_terms=analysis.passage_terms,
         vectors=ENCODER.encode(skill_texts(parsed)),
-        section_hashes=section_texts_hashes(ENCODER.model, parsed),
+        section_hashes=section_text_hashes(ENCODER.model, parsed),
         filters=Filters(source=("home",), language=("en",)),
     )

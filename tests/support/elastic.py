@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from config.settings import ServerSettings
-from search.elastic.connection import Connection
-from search.elastic.index import ElasticSearchIndex
+from search.elastic.connection import ElasticsearchConnection
+from search.elastic.index import ElasticsearchIndex
 
 
 class ElasticIndices:
@@ -46,16 +46,16 @@ class ElasticIndices:
 
     def open(
         self, folder: Path, model: str, dimension: int, *, writable: bool = True
-    ) -> ElasticSearchIndex:
+    ) -> ElasticsearchIndex:
         """The index of a folder; one that another test has left empty, if there is one."""
         if folder not in self._used:
             idle = self._idle[model, dimension]
             self._used[folder] = (model, dimension, idle.pop() if idle else self._prefix())
         return self._open(*self._used[folder], writable)
 
-    def _open(self, model: str, dimension: int, prefix: str, writable: bool) -> ElasticSearchIndex:
+    def _open(self, model: str, dimension: int, prefix: str, writable: bool) -> ElasticsearchIndex:
         settings = ServerSettings(**(self._values | {"elasticsearch_prefix": prefix}))
-        index = ElasticSearchIndex(settings, model, dimension, writable=writable)
+        index = ElasticsearchIndex(settings, model, dimension, writable=writable)
         index.ensure()
         return index
 
@@ -63,7 +63,7 @@ class ElasticIndices:
         """After a test: empty what the next may use, delete the rest."""
         for model, dimension, prefix in self._used.values():
             index = self._open(model, dimension, prefix, True)
-            index.delete(index.keys())
+            index.delete(index.list_keys())
             index.close()
             self._idle[model, dimension].append(prefix)
         self._used.clear()
@@ -75,9 +75,9 @@ class ElasticIndices:
         self._delete({prefix for idle in self._idle.values() for prefix in idle})
 
     def _delete(self, prefixes: set[str]) -> None:
-        connection = Connection(ServerSettings(**self._values))
+        connection = ElasticsearchConnection(ServerSettings(**self._values))
         try:
-            with connection.translated() as client:
+            with connection.translate_errors() as client:
                 made = client.indices.get_alias(index=[f"{one}-*" for one in prefixes])
                 if prefixes and made:
                     client.indices.delete(index=",".join(made))

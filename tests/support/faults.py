@@ -19,7 +19,7 @@ from tests.support.distributed import Distributed
 from tests.support.library import TOPICS, Folder, write_skill
 from tests.support.program import ForkServer, Skillbus, wait_for
 from tests.support.snapshot import NOTHING_LEFT, leftovers, snapshot
-from workers.backend.distributed import Remote
+from workers.backend.distributed import DistributedBackend
 from workers.processes.workloads import WORKLOADS
 
 LIMIT = 30.0
@@ -83,29 +83,29 @@ class Traffic:
         for thread in self._threads:
             thread.join()
 
-    def _guarded(self, work: Callable[[Remote], None]) -> None:
+    def _guarded(self, work: Callable[[DistributedBackend], None]) -> None:
         try:
-            with self._arena.remote() as remote:
-                work(remote)
+            with self._arena.backend() as backend:
+                work(backend)
         except Exception as error:  # the test fails with it
             self.broken.append(f"{work.__name__}: {type(error).__name__}: {error}")
 
-    def _change(self, remote: Remote) -> None:
+    def _change(self, backend: DistributedBackend) -> None:
         chance = random.Random(self._seeds[0])
         while not self._stopping.wait(chance.uniform(0.3, 1.2)):
             self._folder.change(1)
             try:
-                self.accepted.append(remote.submit(change_of(self._folder.root), "tests"))
+                self.accepted.append(backend.submit(change_of(self._folder.root), "tests"))
             except TransientError as error:
                 self.refused[str(error)] += 1
 
-    def _ask(self, remote: Remote) -> None:
+    def _ask(self, backend: DistributedBackend) -> None:
         chance = random.Random(self._seeds[1])
         while not self._stopping.wait(chance.uniform(0.1, 0.4)):
             task = TOPICS[chance.choice(sorted(TOPICS))]
             started = time.monotonic()
             try:
-                bundle = remote.answer(QueryAsked(task=task), "tests")
+                bundle = backend.answer_query(QueryAsked(task=task), "tests")
             except TransientError as error:
                 self.seen.errors[str(error)] += 1
             else:
@@ -162,13 +162,15 @@ class Arena:
             assert result.code in (0, 4), result.err
 
     @contextmanager
-    def remote(self) -> Iterator[Remote]:
+    def backend(self) -> Iterator[DistributedBackend]:
         """A channel with as much patience as the workers have."""
         settings = self.distributed.settings
         servers = settings.servers.model_copy(update={"timeout_seconds": self.timeout})
         workers = settings.workers.model_copy(update={"query_seconds": QUERY_SECONDS})
-        with Remote(settings.model_copy(update={"servers": servers, "workers": workers})) as remote:
-            yield remote
+        with DistributedBackend(
+            settings.model_copy(update={"servers": servers, "workers": workers})
+        ) as backend:
+            yield backend
 
     def use(self, timeout: float) -> None:
         """Have all workers run, with this patience."""
@@ -198,14 +200,14 @@ class Arena:
         path = f"lathe-{self._probes}"
         write_skill(self.probes, path, f"Handle the {word} of a lathe")
         trouble = "nothing tried"
-        with self.remote() as remote:
+        with self.backend() as backend:
             accepted = False
             while time.monotonic() - started < seconds:
                 try:
                     if not accepted:
-                        remote.submit(change_of(self.probes), "tests")
+                        backend.submit(change_of(self.probes), "tests")
                         accepted = True
-                    bundle = remote.answer(QueryAsked(task=f"handle the {word}"), "tests")
+                    bundle = backend.answer_query(QueryAsked(task=f"handle the {word}"), "tests")
                 except SkillbusError as error:
                     trouble = str(error)
                 else:
@@ -220,24 +222,24 @@ class Arena:
         """Hold the deployment against the embedded one; seconds until all was carried out."""
         started = time.monotonic()
         distributed = self.distributed
-        with distributed.remote() as remote:
+        with distributed.backend() as backend:
             # what came last may have been refused
-            last = remote.submit(change_of(self.folder.root), "tests")
+            last = backend.submit(change_of(self.folder.root), "tests")
             distributed.wait_done(2 * LIMIT)
             seconds = time.monotonic() - started
-            states = remote.journal.states([*accepted, last])
+            states = backend.journal.get_job_states([*accepted, last])
             assert set(states) == {*accepted, last}
             assert set(states.values()) == {("done", "")}, states
             self.sync_embedded()
-            remote.send_maintenance()
-            wait_for(lambda: self._settled(remote), LIMIT)
+            backend.send_maintenance()
+            wait_for(lambda: self._settled(backend), LIMIT)
         assert snapshot(distributed.settings) == snapshot(self.embedded.home)
         return seconds
 
-    def _settled(self, remote: Remote) -> bool:
+    def _settled(self, backend: DistributedBackend) -> bool:
         left = leftovers(self.distributed.settings)
-        if left != NOTHING_LEFT or remote.journal.count_open("query"):
-            remote.send_maintenance()
+        if left != NOTHING_LEFT or backend.journal.count_open_jobs("query"):
+            backend.send_maintenance()
             time.sleep(0.3)
             return False
         return True

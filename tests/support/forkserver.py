@@ -60,14 +60,14 @@ def preload() -> None:
     import workers.backend.stores
     from config.settings import EncoderSettings
 
-    make = search.models.make_encoder
+    make = search.models.factory.load_encoder
     loaded = make(EncoderSettings())
 
-    def make_encoder(settings: EncoderSettings) -> Any:
+    def load_encoder(settings: EncoderSettings) -> Any:
         return loaded if settings == EncoderSettings() else make(settings)
 
-    search.models.make_encoder = make_encoder
-    workers.stores.make_encoder = make_encoder  # imported there
+    search.models.factory.load_encoder = load_encoder
+    workers.backend.stores.load_encoder = load_encoder  # imported there
 
 
 def say(answer: dict[str, int]) -> None:

@@ -18,9 +18,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from config.settings import Settings
 from tests.support.program import ROOT, clean_environment
+from workers.mcp.backends import BackendSelector
 from workers.mcp.server import create_server
-from workers.mcp.skill_reader import Shelf
-from workers.mcp.ways import HomeWays
+from workers.mcp.skill_reader import SkillReader
 
 T = TypeVar("T")
 
@@ -78,13 +78,13 @@ async def over_http(url: str, token: str, mode: Any = "auto") -> AsyncIterator[C
 @contextlib.asynccontextmanager
 async def in_process(settings: Settings) -> AsyncIterator[Client]:
     """A client of the server that `skillbus mcp` runs, without the process."""
-    ways, shelf = HomeWays(settings), Shelf(settings)
+    backends, skill_reader = BackendSelector(settings), SkillReader(settings)
     try:
-        async with Client(create_server(settings, ways.find, shelf)) as client:
+        async with Client(create_server(settings, backends.select, skill_reader)) as client:
             yield client
     finally:
-        ways.close()
-        shelf.close()
+        backends.close()
+        skill_reader.close()
 
 
 def text_of(result: Any) -> str:

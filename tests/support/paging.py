@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skills.parsing.fragments import fragment
-from skills.passages import PageInput, PageQuery, passage_texts, section_texts
+from skills.parsing.fragments import split_text
+from skills.passages import PassageInput, PassageQuery, passage_texts, section_texts
 from skills.record import ParsedSkill, SkillRecord
 
 DIMENSION = 8
@@ -36,10 +36,12 @@ def vectors(texts: Sequence[str]) -> np.ndarray:
 
 
 def parse(lines: Sequence[str]) -> ParsedSkill:
-    return ParsedSkill(SkillRecord("x", "y", "z"), tuple(lines), 1, *fragment(lines, 1))
+    return ParsedSkill(SkillRecord("x", "y", "z"), tuple(lines), 1, *split_text(lines, 1))
 
 
-def page_of(parsed: ParsedSkill, *, dense: bool = True, passages: bool = False) -> PageInput:
+def passage_input_of(
+    parsed: ParsedSkill, *, dense: bool = True, passages: bool = False
+) -> PassageInput:
     """The skill with its term counts, and with vectors of its sections and passages."""
     rows, terms, counts = [0], [], []
     for passage in parsed.passages:
@@ -48,7 +50,7 @@ def page_of(parsed: ParsedSkill, *, dense: bool = True, passages: bool = False) 
         terms.append(ids)
         counts.append(times)
         rows.append(rows[-1] + len(ids))
-    return PageInput(
+    return PassageInput(
         parsed,
         np.array(rows, np.int32),
         np.concatenate([np.empty(0, np.uint64), *terms]),
@@ -58,6 +60,6 @@ def page_of(parsed: ParsedSkill, *, dense: bool = True, passages: bool = False) 
     )
 
 
-def query_of(text: str, *, dense: bool = True) -> PageQuery:
+def query_of(text: str, *, dense: bool = True) -> PassageQuery:
     ids = np.unique(np.array([term(word) for word in words(text)], np.uint64))
-    return PageQuery(vector(text) if dense else None, ids, np.ones(len(ids), np.float32))
+    return PassageQuery(vector(text) if dense else None, ids, np.ones(len(ids), np.float32))

@@ -12,20 +12,20 @@ from typing import Any, Self
 from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from skills.events import Event, new_event
-from tasks.coordination.protocol import LocalActivity
+from tasks.coordination.protocol import LocalCoordinator
 from tasks.ingest.plan import plan
 from tasks.journal.sqlite import SqliteJournal
 from tasks.policies import INGEST, Deadline
 
 
-class CountingActivity(LocalActivity):
+class CountingCoordinator(LocalCoordinator):
     """Counts what plan announces."""
 
     announced = 0
 
-    def ingest(self, count: int) -> int:
+    def add_ingest_tasks(self, count: int) -> int:
         self.announced += count
-        return super().ingest(count)
+        return super().add_ingest_tasks(count)
 
 
 @dataclass
@@ -35,7 +35,7 @@ class PlanServices:
     graph: SqliteSkillGraph
     journal: SqliteJournal
     settings: Settings
-    activity: CountingActivity = field(default_factory=CountingActivity)
+    coordinator: CountingCoordinator = field(default_factory=CountingCoordinator)
     sent: list[tuple[str, list[object]]] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
 
@@ -49,7 +49,7 @@ class PlanServices:
         journal.close()
         graph.close()
 
-    def send(self, name: str, ids: list[object]) -> None:
+    def send_task(self, name: str, ids: list[object]) -> None:
         """Note what is sent."""
         self.sent.append((name, list(ids)))
 
@@ -60,12 +60,12 @@ class PlanServices:
     def accept(self, *events: Event) -> None:
         """Record events."""
         for event in events:
-            self.journal.accept(event, "event")
+            self.journal.add_job(event, "event")
 
     def plan(self, *event_ids: str) -> None:
         """Plan these events, or all that are open."""
         self.sent.clear()
-        waiting = event_ids or self.journal.open_jobs("event")
+        waiting = event_ids or self.journal.list_open_jobs("event")
         plan(self, Deadline(60), waiting)  # type: ignore[arg-type]  # the part it needs
 
     def run(self, data: Any) -> Any:
@@ -73,8 +73,8 @@ class PlanServices:
         event = new_event(data, "skillbus/test")
         self.accept(event)
         self.plan(event.id)
-        return self.journal.job(event.id)
+        return self.journal.get_job(event.id)
 
     def states(self) -> dict[str, str]:
         """State of each skill, by path."""
-        return {entry.path: entry.state.value for entry in self.graph.entries()}
+        return {entry.path: entry.state.value for entry in self.graph.get_entries()}

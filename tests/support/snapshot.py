@@ -10,8 +10,8 @@ from typing import Any
 from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from graph.neo4j.store import Neo4jSkillGraph
-from graph.protocol import SkillGraph, State
-from search.elastic.index import ElasticSearchIndex
+from graph.protocol import SkillGraph, SkillState
+from search.elastic.index import ElasticsearchIndex
 from search.local.index import LocalSearchIndex
 from search.models.factory import encoder_identity
 from search.protocol import SearchIndex
@@ -32,8 +32,8 @@ def snapshot(library: Library) -> dict[str, Any]:
     with _opened(library) as (graph, index, _):
         return {
             entry.skill_id: _skill(graph, index, entry)
-            for entry in graph.entries()
-            if entry.state is not State.REMOVED
+            for entry in graph.get_entries()
+            if entry.state is not SkillState.REMOVED
         }
 
 
@@ -46,7 +46,7 @@ def _opened(library: Library) -> Iterator[tuple[SkillGraph, SearchIndex, Journal
     if isinstance(library, Settings):
         servers = library.servers
         graph = Neo4jSkillGraph(servers, writable=False)
-        index = ElasticSearchIndex(
+        index = ElasticsearchIndex(
             servers, identity.model, identity.dimension, writable=False, caching=False
         )
         journal = RedisJournal(connect(servers), servers)
@@ -66,19 +66,19 @@ def _opened(library: Library) -> Iterator[tuple[SkillGraph, SearchIndex, Journal
 
 def _skill(graph: SkillGraph, index: SearchIndex, entry: Any) -> dict[str, Any]:
     key = RevisionKey(entry.skill_id, entry.seq)
-    revision = index.read([key]).get(key)
-    sections = index.section_vectors([key]).get(key)
+    revision = index.get_revisions([key]).get(key)
+    sections = index.get_section_vectors([key]).get(key)
     return {
         "state": entry.state,
         "reason": entry.reason,
         "hash": entry.content_hash,
         "name": entry.name,
         "description": entry.description,
-        "paged": entry.paged,
-        "waiting": entry.wanted_seq > max(entry.seq, 0) if entry.state == "published" else False,
+        "paged": entry.embedded,
+        "waiting": entry.requested_seq > max(entry.seq, 0) if entry.state == "published" else False,
         "links": sorted(
             (link.owner, link.source, link.target, link.type, round(link.weight, 6), link.evidence)
-            for link in graph.links([entry.skill_id])[entry.skill_id]
+            for link in graph.get_links([entry.skill_id])[entry.skill_id]
         ),
         "parsed": None if revision is None else revision.parsed,
         "hashes": None if revision is None else revision.section_hashes,
@@ -101,15 +101,15 @@ NOTHING_LEFT: dict[str, Any] = {
 def leftovers(library: Library) -> dict[str, Any]:
     """What a library holds twice, holds without a reader, or has not finished."""
     with _opened(library) as (graph, index, journal):
-        pointers = graph.changes(0).pointers
+        pointers = graph.get_changes_since(0).pointers
         published = {RevisionKey(name, seq) for name, seq in pointers.items() if seq}
-        stored = index.keys()
-        counts = graph.counts()
+        stored = index.list_keys()
+        counts = graph.get_counts()
         return {
             "orphans": sorted(set(stored) - published),
             "missing": sorted(published - set(stored)),
             "twice": len(stored) - len(set(stored)),
-            "events": journal.open_jobs("event"),
+            "events": journal.list_open_jobs("event"),
             "waiting": counts["waiting"],
             "unlinked": counts["unlinked"],
             "unpaged": counts["published"] - counts["paged"],

@@ -17,17 +17,17 @@ from redis import Redis
 
 from config.errors import NotFoundError
 from config.interface_settings import SubmissionSettings
-from config.secrets import with_password
+from config.secrets import add_password
 from config.settings import Settings
 from skills.events import parse_event
 from tasks.journal.protocol import Job, job_id
 from tests.support.program import wait_for
 from tests.support.servers import RunServers
 from tests.support.tiny import TinyEncoder
-from workers.backend.channel import Channel
-from workers.backend.distributed import Remote
-from workers.backend.embedded import Runtime
-from workers.queue.service import Submissions
+from workers.backend.base import Backend
+from workers.backend.distributed import DistributedBackend
+from workers.backend.embedded import EmbeddedBackend
+from workers.queue.service import SubmissionService
 
 STREAM = "skillbus.events"
 _DATABASE = 11
@@ -94,7 +94,7 @@ class OnRedis:
         self.settings = {"broker": url, "broker_password_file": file}
         secret = file.read_text().strip() if file else None
         self.client: Any = Redis.from_url(
-            with_password(url, secret), decode_responses=True, protocol=2, socket_timeout=60
+            add_password(url, secret), decode_responses=True, protocol=2, socket_timeout=60
         )
         self._read: dict[str, str] = {}
 
@@ -137,7 +137,7 @@ class OnRabbit:
         url, file = servers.url("rabbitmq"), servers.password_file("rabbitmq")
         self.settings = {"broker": url, "broker_password_file": file}
         self._parameters = pika.URLParameters(
-            with_password(url, file.read_text().strip() if file else "guest")
+            add_password(url, file.read_text().strip() if file else "guest")
         )
 
     @contextmanager
@@ -250,7 +250,7 @@ class Home:
         self.base = base
 
     @contextmanager
-    def __call__(self, **groups: dict[str, Any]) -> Iterator[Channel]:
+    def __call__(self, **groups: dict[str, Any]) -> Iterator[Backend]:
         """A channel to it, open; groups: settings that differ."""
         groups.setdefault("submissions", self.outside.settings)
         groups["submissions"] = {"claim_seconds": 1.0} | groups["submissions"]
@@ -260,25 +260,25 @@ class Home:
         finally:
             channel.stop()
 
-    def _runtime(self, groups: dict[str, Any]) -> Channel:
+    def _runtime(self, groups: dict[str, Any]) -> Backend:
         settings = Settings(**groups).model_copy(update={"home": self.home})
-        return Runtime(settings, writable=True, encoder=TinyEncoder())
+        return EmbeddedBackend(settings, writable=True, encoder=TinyEncoder())
 
-    def _remote(self, groups: dict[str, Any]) -> Channel:
+    def _remote(self, groups: dict[str, Any]) -> Backend:
         assert self.base is not None
         changes: dict[str, Any] = {
             name: getattr(self.base, name).model_copy(update=values)
             for name, values in groups.items()
         }
         changes["submissions"] = SubmissionSettings(**groups["submissions"])
-        return Remote(self.base.model_copy(update=changes), writable=True)
+        return DistributedBackend(self.base.model_copy(update=changes), writable=True)
 
 
 @contextmanager
-def consuming(channel: Channel, count: int = 1) -> Iterator[list[Submissions]]:
+def consuming(channel: Backend, count: int = 1) -> Iterator[list[SubmissionService]]:
     """So many consumers and relays, connected."""
     with ExitStack() as stack:
-        made = [stack.enter_context(Submissions(channel)) for _ in range(count)]
+        made = [stack.enter_context(SubmissionService(channel)) for _ in range(count)]
         wait_for(lambda: all(one.consumer.connected.is_set() for one in made))
         yield made
 
@@ -288,9 +288,9 @@ def id_of(sent: dict[str, Any]) -> str:
     return job_id(parse_event(json.dumps(sent)))
 
 
-def recorded(runtime: Channel, sent: dict[str, Any]) -> Job | None:
+def recorded(backend: Backend, sent: dict[str, Any]) -> Job | None:
     """The job of an event, None while there is none."""
     try:
-        return runtime.journal.job(id_of(sent))
+        return backend.journal.get_job(id_of(sent))
     except NotFoundError:
         return None

@@ -13,7 +13,7 @@ import numpy as np
 from config.settings import Settings
 from search.protocol import Vector
 from search.text.tokens import tokenize
-from workers.backend.embedded import Runtime
+from workers.backend.embedded import EmbeddedBackend
 
 DIMENSION = 16
 
@@ -28,11 +28,13 @@ class TinyEncoder:
     def __init__(self, before: Callable[[Sequence[str]], None] = lambda _: None) -> None:
         self._before = before
 
-    def encode(self, texts: Sequence[str], between: Callable[[], None] | None = None) -> Vector:
+    def encode(
+        self, texts: Sequence[str], before_batch: Callable[[], None] | None = None
+    ) -> Vector:
         """Unit vectors; calls what was given with the texts first."""
         self._before(texts)
-        if between is not None:
-            between()
+        if before_batch is not None:
+            before_batch()
         rows = [self._vector(text) for text in texts]
         return np.array(rows, dtype=np.float32).reshape(len(texts), DIMENSION)
 
@@ -45,21 +47,21 @@ class TinyEncoder:
 
 
 @contextmanager
-def tiny_runtime(
+def tiny_backend(
     home: Path, encoder: TinyEncoder | None = None, **groups: Any
-) -> Iterator[Runtime]:
+) -> Iterator[EmbeddedBackend]:
     """A writing runtime with the tiny encoder; `groups` are tables of the settings."""
     settings = Settings(**groups).model_copy(update={"home": home})
-    with Runtime(settings, writable=True, encoder=encoder or TinyEncoder()) as runtime:
-        yield runtime
+    with EmbeddedBackend(settings, writable=True, encoder=encoder or TinyEncoder()) as backend:
+        yield backend
 
 
-def settle(runtime: Runtime, seconds: float = 40.0) -> None:
+def settle(backend: EmbeddedBackend, seconds: float = 40.0) -> None:
     """Wait until every queue is empty and nothing is left to do."""
     end = time.monotonic() + seconds
     quiet = 0
     while quiet < 3:
-        counts = runtime.progress()
+        counts = backend.get_progress()
         left = counts["events"] + counts["waiting"] + counts["unlinked"]
         left += counts["published"] - counts["paged"]
         quiet = 0 if left else quiet + 1

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 from config.settings import Settings
 
 if TYPE_CHECKING:
-    from tasks.measures import Measures
-    from workers.backend.channel import Channel
+    from tasks.measures import MetricsRecorder
+    from workers.backend.base import Backend
     from workers.backend.serve_client import ServeClient
 
 
-def open_channel(
-    settings: Settings, *, writable: bool, paging: bool = True, measures: Measures | None = None
-) -> Channel:
+def open_backend(
+    settings: Settings,
+    *,
+    writable: bool,
+    embed_sections: bool = True,
+    measures: MetricsRecorder | None = None,
+) -> Backend:
     """The way to the library: a distributed deployment's queues, or all the work in this process,
     of which `measures` is told.
 
@@ -22,18 +26,20 @@ def open_channel(
     workers where there are any.
     """
     if settings.distributed:
-        from workers.backend.distributed import Remote
+        from workers.backend.distributed import DistributedBackend
 
-        return Remote(settings, writable=writable)
-    from workers.backend.embedded import Runtime
+        return DistributedBackend(settings, writable=writable)
+    from workers.backend.embedded import EmbeddedBackend
 
-    return Runtime(settings, writable=writable, paging=paging, measures=measures)
+    return EmbeddedBackend(
+        settings, writable=writable, embed_sections=embed_sections, measures=measures
+    )
 
 
-def find_serve(settings: Settings) -> ServeClient | None:
+def connect_to_serve(settings: Settings) -> ServeClient | None:
     """A client of the `serve` that has this home's library, if there is one."""
     if settings.distributed:
         return None
     from workers.backend.serve_client import ServeClient
 
-    return ServeClient.find(settings.home)
+    return ServeClient.connect(settings.home)

@@ -10,74 +10,74 @@ from typing import TYPE_CHECKING, Any
 from config.settings import Settings
 from search.protocol import SearchIndex
 from tasks.app import create_app, queue_depth
-from tasks.broker.transport import server_transport
-from tasks.coordination.redis import SharedActivity
+from tasks.broker.transport import server_broker_config
+from tasks.coordination.redis import RedisCoordinator
 from tasks.services import Lazy, Services
-from workers.backend.channel import Channel
-from workers.backend.stores import open_activity, open_graph, open_index, open_journal
-from workers.processes.process_name import process_name
+from workers.backend.base import Backend
+from workers.backend.stores import open_coordinator, open_graph, open_index, open_journal
+from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
 
 if TYPE_CHECKING:
-    from workers.monitoring.overview import Overview
+    from workers.monitoring.deployment_status import DeploymentStatus
 
-_PATIENCE_SECONDS = 10.0
+_NO_WORKER_SECONDS = 10.0
 _REPORT_SECONDS = 2.0
 
 
-class Remote(Channel):
+class DistributedBackend(Backend):
     """Sends to the workers of a deployment, and runs no task itself.
 
     A writable one lays the catalog out when it is the first of all processes.
     """
 
-    activity: SharedActivity
+    coordinator: RedisCoordinator
 
     def __init__(self, settings: Settings, *, writable: bool = False) -> None:
         self.settings = settings
         self.stopping = threading.Event()
-        self._met = time.monotonic()
-        self.app = sending_app(settings)
+        self._last_worker_seen = time.monotonic()
+        self.app = create_client_app(settings)
         with contextlib.ExitStack() as opening:
             self.journal = open_journal(settings, opening, writable=True)
             self.graph = open_graph(settings, opening, writable=writable)
-            self.activity = self._live = open_activity(
-                settings, opening, lambda queue: queue_depth(self.app, queue), process_name()
+            self.coordinator = self._coordinator = open_coordinator(
+                settings, opening, lambda queue: queue_depth(self.app, queue), unique_process_name()
             )
             opening.callback(self.app.close)
             self._stack = opening.pop_all()
         self._index: Lazy[SearchIndex] = Lazy(
             lambda: open_index(settings, self._stack, writable=False)
         )
-        self._overview: Lazy[Overview] = Lazy(self._open_overview)
+        self._deployment_status: Lazy[DeploymentStatus] = Lazy(self._open_deployment_status)
 
-    def _open_overview(self) -> Overview:
-        from workers.monitoring.overview import Overview
+    def _open_deployment_status(self) -> DeploymentStatus:
+        from workers.monitoring.deployment_status import DeploymentStatus
 
-        overview = Overview(self.settings, self.app)
-        self._stack.callback(overview.close)
-        return overview
+        deployment_status = DeploymentStatus(self.settings, self.app)
+        self._stack.callback(deployment_status.close)
+        return deployment_status
 
-    def report(self) -> dict[str, Any]:
+    def get_status(self) -> dict[str, Any]:
         """How the deployment stands; of a server that does not answer soon, why not."""
-        patience = min(_REPORT_SECONDS, self.settings.servers.timeout_seconds)
-        return self._overview.get().report(patience)
+        timeout_seconds = min(_REPORT_SECONDS, self.settings.servers.timeout_seconds)
+        return self._deployment_status.get().get_status(timeout_seconds)
 
-    def away(self) -> dict[str, str]:
+    def get_unreachable(self) -> dict[str, str]:
         """The servers that do not answer, each with what is known about it."""
-        servers = self.report()["servers"]
+        servers = self.get_status()["servers"]
         return {one["server"]: one["problem"] for one in servers if not one["up"]}
 
     def trouble(self) -> str:
         """Why work does not go on; also when no worker has been alive for a while."""
         now = time.monotonic()
-        if self._live.workers():
-            self._met = now
-        if now - self._met > _PATIENCE_SECONDS:
+        if self._coordinator.alive_workers():
+            self._last_worker_seen = now
+        if now - self._last_worker_seen > _NO_WORKER_SECONDS:
             return "no worker is alive; start one with `skillbus worker`"
-        return self._live.trouble
+        return self._coordinator.task_error
 
-    def index(self) -> SearchIndex:
+    def search_index(self) -> SearchIndex:
         """The search index, opened for reading when it is first asked."""
         return self._index.get()
 
@@ -90,9 +90,9 @@ class Remote(Channel):
         self._stack.close()
 
 
-def sending_app(settings: Settings) -> Any:
+def create_client_app(settings: Settings) -> Any:
     """An application that sends tasks and asks the broker, and runs no task."""
-    return create_app(_no_services, ALL_QUEUES, server_transport(settings.servers))
+    return create_app(_no_services, ALL_QUEUES, server_broker_config(settings.servers))
 
 
 def _no_services() -> Services:

@@ -15,19 +15,19 @@ import structlog
 
 from config.settings import Settings
 from search.protocol import Encoder, SearchIndex
-from tasks.app import create_app, queue_depth, send
-from tasks.broker.transport import memory_transport
-from tasks.ingest.maintain import maintain, repair, resend
-from tasks.ingest.role_classifier import role_classifier
-from tasks.measures import Measures
+from tasks.app import create_app, queue_depth, send_task
+from tasks.broker.transport import memory_broker_config
+from tasks.ingest.maintain import maintain, repair_catalog, resend_open_work
+from tasks.ingest.role_classifier import load_role_classifier
+from tasks.measures import MetricsRecorder
 from tasks.policies import MAINTAIN, Deadline
 from tasks.services import Services
-from workers.backend.channel import Channel
-from workers.backend.home import make_home
-from workers.backend.stores import check_library, open_services
+from workers.backend.base import Backend
+from workers.backend.home import create_home
+from workers.backend.stores import open_services, require_library
 from workers.backend.writer_lock import WriterLock
-from workers.monitoring.status import age_of_oldest_change, status_of
-from workers.processes.embedded_consumer import EmbeddedConsumer
+from workers.monitoring.status import home_status, oldest_change_age_seconds
+from workers.processes.embedded_consumer import ThreadedConsumer
 from workers.processes.warm_up import warm_up
 from workers.processes.workloads import ALL_QUEUES, WORKLOADS, Workload
 
@@ -43,7 +43,7 @@ class _Worker:
     thread: threading.Thread
 
 
-class Runtime(Channel):
+class EmbeddedBackend(Backend):
     """Everything of one embedded process.
 
     A writing runtime holds the home's writer lock; a reading one answers queries beside it and
@@ -58,12 +58,12 @@ class Runtime(Channel):
         *,
         writable: bool,
         encoder: Encoder | None = None,
-        paging: bool = True,
-        measures: Measures | None = None,
+        embed_sections: bool = True,
+        measures: MetricsRecorder | None = None,
     ) -> None:
         self.settings = settings
         self._measures = measures
-        self._paging = paging
+        self._embed_sections = embed_sections
         self._encoder = encoder
         self.writable = writable
         self._stack = contextlib.ExitStack()
@@ -73,8 +73,8 @@ class Runtime(Channel):
             self.services = self._open(opening)
             self._stack = opening.pop_all()
         self.graph, self.journal = self.services.graph, self.services.journal
-        self.activity, self.stopping = self.services.activity, self.services.stopping
-        self.app = create_app(lambda: self.services, ALL_QUEUES, memory_transport())
+        self.coordinator, self.stopping = self.services.coordinator, self.services.stopping
+        self.app = create_app(lambda: self.services, ALL_QUEUES, memory_broker_config())
         # Celery runs tasks on threads through the default application, whichever received them.
         self.app.set_default()
 
@@ -82,17 +82,17 @@ class Runtime(Channel):
         settings, home = self.settings, self.settings.home
         if self.writable:
             # a wrong file is refused now, not when the first skill comes in
-            role_classifier(settings.roles.weights)
-            make_home(home)
+            load_role_classifier(settings.roles.weights)
+            create_home(home)
             lock = WriterLock(home)
             lock.acquire()
             stack.callback(lock.release)
         else:
-            check_library(home)
+            require_library(home)
         return open_services(
             settings,
             stack,
-            lambda name, ids: send(self.app, name, ids),
+            lambda name, ids: send_task(self.app, name, ids),
             writable=self.writable,
             encoder=self._encoder,
             measures=self._measures,
@@ -108,8 +108,8 @@ class Runtime(Channel):
         for workload in self._workloads():
             self._workers.append(self._start_worker(*workload))
         if self.writable:
-            repair(self.services)
-            report = resend(self.services)
+            repair_catalog(self.services)
+            report = resend_open_work(self.services)
             log.info("resumed", **report)
             self._reconciler = threading.Thread(
                 target=self._reconcile, name="skillbus-reconciler", daemon=True
@@ -129,14 +129,14 @@ class Runtime(Channel):
             "ingest": workers.ingest_threads if self.writable else 0,
             "fetch": 1 if self.writable else 0,
             "link": 1 if self.writable else 0,
-            "page": workers.page_threads if self.writable and self._paging else 0,
+            "page": workers.embed_threads if self.writable and self._embed_sections else 0,
         }
         for workload in WORKLOADS:
             if threads[workload.name]:
                 yield workload, threads[workload.name]
 
     def _start_worker(self, workload: Workload, threads: int) -> _Worker:
-        app = create_app(lambda: self.services, workload.queues, memory_transport())
+        app = create_app(lambda: self.services, workload.queues, memory_broker_config())
         controller = app.WorkController(
             pool="threads",
             concurrency=threads,
@@ -145,7 +145,7 @@ class Runtime(Channel):
             without_mingle=True,
             without_heartbeat=True,
             quiet=True,
-            consumer_cls=EmbeddedConsumer,
+            consumer_cls=ThreadedConsumer,
         )
         thread = threading.Thread(
             target=controller.start, name=f"skillbus-{workload.name}", daemon=True
@@ -177,29 +177,31 @@ class Runtime(Channel):
         self._stack.close()
         gc.unfreeze()
 
-    def index(self) -> SearchIndex:
+    def search_index(self) -> SearchIndex:
         """The search index that tasks use."""
         return self.services.index
 
-    def report(self) -> dict[str, Any]:
+    def get_status(self) -> dict[str, Any]:
         """How the library stands, and what waits."""
-        told = status_of(self.settings, self.graph, self.journal, True, self.activity.trouble)
+        status = home_status(
+            self.settings, self.graph, self.journal, True, self.coordinator.task_error
+        )
         return {
-            **told,
+            **status,
             "queues": [
                 {"queue": name, "waiting": queue_depth(self.app, name)} for name in ALL_QUEUES
             ],
-            "oldest_waiting_seconds": age_of_oldest_change(self.graph, self.activity),
+            "oldest_waiting_seconds": oldest_change_age_seconds(self.graph, self.coordinator),
         }
 
     def warm_up(self) -> None:
         """Load the models and the library, so that the first query does not wait for them."""
         warm_up(self.services, ALL_QUEUES)
 
-    def tidy(self) -> None:
+    def run_maintenance(self) -> None:
         """Run the reconciler in this thread."""
         self.maintain_now()
 
     def maintain_now(self) -> dict[str, object]:
         """Run the reconciler in this thread."""
-        return maintain(self.services, Deadline(MAINTAIN.seconds))
+        return maintain(self.services, Deadline(MAINTAIN.time_limit))

@@ -7,7 +7,7 @@ from pathlib import Path
 from config.errors import UsageError
 
 
-def make_home(home: Path) -> None:
+def create_home(home: Path) -> None:
     """Make the home where it is missing; raises UsageError when that cannot be."""
     try:
         # What lies there, the socket of `serve` too, is its owner's alone.

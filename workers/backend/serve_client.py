@@ -7,7 +7,7 @@ from typing import Any
 
 from config.errors import NotFoundError, PermanentError, TransientError, UsageError
 
-SOCKET = "serve.sock"
+SOCKET_NAME = "serve.sock"
 
 _KINDS = {400: UsageError, 404: NotFoundError}
 
@@ -20,15 +20,15 @@ class ServeClient:
 
         self._httpx = httpx
         self._client = httpx.Client(
-            transport=httpx.HTTPTransport(uds=str(home / SOCKET)),
+            transport=httpx.HTTPTransport(uds=str(home / SOCKET_NAME)),
             base_url="http://skillbus",
             timeout=60.0,
         )
 
     @classmethod
-    def find(cls, home: Path) -> ServeClient | None:
+    def connect(cls, home: Path) -> ServeClient | None:
         """A client when `serve` runs on this home, else None."""
-        if not (home / SOCKET).exists():
+        if not (home / SOCKET_NAME).exists():
             return None
         client = cls(home)
         try:

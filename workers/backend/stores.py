@@ -11,20 +11,20 @@ from config.settings import Settings
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
 from search.models.encoder import SentenceTransformerEncoder
-from search.models.factory import EncoderIdentity, encoder_identity, load_reranker, make_encoder
+from search.models.factory import EncoderIdentity, encoder_identity, load_encoder, load_reranker
 from search.protocol import Encoder, Reranker, SearchIndex
-from tasks.coordination.protocol import Activity, LocalActivity
+from tasks.coordination.protocol import Coordinator, LocalCoordinator
 from tasks.journal.protocol import Journal
-from tasks.measures import Measures, NoMeasures
-from tasks.query.degradation import Outages
-from tasks.query.published_library import Library
-from tasks.query.usage import Usage
-from tasks.services import Lazy, Send, Services
+from tasks.measures import MetricsRecorder, NullMetrics
+from tasks.query.degradation import CircuitBreakers
+from tasks.query.published_library import PublishedLibrary
+from tasks.query.usage import UsageCounter
+from tasks.services import Lazy, SendTask, Services
 
 _USAGE_SECONDS = 5.0
 
 if TYPE_CHECKING:
-    from tasks.coordination.redis import Depth, SharedActivity
+    from tasks.coordination.redis import QueueDepth, RedisCoordinator
 
 
 def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> SkillGraph:
@@ -43,13 +43,13 @@ def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: boo
     from graph.local.store import SqliteSkillGraph
 
     if not writable:
-        check_library(settings.home)
+        require_library(settings.home)
     graph = SqliteSkillGraph(settings.home / "graph.db", writable=writable)
     stack.callback(graph.close)
     return graph
 
 
-def check_library(home: Path) -> None:
+def require_library(home: Path) -> None:
     """Raise UsageError when a home holds no library."""
     if not (home / "graph.db").exists():
         raise UsageError(f"{home} holds no library yet; run `skillbus sync DIR` first")
@@ -66,9 +66,9 @@ def open_index(
     encoder = identity or encoder_identity(settings.encoder.model)
     index: SearchIndex
     if settings.distributed:
-        from search.elastic.index import ElasticSearchIndex
+        from search.elastic.index import ElasticsearchIndex
 
-        index = ElasticSearchIndex(
+        index = ElasticsearchIndex(
             settings.servers, encoder.model, encoder.dimension, writable=writable
         )
     else:
@@ -97,58 +97,58 @@ def open_journal(settings: Settings, stack: contextlib.ExitStack, *, writable: b
     return journal
 
 
-def open_activity(
-    settings: Settings, stack: contextlib.ExitStack, depth: Depth, worker: str
-) -> SharedActivity:
+def open_coordinator(
+    settings: Settings, stack: contextlib.ExitStack, depth: QueueDepth, worker: str
+) -> RedisCoordinator:
     """What the processes of a distributed deployment know of one another."""
     from tasks.broker.redis_connection import connect
-    from tasks.coordination.redis import SharedActivity
+    from tasks.coordination.redis import RedisCoordinator
 
     client = connect(settings.servers)
     stack.callback(client.close)
-    return SharedActivity(client, settings.servers, depth, worker)
+    return RedisCoordinator(client, settings.servers, depth, worker)
 
 
 def open_services(
     settings: Settings,
     stack: contextlib.ExitStack,
-    send: Send,
+    send_task: SendTask,
     *,
     writable: bool,
-    activity: Activity | None = None,
+    coordinator: Coordinator | None = None,
     encoder: Encoder | None = None,
-    measures: Measures | None = None,
+    measures: MetricsRecorder | None = None,
 ) -> Services:
     """What tasks work with, in a process that runs them; closed with the stack.
 
     `encoder` takes the place of the one that the settings name. `measures` is told how tasks go.
     """
-    measures = measures or NoMeasures()
+    measures = measures or NullMetrics()
     journal = open_journal(settings, stack, writable=writable)
     graph = open_graph(settings, stack, writable=writable)
     index = open_index(settings, stack, writable=writable, identity=encoder)
-    outages = Outages() if settings.distributed else None
+    circuit_breakers = CircuitBreakers() if settings.distributed else None
     return Services(
         settings=settings,
         journal=journal,
         index=index,
         graph=graph,
-        library=Library(graph, index, outages),
-        outages=outages,
-        encoder=Lazy(lambda: encoder or _measured(make_encoder(settings.encoder), measures)),
+        library=PublishedLibrary(graph, index, circuit_breakers),
+        circuit_breakers=circuit_breakers,
+        encoder=Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), measures)),
         reranker=_lazy_reranker(settings),
         linker=Linker(graph),
-        usage=Usage(graph, _USAGE_SECONDS if settings.distributed else 0.0),
+        usage_counter=UsageCounter(graph, _USAGE_SECONDS if settings.distributed else 0.0),
         writable=writable,
-        send=send,
-        activity=activity or LocalActivity(),
-        measures=measures,
+        send_task=send_task,
+        coordinator=coordinator or LocalCoordinator(),
+        metrics=measures,
     )
 
 
-def _measured(encoder: Encoder, measures: Measures) -> Encoder:
+def _with_metrics(encoder: Encoder, measures: MetricsRecorder) -> Encoder:
     if isinstance(encoder, SentenceTransformerEncoder):
-        encoder.told = measures.encoded
+        encoder.on_encoded = measures.record_encoding
     return encoder
 
 

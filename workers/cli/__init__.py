@@ -12,7 +12,7 @@ import click
 
 from config.errors import SkillbusError, UsageError
 
-FAILED, USAGE, NO_SKILL_HIT, NEWLY_FAILED, INTERRUPTED = 1, 2, 3, 4, 130
+EXIT_FAILED, EXIT_USAGE, EXIT_NO_SKILL_HIT, EXIT_NEWLY_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
 _COMMANDS = {
     "sync": "workers.cli.library.sync:sync",
@@ -38,7 +38,7 @@ _COMMANDS = {
 }
 
 
-class _Lazy(click.Group):
+class _LazyGroup(click.Group):
     """A group whose commands are imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -56,7 +56,7 @@ class _Lazy(click.Group):
         return command
 
 
-@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("skillbus"), prog_name="skillbus")
 @click.option(
     "--home",
@@ -82,22 +82,26 @@ def main() -> None:
         # Commands return nothing; what comes back is the code of `Context.exit`.
         sys.exit(cli.main(prog_name="skillbus", standalone_mode=False))
     except click.exceptions.Abort:
-        _fail("interrupted; what was accepted goes on with the next run", INTERRUPTED)
+        _exit_with_message(
+            "interrupted; what was accepted goes on with the next run", EXIT_INTERRUPTED
+        )
     except KeyboardInterrupt:
-        _fail("interrupted; what was accepted goes on with the next run", INTERRUPTED)
+        _exit_with_message(
+            "interrupted; what was accepted goes on with the next run", EXIT_INTERRUPTED
+        )
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except UsageError as error:
-        _fail(str(error), USAGE)
+        _exit_with_message(str(error), EXIT_USAGE)
     except SkillbusError as error:
-        _fail(str(error), FAILED)
+        _exit_with_message(str(error), EXIT_FAILED)
     except BrokenPipeError:
         # The reader of our output has gone; what is left unprinted has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(FAILED)
+        sys.exit(EXIT_FAILED)
 
 
-def _fail(message: str, code: int) -> None:
+def _exit_with_message(message: str, code: int) -> None:
     click.echo(f"skillbus: {message}", err=True)
     sys.exit(code)

@@ -13,30 +13,30 @@ from config.errors import UsageError
 from config.logging import configure_logging
 from config.settings import Settings, load_settings
 from graph.protocol import SkillGraph
-from skills.bundle.framing import json_text, terminal_line
+from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def read_settings(ctx: click.Context, serving: bool = False) -> Settings:
+def read_settings(ctx: click.Context, long_running: bool = False) -> Settings:
     """Settings of this call, with logging set up.
 
     A command says in its own words what went wrong, so unless asked for, only errors are logged.
     """
     settings = load_settings(ctx.find_root().obj)
-    asked_for = serving or "log_level" in settings.model_fields_set
+    asked_for = long_running or "log_level" in settings.model_fields_set
     configure_logging(settings.log_level if asked_for else "error")
     return settings
 
 
 def print_json(value: Any) -> None:
     """Print JSON, indented, without escapes for other scripts."""
-    click.echo(json_text(value))
+    click.echo(dump_terminal_json(value))
 
 
-def note(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """A remark for the person at the terminal, beside the output."""
     click.echo(text, err=True)
 
@@ -52,7 +52,7 @@ def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
 
 def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
     """Columns under a header; the last one may be long. Cells may hold untrusted text."""
-    rows = [tuple(terminal_line(cell) for cell in row) for row in rows]
+    rows = [tuple(escape_terminal_line(cell) for cell in row) for row in rows]
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     widths[-1] = 0
     styled = sys.stdout.isatty()
@@ -61,7 +61,7 @@ def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
         click.echo(click.style(line.rstrip(), bold=styled and number == 0))
 
 
-class ProgressLine:
+class SyncProgress:
     """Two bars on a terminal, nothing elsewhere: skills searchable, skills paged."""
 
     def __init__(self) -> None:
@@ -77,9 +77,9 @@ class ProgressLine:
             disable=not sys.stderr.isatty(),
         )
         self._searchable = self._progress.add_task("searchable", total=None)
-        self._paged = self._progress.add_task("paged", total=None)
+        self._embedded = self._progress.add_task("paged", total=None)
 
-    def __enter__(self) -> ProgressLine:
+    def __enter__(self) -> SyncProgress:
         """Show the bars."""
         self._progress.start()
         return self
@@ -95,12 +95,12 @@ class ProgressLine:
         total = max(published, 1) if not waiting else published + waiting
         self._progress.update(self._searchable, completed=total - waiting, total=total)
         self._progress.update(
-            self._paged, completed=counts.get("paged", 0), total=max(published, 1)
+            self._embedded, completed=counts.get("paged", 0), total=max(published, 1)
         )
 
 
 @contextmanager
-def show_steps(text: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal, nothing elsewhere; what is yielded takes (done, total)."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

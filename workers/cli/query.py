@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from config.errors import UsageError
-from config.settings import STAGES
-from skills.bundle.framing import terminal_line as shown
-from skills.bundle.model import Bundle, line_range, render, withheld_summary
+from config.settings import OPTIONAL_STAGES
+from skills.bundle.escaping import escape_terminal_line as safe_line
+from skills.bundle.model import Bundle, format_line_range, render_markdown, summarise_withheld
 from skills.events import QueryAsked, QueryFilters
-from workers.backend.deployment import find_serve, open_channel
-from workers.cli import NO_SKILL_HIT
+from workers.backend.deployment import connect_to_serve, open_backend
+from workers.cli import EXIT_NO_SKILL_HIT
 from workers.cli.common import print_json, read_settings, read_stdin
-from workers.library.files import read_text
+from workers.library.user_files import read_text
 
 ORIGIN = "skillbus/command-line"
 FILTERS = tuple(QueryFilters.model_fields)
@@ -34,14 +34,16 @@ FILTERS = tuple(QueryFilters.model_fields)
 )
 @click.option(
     "--format",
-    "form",
+    "output_format",
     type=click.Choice(["text", "json", "markdown"]),
     default="text",
     show_default=True,
     help="A summary, the whole bundle as JSON, or as Markdown for a prompt.",
 )
 @click.option("--explain", is_flag=True, help="Show what each stage gave each candidate.")
-@click.option("--without", multiple=True, type=click.Choice(STAGES), help="Switch a stage off.")
+@click.option(
+    "--without", multiple=True, type=click.Choice(OPTIONAL_STAGES), help="Switch a stage off."
+)
 @click.option(
     "--filter",
     "filters",
@@ -56,7 +58,7 @@ def query(
     file: Path | None,
     budget: int | None,
     top: int | None,
-    form: str,
+    output_format: str,
     explain: bool,
     without: tuple[str, ...],
     filters: tuple[str, ...],
@@ -74,7 +76,7 @@ def query(
     settings = read_settings(ctx)
     if budget == 0:
         raise UsageError("a budget of 0 tokens leaves no room for any passage; try --budget 2000")
-    asked = QueryAsked(
+    request = QueryAsked(
         task=_task(text, file),
         budget=budget,
         top=top,
@@ -82,16 +84,16 @@ def query(
         without=without,
         explain=explain,
     )
-    client = find_serve(settings)
+    client = connect_to_serve(settings)
     if client is not None:
-        data = client.post("/v1/answers", asked.model_dump(mode="json"))
+        data = client.post("/v1/answers", request.model_dump(mode="json"))
         client.close()
     else:
-        with open_channel(settings, writable=False) as channel:
-            data = channel.answer(asked, ORIGIN)
-    _print(data, form)
+        with open_backend(settings, writable=False) as backend:
+            data = backend.answer_query(request, ORIGIN)
+    _print(data, output_format)
     if data["status"] == "NO_SKILL_HIT":
-        ctx.exit(NO_SKILL_HIT)
+        ctx.exit(EXIT_NO_SKILL_HIT)
 
 
 def _task(text: str | None, file: Path | None) -> str:
@@ -112,13 +114,13 @@ def _filters(pairs: tuple[str, ...]) -> QueryFilters:
     return QueryFilters(**{name: tuple(found) for name, found in values.items()})
 
 
-def _print(data: dict[str, Any], form: str) -> None:
-    if form == "json":
+def _print(data: dict[str, Any], output_format: str) -> None:
+    if output_format == "json":
         print_json(data)
         return
     bundle = Bundle.model_validate(data)
-    if form == "markdown":
-        click.echo(render(bundle))
+    if output_format == "markdown":
+        click.echo(render_markdown(bundle))
     else:
         _print_summary(bundle)
     if bundle.explain is not None:
@@ -127,41 +129,42 @@ def _print(data: dict[str, Any], form: str) -> None:
 
 def _print_summary(bundle: Bundle) -> None:
     if bundle.status == "NO_SKILL_HIT":
-        click.echo(f"NO_SKILL_HIT: {shown(bundle.reason)}")
+        click.echo(f"NO_SKILL_HIT: {safe_line(bundle.reason)}")
         _print_withheld(bundle)
         return
     click.echo(f"{len(bundle.skills)} skills, {bundle.tokens} of {bundle.budget} tokens")
     for place, skill in enumerate(bundle.skills, 1):
         click.echo("")
         click.echo(
-            click.style(f"{place}. {shown(skill.name)}", bold=True) + f"  ({shown(skill.skill_id)})"
+            click.style(f"{place}. {safe_line(skill.name)}", bold=True)
+            + f"  ({safe_line(skill.skill_id)})"
         )
-        click.echo(f"   {shown(skill.path)}")
-        click.echo(f"   why: {shown('; '.join(skill.why))}")
-        lines = ", ".join(line_range(p.first_line, p.last_line) for p in skill.passages)
+        click.echo(f"   {safe_line(skill.path)}")
+        click.echo(f"   why: {safe_line('; '.join(skill.why))}")
+        lines = ", ".join(format_line_range(p.first_line, p.last_line) for p in skill.passages)
         click.echo(
             f"   lines {lines or 'none'}; {skill.tokens} tokens, {skill.left_out.tokens} left out"
         )
         if skill.safety.level:
             reason = next(iter(skill.safety.reasons), "no reason kept")
-            click.echo(f"   caution, level {skill.safety.level}: {shown(reason)}")
+            click.echo(f"   caution, level {skill.safety.level}: {safe_line(reason)}")
     if bundle.links or bundle.left_out or bundle.withheld.count or bundle.degraded:
         click.echo("")
     for link in bundle.links:
-        told = f"{link.source} -> {link.target}: {link.type} ({link.evidence})"
-        click.echo(shown(told))
+        description = f"{link.source} -> {link.target}: {link.type} ({link.evidence})"
+        click.echo(safe_line(description))
     for skill_left in bundle.left_out:
-        click.echo(shown(f"not included: {skill_left.skill_id}: {skill_left.reason}"))
+        click.echo(safe_line(f"not included: {skill_left.skill_id}: {skill_left.reason}"))
     _print_withheld(bundle)
     for reason in bundle.degraded:
-        click.echo(f"degraded: {shown(reason)}")
+        click.echo(f"degraded: {safe_line(reason)}")
 
 
 def _print_withheld(bundle: Bundle) -> None:
     if bundle.withheld.count:
-        click.echo(f"withheld: {withheld_summary(bundle.withheld)}")
+        click.echo(f"withheld: {summarise_withheld(bundle.withheld)}")
     for one in bundle.withheld.skills:
-        click.echo(f"withheld: {shown(one.skill_id)}: {shown(one.reason)}")
+        click.echo(f"withheld: {safe_line(one.skill_id)}: {safe_line(one.reason)}")
 
 
 def _print_explanation(explain: dict[str, Any]) -> None:
@@ -170,10 +173,10 @@ def _print_explanation(explain: dict[str, Any]) -> None:
     for place, row in enumerate(explain["candidates"], 1):
         parts = dict(row["scores"])
         total = parts.pop("score")
-        click.echo(f"{place:>3}. {shown(row['skill_id'])}: {shown(row['verdict'])}")
-        told = [
+        click.echo(f"{place:>3}. {safe_line(row['skill_id'])}: {safe_line(row['verdict'])}")
+        terms = [
             f"{'-' if value < 0 else '+'} {name} {abs(value):.2f}"
             for name, value in parts.items()
             if round(value, 2)
         ]
-        click.echo(f"     {total:.2f} = {' '.join(told).removeprefix('+ ')}")
+        click.echo(f"     {total:.2f} = {' '.join(terms).removeprefix('+ ')}")

@@ -6,40 +6,40 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from config.settings import STAGES
+from config.settings import OPTIONAL_STAGES
 from tasks.services import Services
-from workers.evaluation.bundles import outcomes
-from workers.evaluation.intervals import Interval, interval
-from workers.evaluation.metrics import routing_rows
-from workers.evaluation.predictions import rankings
+from workers.evaluation.bundles import evaluate_bundles
+from workers.evaluation.intervals import ConfidenceInterval, bootstrap_interval
+from workers.evaluation.metrics import routing_metrics_by_task
+from workers.evaluation.predictions import rank_tasks
 
-FIGURES = ("Hit@1", "MRR@10", "nDCG@10", "R@10", "FC@10")
+METRICS = ("Hit@1", "MRR@10", "nDCG@10", "R@10", "FC@10")
 BUNDLE = "bundle"
 
 ALL_ON = "all on"
-_AFTER_RANKING = frozenset({"floor", "paging"})
+_BUNDLE_STAGES = frozenset({"floor", "paging"})
 """Stages that cannot move a ranking: they only show in bundles."""
-_WORDS_ALONE = frozenset({"names", "bigrams", "artifacts", "hub"})
+_LEXICAL_STAGES = frozenset({"names", "bigrams", "artifacts", "hub"})
 """Ranking stages that read nothing but the words of task and skill."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AblationRow:
     """A configuration: its figures, and what they lose or gain against all on (paired by task)."""
 
     name: str
     without: tuple[str, ...]
-    figures: Mapping[str, Interval]
-    against: Mapping[str, Interval]
+    figures: Mapping[str, ConfidenceInterval]
+    differences: Mapping[str, ConfidenceInterval]
 
 
 def configurations(
-    stages: Sequence[str] = STAGES, bundles: bool = False
+    stages: Sequence[str] = OPTIONAL_STAGES, bundles: bool = False
 ) -> list[tuple[str, tuple[str, ...]]]:
     """(name, stages off): all on, each stage off in turn, only words, only the base score."""
-    ranking = [stage for stage in stages if stage not in _AFTER_RANKING]
+    ranking = [stage for stage in stages if stage not in _BUNDLE_STAGES]
     single = [stage for stage in stages if bundles or stage in ranking]
-    beyond_words = tuple(stage for stage in ranking if stage not in _WORDS_ALONE)
+    beyond_words = tuple(stage for stage in ranking if stage not in _LEXICAL_STAGES)
     return [
         (ALL_ON, ()),
         *((f"without {stage}", (stage,)) for stage in single),
@@ -52,26 +52,28 @@ def ablation(
     services: Services,
     tasks: Sequence[dict[str, Any]],
     budget: int | None,
-    begun: Callable[[str], None],
-) -> list[Row]:
+    on_start: Callable[[str], None],
+) -> list[AblationRow]:
     """A row for each configuration; with a budget, also the share of complete bundles.
 
     `tasks` have `task_id`, `instruction` and `gt_skill_ids`, none of them empty. `begun` is told
     each configuration's name before it is measured.
     """
-    rows: list[Row] = []
+    rows: list[AblationRow] = []
     base: dict[str, list[float]] = {}
     for name, without in configurations(bundles=budget is not None):
-        begun(name)
+        on_start(name)
         values = _measure(services, tasks, without, budget)
         base = base or values
         rows.append(
-            Row(
+            AblationRow(
                 name,
                 without,
-                {figure: interval(found) for figure, found in values.items()},
+                {figure: bootstrap_interval(found) for figure, found in values.items()},
                 {
-                    figure: interval([a - b for a, b in zip(found, base[figure], strict=True)])
+                    figure: bootstrap_interval(
+                        [a - b for a, b in zip(found, base[figure], strict=True)]
+                    )
                     for figure, found in values.items()
                 },
             )
@@ -87,16 +89,16 @@ def _measure(
 ) -> dict[str, list[float]]:
     """Each figure's value of each task, in the order of the tasks."""
     needed = {task["task_id"]: set(task["gt_skill_ids"]) for task in tasks}
-    ranked = {task_id: ids for task_id, ids, _ in rankings(services, tasks, without)}
-    rows = routing_rows(needed, ranked)
-    values = {figure: [rows[task][figure] for task in needed] for figure in FIGURES}
+    ranked = {task_id: ids for task_id, ids, _ in rank_tasks(services, tasks, without)}
+    rows = routing_metrics_by_task(needed, ranked)
+    values = {figure: [rows[task][figure] for task in needed] for figure in METRICS}
     if budget is not None:
-        given = dict(outcomes(services, tasks, budget, without))
+        given = dict(evaluate_bundles(services, tasks, budget, without))
         values[BUNDLE] = [float(needed[task] <= set(given[task].skills)) for task in needed]
     return values
 
 
-def as_markdown(rows: Iterable[Row], tasks: int, budget: int | None) -> str:
+def to_markdown(rows: Iterable[AblationRow], tasks: int, budget: int | None) -> str:
     """A table for a person: figures with their interval, differences below all on."""
     rows = list(rows)
     figures = list(rows[0].figures)
@@ -114,17 +116,17 @@ def as_markdown(rows: Iterable[Row], tasks: int, budget: int | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(row: Row, figure: str) -> str:
+def _cell(row: AblationRow, figure: str) -> str:
     if row.name == ALL_ON:
         mean, low, high = row.figures[figure]
         return f"{mean:.3f} [{low:.2f}, {high:.2f}]"
-    difference, low, high = row.against[figure]
+    difference, low, high = row.differences[figure]
     if low == high == 0:
         return f"{row.figures[figure].mean:.3f} (=)"
     return f"{row.figures[figure].mean:.3f} ({difference:+.3f} [{low:+.2f}, {high:+.2f}])"
 
 
-def as_data(rows: Iterable[Row], tasks: int, budget: int | None) -> dict[str, Any]:
+def to_json_data(rows: Iterable[AblationRow], tasks: int, budget: int | None) -> dict[str, Any]:
     """The same as JSON data."""
     return {
         "tasks": tasks,
@@ -134,20 +136,20 @@ def as_data(rows: Iterable[Row], tasks: int, budget: int | None) -> dict[str, An
                 "name": row.name,
                 "without": list(row.without),
                 "figures": _intervals(row.figures),
-                "against_all_on": _intervals(row.against),
+                "against_all_on": _intervals(row.differences),
             }
             for row in rows
         ],
     }
 
 
-def _intervals(found: Mapping[str, Interval]) -> dict[str, dict[str, float]]:
+def _intervals(found: Mapping[str, ConfidenceInterval]) -> dict[str, dict[str, float]]:
     return {
         figure: {name: round(value, 4) for name, value in each._asdict().items()}
         for figure, each in found.items()
     }
 
 
-def labelled(tasks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def tasks_with_gold_skills(tasks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The tasks that name the skills they need: only those can be scored."""
     return [task for task in tasks if task.get("gt_skill_ids")]

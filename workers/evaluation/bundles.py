@@ -11,17 +11,17 @@ from typing import Any
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.policies import QUERY, Deadline
-from tasks.query.pipeline import answer
+from tasks.query.pipeline import answer_query
 from tasks.services import Services
 
-REFUSED = "the answer was NO_SKILL_HIT"
-NOT_FOUND = "not among the first of the ranking"
+NO_HIT_REASON = "the answer was NO_SKILL_HIT"
+NOT_RANKED_REASON = "not among the first of the ranking"
 
 _SKILL_ID = re.compile(r"[^\s:]+:[^\s,;]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BundleOutcome:
     """One bundle in short.
 
     skills: ids best first, () for NO_SKILL_HIT. reasons: why a skill that was looked at is not in
@@ -31,34 +31,34 @@ class Outcome:
     skills: tuple[str, ...]
     reasons: Mapping[str, str]
     tokens: int
-    refused: bool
+    no_hit: bool
 
     def reason(self, skill_id: str) -> str:
         """Why a skill is not in the bundle, other skills' ids left out so that reasons add up."""
-        if self.refused:
-            return REFUSED
-        return _SKILL_ID.sub("another", self.reasons.get(skill_id, NOT_FOUND))
+        if self.no_hit:
+            return NO_HIT_REASON
+        return _SKILL_ID.sub("another", self.reasons.get(skill_id, NOT_RANKED_REASON))
 
 
-def outcomes(
+def evaluate_bundles(
     services: Services,
     tasks: Sequence[Mapping[str, Any]],
     budget: int,
     without: Collection[str] = (),
-) -> Iterator[tuple[str, Outcome]]:
+) -> Iterator[tuple[str, BundleOutcome]]:
     """Ask the whole pipeline for the bundle of each task, within a budget of tokens.
 
     Raises UsageError where a task is empty or the budget is less than one passage needs.
     """
     for task in tasks:
-        asked = QueryAsked(
+        request = QueryAsked(
             task=task["instruction"], budget=budget, without=tuple(without), explain=True
         )
-        bundle = answer(services, Deadline(QUERY.seconds), task["task_id"], asked)
+        bundle = answer_query(services, Deadline(QUERY.time_limit), task["task_id"], request)
         yield task["task_id"], _outcome(bundle)
 
 
-def _outcome(bundle: Bundle) -> Outcome:
+def _outcome(bundle: Bundle) -> BundleOutcome:
     rows = (bundle.explain or {}).get("candidates", [])
     reasons = {
         row["skill_id"]: row["verdict"].removeprefix("out: ")
@@ -66,16 +66,16 @@ def _outcome(bundle: Bundle) -> Outcome:
         if row["verdict"].startswith("out: ")
     }
     reasons |= {left.skill_id: left.reason for left in bundle.left_out}
-    return Outcome(
+    return BundleOutcome(
         skills=tuple(skill.skill_id for skill in bundle.skills),
         reasons=reasons,
         tokens=bundle.tokens,
-        refused=bundle.status == "NO_SKILL_HIT",
+        no_hit=bundle.status == "NO_SKILL_HIT",
     )
 
 
 def bundle_metrics(
-    needed: Mapping[str, Collection[str]], given: Mapping[str, Outcome]
+    needed: Mapping[str, Collection[str]], given: Mapping[str, BundleOutcome]
 ) -> dict[str, float]:
     """Means over tasks; `needed` has an empty collection for a task that no skill answers.
 
@@ -88,7 +88,7 @@ def bundle_metrics(
     rows = [(set(wanted), given[task]) for task, wanted in needed.items()]
     positive = [(wanted, outcome) for wanted, outcome in rows if wanted]
     negative = [outcome for wanted, outcome in rows if not wanted]
-    hits = [outcome for _, outcome in rows if not outcome.refused]
+    hits = [outcome for _, outcome in rows if not outcome.no_hit]
     report: dict[str, float] = {}
     if positive:
         held = [(wanted, wanted & set(outcome.skills)) for wanted, outcome in positive]
@@ -102,13 +102,15 @@ def bundle_metrics(
         report["skills"] = _mean([float(len(outcome.skills)) for outcome in hits])
         report["tokens"] = _mean([float(outcome.tokens) for outcome in hits])
     if positive:
-        report["refused"] = _mean([float(outcome.refused) for _, outcome in positive])
+        report["refused"] = _mean([float(outcome.no_hit) for _, outcome in positive])
     if negative:
-        report["found"] = _mean([float(outcome.refused) for outcome in negative])
+        report["found"] = _mean([float(outcome.no_hit) for outcome in negative])
     return report
 
 
-def missed(needed: Mapping[str, Collection[str]], given: Mapping[str, Outcome]) -> dict[str, int]:
+def count_missing_skills(
+    needed: Mapping[str, Collection[str]], given: Mapping[str, BundleOutcome]
+) -> dict[str, int]:
     """How many needed skills bundles lack, by the reason, the most frequent first."""
     counts = Counter(
         given[task].reason(skill_id)

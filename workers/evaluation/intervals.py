@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-ROUNDS, SEED = 10_000, 42
+RESAMPLES, SEED = 10_000, 42
 
 
-class Interval(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """A mean and its 95% interval."""
 
     mean: float
@@ -18,7 +18,9 @@ class Interval(NamedTuple):
     high: float
 
 
-def interval(values: Sequence[float], rounds: int = ROUNDS, seed: int = SEED) -> Interval:
+def bootstrap_interval(
+    values: Sequence[float], resamples: int = RESAMPLES, seed: int = SEED
+) -> ConfidenceInterval:
     """The mean of some tasks' figures with percentiles of resampled means (Efron, 1979).
 
     Given the same seed and number of tasks, every call draws the same tasks: intervals of the
@@ -28,6 +30,6 @@ def interval(values: Sequence[float], rounds: int = ROUNDS, seed: int = SEED) ->
     if not len(values):
         raise ValueError("no values: nothing can be said about a mean of nothing")
     figures = np.asarray(values, dtype=np.float64)
-    drawn = np.random.default_rng(seed).integers(0, len(figures), (rounds, len(figures)))
+    drawn = np.random.default_rng(seed).integers(0, len(figures), (resamples, len(figures)))
     low, high = np.percentile(figures[drawn].mean(axis=1), (2.5, 97.5))
-    return Interval(float(figures.mean()), float(low), float(high))
+    return ConfidenceInterval(float(figures.mean()), float(low), float(high))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from skills.record import Role
 
-CUTS = (5, 10, 20, 50)
+CUTOFFS = (5, 10, 20, 50)
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -24,11 +24,11 @@ def routing_metrics(
 ) -> dict[str, float]:
     """Means over tasks of Hit@1, MRR@10, nDCG@10, R@k and FC@10 (all needed skills in the top
     10); a task that is not in `ranked` scores 0."""
-    rows = list(routing_rows(needed, ranked).values())
+    rows = list(routing_metrics_by_task(needed, ranked).values())
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]} if rows else {}
 
 
-def routing_rows(
+def routing_metrics_by_task(
     needed: Mapping[str, Iterable[str]], ranked: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
     """The figures of `routing_metrics` of each task by itself."""
@@ -49,7 +49,7 @@ def _routing_row(needed: set[str], ranked: list[str]) -> dict[str, float]:
         "nDCG@10": found / ideal,
         "FC@10": float(needed <= set(ranked[:10])),
     }
-    return row | {f"R@{cut}": len(needed & set(ranked[:cut])) / len(needed) for cut in CUTS}
+    return row | {f"R@{cut}": len(needed & set(ranked[:cut])) / len(needed) for cut in CUTOFFS}
 
 
 def line_set(ranges: Ranges) -> set[int]:
@@ -57,7 +57,7 @@ def line_set(ranges: Ranges) -> set[int]:
     return {line for first, last in ranges for line in range(first, last + 1)}
 
 
-def paging_metrics(rows: Sequence[tuple[Ranges, Ranges, Sequence[str], int]]) -> dict[str, float]:
+def passage_metrics(rows: Sequence[tuple[Ranges, Ranges, Sequence[str], int]]) -> dict[str, float]:
     """Sufficiency and token reduction over (required, picked, lines, body_line) of each query.
 
     Sufficient: every required line with something on it is picked. Token reduction counts words
@@ -101,7 +101,7 @@ def role_metrics(
     f1 = 0.0
     for role in roles:
         found = sum(count for (_, guess), count in confusion.items() if guess == role)
-        there = sum(count for (truth, _), count in confusion.items() if truth == role)
-        f1 += 2 * confusion[role, role] / (found + there) if found + there else 0.0
+        gold_count = sum(count for (truth, _), count in confusion.items() if truth == role)
+        f1 += 2 * confusion[role, role] / (found + gold_count) if found + gold_count else 0.0
     right = sum(confusion[role, role] for role in roles)
     return {"accuracy": right / total, "macro_f1": f1 / len(roles), "lines": float(total)}

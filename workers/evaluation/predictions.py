@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import UsageError
-from config.settings import STAGES
+from config.settings import OPTIONAL_STAGES
 from search.protocol import StoredRevision
 from skills.events import QueryAsked
 from skills.record import ParsedSkill, RevisionKey
-from skills.roles import RoleClassifier, classify
+from skills.roles import RoleClassifier, classify_passages
 from tasks.policies import QUERY, Deadline
-from tasks.query.pipeline import Timings, ranked
+from tasks.query.pipeline import StageTimings, rank_skills
 from tasks.services import Services
-from workers.library.files import read_text
+from workers.library.user_files import read_text
 
-RANKED = 100
+MAX_RANKED = 100
 
 
-def read_lines(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
+def read_jsonl(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
     """Objects of a JSONL file; raises UsageError with the line where one is wrong."""
     rows = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
@@ -31,7 +31,7 @@ def read_lines(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
             row = json.loads(line)
         except ValueError as error:
             raise UsageError(f"{path}:{number}: not JSON: {error}") from None
-        fault = _fault(row, fields)
+        fault = _row_error(row, fields)
         if fault:
             raise UsageError(f"{path}:{number}: {fault}")
         rows.append(row)
@@ -40,7 +40,7 @@ def read_lines(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _fault(row: object, fields: Sequence[str]) -> str:
+def _row_error(row: object, fields: Sequence[str]) -> str:
     """What is wrong with a line, "" when nothing is; ids of needed skills may be left out."""
     if not isinstance(row, dict) or not all(name in row for name in fields):
         missing = [name for name in fields if not isinstance(row, dict) or name not in row]
@@ -52,34 +52,36 @@ def _fault(row: object, fields: Sequence[str]) -> str:
     return f"{', '.join(wrong)} must be text" if wrong else ""
 
 
-def rankings(
+def rank_tasks(
     services: Services, tasks: Sequence[dict[str, Any]], without: tuple[str, ...]
 ) -> Iterator[tuple[str, list[str], dict[str, float]]]:
     """Task id, the best RANKED ids as ranked before choosing, and milliseconds by stage."""
-    unknown = set(without) - set(STAGES)
+    unknown = set(without) - set(OPTIONAL_STAGES)
     if unknown:
-        raise UsageError(f"no stage {', '.join(sorted(unknown))}; stages: {', '.join(STAGES)}")
+        raise UsageError(
+            f"no stage {', '.join(sorted(unknown))}; stages: {', '.join(OPTIONAL_STAGES)}"
+        )
     for task in tasks:
-        asked = QueryAsked(task=task["instruction"], without=without)
-        timings = Timings()
-        ranking = ranked(services, Deadline(QUERY.seconds), asked, timings)
-        ids = [hit.key.skill_id for hit in ranking.hits[:RANKED]]
-        yield task["task_id"], ids, timings.stages
+        request = QueryAsked(task=task["instruction"], without=without)
+        timings = StageTimings()
+        ranking = rank_skills(services, Deadline(QUERY.time_limit), request, timings)
+        ids = [hit.key.skill_id for hit in ranking.hits[:MAX_RANKED]]
+        yield task["task_id"], ids, timings.milliseconds
 
 
-def roles_of(
+def predict_roles(
     services: Services, skill_ids: Sequence[str], classifier: RoleClassifier | None = None
 ) -> dict[str, list[tuple[int, int, str]]]:
     """Line ranges with their role, headings and frontmatter included."""
     found = {}
-    for skill_id, revision in published(services, skill_ids).items():
+    for skill_id, revision in read_published_revisions(services, skill_ids).items():
         parsed = revision.parsed
         roles = [passage.role for passage in parsed.passages]
         if classifier is not None:
-            verdicts = classify(parsed.lines, parsed.sections, parsed.passages, classifier)
+            verdicts = classify_passages(parsed.lines, parsed.sections, parsed.passages, classifier)
             roles = [role for role, _ in verdicts]
         ranges = [
-            (passage.first_line, _until_next(parsed, passage.index), role.value)
+            (passage.first_line, _last_line_before_next(parsed, passage.index), role.value)
             for passage, role in zip(parsed.passages, roles, strict=True)
         ]
         ranges += [
@@ -93,7 +95,7 @@ def roles_of(
     return found
 
 
-def _until_next(parsed: ParsedSkill, index: int) -> int:
+def _last_line_before_next(parsed: ParsedSkill, index: int) -> int:
     """The line before the next passage of the section: blank lines between go with the first."""
     passage, following = parsed.passages[index], parsed.passages[index + 1 : index + 2]
     if following and following[0].section == passage.section:
@@ -101,7 +103,9 @@ def _until_next(parsed: ParsedSkill, index: int) -> int:
     return passage.last_line
 
 
-def published(services: Services, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
+def read_published_revisions(
+    services: Services, skill_ids: Sequence[str]
+) -> dict[str, StoredRevision]:
     """The published revisions of some skills; raises UsageError where one is not published."""
     pointers = services.library.refresh().pointers
     wanted = list(dict.fromkeys(skill_ids))
@@ -111,7 +115,7 @@ def published(services: Services, skill_ids: Sequence[str]) -> dict[str, StoredR
             f"not published: {', '.join(missing[:5])}; `skillbus skills list` names what is"
         )
     keys = [RevisionKey(skill_id, pointers[skill_id]) for skill_id in wanted]
-    return {key.skill_id: found for key, found in services.index.read(keys).items()}
+    return {key.skill_id: found for key, found in services.index.get_revisions(keys).items()}
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -19,28 +19,27 @@ import structlog
 from fastapi import Depends, Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Send
-from starlette.types import Scope as Connection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from config.errors import SetupError
+from config.errors import MisconfiguredError
 from config.interface_settings import GatewaySettings
-from workers.http.bodies import BoundedBody, check_length
-from workers.http.limits import Buckets
-from workers.http.problems import problem
-from workers.http.slow_clients import CROWDED
-from workers.http.tokens import ANONYMOUS, Scope, Tokens
+from workers.http.problems import problem_response
+from workers.http.rate_limits import RateLimiter
+from workers.http.request_bodies import BoundedBody, check_content_length
+from workers.http.slow_clients import OVERLOADED
+from workers.http.tokens import ANONYMOUS, TokenScope, TokenStore
 
 log = structlog.get_logger()
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_OPEN = ("/healthz", "/readyz")
+_PUBLIC_PATHS = ("/healthz", "/readyz")
 """Paths for which nobody needs a token."""
-_UPLOAD = ("POST", "/v1/skills")
-_SIGNED = "/v1/webhooks/"
+_UPLOAD_ROUTE = ("POST", "/v1/skills")
+_WEBHOOK_PREFIX = "/v1/webhooks/"
 """Paths below which a signature stands for a token."""
-_LONGEST_HOST = len(_SIGNED) + 8
+_HOST_PREFIX_LENGTH = len(_WEBHOOK_PREFIX) + 8
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -55,53 +54,56 @@ class Caller:
     """Who asks: the name of a token, "" for the user of the home's socket; and what is allowed."""
 
     name: str
-    scope: Scope
+    scope: TokenScope
 
-    def may_see(self, owner: str) -> bool:
+    def can_see(self, owner: str) -> bool:
         """Whether what `owner` has asked is this caller's to see."""
-        return owner == self.name or self.scope is Scope.ADMIN
+        return owner == self.name or self.scope is TokenScope.ADMIN
 
 
-OWN = Caller("", Scope.ADMIN)
+LOCAL_USER = Caller("", TokenScope.ADMIN)
 """The user, on the home's socket."""
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """Who is heard. tokens: None on the home's socket, which is the user's own; open: whether
-    anybody may ask while there is no file of tokens; hosts: names of this gateway, None for any."""
+class AccessRules:
+    """Who may send requests.
 
-    tokens: Tokens | None = None
-    open: bool = False
+    tokens: None on the home's socket, which is the user's own. allow_anonymous: whether a token is
+    optional while there is no file of tokens. hosts: names of this gateway, None for any.
+    """
+
+    tokens: TokenStore | None = None
+    allow_anonymous: bool = False
     hosts: Sequence[str] | None = None
 
 
-def caller_of(request: Request) -> Caller:
+def get_caller(request: Request) -> Caller:
     """Who asks, as the door has found out."""
     caller: Caller = request.state.caller
     return caller
 
 
-Asking = Annotated[Caller, Depends(caller_of)]
+CurrentCaller = Annotated[Caller, Depends(get_caller)]
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class RequiredScope:
     """A dependency that lets only callers with this scope pass."""
 
-    scope: Scope
+    scope: TokenScope
 
-    def __call__(self, caller: Asking) -> None:
+    def __call__(self, caller: CurrentCaller) -> None:
         """Raise HTTPException for any other."""
-        require(caller, self.scope)
+        check_scope(caller, self.scope)
 
 
-def needs(scope: Scope) -> Any:
+def require_scope(scope: TokenScope) -> Any:
     """A dependency that lets only callers with this scope pass."""
-    return Depends(Needs(scope))
+    return Depends(RequiredScope(scope))
 
 
-def require(caller: Caller, scope: Scope) -> None:
+def check_scope(caller: Caller, scope: TokenScope) -> None:
     """Raise HTTPException unless a caller has this scope."""
     if caller.scope < scope:
         raise HTTPException(
@@ -111,19 +113,19 @@ def require(caller: Caller, scope: Scope) -> None:
         )
 
 
-class Door:
+class AccessMiddleware:
     """The outermost layer of a gateway (ASGI)."""
 
-    def __init__(self, app: ASGIApp, access: Access, settings: GatewaySettings) -> None:
+    def __init__(self, app: ASGIApp, access: AccessRules, settings: GatewaySettings) -> None:
         self._app = app
         self._access = access
         self._settings = settings
-        self._buckets = Buckets(settings.requests_a_minute, settings.burst)
-        self._deliveries = Buckets(settings.deliveries_a_minute, settings.delivery_burst)
+        self._buckets = RateLimiter(settings.requests_a_minute, settings.burst)
+        self._deliveries = RateLimiter(settings.deliveries_a_minute, settings.delivery_burst)
         self._hosts = None if access.hosts is None else {name.lower() for name in access.hosts}
         self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
 
-    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
         if scope["type"] != "http":
             return
@@ -131,24 +133,26 @@ class Door:
         given = headers.get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
-        answer = _Answer(send, request_id)
+        answer = _ResponseSender(send, request_id)
         with structlog.contextvars.bound_contextvars(trace_id=request_id):
             started = time.perf_counter()
             try:
-                self._admit(scope, headers)
+                self._check_request(scope, headers)
                 body = BoundedBody(receive, self._settings) if _is_bounded(scope) else receive
                 await self._app(scope, body, answer)
                 if _is_delivery(scope) and 200 <= answer.status < 300:
-                    self._deliveries.give_back(_bucket_of(scope))
+                    self._deliveries.refund(_get_bucket_key(scope))
             except HTTPException as error:
-                refusal = problem(scope, error.status_code, str(error.detail), error.headers)
+                refusal = problem_response(
+                    scope, error.status_code, str(error.detail), error.headers
+                )
                 await refusal(scope, receive, answer)
             finally:
-                _log(scope, answer, time.perf_counter() - started)
+                _log_request(scope, answer, time.perf_counter() - started)
 
-    def _admit(self, scope: Connection, headers: Headers) -> None:
+    def _check_request(self, scope: Scope, headers: Headers) -> None:
         """Say who asks; raises HTTPException for whom nothing is done."""
-        if scope["state"].get(CROWDED) and scope["path"] not in _OPEN:
+        if scope["state"].get(OVERLOADED) and scope["path"] not in _PUBLIC_PATHS:
             most = self._settings.connections
             raise HTTPException(
                 503,
@@ -161,14 +165,14 @@ class Door:
             raise HTTPException(400, detail, {"Connection": "close"})
         self._check_host(headers)
         self._check_origin(headers)
-        caller = self._caller(scope["path"], headers)
+        caller = self._authenticate(scope["path"], headers)
         scope["state"]["caller"] = caller
-        if self._access.tokens is not None and scope["path"] not in _OPEN:
-            self._take(scope)
+        if self._access.tokens is not None and scope["path"] not in _PUBLIC_PATHS:
+            self._check_rate(scope)
         if _is_bounded(scope):
-            check_length(headers, self._settings)
+            check_content_length(headers, self._settings)
 
-    def _take(self, scope: Connection) -> None:
+    def _check_rate(self, scope: Scope) -> None:
         """Count a request; raises HTTPException for one too many.
 
         Deliveries have buckets of their own, and those that are taken in are given back: however
@@ -178,11 +182,11 @@ class Door:
             buckets, what, setting = self._deliveries, "deliveries", "deliveries_a_minute"
         else:
             buckets, what, setting = self._buckets, "requests", "requests_a_minute"
-        seconds = buckets.take(_bucket_of(scope))
+        seconds = buckets.acquire(_get_bucket_key(scope))
         if seconds > 0:
             raise HTTPException(
                 429,
-                f"more than {buckets.a_minute:g} {what} a minute (gateway.{setting}); "
+                f"more than {buckets.per_minute:g} {what} a minute (gateway.{setting}); "
                 "try again later",
                 {"Retry-After": str(int(seconds) + 1)},
             )
@@ -205,16 +209,18 @@ class Door:
             return
         if origin.lower() in self._origins:
             return
-        if origin != "null" and _host_of(origin) == headers.get("host", "").lower():
+        if origin != "null" and _parse_host(origin) == headers.get("host", "").lower():
             return
         raise HTTPException(403, "web pages of this origin may not call; see gateway.origins")
 
-    def _caller(self, path: str, headers: Headers) -> Caller:
-        if self._access.tokens is not None and (path in _OPEN or path.startswith(_SIGNED)):
-            return Caller(ANONYMOUS, Scope.READ)
+    def _authenticate(self, path: str, headers: Headers) -> Caller:
+        if self._access.tokens is not None and (
+            path in _PUBLIC_PATHS or path.startswith(_WEBHOOK_PREFIX)
+        ):
+            return Caller(ANONYMOUS, TokenScope.READ)
         try:
-            caller = identify(self._access, headers)
-        except SetupError as error:
+            caller = authenticate(self._access, headers)
+        except MisconfiguredError as error:
             log.error("tokens cannot be read", reason=str(error))
             raise HTTPException(503, "tokens cannot be checked at the moment") from None
         if caller is None:
@@ -224,23 +230,23 @@ class Door:
         return caller
 
 
-def identify(access: Access, headers: Mapping[str, str]) -> Caller | None:
+def authenticate(access: AccessRules, headers: Mapping[str, str]) -> Caller | None:
     """Who asks, by headers (names in lower case); None for whom nothing is done.
 
     Raises SetupError when the tokens cannot be read.
     """
     if access.tokens is None:
-        return OWN
+        return LOCAL_USER
     given = headers.get("authorization")
     if given is None:
-        is_open = access.open and not access.tokens.exist()
-        return Caller(ANONYMOUS, Scope.READ) if is_open else None
+        is_open = access.allow_anonymous and not access.tokens.are_configured()
+        return Caller(ANONYMOUS, TokenScope.READ) if is_open else None
     kind, _, secret = given.partition(" ")
     found = access.tokens.find(secret.strip()) if kind.lower() == "bearer" else None
-    return None if found is None else Caller(found.name, found.allows)
+    return None if found is None else Caller(found.name, found.granted_scope)
 
 
-def _host_of(origin: str) -> str:
+def _parse_host(origin: str) -> str:
     """Host and port of an origin, "" for none."""
     try:
         return urlsplit(origin.lower()).netloc
@@ -248,17 +254,17 @@ def _host_of(origin: str) -> str:
         return ""
 
 
-def _bucket_of(scope: Connection) -> str:
+def _get_bucket_key(scope: Scope) -> str:
     """Who shares a limit: a token's own, or all of one address, for each host of deliveries. Nobody
     can keep others out."""
     caller: Caller = scope["state"]["caller"]
     if caller.name != ANONYMOUS:
         return caller.name
-    what = scope["path"][:_LONGEST_HOST] if _is_delivery(scope) else ANONYMOUS
-    return f"{what} {network_of(scope)}"
+    what = scope["path"][:_HOST_PREFIX_LENGTH] if _is_delivery(scope) else ANONYMOUS
+    return f"{what} {get_client_network(scope)}"
 
 
-def network_of(scope: Connection) -> str:
+def get_client_network(scope: Scope) -> str:
     """The address that a request comes from; of IPv6 its network: whoever has one has all of it."""
     host: str = (scope.get("client") or ("",))[0]
     try:
@@ -270,18 +276,18 @@ def network_of(scope: Connection) -> str:
     return str(address)
 
 
-def _is_delivery(scope: Connection) -> bool:
+def _is_delivery(scope: Scope) -> bool:
     """Whether a request comes from a repository host, whose signature stands for a token."""
     path: str = scope["path"]
-    return path.startswith(_SIGNED)
+    return path.startswith(_WEBHOOK_PREFIX)
 
 
-def _is_bounded(scope: Connection) -> bool:
+def _is_bounded(scope: Scope) -> bool:
     """Whether the body is bounded here: uploads and webhooks have bounds of their own."""
-    return (scope["method"], scope["path"]) != _UPLOAD and not _is_delivery(scope)
+    return (scope["method"], scope["path"]) != _UPLOAD_ROUTE and not _is_delivery(scope)
 
 
-class _Answer:
+class _ResponseSender:
     """Adds what every answer carries, and remembers its status."""
 
     def __init__(self, send: Send, request_id: str) -> None:
@@ -302,10 +308,10 @@ class _Answer:
         await self._send(message)
 
 
-def _log(scope: Connection, answer: _Answer, seconds: float) -> None:
+def _log_request(scope: Scope, answer: _ResponseSender, seconds: float) -> None:
     """One line a request. Of what came from outside it holds only the path, still encoded."""
     caller = scope["state"].get("caller")
-    told = {"location": answer.location} if answer.location else {}
+    extra = {"location": answer.location} if answer.location else {}
     log.info(
         "request",
         method=scope["method"],
@@ -313,5 +319,5 @@ def _log(scope: Connection, answer: _Answer, seconds: float) -> None:
         status=answer.status,
         seconds=round(seconds, 4),
         caller="" if caller is None else caller.name,
-        **told,
+        **extra,
     )

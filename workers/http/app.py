@@ -10,12 +10,12 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp
 
-from skills.events import GATEWAY, QueryAsked
-from workers.backend.channel import Channel
-from workers.http.access import Access, Door, needs
-from workers.http.openapi import describe_api
-from workers.http.problems import add_handlers
-from workers.http.routes.dead_letters import letter_routes
+from skills.events import GATEWAY_SOURCE, QueryAsked
+from workers.backend.base import Backend
+from workers.http.access import AccessMiddleware, AccessRules, require_scope
+from workers.http.openapi import install_openapi
+from workers.http.problems import install_error_handlers
+from workers.http.routes.dead_letters import dead_letter_routes
 from workers.http.routes.events import event_routes
 from workers.http.routes.health import health_routes
 from workers.http.routes.queries import query_routes
@@ -23,8 +23,8 @@ from workers.http.routes.skills import skill_routes
 from workers.http.routes.sources import source_routes
 from workers.http.routes.uploads import upload_routes
 from workers.http.routes.webhooks import webhook_routes
-from workers.http.tokens import Scope
-from workers.monitoring.metrics import OneProcess
+from workers.http.tokens import TokenScope
+from workers.monitoring.metrics import ProcessMetrics
 
 _GZIP_FROM_BYTES = 1_000
 _GZIP_LEVEL = 4
@@ -40,7 +40,9 @@ _ALLOWED_HEADERS = (
 
 
 def create_gateway(
-    channel: Channel, access: Access | None = None, figures: OneProcess | None = None
+    backend: Backend,
+    access: AccessRules | None = None,
+    process_metrics: ProcessMetrics | None = None,
 ) -> ASGIApp:
     """The gateway over an open channel, with `figures` for Prometheus.
 
@@ -48,11 +50,11 @@ def create_gateway(
     """
     from workers.mcp.http import mount_mcp
 
-    access = access or Access()
-    api = create_api(channel, access, figures)
-    mount_mcp(api, channel)
-    door = Door(api, access, channel.settings.gateway)
-    origins = channel.settings.gateway.origins
+    access = access or AccessRules()
+    api = create_api(backend, access, process_metrics)
+    mount_mcp(api, backend)
+    door = AccessMiddleware(api, access, backend.settings.gateway)
+    origins = backend.settings.gateway.origins
     if not origins:
         return door
     # Outermost: browsers ask beforehand without a token, and scripts should see what was refused.
@@ -65,7 +67,9 @@ def create_gateway(
     )
 
 
-def create_api(channel: Channel, access: Access, figures: OneProcess | None = None) -> FastAPI:
+def create_api(
+    backend: Backend, access: AccessRules, process_metrics: ProcessMetrics | None = None
+) -> FastAPI:
     """What is behind the door. No route is without a scope, unless it is open to all or signed."""
     gateway = FastAPI(
         title="skillbus",
@@ -76,30 +80,30 @@ def create_api(channel: Channel, access: Access, figures: OneProcess | None = No
         redoc_url=None,
         redirect_slashes=False,
     )
-    add_handlers(gateway)
+    install_error_handlers(gateway)
     gateway.state.routes, gateway.state.scopes = [], {}
 
-    def include(router: APIRouter, *scopes: Scope) -> None:
-        gateway.include_router(router, dependencies=[needs(scope) for scope in scopes])
+    def include(router: APIRouter, *scopes: TokenScope) -> None:
+        gateway.include_router(router, dependencies=[require_scope(scope) for scope in scopes])
         routes = [one for one in router.routes if isinstance(one, APIRoute)]
         gateway.state.routes += routes
         gateway.state.scopes |= {route.path_format: scopes for route in routes}
 
-    include(health_routes(channel, figures))
+    include(health_routes(backend, process_metrics))
     for routes in (query_routes, skill_routes, upload_routes, source_routes, event_routes):
-        include(routes(channel), Scope.READ)
-    include(letter_routes(channel), Scope.ADMIN)
-    include(webhook_routes(channel))
+        include(routes(backend), TokenScope.READ)
+    include(dead_letter_routes(backend), TokenScope.ADMIN)
+    include(webhook_routes(backend))
     if access.tokens is None:
-        _add_answers(gateway, channel)
-    describe_api(gateway)
+        _add_answer_route(gateway, backend)
+    install_openapi(gateway)
     gateway.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
     return gateway
 
 
-def _add_answers(gateway: FastAPI, channel: Channel) -> None:
+def _add_answer_route(gateway: FastAPI, backend: Backend) -> None:
 
     @gateway.post("/v1/answers", tags=["queries"])
     def answer(query: QueryAsked) -> dict[str, Any]:
         """Ask and wait: the bundle itself, for the commands of this machine."""
-        return channel.answer(query, GATEWAY)
+        return backend.answer_query(query, GATEWAY_SOURCE)

@@ -11,13 +11,13 @@ from config.errors import UsageError
 _DIGEST_BYTES = 6
 
 
-def cursor_of(last: str, asked: str) -> str:
+def encode_cursor(last: str, filters: str) -> str:
     """The cursor behind the entry `last` of a list. asked: what the list was asked for."""
     text = last.encode()
-    return base64.urlsafe_b64encode(_digest(text, asked) + text).decode().rstrip("=")
+    return base64.urlsafe_b64encode(_digest(text, filters) + text).decode().rstrip("=")
 
 
-def read_cursor(cursor: str, asked: str) -> str:
+def decode_cursor(cursor: str, filters: str) -> str:
     """The entry that a page ended with; "" for no cursor.
 
     Raises UsageError for what is no cursor, or one of a list that was asked for otherwise.
@@ -28,7 +28,7 @@ def read_cursor(cursor: str, asked: str) -> str:
         padded = cursor + "=" * (-len(cursor) % 4)
         raw = base64.b64decode(padded, altchars=b"-_", validate=True)
         text = raw[_DIGEST_BYTES:]
-        if raw[:_DIGEST_BYTES] == _digest(text, asked):
+        if raw[:_DIGEST_BYTES] == _digest(text, filters):
             return text.decode()
     except (binascii.Error, ValueError):
         pass
@@ -37,5 +37,5 @@ def read_cursor(cursor: str, asked: str) -> str:
     )
 
 
-def _digest(text: bytes, asked: str) -> bytes:
-    return hashlib.sha256(asked.encode() + b"\0" + text).digest()[:_DIGEST_BYTES]
+def _digest(text: bytes, filters: str) -> bytes:
+    return hashlib.sha256(filters.encode() + b"\0" + text).digest()[:_DIGEST_BYTES]

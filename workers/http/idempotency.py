@@ -13,9 +13,16 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from config.errors import NotFoundError
-from skills.events import GATEWAY, Data, Event, describe, new_event, with_origin
+from skills.events import (
+    GATEWAY_SOURCE,
+    Event,
+    EventData,
+    describe_validation_error,
+    new_event,
+    replace_origin,
+)
 from tasks.journal.protocol import job_id
-from workers.backend.channel import Channel
+from workers.backend.base import Backend
 from workers.http.access import Caller
 
 IdempotencyKey = Annotated[
@@ -29,44 +36,44 @@ IdempotencyKey = Annotated[
 ]
 
 
-def accept(channel: Channel, caller: Caller, data: Data, key: str | None) -> str:
+def record_job(backend: Backend, caller: Caller, data: EventData, key: str | None) -> str:
     """Accept an event or a query of a caller, on disk when this returns its id.
 
     Raises HTTPException for a key that came with something else before, and for text that is none
     (half a surrogate pair, which JSON lets pass).
     """
     try:
-        event = with_origin(new_event(data, GATEWAY), caller.name)
+        event = replace_origin(new_event(data, GATEWAY_SOURCE), caller.name)
     except ValidationError as error:
-        raise HTTPException(422, describe(error)) from None
+        raise HTTPException(422, describe_validation_error(error)) from None
     if key is not None:
-        event = event.model_copy(update={"id": job_of_key(caller, key)})
-    if not channel.accept_once(event):
-        _check_same(channel, event)
+        event = event.model_copy(update={"id": derive_job_id(caller, key)})
+    if not backend.accept_if_new(event):
+        _check_same_request(backend, event)
     return job_id(event)
 
 
-def job_of_key(caller: Caller, key: str) -> str:
+def derive_job_id(caller: Caller, key: str) -> str:
     """The id, 32 hex digits, that a caller's key stands for."""
     return hashlib.sha256(f"idempotency\0{caller.name}\0{key}".encode()).hexdigest()[:32]
 
 
-def sent_before(channel: Channel, event_id: str) -> Event | None:
+def find_earlier_event(backend: Backend, event_id: str) -> Event | None:
     """The event that came under an id, None when none did."""
     try:
-        return channel.journal.job(event_id).event
+        return backend.journal.get_job(event_id).event
     except NotFoundError:
         return None
 
 
-def other_request() -> HTTPException:
+def key_reuse_error() -> HTTPException:
     """The refusal of a key that came with something else before."""
     return HTTPException(
         422, "this Idempotency-Key came with another request before; take a new key"
     )
 
 
-def _check_same(channel: Channel, event: Event) -> None:
-    before = channel.journal.job(job_id(event)).event
+def _check_same_request(backend: Backend, event: Event) -> None:
+    before = backend.journal.get_job(job_id(event)).event
     if (before.type, before.data) != (event.type, event.data):
-        raise other_request()
+        raise key_reuse_error()

@@ -6,11 +6,11 @@ from fastapi import Response
 from pydantic import BaseModel, ConfigDict
 
 from config.errors import NotFoundError
-from skills.events import Data
-from tasks.journal.protocol import Job, Kind
-from workers.backend.channel import Channel
+from skills.events import EventData
+from tasks.journal.protocol import Job, JobKind
+from workers.backend.base import Backend
 from workers.http.access import Caller
-from workers.http.idempotency import accept
+from workers.http.idempotency import record_job
 
 
 class Accepted(BaseModel):
@@ -22,23 +22,23 @@ class Accepted(BaseModel):
 
 
 def accept_event(
-    channel: Channel, caller: Caller, data: Data, key: str | None, response: Response
+    backend: Backend, caller: Caller, data: EventData, key: str | None, response: Response
 ) -> Accepted:
-    """Accept an event as `accept` does, and tell in a response where its state is told."""
-    event_id = accept(channel, caller, data, key)
+    """Accept an event as `record_job` does, and set `Location` of the response to its state."""
+    event_id = record_job(backend, caller, data, key)
     response.headers["Location"] = f"/v1/events/{event_id}"
     return Accepted(id=event_id)
 
 
-def job_of(channel: Channel, caller: Caller, job_id: str, kind: Kind) -> Job:
+def get_visible_job(backend: Backend, caller: Caller, job_id: str, kind: JobKind) -> Job:
     """A job that a caller may see.
 
     Raises NotFoundError for any other: whether there is one of somebody else's is not told.
     """
     try:
-        job = channel.journal.job(job_id)
+        job = backend.journal.get_job(job_id)
     except NotFoundError:
         job = None
-    if job is None or job.kind != kind or not caller.may_see(job.event.owner):
+    if job is None or job.kind != kind or not caller.can_see(job.event.owner):
         raise NotFoundError(f"no {kind} with id {job_id!r}")
     return job

@@ -13,18 +13,18 @@ from fastapi.openapi.utils import get_openapi
 
 from config.settings import Settings
 from skills.events import REQUESTS, Event
-from workers.backend.channel import Channel
-from workers.http.access import Access, Needs
+from workers.backend.base import Backend
+from workers.http.access import AccessRules, RequiredScope
 from workers.http.problems import MEDIA_TYPE, Problem
-from workers.http.tokens import Scope, Tokens
-from workers.monitoring.metrics import OneProcess
+from workers.http.tokens import TokenScope, TokenStore
+from workers.monitoring.metrics import ProcessMetrics
 
 _REFERENCE = "#/components/schemas/{model}"
-_OPEN = ("/healthz", "/readyz", "/v1/webhooks/{host}")
+_PUBLIC_PATHS = ("/healthz", "/readyz", "/v1/webhooks/{host}")
 _METHODS = frozenset({"get", "post", "put", "patch", "delete"})
 
 
-def describe_api(gateway: FastAPI) -> None:
+def install_openapi(gateway: FastAPI) -> None:
     """Have a gateway tell of itself with this document."""
 
     def document() -> dict[str, Any]:
@@ -35,13 +35,13 @@ def describe_api(gateway: FastAPI) -> None:
     gateway.openapi = document  # type: ignore[method-assign]  # FastAPI's own way to extend it
 
 
-def openapi_text() -> str:
+def render_openapi() -> str:
     """The document as it is published: of a gateway on a port."""
     from workers.http.app import create_api
 
     # Routes look at nothing else before they are called.
-    closed = cast(Channel, SimpleNamespace(settings=Settings(), journal=None))
-    gateway = create_api(closed, Access(Tokens(Path("tokens.json"))), OneProcess())
+    closed = cast(Backend, SimpleNamespace(settings=Settings(), journal=None))
+    gateway = create_api(closed, AccessRules(TokenStore(Path("tokens.json"))), ProcessMetrics())
     return json.dumps(gateway.openapi(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -59,7 +59,7 @@ def _document(gateway: FastAPI) -> dict[str, Any]:
     schemas["Problem"] = Problem.model_json_schema(ref_template=_REFERENCE)
     schemas |= dict(_event_schemas())
     parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    told = {
+    error_response = {
         "description": "What went wrong",
         "content": {MEDIA_TYPE: {"schema": {"$ref": _REFERENCE.format(model="Problem")}}},
     }
@@ -70,8 +70,10 @@ def _document(gateway: FastAPI) -> dict[str, Any]:
                 continue
             if "$ref" in str(operation["responses"].get("422", "")):
                 del operation["responses"]["422"]
-            operation["responses"]["default"] = told
-            operation["security"] = [] if path in _OPEN else [{"token": scopes[path, method]}]
+            operation["responses"]["default"] = error_response
+            operation["security"] = (
+                [] if path in _PUBLIC_PATHS else [{"token": scopes[path, method]}]
+            )
     return document
 
 
@@ -79,9 +81,9 @@ def _scopes(gateway: FastAPI) -> dict[tuple[str, str], list[str]]:
     """The scope that a token needs, by path and method; for bearers OpenAPI calls it a role."""
     found: dict[tuple[str, str], list[str]] = {}
     for route in gateway.state.routes:
-        asked = [one.dependency for one in route.dependencies]
-        own = [one.scope for one in asked if isinstance(one, Needs)]
-        least = max((*own, *gateway.state.scopes[route.path_format]), default=Scope.READ)
+        dependencies = [one.dependency for one in route.dependencies]
+        own = [one.scope for one in dependencies if isinstance(one, RequiredScope)]
+        least = max((*own, *gateway.state.scopes[route.path_format]), default=TokenScope.READ)
         for method in route.methods:
             found[route.path_format, method.lower()] = [least.name.lower()]
     return found

@@ -14,21 +14,21 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from config.errors import (
+    MisconfiguredError,
     NotFoundError,
     PermanentError,
-    SetupError,
     SkillbusError,
     TransientError,
     UsageError,
 )
-from skills.events import describe
+from skills.events import describe_validation_error
 
 log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 2
 
-_TITLES = {
+_PROBLEM_TYPES = {
     400: ("not-possible", "not possible"),
     401: ("no-token", "no valid token"),
     403: ("not-allowed", "not allowed"),
@@ -59,12 +59,12 @@ class Problem(BaseModel):
     request_id: str = Field(description="of the log lines about it")
 
 
-def problem(
+def problem_response(
     scope: Scope, status: int, detail: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """A problem as the answer to a request."""
-    slug, title = _TITLES.get(status, ("error", "error"))
-    told = Problem(
+    slug, title = _PROBLEM_TYPES.get(status, ("error", "error"))
+    body = Problem(
         type=f"urn:skillbus:problem:{slug}",
         title=title,
         status=status,
@@ -77,18 +77,18 @@ def problem(
         more.setdefault("Retry-After", str(RETRY_SECONDS))
     if status in (408, 413):
         more["Connection"] = "close"
-    return JSONResponse(told.model_dump(), status, headers=more, media_type=MEDIA_TYPE)
+    return JSONResponse(body.model_dump(), status, headers=more, media_type=MEDIA_TYPE)
 
 
-def add_handlers(gateway: FastAPI) -> None:
+def install_error_handlers(gateway: FastAPI) -> None:
     """Have every error of a gateway answered as a problem."""
-    gateway.add_exception_handler(SkillbusError, _ours)
-    gateway.add_exception_handler(RequestValidationError, _invalid)
-    gateway.add_exception_handler(HTTPException, _refused)
-    gateway.add_exception_handler(Exception, _unexpected)
+    gateway.add_exception_handler(SkillbusError, _handle_skillbus_error)
+    gateway.add_exception_handler(RequestValidationError, _handle_validation_error)
+    gateway.add_exception_handler(HTTPException, _handle_http_exception)
+    gateway.add_exception_handler(Exception, _handle_unexpected_error)
 
 
-def status_of_error(error: SkillbusError) -> int:
+def get_http_status(error: SkillbusError) -> int:
     """The HTTP status that stands for an error."""
     if isinstance(error, NotFoundError):
         return 404
@@ -99,39 +99,39 @@ def status_of_error(error: SkillbusError) -> int:
     return 422 if isinstance(error, PermanentError) else 500
 
 
-async def _ours(request: Request, error: Any) -> JSONResponse:
+async def _handle_skillbus_error(request: Request, error: Any) -> JSONResponse:
     detail = str(error)
-    if isinstance(error, SetupError):
+    if isinstance(error, MisconfiguredError):
         # Who asks is not told where servers are and secrets are kept; the user's own commands are.
         log.error("a setting is wrong", reason=detail)
         if request.state.caller.name:
             detail = "a setting of this deployment is wrong; the gateway's log says which"
-    return problem(request.scope, status_of_error(error), detail)
+    return problem_response(request.scope, get_http_status(error), detail)
 
 
-async def _invalid(request: Request, error: Any) -> JSONResponse:
+async def _handle_validation_error(request: Request, error: Any) -> JSONResponse:
     made: list[Any] = [
         {**one, "loc": tuple(one["loc"]), "type": "value_error", "ctx": {"error": one["msg"]}}
         for one in error.errors()
     ]
-    detail = describe(ValidationError.from_exception_data("request", made))
-    return problem(request.scope, 422, detail.replace("Value error, ", ""))
+    detail = describe_validation_error(ValidationError.from_exception_data("request", made))
+    return problem_response(request.scope, 422, detail.replace("Value error, ", ""))
 
 
-async def _refused(request: Request, error: Any) -> JSONResponse:
+async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
     headers = error.headers
-    if error.status_code == 405 and (methods := _methods(request)):
+    if error.status_code == 405 and (methods := _allowed_methods(request)):
         headers = {"Allow": ", ".join(sorted(methods))}
-    return problem(request.scope, error.status_code, str(error.detail), headers)
+    return problem_response(request.scope, error.status_code, str(error.detail), headers)
 
 
-def _methods(request: Request) -> set[str]:
+def _allowed_methods(request: Request) -> set[str]:
     """What a path can be asked for, by all of its routes: each knows only its own methods."""
     path = request.scope["path"]
     matching = (route for route in request.app.state.routes if route.path_regex.match(path))
     return {method for route in matching for method in route.methods}
 
 
-async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+async def _handle_unexpected_error(request: Request, error: Exception) -> JSONResponse:
     log.error("request failed", error=repr(error))
-    return problem(request.scope, 500, "this is a mistake in skillbus; its log says more")
+    return problem_response(request.scope, 500, "this is a mistake in skillbus; its log says more")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from workers.backend.channel import Channel
-from workers.http.access import OWN, Caller
-from workers.library import source_roots
+from workers.backend.base import Backend
+from workers.http.access import LOCAL_USER, Caller
+from workers.library import allowed_roots
 
 
-def check_root(channel: Channel, caller: Caller, source_id: str, root: str) -> str:
+def resolve_root(backend: Backend, caller: Caller, source_id: str, root: str) -> str:
     """A directory as a caller may name it for a source; raises UsageError for any other.
 
     The user may name any.
     """
-    if caller is OWN:
+    if caller is LOCAL_USER:
         return root
-    allowed = channel.settings.gateway.roots
-    return source_roots.check_root(channel.graph, source_id, root, allowed, "gateway.roots")
+    allowed = backend.settings.gateway.roots
+    return allowed_roots.resolve_root(backend.graph, source_id, root, allowed, "gateway.roots")

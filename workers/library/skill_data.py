@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from config.errors import NotFoundError, PermanentError
-from graph.links.passage_links import PassageLink, passage_links
-from graph.links.rules import confidence
-from graph.protocol import Entry, Link, SkillGraph, State
+from graph.links.link_rules import estimate_confidence
+from graph.links.passage_links import PassageLink, link_passages
+from graph.protocol import CatalogEntry, Link, SkillGraph, SkillState
 from search.protocol import SearchIndex, StoredRevision
-from skills.policy import Policy
 from skills.record import RevisionKey
-from tasks.query.policy_filter import marked
+from skills.skill_policy import SkillPolicy
+from tasks.query.policy_filter import rescan_revision
 
 _RECORD = (
     *("capability", "when_to_use", "inputs", "outputs", "domain_tags", "tooling"),
@@ -26,10 +26,10 @@ def skill_data(
     graph: SkillGraph,
     index: SearchIndex,
     skill_id: str,
-    policy: Policy,
+    policy: SkillPolicy,
     *,
     text: bool = False,
-    all_of_it: bool = True,
+    include_withheld: bool = True,
 ) -> dict[str, Any]:
     """All there is to know of a skill; with `text` its passages hold their text.
 
@@ -39,50 +39,52 @@ def skill_data(
     Raises NotFoundError when the catalog has none of this id, PermanentError when its revision is
     not in the index.
     """
-    entry = find_entry(graph.entries([skill_id]), skill_id)
-    data = entry_data(entry, policy, all_of_it=all_of_it)
-    links = graph.links([skill_id])[skill_id]
-    if not all_of_it:
+    entry = require_entry(graph.get_entries([skill_id]), skill_id)
+    data = entry_data(entry, policy, include_withheld=include_withheld)
+    links = graph.get_links([skill_id])[skill_id]
+    if not include_withheld:
         links = _without_withheld(graph, policy, links)
     data |= {"links": [link_data(link) for link in links], "warnings": []}
-    if entry.state is State.PUBLISHED and (all_of_it or data["withheld"] is None):
+    if entry.state is SkillState.PUBLISHED and (include_withheld or data["withheld"] is None):
         revision, inner = _read_revision(index, entry)
         record = revision.parsed.record
-        refusal = policy.of_record(entry.skill_id, record)
-        if refusal is not None and not all_of_it:
-            return data | {"withheld": refusal.reason, "description": "", "links": []}
+        violation = policy.find_record_violation(entry.skill_id, record)
+        if violation is not None and not include_withheld:
+            return data | {"withheld": violation.reason, "description": "", "links": []}
         data |= _revision_data(revision, text)
         data["passage_links"] = [_passage_link_data(link) for link in inner]
     return data
 
 
-def withheld(policy: Policy, entry: Entry) -> str | None:
+def withheld_reason(policy: SkillPolicy, entry: CatalogEntry) -> str | None:
     """Why the policy keeps a published skill out of bundles, None when it does not."""
-    if entry.state is not State.PUBLISHED:
+    if entry.state is not SkillState.PUBLISHED:
         return None
-    refusal = policy.refusal(entry.source_id, entry.safety_level, entry.licence)
-    return refusal.reason if refusal else None
+    violation = policy.find_violation(entry.source_id, entry.safety_level, entry.licence)
+    return violation.reason if violation else None
 
 
-def _without_withheld(graph: SkillGraph, policy: Policy, links: Iterable[Link]) -> list[Link]:
+def _without_withheld(graph: SkillGraph, policy: SkillPolicy, links: Iterable[Link]) -> list[Link]:
     """The links that neither belong to a withheld skill nor lead to one."""
     links = list(links)
     ends = {end for link in links for end in (link.owner, link.source, link.target)}
-    entries = () if policy.sends_all or not ends else graph.entries(sorted(ends))
-    hidden = {entry.skill_id for entry in entries if withheld(policy, entry) is not None}
+    entries = () if policy.allows_all or not ends else graph.get_entries(sorted(ends))
+    hidden = {entry.skill_id for entry in entries if withheld_reason(policy, entry) is not None}
     return [link for link in links if not hidden & {link.owner, link.source, link.target}]
 
 
-def find_entry(entries: Sequence[Entry], skill_id: str) -> Entry:
+def require_entry(entries: Sequence[CatalogEntry], skill_id: str) -> CatalogEntry:
     """The entry of an id; raises NotFoundError when the catalog has none."""
     if not entries:
         raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` names them")
     return entries[0]
 
 
-def entry_data(entry: Entry, policy: Policy, *, all_of_it: bool = True) -> dict[str, Any]:
+def entry_data(
+    entry: CatalogEntry, policy: SkillPolicy, *, include_withheld: bool = True
+) -> dict[str, Any]:
     """A catalog entry as JSON data. all_of_it: also the description of a withheld skill."""
-    refusal = withheld(policy, entry)
+    violation = withheld_reason(policy, entry)
     return {
         "skill_id": entry.skill_id,
         "name": entry.name,
@@ -92,14 +94,14 @@ def entry_data(entry: Entry, policy: Policy, *, all_of_it: bool = True) -> dict[
         "reason": entry.reason or None,
         "source_id": entry.source_id,
         "path": entry.path,
-        "description": entry.description if all_of_it or refusal is None else "",
+        "description": entry.description if include_withheld or violation is None else "",
         "warnings": entry.warnings,
         "safety_level": entry.safety_level,
         "tokens": entry.tokens,
         "language": entry.language,
         "licence": entry.licence,
-        "paged": entry.paged,
-        "withheld": refusal,
+        "paged": entry.embedded,
+        "withheld": violation,
     }
 
 
@@ -110,23 +112,23 @@ def link_data(link: Link) -> dict[str, Any]:
         "target": link.target,
         "type": link.type.value,
         "weight": round(link.weight, 4),
-        "confidence": round(confidence(link.type, link.weight), 2),
+        "confidence": round(estimate_confidence(link.type, link.weight), 2),
         "evidence": link.evidence,
         "owner": link.owner,
     }
 
 
 def _read_revision(
-    index: SearchIndex, entry: Entry
+    index: SearchIndex, entry: CatalogEntry
 ) -> tuple[StoredRevision, tuple[PassageLink, ...]]:
     """The published revision, and the links among its passages: they follow from it, so they are
     made when somebody looks."""
     key = RevisionKey(entry.skill_id, entry.seq)
-    found = index.read([key])
+    found = index.get_revisions([key])
     if key not in found:
         raise PermanentError(f"{key} is published but not in the index; run `skillbus doctor`")
-    return marked(found[key]), passage_links(
-        found[key].parsed, index.section_vectors([key]).get(key)
+    return rescan_revision(found[key]), link_passages(
+        found[key].parsed, index.get_section_vectors([key]).get(key)
     )
 
 

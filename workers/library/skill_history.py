@@ -7,41 +7,50 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from graph.protocol import Entry, State
-from workers.backend.channel import Channel
+from graph.protocol import CatalogEntry, SkillState
+from workers.backend.base import Backend
 
-_LETTERS = 100
+_MAX_DEAD_LETTERS = 100
 
 
-def history(channel: Channel, entry: Entry, *, letters: bool) -> list[dict[str, Any]]:
+def read_history(
+    backend: Backend, entry: CatalogEntry, *, include_dead_letters: bool
+) -> list[dict[str, Any]]:
     """What is known of a skill's past, the latest last: `what`, `seq`, `at`, `reason` and `event`.
 
     `published`, `failed`, `removed`: the state it is in. `waiting`: a newer change is not served
     yet. `dead letter`, where `letters` are wanted: work on it failed for good. event: the id of
     the event or trace that led to it, where that is remembered.
     """
-    told = list(_by_catalog(channel, entry))
-    if letters:
-        told += _dead_letters(channel, entry)
-    return sorted(told, key=lambda one: one["at"] or "\uffff")
+    entries = list(_catalog_entries(backend, entry))
+    if include_dead_letters:
+        entries += _dead_letter_entries(backend, entry)
+    return sorted(entries, key=lambda one: one["at"] or "\uffff")
 
 
-def _by_catalog(channel: Channel, entry: Entry) -> Iterator[dict[str, Any]]:
-    if entry.state is not State.PENDING:
-        yield _moment(entry.state.value, entry.updated, seq=entry.seq, reason=entry.reason)
-    if entry.wanted_seq > entry.seq and entry.state in (State.PENDING, State.PUBLISHED):
-        asked = channel.activity.requests([entry.wanted_seq]).get(entry.wanted_seq)
-        since, trace_id = (asked.since, asked.trace_id) if asked else (0.0, "")
-        yield _moment("waiting", since, seq=entry.wanted_seq, event=trace_id)
+def _catalog_entries(backend: Backend, entry: CatalogEntry) -> Iterator[dict[str, Any]]:
+    if entry.state is not SkillState.PENDING:
+        yield _history_entry(entry.state.value, entry.updated, seq=entry.seq, reason=entry.reason)
+    if entry.requested_seq > entry.seq and entry.state in (
+        SkillState.PENDING,
+        SkillState.PUBLISHED,
+    ):
+        request = backend.coordinator.get_ingest_requests([entry.requested_seq]).get(
+            entry.requested_seq
+        )
+        since, trace_id = (request.since, request.trace_id) if request else (0.0, "")
+        yield _history_entry("waiting", since, seq=entry.requested_seq, event=trace_id)
 
 
-def _dead_letters(channel: Channel, entry: Entry) -> Iterator[dict[str, Any]]:
-    for letter in channel.journal.letters(_LETTERS):
+def _dead_letter_entries(backend: Backend, entry: CatalogEntry) -> Iterator[dict[str, Any]]:
+    for letter in backend.journal.list_dead_letters(_MAX_DEAD_LETTERS):
         if entry.skill_id in letter.ids:
-            yield _moment("dead letter", letter.buried, reason=letter.reason, event=letter.trace_id)
+            yield _history_entry(
+                "dead letter", letter.buried, reason=letter.reason, event=letter.trace_id
+            )
 
 
-def _moment(
+def _history_entry(
     what: str, when: float, *, seq: int = 0, reason: str = "", event: str = ""
 ) -> dict[str, Any]:
     """when: seconds since the epoch, 0: not known."""

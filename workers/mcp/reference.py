@@ -8,17 +8,17 @@ from typing import Any
 import anyio
 
 from config.settings import Settings
+from workers.mcp.backends import QueryBackend
 from workers.mcp.server import create_server
-from workers.mcp.skill_reader import Shelf
-from workers.mcp.ways import Way
+from workers.mcp.skill_reader import SkillReader
 
 BEGIN, END = "<!-- tools: made by schemas.py -->\n", "<!-- end of tools -->\n"
 
 
-def tools_document() -> str:
+def render_tools_reference() -> str:
     """What the server lists, as JSON: instructions, tools with their schemas, templates."""
     settings = Settings()
-    server = create_server(settings, _no_way, Shelf(settings))
+    server = create_server(settings, _no_backend, SkillReader(settings))
 
     async def listed() -> dict[str, Any]:
         tools = [tool.model_dump(**_WIRE) for tool in await server.list_tools()]
@@ -36,11 +36,11 @@ def tools_document() -> str:
 _WIRE: Any = {"mode": "json", "by_alias": True, "exclude_none": True}
 
 
-def with_tools(page: str) -> str:
+def insert_tools_reference(page: str) -> str:
     """A page of documentation with its tables of tools made anew."""
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    tools = json.loads(tools_document())["tools"]
+    tools = json.loads(render_tools_reference())["tools"]
     return head + BEGIN + "\n" + "\n".join(map(_section, tools)) + "\n" + END + tail
 
 
@@ -81,5 +81,5 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _no_way() -> Way:
+def _no_backend() -> QueryBackend:
     raise RuntimeError("the reference asks nothing")

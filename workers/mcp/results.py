@@ -12,19 +12,25 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from config.errors import UsageError
-from skills.bundle.model import Bundle, BundleSkill, SkillLeftOut, markdown_tokens, render
+from skills.bundle.model import (
+    Bundle,
+    BundleSkill,
+    LeftOutSkill,
+    count_markdown_tokens,
+    render_markdown,
+)
 from skills.token_count import count_tokens
 
-LEAST_BUDGET = 200
-MOST_BUDGET = 200_000
+MIN_BUDGET = 200
+MAX_BUDGET = 200_000
 
 _MARKDOWN_SHARE = 0.82
 """What the Markdown may take of a budget: over the example library and 189 skills of SkillsBench
 its JSON takes 1.12 to 1.31 times as many tokens, mostly 1.2."""
 
-_MOST_GROWTH = 1.35
+_MAX_GROWTH = 1.35
 
-_FORM_TOKENS = 45
+_FIELDS_TOKENS = 45
 """What the fields of a result with one skill take beside its text."""
 
 
@@ -65,46 +71,46 @@ class SkillText(Result):
     text: str
 
 
-def cost(result: Result) -> int:
+def count_result_tokens(result: Result) -> int:
     """Tokens of a result, whichever of its two forms a model is shown."""
     return count_tokens(result.model_dump_json())
 
 
 def markdown_budget(budget: int) -> int:
     """The budget of the Markdown of a bundle whose result may take `budget`."""
-    return max(1, int(budget * _MARKDOWN_SHARE) - _FORM_TOKENS)
+    return max(1, int(budget * _MARKDOWN_SHARE) - _FIELDS_TOKENS)
 
 
 def result_budget(markdown: int) -> int:
     """A budget that holds a result with one skill whose Markdown takes `markdown`."""
-    return math.ceil(markdown * _MOST_GROWTH) + _FORM_TOKENS
+    return math.ceil(markdown * _MAX_GROWTH) + _FIELDS_TOKENS
 
 
-def found(bundle: Bundle, budget: int) -> FoundSkills:
+def fit_to_budget(bundle: Bundle, budget: int) -> FoundSkills:
     """A bundle as a result within a budget: what was least worth sending is taken out again.
 
     Raises UsageError when the best passage alone does not fit, and names a budget that would do.
     """
-    result = _found(bundle)
-    while (least := cost(result)) > budget:
+    result = _build_result(bundle)
+    while (least := count_result_tokens(result)) > budget:
         smaller = _without_last(bundle)
         if smaller is None:
             raise UsageError(
                 f"a budget of {budget} tokens is less than one passage needs; give at least {least}"
             )
         bundle = smaller
-        result = _found(bundle)
+        result = _build_result(bundle)
     return result
 
 
-def _found(bundle: Bundle) -> FoundSkills:
+def _build_result(bundle: Bundle) -> FoundSkills:
     return FoundSkills(
         status=bundle.status,
         skills=tuple(
             FoundSkill(skill_id=skill.skill_id, safety_level=skill.safety.level)
             for skill in bundle.skills
         ),
-        text=render(bundle),
+        text=render_markdown(bundle),
     )
 
 
@@ -122,7 +128,7 @@ def _without_last(bundle: Bundle) -> Bundle | None:
     if not others:
         return None
     kept = {skill.skill_id for skill in others}
-    gone = SkillLeftOut(
+    gone = LeftOutSkill(
         skill_id=last.skill_id, name=last.name, reason="did not fit into the budget"
     )
     return bundle.model_copy(
@@ -144,7 +150,7 @@ def _without_last_passage(skill: BundleSkill) -> BundleSkill:
             "left_out": left.model_copy(
                 update={
                     "passages": left.passages + 1,
-                    "tokens": left.tokens + markdown_tokens(gone.text),
+                    "tokens": left.tokens + count_markdown_tokens(gone.text),
                     "lines": tuple(spans),
                 }
             ),

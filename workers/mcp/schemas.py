@@ -11,15 +11,15 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from workers.mcp.results import LEAST_BUDGET, MOST_BUDGET, Result
+from workers.mcp.results import MAX_BUDGET, MIN_BUDGET, Result
 
-LONGEST_ID = 2000
+MAX_ID_LENGTH = 2000
 
 Budget = Annotated[
     int | None,
     Field(
-        ge=LEAST_BUDGET,
-        le=MOST_BUDGET,
+        ge=MIN_BUDGET,
+        le=MAX_BUDGET,
         description="Tokens that the result may take. Default: the library's setting, often 8000.",
     ),
 ]
@@ -40,7 +40,7 @@ Filters = Annotated[
 ]
 SkillId = Annotated[
     str,
-    Field(min_length=1, max_length=LONGEST_ID, description="Id as find_skills names it."),
+    Field(min_length=1, max_length=MAX_ID_LENGTH, description="Id as find_skills names it."),
 ]
 Lines = Annotated[
     str | None,
@@ -52,7 +52,7 @@ Lines = Annotated[
 ]
 
 
-class _Terse(GenerateJsonSchema):
+class _TerseJsonSchema(GenerateJsonSchema):
     """Without titles that say a name again, and without nulls: an argument may be left out."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -69,7 +69,7 @@ class _Terse(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
 
-def tool_that_reads(function: Callable[..., Any], title: str, result: type[Result]) -> Tool:
+def create_read_only_tool(function: Callable[..., Any], title: str, result: type[Result]) -> Tool:
     """A tool that changes nothing, told by its docstring; it refuses arguments it does not know."""
     tool = Tool.from_function(
         function,
@@ -82,9 +82,9 @@ def tool_that_reads(function: Callable[..., Any], title: str, result: type[Resul
     arguments = tool.fn_metadata.arg_model
     arguments.model_config |= {"extra": "forbid", "hide_input_in_errors": True}
     arguments.model_rebuild(force=True)
-    tool.parameters = arguments.model_json_schema(schema_generator=_Terse)
+    tool.parameters = arguments.model_json_schema(schema_generator=_TerseJsonSchema)
     tool.fn_metadata.output_schema = result.model_json_schema(
-        schema_generator=_Terse, mode="serialization"
+        schema_generator=_TerseJsonSchema, mode="serialization"
     )
     for schema in (tool.parameters, tool.fn_metadata.output_schema):
         del schema["title"]

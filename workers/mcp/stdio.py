@@ -11,9 +11,9 @@ import structlog
 
 from config.errors import SkillbusError
 from config.settings import Settings
+from workers.mcp.backends import BackendSelector
 from workers.mcp.server import create_server
-from workers.mcp.skill_reader import Shelf
-from workers.mcp.ways import HomeWays
+from workers.mcp.skill_reader import SkillReader
 
 log = structlog.get_logger()
 
@@ -27,9 +27,9 @@ def run_stdio(settings: Settings) -> None:
     # This process only reads, so that it may end anywhere; a read of standard input that waits
     # would put off an orderly end for as long as the agent lives.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    ways, shelf = HomeWays(settings), Shelf(settings)
-    server = create_server(settings, ways.find, shelf)
-    warming = threading.Thread(target=_warm_up, args=(ways,), name="warm-up", daemon=True)
+    backends, skill_reader = BackendSelector(settings), SkillReader(settings)
+    server = create_server(settings, backends.select, skill_reader)
+    warming = threading.Thread(target=_warm_up, args=(backends,), name="warm-up", daemon=True)
 
     async def warm_up_once(ctx: Any, call_next: Any) -> Any:
         answer = await call_next(ctx)
@@ -43,12 +43,12 @@ def run_stdio(settings: Settings) -> None:
     finally:
         if warming.ident:
             warming.join()
-        ways.close()
-        shelf.close()
+        backends.close()
+        skill_reader.close()
 
 
-def _warm_up(ways: HomeWays) -> None:
+def _warm_up(backends: BackendSelector) -> None:
     try:
-        ways.warm_up()
+        backends.warm_up()
     except SkillbusError as error:  # the first call says so too
         log.warning("not ready", reason=str(error))

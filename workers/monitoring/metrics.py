@@ -15,26 +15,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasks.measures import Answered, Outcome, Submitted
+from tasks.measures import QueryOutcome, SubmissionOutcome, TaskOutcome
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
     from prometheus_client.registry import CollectorRegistry
 
-Report = Mapping[str, Any]
+Status = Mapping[str, Any]
 """What `status` shows, as data."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-FRESH_SECONDS = 5.0
+STATUS_CACHE_SECONDS = 5.0
 """For so long a report serves another scrape."""
 
-_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+_MULTIPROC_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _PREFIX = "skillbus-metrics-"
 _TASK_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _STAGE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
-class Series(NamedTuple):
+class MetricSpec(NamedTuple):
     """A metric as the reference describes it. kind: counter, histogram or gauge."""
 
     name: str
@@ -43,37 +43,37 @@ class Series(NamedTuple):
     meaning: str
 
 
-COUNTED = (
-    Series(
+PROCESS_METRICS = (
+    MetricSpec(
         "skillbus_task_seconds",
         "histogram",
         ("task", "outcome"),
         "seconds a task took, its own retries included; outcome: done, stale (overtaken), passing "
         "(failed, and is tried again later), failed",
     ),
-    Series(
+    MetricSpec(
         "skillbus_stage_seconds",
         "histogram",
         ("task", "stage"),
         "seconds of a stage of skillbus.query or skillbus.ingest",
     ),
-    Series("skillbus_task_retries_total", "counter", ("task",), "tasks tried again at once"),
-    Series(
+    MetricSpec("skillbus_task_retries_total", "counter", ("task",), "tasks tried again at once"),
+    MetricSpec(
         "skillbus_queries_total",
         "counter",
         ("answer", "degraded"),
         "queries answered: hit, no_hit or failed; degraded yes: without what was away or too slow",
     ),
-    Series(
+    MetricSpec(
         "skillbus_letters_buried_total",
         "counter",
         ("task",),
         "dead letters written; task none: a message that could not be read",
     ),
-    Series("skillbus_encoded_texts_total", "counter", (), "texts that the encoder read"),
-    Series("skillbus_encoded_tokens_total", "counter", (), "tokens that the encoder read"),
-    Series("skillbus_encoding_seconds_total", "counter", (), "seconds that the encoder took"),
-    Series(
+    MetricSpec("skillbus_encoded_texts_total", "counter", (), "texts that the encoder read"),
+    MetricSpec("skillbus_encoded_tokens_total", "counter", (), "tokens that the encoder read"),
+    MetricSpec("skillbus_encoding_seconds_total", "counter", (), "seconds that the encoder took"),
+    MetricSpec(
         "skillbus_submissions_total",
         "counter",
         ("outcome",),
@@ -82,41 +82,43 @@ COUNTED = (
     ),
 )
 
-ASKED = (
-    Series("skillbus_server_up", "gauge", ("server",), "1: the server answers as it should"),
-    Series("skillbus_server_seconds", "gauge", ("server",), "seconds the server took to tell"),
-    Series("skillbus_queue_messages", "gauge", ("queue",), "tasks that wait in a queue"),
-    Series("skillbus_open_jobs", "gauge", ("kind",), "events and queries that have not ended"),
-    Series(
+DEPLOYMENT_METRICS = (
+    MetricSpec("skillbus_server_up", "gauge", ("server",), "1: the server answers as it should"),
+    MetricSpec("skillbus_server_seconds", "gauge", ("server",), "seconds the server took to tell"),
+    MetricSpec("skillbus_queue_messages", "gauge", ("queue",), "tasks that wait in a queue"),
+    MetricSpec("skillbus_open_jobs", "gauge", ("kind",), "events and queries that have not ended"),
+    MetricSpec(
         "skillbus_oldest_job_seconds", "gauge", ("kind",), "age of the oldest open event or query"
     ),
-    Series("skillbus_dead_letters", "gauge", (), "dead letters that wait for an operator"),
-    Series("skillbus_trouble", "gauge", (), "1: work does not go on; `skillbus status` says why"),
-    Series("skillbus_workers", "gauge", ("queue",), "workers alive that take from a queue"),
-    Series("skillbus_running_tasks", "gauge", ("task",), "tasks that run now"),
-    Series(
+    MetricSpec("skillbus_dead_letters", "gauge", (), "dead letters that wait for an operator"),
+    MetricSpec(
+        "skillbus_trouble", "gauge", (), "1: work does not go on; `skillbus status` says why"
+    ),
+    MetricSpec("skillbus_workers", "gauge", ("queue",), "workers alive that take from a queue"),
+    MetricSpec("skillbus_running_tasks", "gauge", ("task",), "tasks that run now"),
+    MetricSpec(
         "skillbus_skills",
         "gauge",
         ("state",),
         "skills by state: published, failed, removed; waiting ones may count in another state too",
     ),
-    Series(
+    MetricSpec(
         "skillbus_index_lag_seconds",
         "gauge",
         (),
         "age of the oldest change that waits for ingest; 0: none waits",
     ),
-    Series("skillbus_unpaged_skills", "gauge", (), "published skills without section vectors"),
-    Series("skillbus_unlinked_skills", "gauge", (), "skills that wait for linking"),
-    Series("skillbus_links", "gauge", (), "links between skills"),
-    Series("skillbus_sources", "gauge", (), "sources"),
-    Series(
+    MetricSpec("skillbus_unpaged_skills", "gauge", (), "published skills without section vectors"),
+    MetricSpec("skillbus_unlinked_skills", "gauge", (), "skills that wait for linking"),
+    MetricSpec("skillbus_links", "gauge", (), "links between skills"),
+    MetricSpec("skillbus_sources", "gauge", (), "sources"),
+    MetricSpec(
         "skillbus_consumers",
         "gauge",
         (),
         "processes that take submissions and have their broker now",
     ),
-    Series(
+    MetricSpec(
         "skillbus_submissions_waiting",
         "gauge",
         (),
@@ -125,24 +127,22 @@ ASKED = (
 )
 
 
-class Instruments:
+class PrometheusMeasures:
     """`tasks.measures.Measures` over Prometheus; cheap enough for every task (some µs a call)."""
 
     def __init__(self, registry: CollectorRegistry | None) -> None:
         """registry: None where files carry the figures to another process."""
         from prometheus_client import Counter, Histogram
 
-        meaning = {series.name: series for series in COUNTED}
+        meaning = {spec.name: spec for spec in PROCESS_METRICS}
 
         def counter(name: str) -> Counter:
-            series = meaning[name]
-            return Counter(name, series.meaning, series.labels, registry=registry)
+            spec = meaning[name]
+            return Counter(name, spec.meaning, spec.labels, registry=registry)
 
         def histogram(name: str, buckets: Sequence[float]) -> Histogram:
-            series = meaning[name]
-            return Histogram(
-                name, series.meaning, series.labels, registry=registry, buckets=buckets
-            )
+            spec = meaning[name]
+            return Histogram(name, spec.meaning, spec.labels, registry=registry, buckets=buckets)
 
         self._tasks = histogram("skillbus_task_seconds", _TASK_SECONDS)
         self._stages = histogram("skillbus_stage_seconds", _STAGE_SECONDS)
@@ -154,71 +154,73 @@ class Instruments:
         self._encoding = counter("skillbus_encoding_seconds_total")
         self._submissions = counter("skillbus_submissions_total")
 
-    def task_ended(self, task: str, outcome: Outcome, seconds: float) -> None:
+    def record_task(self, task: str, outcome: TaskOutcome, seconds: float) -> None:
         """A task came to an end."""
         self._tasks.labels(task, outcome).observe(seconds)
 
-    def task_retried(self, task: str) -> None:
+    def record_retry(self, task: str) -> None:
         """A task is tried again."""
         self._retries.labels(task).inc()
 
-    def stage_ended(self, task: str, stage: str, seconds: float) -> None:
+    def record_stage(self, task: str, stage: str, seconds: float) -> None:
         """A stage of a task came to an end."""
         self._stages.labels(task, stage).observe(seconds)
 
-    def query_answered(self, answered: Answered, degraded: bool) -> None:
+    def record_query(self, answered: QueryOutcome, degraded: bool) -> None:
         """A query was answered."""
         self._queries.labels(answered, "yes" if degraded else "no").inc()
 
-    def letter_buried(self, task: str) -> None:
+    def record_dead_letter(self, task: str) -> None:
         """A task failed for good, or a message could not be read."""
         self._letters.labels(task or "none").inc()
 
-    def encoded(self, texts: int, tokens: int, seconds: float) -> None:
+    def record_encoding(self, texts: int, tokens: int, seconds: float) -> None:
         """The encoder turned texts into vectors."""
         self._texts.inc(texts)
         self._tokens.inc(tokens)
         self._encoding.inc(seconds)
 
-    def submitted(self, outcome: Submitted) -> None:
+    def record_submission(self, outcome: SubmissionOutcome) -> None:
         """A message from a queue, or a reply to one, was dealt with."""
         self._submissions.labels(outcome).inc()
 
 
-class Gauges:
+class StatusGauges:
     """Collects what a report says; one report serves all scrapes of some seconds."""
 
-    def __init__(self, report: Callable[[], Report], fresh: float = FRESH_SECONDS) -> None:
-        self._ask = report
-        self._fresh = fresh
+    def __init__(
+        self, report: Callable[[], Status], cache_seconds: float = STATUS_CACHE_SECONDS
+    ) -> None:
+        self._fetch_status = report
+        self._cache_seconds = cache_seconds
         self._lock = threading.Lock()
-        self._asked = -fresh
-        self._report: Report = {}
+        self._fetched_at = -cache_seconds
+        self._status: Status = {}
 
     def collect(self) -> Iterator[Metric]:
         """The gauges, for a registry; of what nobody could tell there is none."""
         from prometheus_client.core import GaugeMetricFamily
 
-        values = gauge_values(self.report())
-        for series in ASKED:
-            family = GaugeMetricFamily(series.name, series.meaning, labels=series.labels)
-            for labels, value in values.get(series.name, {}).items():
+        values = gauge_values(self.get_status())
+        for spec in DEPLOYMENT_METRICS:
+            family = GaugeMetricFamily(spec.name, spec.meaning, labels=spec.labels)
+            for labels, value in values.get(spec.name, {}).items():
                 family.add_metric(labels, value)
             yield family
 
-    def report(self) -> Report:
+    def get_status(self) -> Status:
         """The report of now, or of a moment ago."""
         with self._lock:
-            if time.monotonic() - self._asked > self._fresh:
-                self._report = self._ask()
-                self._asked = time.monotonic()
-            return self._report
+            if time.monotonic() - self._fetched_at > self._cache_seconds:
+                self._status = self._fetch_status()
+                self._fetched_at = time.monotonic()
+            return self._status
 
 
 Values = dict[str, dict[tuple[str, ...], float]]
 
 
-def gauge_values(report: Report) -> Values:
+def gauge_values(report: Status) -> Values:
     """The value of each gauge by its labels; what the report leaves out or does not know is left
     out."""
     found: Values = {}
@@ -267,55 +269,55 @@ def _put_workers(workers: Sequence[Mapping[str, Any]] | None, put: Callable[...,
         put("running_tasks", running.count(policy.name), policy.name)
 
 
-class OneProcess:
+class ProcessMetrics:
     """Figures of one process that runs tasks in threads."""
 
-    def __init__(self, report: Callable[[], Report] | None = None) -> None:
+    def __init__(self, report: Callable[[], Status] | None = None) -> None:
         from prometheus_client.registry import CollectorRegistry
 
         self._registry = CollectorRegistry()
-        self.measures = Instruments(self._registry)
+        self.measures = PrometheusMeasures(self._registry)
         if report is not None:
             self.add_gauges(report)
 
-    def add_gauges(self, report: Callable[[], Report]) -> None:
+    def add_gauges(self, report: Callable[[], Status]) -> None:
         """Ask for gauges, too, when somebody scrapes."""
-        self._registry.register(Gauges(report))
+        self._registry.register(StatusGauges(report))
 
-    def text(self) -> bytes:
+    def render(self) -> bytes:
         """What a scrape returns."""
         from prometheus_client import generate_latest
 
         return generate_latest(self._registry)
 
 
-class ManyProcesses:
+class MultiprocessMetrics:
     """Figures of a worker's parent and children, in files of a folder that they share.
 
     Made in the parent before it forks. Children tell there, too, that they are ready for tasks.
     """
 
     def __init__(self) -> None:
-        _clear_away()
+        _remove_stale_folders()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        os.environ[_FOLDER_VARIABLE] = str(self._folder)
+        os.environ[_MULTIPROC_VARIABLE] = str(self._folder)
         # It counts in files only if it finds the variable when it is imported.
         from prometheus_client import values
 
         make_value: Any = values.MultiProcessValue  # it carries no annotations
         values.ValueClass = make_value()
-        self.measures = Instruments(None)
+        self.measures = PrometheusMeasures(None)
 
-    def tell_ready(self) -> None:
+    def mark_child_ready(self) -> None:
         """This child has its services."""
         (self._folder / f"ready-{os.getpid()}").touch()
 
-    def ready(self) -> int:
+    def count_ready_children(self) -> int:
         """How many children that live have told so."""
         pids = (int(path.name.removeprefix("ready-")) for path in self._folder.glob("ready-*"))
-        return sum(_lives(pid) for pid in pids)
+        return sum(_is_running(pid) for pid in pids)
 
-    def text(self, gauges: Gauges) -> bytes:
+    def render(self, gauges: StatusGauges) -> bytes:
         """What a scrape returns."""
         from prometheus_client import generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
@@ -330,18 +332,18 @@ class ManyProcesses:
     def close(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        os.environ.pop(_FOLDER_VARIABLE, None)
+        os.environ.pop(_MULTIPROC_VARIABLE, None)
 
 
-def _clear_away() -> None:
+def _remove_stale_folders() -> None:
     """Remove what workers that were killed have left."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdigit() and not _lives(int(pid)):
+        if pid.isdigit() and not _is_running(int(pid)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     """Whether a process is there and no zombie."""
     try:
         os.kill(pid, 0)

@@ -9,21 +9,21 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from config.errors import SkillbusError
-from config.secrets import without_password
+from config.secrets import strip_password
 from config.settings import ServerSettings, Settings
 from search.models.factory import EncoderIdentity, encoder_identity
 from skills.record import RevisionKey
 from tasks.broker import redis_connection
-from tasks.broker.facts import rabbitmq_facts
-from tasks.broker.transport import server_transport
-from workers.backend.distributed import sending_app
-from workers.backend.stores import open_activity, open_graph, open_index, open_journal
-from workers.monitoring.home_checks import Check, check_letters, told_of_failures
-from workers.processes.process_name import process_name
+from tasks.broker.facts import inspect_rabbitmq
+from tasks.broker.transport import server_broker_config
+from workers.backend.distributed import create_client_app
+from workers.backend.stores import open_coordinator, open_graph, open_index, open_journal
+from workers.monitoring.local_checks import Check, check_dead_letters, fetch_failures
+from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
 
-_LEAST_REDIS, _LEAST_RABBITMQ, _LEAST_NEO4J = (6, 2), (3, 10), (5, 26)
-_MOST_SKEW_SECONDS = 5.0
+_MIN_REDIS, _MIN_RABBITMQ, _MIN_NEO4J = (6, 2), (3, 10), (5, 26)
+_MAX_SKEW_SECONDS = 5.0
 
 
 def server_checks(settings: Settings) -> dict[str, Check]:
@@ -38,7 +38,7 @@ def server_checks(settings: Settings) -> dict[str, Check]:
         "workers": lambda: _check_workers(settings),
         "revisions": lambda: _check_revisions(settings, identity()),
         "journal": lambda: _check_journal(settings),
-        "dead letters": lambda: _check_letters(settings),
+        "dead letters": lambda: _check_dead_letters(settings),
         "sources": lambda: _check_sources(settings),
     }
 
@@ -62,54 +62,54 @@ def _check_broker(settings: Settings) -> str:
     if urlsplit(servers.broker).scheme.startswith("redis"):
         own = {"redis": servers.broker, "redis_password_file": servers.broker_password_file}
         return _check_redis(servers.model_copy(update=own), "servers.broker")
-    app = sending_app(settings)
+    app = create_client_app(settings)
     try:
-        arguments = server_transport(servers).queue_arguments
-        facts = rabbitmq_facts(app, ALL_QUEUES, arguments)
+        arguments = server_broker_config(servers).queue_arguments
+        facts = inspect_rabbitmq(app, ALL_QUEUES, arguments)
     finally:
         app.close()
-    where = f"RabbitMQ at {without_password(servers.broker)}"
-    _check_version(where, facts.version, _LEAST_RABBITMQ)
-    if facts.other:
+    where = f"RabbitMQ at {strip_password(servers.broker)}"
+    _check_version(where, facts.version, _MIN_RABBITMQ)
+    if facts.mismatched_queues:
         raise SkillbusError(
-            f"{where}: {', '.join(facts.other)} is not a durable quorum queue: stop the workers, "
-            "delete it, and start them again; the reconciler sends what was in it"
+            f"{where}: {', '.join(facts.mismatched_queues)} is not a durable quorum queue: "
+            "stop the workers, delete it, and start them again; the reconciler sends what was in it"
         )
-    missing = f", not made yet: {', '.join(facts.missing)}" if facts.missing else ""
+    missing = f", not made yet: {', '.join(facts.missing_queues)}" if facts.missing_queues else ""
     return f"{where}, version {facts.version}{missing}"
 
 
 def _check_redis(servers: ServerSettings, setting: str) -> str:
-    where = f"Redis at {without_password(servers.redis)}"
+    where = f"Redis at {strip_password(servers.redis)}"
     found = redis_connection.health(servers)
-    _check_version(where, found["version"], _LEAST_REDIS)
-    wrong = []
+    _check_version(where, found["version"], _MIN_REDIS)
+    problems = []
     if found["evicts"]:
-        wrong.append(
+        problems.append(
             "it may drop accepted work when memory is full: set maxmemory-policy noeviction"
         )
     if not found["persists"]:
-        wrong.append("it forgets accepted work when it stops: set appendonly yes")
-    if wrong:
-        raise SkillbusError(f"{where} ({setting}): {'; '.join(wrong)}")
+        problems.append("it forgets accepted work when it stops: set appendonly yes")
+    if problems:
+        raise SkillbusError(f"{where} ({setting}): {'; '.join(problems)}")
     return f"{where}, version {found['version']}, {found['used_bytes'] / 1e6:.0f} MB used"
 
 
-def _check_version(where: str, version: str, least: tuple[int, int]) -> None:
+def _check_version(where: str, version: str, minimum: tuple[int, int]) -> None:
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
-    if numbers < least:
-        wanted = ".".join(map(str, least))
+    if numbers < minimum:
+        wanted = ".".join(map(str, minimum))
         raise SkillbusError(
             f"{where} is version {version or 'unknown'}: {wanted} or later is needed"
         )
 
 
 def _check_clock(servers: ServerSettings) -> str:
-    ahead = redis_connection.clock_ahead(servers)
-    told = f"this machine is {abs(ahead):.1f} s {'behind' if ahead > 0 else 'ahead of'} Redis"
-    if abs(ahead) > _MOST_SKEW_SECONDS:
-        raise SkillbusError(f"{told}: have both clocks set by the same time service")
-    return told
+    ahead = redis_connection.measure_clock_skew(servers)
+    skew = f"this machine is {abs(ahead):.1f} s {'behind' if ahead > 0 else 'ahead of'} Redis"
+    if abs(ahead) > _MAX_SKEW_SECONDS:
+        raise SkillbusError(f"{skew}: have both clocks set by the same time service")
+    return skew
 
 
 def _check_elasticsearch(settings: Settings, identity: EncoderIdentity) -> str:
@@ -135,7 +135,7 @@ def _check_neo4j(settings: Settings) -> str:
     where = f"Neo4j at {found['address']}"
     if not found["reachable"]:
         raise SkillbusError(found["problem"])
-    _check_version(where, found["version"], _LEAST_NEO4J)
+    _check_version(where, found["version"], _MIN_NEO4J)
     if "problem" in found:
         raise SkillbusError(found["problem"])
     if found["schema"] != found["schema_wanted"]:
@@ -158,9 +158,9 @@ def _check_neo4j(settings: Settings) -> str:
 
 def _check_workers(settings: Settings) -> str:
     with ExitStack() as stack:
-        activity = open_activity(settings, stack, lambda _: 0, process_name())
-        alive = activity.queues_of_workers()
-        trouble = activity.trouble
+        coordinator = open_coordinator(settings, stack, lambda _: 0, unique_process_name())
+        alive = coordinator.get_worker_queues()
+        trouble = coordinator.task_error
     taken = {queue for queues in alive.values() for queue in queues}
     idle = [queue.removeprefix("skillbus.") for queue in ALL_QUEUES if queue not in taken]
     if not alive:
@@ -179,9 +179,9 @@ def _check_revisions(settings: Settings, identity: EncoderIdentity) -> str:
         index = open_index(settings, stack, writable=False, identity=identity)
         graph = open_graph(settings, stack, writable=False)
         # Pointers first and last: what moved meanwhile is in one of both, and in the index.
-        before = graph.changes(0)
-        stored = set(index.keys())
-        moved = graph.changes(before.epoch).pointers
+        before = graph.get_changes_since(0)
+        stored = set(index.list_keys())
+        moved = graph.get_changes_since(before.epoch).pointers
     pointers = {name: seq for name, seq in before.pointers.items() if seq and name not in moved}
     published = {RevisionKey(name, seq) for name, seq in pointers.items()}
     missing = published - stored
@@ -201,8 +201,8 @@ def _check_revisions(settings: Settings, identity: EncoderIdentity) -> str:
 def _check_journal(settings: Settings) -> str:
     with ExitStack() as stack:
         journal = open_journal(settings, stack, writable=True)
-        events, queries = journal.count_open("event"), journal.count_open("query")
-        age = max(journal.age_of_oldest("event"), journal.age_of_oldest("query"))
+        events, queries = journal.count_open_jobs("event"), journal.count_open_jobs("query")
+        age = max(journal.get_oldest_job_age("event"), journal.get_oldest_job_age("query"))
     limits = settings.workers
     if events >= limits.open_events or queries >= limits.open_queries:
         raise SkillbusError(
@@ -212,27 +212,27 @@ def _check_journal(settings: Settings) -> str:
     return f"{events} events and {queries} queries open, the oldest for {age:.0f} s"
 
 
-def _check_letters(settings: Settings) -> str:
+def _check_dead_letters(settings: Settings) -> str:
     with ExitStack() as stack:
-        return check_letters(open_journal(settings, stack, writable=True))
+        return check_dead_letters(open_journal(settings, stack, writable=True))
 
 
 def _check_sources(settings: Settings) -> str:
     with ExitStack() as stack:
-        found = open_graph(settings, stack, writable=False).sources()
-    away = [
+        found = open_graph(settings, stack, writable=False).list_sources()
+    not_local = [
         source.source_id
         for source in found
         if source.kind == "directory" and not Path(source.root).is_dir()
     ]
     unread = [source.source_id for source in found if not source.last_success]
-    wrong = told_of_failures(found)
+    problems = fetch_failures(found)
     if unread:
-        wrong.append(
+        problems.append(
             f"{', '.join(unread)} could never be read whole: is the folder there on the machines "
             "whose workers take plan and ingest?"
         )
-    if wrong:
-        raise SkillbusError("; ".join(wrong))
-    there = f", {', '.join(away)} not on this machine" if away else ""
-    return f"{len(found)} known{there}"
+    if problems:
+        raise SkillbusError("; ".join(problems))
+    remark = f", {', '.join(not_local)} not on this machine" if not_local else ""
+    return f"{len(found)} known{remark}"

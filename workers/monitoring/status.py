@@ -8,12 +8,12 @@ from typing import Any
 
 from config.settings import Settings
 from graph.protocol import SkillGraph, Source
-from tasks.coordination.protocol import Activity
+from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
-from workers.queue.status_reporter import consumers_of_home
+from workers.queue.status_reporter import read_consumer_statuses
 
 
-def status_of(
+def home_status(
     settings: Settings, graph: SkillGraph, journal: Journal, serving: bool, trouble: str = ""
 ) -> dict[str, Any]:
     """Counts of the catalog, open events and queries, the sources, and why work does not go on."""
@@ -22,14 +22,14 @@ def status_of(
         "serving": serving,
         "trouble": trouble,
         "encoder": settings.encoder.model,
-        **told_of_catalog(graph.counts()),
-        **told_of_journal(journal),
-        "sources": told_of_sources(graph.sources()),
-        "submissions": consumers_of_home(settings.home),
+        **catalog_status(graph.get_counts()),
+        **journal_status(journal),
+        "sources": source_statuses(graph.list_sources()),
+        "submissions": read_consumer_statuses(settings.home),
     }
 
 
-def told_of_catalog(counts: Mapping[str, int]) -> dict[str, Any]:
+def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
     """Skills by state, and how far paging and linking are."""
     published = counts.get("published", 0)
     return {
@@ -46,38 +46,40 @@ def told_of_catalog(counts: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def told_of_journal(journal: Journal) -> dict[str, Any]:
+def journal_status(journal: Journal) -> dict[str, Any]:
     """What was accepted and has not ended, since how many seconds, and what failed for good."""
     return {
-        "open_events": journal.count_open("event"),
-        "open_queries": journal.count_open("query"),
-        "oldest_event_seconds": round(journal.age_of_oldest("event"), 1),
-        "oldest_query_seconds": round(journal.age_of_oldest("query"), 1),
-        "dead_letters": journal.count_letters(),
+        "open_events": journal.count_open_jobs("event"),
+        "open_queries": journal.count_open_jobs("query"),
+        "oldest_event_seconds": round(journal.get_oldest_job_age("event"), 1),
+        "oldest_query_seconds": round(journal.get_oldest_job_age("query"), 1),
+        "dead_letters": journal.count_dead_letters(),
     }
 
 
-def told_of_sources(sources: Sequence[Source]) -> list[dict[str, Any]]:
+def source_statuses(sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Each source, and how it stands with it."""
-    return [told_of_source(source) for source in sources]
+    return [source_status(source) for source in sources]
 
 
-def told_of_source(source: Source) -> dict[str, Any]:
+def source_status(source: Source) -> dict[str, Any]:
     """A source: when it was last read whole, and how many seconds ago (None: never).
 
     Of a git source also what is fetched, the commit that the library is in step with, and when
     and why the last fetch failed, where it did.
     """
-    ago = round(max(0.0, time.time() - source.last_success), 1) if source.last_success else None
-    told: dict[str, Any] = {
+    lag_seconds = (
+        round(max(0.0, time.time() - source.last_success), 1) if source.last_success else None
+    )
+    status: dict[str, Any] = {
         "source_id": source.source_id,
         "kind": source.kind,
         "root": source.root,
         "last_success": source.last_success,
-        "lag_seconds": ago,
+        "lag_seconds": lag_seconds,
     }
     if source.kind == "git":
-        told |= {
+        status |= {
             "branch": source.branch,
             "path": source.path,
             "licences": list(source.licences),
@@ -86,15 +88,15 @@ def told_of_source(source: Source) -> dict[str, Any]:
             "last_attempt": source.last_attempt,
             "last_error": source.last_error,
         }
-    return told
+    return status
 
 
-def age_of_oldest_change(graph: SkillGraph, activity: Activity) -> float | None:
+def oldest_change_age_seconds(graph: SkillGraph, coordinator: Coordinator) -> float | None:
     """Seconds since the oldest change that waits for ingest was asked for; 0 when none waits,
     None when that was before this process began."""
-    oldest = graph.waiting(1)
+    oldest = graph.list_awaiting_ingest(1)
     if not oldest:
         return 0.0
-    seq = oldest[0].wanted_seq
-    request = activity.requests([seq]).get(seq)
+    seq = oldest[0].requested_seq
+    request = coordinator.get_ingest_requests([seq]).get(seq)
     return None if request is None else round(max(0.0, time.time() - request.since), 1)

@@ -13,16 +13,16 @@ from celery.worker.consumer import Consumer
 from kombu.exceptions import KombuError
 
 from config.errors import PermanentError, TransientError
-from tasks.broker.redis_transport import UNREADABLE
-from tasks.journal.protocol import LARGEST_BODY, DeadLetter, Journal, new_letter_id
-from tasks.measures import Measures, NoMeasures
-from tasks.message import checked_ids, checked_text
+from tasks.broker.redis_transport import UNREADABLE_HEADER
+from tasks.journal.protocol import MAX_BODY_CHARACTERS, DeadLetter, Journal, new_dead_letter_id
+from tasks.measures import MetricsRecorder, NullMetrics
+from tasks.message import parse_task_ids, parse_text_header
 from tasks.policies import POLICIES
 
 log = structlog.get_logger()
 
 _PAUSE_SECONDS = 0.5
-_ASKING = {"interval_start": 1, "interval_step": 1, "interval_max": 3}
+_CONNECT_RETRY = {"interval_start": 1, "interval_step": 1, "interval_max": 3}
 _DELAYED_DELIVERY = "DelayedDelivery"
 
 
@@ -34,8 +34,8 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
     """
 
     journal: ClassVar[Callable[[], Journal]]
-    largest: ClassVar[int]
-    measures: ClassVar[Measures] = NoMeasures()
+    max_message_bytes: ClassVar[int]
+    measures: ClassVar[MetricsRecorder] = NullMetrics()
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]  # celery carries no annotations
         """Without the queues for messages with a time of their own: we send none."""
@@ -49,84 +49,86 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
     def ensure_connected(self, conn: Any) -> Any:
         """The connection, once the broker is there; asked for every few seconds however long that
         takes, for Celery would ask less and less."""
-        conn.ensure_connection = partial(conn.ensure_connection, **_ASKING)
+        conn.ensure_connection = partial(conn.ensure_connection, **_CONNECT_RETRY)
         return super().ensure_connected(conn)
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
         """Celery's handler behind our checks."""
         handle = super().create_task_handler(*args, **kwargs)
 
-        def checked(message: Any) -> None:
+        def validate_and_handle(message: Any) -> None:
             try:
-                message.headers = _checked_headers(message, type(self).largest)
+                message.headers = _validate_headers(message, type(self).max_message_bytes)
             except PermanentError as error:
-                self._bury(message, str(error))
+                self._write_dead_letter(message, str(error))
             else:
                 handle(message)
 
-        return checked
+        return validate_and_handle
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Bury a message that kombu could not unpack."""
-        self._bury(message, f"not readable as {message.content_type or 'JSON'}: {exc}")
+        self._write_dead_letter(message, f"not readable as {message.content_type or 'JSON'}: {exc}")
 
     def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:
         """Bury a task that Celery refuses."""
         del body
-        self._bury(message, f"not the message of a task: {exc}")
+        self._write_dead_letter(message, f"not the message of a task: {exc}")
 
-    def _bury(self, message: Any, reason: str) -> None:
+    def _write_dead_letter(self, message: Any, reason: str) -> None:
         """Write the letter, however long that takes, and acknowledge the message."""
-        letter = _letter(message, reason)
-        away = False
+        dead_letter = _make_dead_letter(message, reason)
+        journal_down = False
         while True:
             try:
-                type(self).journal().bury(letter)
+                type(self).journal().add_dead_letter(dead_letter)
                 break
             except TransientError as error:
-                if not away:
+                if not journal_down:
                     log.error("a message can be neither read nor buried yet", reason=str(error))
-                away = True
+                journal_down = True
             if state.should_stop is not None or state.should_terminate is not None:
                 message.requeue()
                 return
             time.sleep(_PAUSE_SECONDS)
-        log.warning("message buried", letter_id=letter.id, reason=reason)
-        type(self).measures.letter_buried("")
+        log.warning("message buried", letter_id=dead_letter.id, reason=reason)
+        type(self).measures.record_dead_letter("")
         message.ack()
 
 
-def _letter(message: Any, reason: str) -> DeadLetter:
+def _make_dead_letter(message: Any, reason: str) -> DeadLetter:
     now, body = time.time(), message.body
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
     trace_id = (message.headers or {}).get("trace_id")
     known = trace_id[:200] if isinstance(trace_id, str) else ""
-    return DeadLetter(new_letter_id(now), "", (), reason, 0, known, text[:LARGEST_BODY], now)
+    return DeadLetter(
+        new_dead_letter_id(now), "", (), reason, 0, known, text[:MAX_BODY_CHARACTERS], now
+    )
 
 
-def _checked_headers(message: Any, largest: int) -> dict[str, Any]:
+def _validate_headers(message: Any, max_message_bytes: int) -> dict[str, Any]:
     """The headers that count, of a message whose body is a task's; else raises PermanentError."""
     size = len(message.body or b"")
-    if size > largest:
+    if size > max_message_bytes:
         raise PermanentError(f"{size} bytes, more than workers.message_bytes allows")
     headers = message.headers or {}
-    if UNREADABLE in headers:
-        raise PermanentError(f"no message: {checked_text(headers, UNREADABLE)}")
+    if UNREADABLE_HEADER in headers:
+        raise PermanentError(f"no message: {parse_text_header(headers, UNREADABLE_HEADER)}")
     if "task" not in headers:
         raise PermanentError("no task: its headers name none")
-    task = checked_text(headers, "task")
+    task = parse_text_header(headers, "task")
     if task not in POLICIES:
         raise PermanentError(f"unknown task {task!r}")
-    task_id = checked_text(headers, "id")
+    task_id = parse_text_header(headers, "id")
     try:
         content = message.decode()
     except KombuError as error:
         kind = message.content_type or "JSON"
         raise PermanentError(f"not readable as {kind}: {error}") from None
-    checked_ids(content)
+    parse_task_ids(content)
     counting: dict[str, Any] = {"lang": "py", "task": task, "id": task_id, "root_id": task_id}
     counting |= {"ignore_result": headers.get("ignore_result") is not False}
     for name in ("expires", "trace_id"):
         if headers.get(name) is not None:
-            counting[name] = checked_text(headers, name)
+            counting[name] = parse_text_header(headers, name)
     return counting

@@ -14,19 +14,19 @@ import structlog
 
 from config.errors import SkillbusError
 from config.settings import Settings
-from tasks.app import queue_depth, send_if_room
-from tasks.coordination.redis import ALIVE_SECONDS, SharedActivity
+from tasks.app import queue_depth, send_task_if_room
+from tasks.coordination.redis import ALIVE_SECONDS, RedisCoordinator
 from tasks.policies import MAINTAIN, MAINTAIN_QUEUE
-from workers.backend.stores import open_activity
+from workers.backend.stores import open_coordinator
 
 log = structlog.get_logger()
 
 _BEAT_SECONDS = ALIVE_SECONDS / 4
-_MEND_SECONDS = 3.0
-_LAST_SECONDS = 5.0
+_REPAIR_SECONDS = 3.0
+_EXIT_GRACE_SECONDS = 5.0
 
 
-class Heart:
+class Heartbeat:
     """A thread of the parent process; started once the worker takes tasks."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Heart:
         worker: str,
         queues: Sequence[str],
         *,
-        tethered: bool = False,
+        exit_with_parent: bool = False,
     ) -> None:
         """queues: that the worker takes tasks from; who takes maintenance has it sent, too.
         tethered: the worker is told to stop once the process that started it is gone."""
@@ -46,25 +46,25 @@ class Heart:
         self._queues = tuple(queues)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._patience: threading.Timer | None = None
-        self._parent = os.getppid() if tethered else None
+        self._kill_timer: threading.Timer | None = None
+        self._parent = os.getppid() if exit_with_parent else None
 
     def start(self) -> None:
         """Begin to beat."""
         self._thread = threading.Thread(target=self._run, name="skillbus-heart", daemon=True)
         self._thread.start()
 
-    def tell_ending(self, how: str = "", **_: object) -> None:
+    def on_shutting_down(self, how: str = "", **_: object) -> None:
         """Told to stop: what runs comes to an end first, but not for ever."""
-        if how != "Warm" or self._patience is not None:
+        if how != "Warm" or self._kill_timer is not None:
             return
         seconds = self._settings.workers.stop_seconds
         log.info("worker ends", worker=self._worker, within=seconds)
-        self._patience = threading.Timer(seconds, self._lose_patience)
-        self._patience.daemon = True
-        self._patience.start()
+        self._kill_timer = threading.Timer(seconds, self._kill_children_and_exit)
+        self._kill_timer.daemon = True
+        self._kill_timer.start()
 
-    def _lose_patience(self) -> None:
+    def _kill_children_and_exit(self) -> None:
         """End the children, whose messages go back to the broker, and then this process."""
         from billiard.process import active_children  # type: ignore[import-untyped]  # none
 
@@ -72,35 +72,35 @@ class Heart:
         for child in active_children():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
-        time.sleep(_LAST_SECONDS)
+        time.sleep(_EXIT_GRACE_SECONDS)
         os._exit(1)
 
     def stop(self) -> None:
         """End the thread; others take over at once what this worker leaves."""
         self._stopping.set()
-        if self._patience is not None:
-            self._patience.cancel()
+        if self._kill_timer is not None:
+            self._kill_timer.cancel()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
         with contextlib.ExitStack() as stack:
-            activity = open_activity(
+            coordinator = open_coordinator(
                 self._settings, stack, lambda queue: queue_depth(self._app, queue), self._worker
             )
-            away = False
+            servers_down = False
             while True:
                 try:
-                    activity.show_life(self._queues)
+                    coordinator.beat(self._queues)
                     if MAINTAIN_QUEUE in self._queues:
-                        self._send_maintenance(activity, at_once=away)
-                    if away:
+                        self._send_maintenance(coordinator, at_once=servers_down)
+                    if servers_down:
                         log.info("servers are back")
-                    away = False
+                    servers_down = False
                 except SkillbusError as error:
-                    if not away:
+                    if not servers_down:
                         log.warning("a server cannot be used", reason=str(error))
-                    away = True
+                    servers_down = True
                 if self._stopping.wait(_BEAT_SECONDS):
                     break
                 if self._parent not in (None, os.getppid()):
@@ -108,26 +108,30 @@ class Heart:
                     self._parent = None
                     os.kill(os.getpid(), signal.SIGTERM)
             with contextlib.suppress(SkillbusError):
-                activity.end_life()
+                coordinator.deregister_worker()
 
-    def _send_maintenance(self, activity: SharedActivity, at_once: bool) -> None:
+    def _send_maintenance(self, coordinator: RedisCoordinator, at_once: bool) -> None:
         """Now and then, and soon where a task gave up or its process died."""
-        due = activity.is_due("maintain", self._settings.workers.reconcile_seconds)
-        if due or at_once or (activity.unsettled and activity.is_due("mend", _MEND_SECONDS)):
-            send_if_room(self._app, MAINTAIN.name, [])
+        due = coordinator.claim_if_due("maintain", self._settings.workers.reconcile_seconds)
+        if (
+            due
+            or at_once
+            or (coordinator.needs_reconcile and coordinator.claim_if_due("mend", _REPAIR_SECONDS))
+        ):
+            send_task_if_room(self._app, MAINTAIN.name, [])
 
 
-def keep_alive(activity: SharedActivity) -> None:
+def start_child_heartbeat(coordinator: RedisCoordinator) -> None:
     """Show life for this process as long as it lives, from a thread of its own.
 
     Raises TransientError where the first sign cannot be given.
     """
-    activity.show_life()
+    coordinator.beat()
 
     def beat() -> None:
         while True:
             time.sleep(_BEAT_SECONDS)
             with contextlib.suppress(SkillbusError):  # the parent tells that a server is away
-                activity.show_life()
+                coordinator.beat()
 
     threading.Thread(target=beat, name="skillbus-heart", daemon=True).start()

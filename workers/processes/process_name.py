@@ -7,6 +7,6 @@ import socket
 import uuid
 
 
-def process_name() -> str:
+def unique_process_name() -> str:
     """Host, process and a number of chance: containers share process numbers."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"

@@ -21,24 +21,24 @@ log = structlog.get_logger()
 _PREFIX = "skillbus."
 _LAST_PORT = 65_535
 _TICK_SECONDS = 0.2
-_LONGEST_PAUSE_SECONDS = 30.0
-_STEADY_SECONDS = 60.0
+_MAX_RESTART_DELAY_SECONDS = 30.0
+_STABLE_SECONDS = 60.0
 _STOP_SECONDS = 45.0
 
 
 @dataclass(slots=True)
-class _Process:
+class _WorkerProcess:
     """One workload's worker; pause: seconds before it is started again."""
 
     workload: Workload
     metrics_port: int
     running: subprocess.Popen[bytes] | None = None
     started: float = 0.0
-    pause: float = 0.5
-    due: float = field(default_factory=time.monotonic)
+    restart_delay_seconds: float = 0.5
+    restart_at: float = field(default_factory=time.monotonic)
 
 
-def supervise(arguments: Sequence[str], processes: int, metrics_port: int = 0) -> int:
+def run_supervisor(arguments: Sequence[str], processes: int, metrics_port: int = 0) -> int:
     """Run every workload until SIGINT or SIGTERM; returns the exit code.
 
     arguments: of `skillbus`, before `worker`. Each process takes `processes` children, and a port
@@ -50,35 +50,42 @@ def supervise(arguments: Sequence[str], processes: int, metrics_port: int = 0) -
             f"workers.metrics_port: {metrics_port} leaves no port for each of {len(WORKLOADS)} "
             "workers; choose a lower one"
         )
-    told = threading.Event()
+    stop_requested = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: told.set())
+        signal.signal(number, lambda *_: stop_requested.set())
     workers = [
-        _Process(workload, metrics_port + number if metrics_port else 0)
+        _WorkerProcess(workload, metrics_port + number if metrics_port else 0)
         for number, workload in enumerate(WORKLOADS)
     ]
     try:
-        while not told.is_set():
+        while not stop_requested.is_set():
             for worker in workers:
-                _look_after(worker, arguments, processes)
-            told.wait(_TICK_SECONDS)
+                _ensure_running(worker, arguments, processes)
+            stop_requested.wait(_TICK_SECONDS)
     finally:
         _stop(workers)
     return 0
 
 
-def _look_after(worker: _Process, arguments: Sequence[str], processes: int) -> None:
+def _ensure_running(worker: _WorkerProcess, arguments: Sequence[str], processes: int) -> None:
     now = time.monotonic()
     if worker.running is not None:
         code = worker.running.poll()
         if code is None:
             return
-        if now - worker.started > _STEADY_SECONDS:
-            worker.pause = 0.5
-        log.error("worker died", workload=worker.workload.name, code=code, again_in=worker.pause)
-        worker.running, worker.due = None, now + worker.pause
-        worker.pause = min(2 * worker.pause, _LONGEST_PAUSE_SECONDS)
-    if now >= worker.due:
+        if now - worker.started > _STABLE_SECONDS:
+            worker.restart_delay_seconds = 0.5
+        log.error(
+            "worker died",
+            workload=worker.workload.name,
+            code=code,
+            again_in=worker.restart_delay_seconds,
+        )
+        worker.running, worker.restart_at = None, now + worker.restart_delay_seconds
+        worker.restart_delay_seconds = min(
+            2 * worker.restart_delay_seconds, _MAX_RESTART_DELAY_SECONDS
+        )
+    if now >= worker.restart_at:
         queues = ",".join(queue.removeprefix(_PREFIX) for queue in worker.workload.queues)
         command = [sys.executable, "-m", "workers.cli", *arguments, "worker", "--queues", queues]
         command += ["--processes", str(processes), "--supervised"]
@@ -88,7 +95,7 @@ def _look_after(worker: _Process, arguments: Sequence[str], processes: int) -> N
         worker.started = now
 
 
-def _stop(workers: Sequence[_Process]) -> None:
+def _stop(workers: Sequence[_WorkerProcess]) -> None:
     running = [worker.running for worker in workers if worker.running is not None]
     for process in running:
         process.terminate()

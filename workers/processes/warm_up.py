@@ -8,22 +8,22 @@ from collections.abc import Collection
 import structlog
 
 from config.errors import PermanentError
-from tasks.policies import INGEST_QUEUE, PAGE_QUEUE, QUERY_QUEUE
+from tasks.policies import EMBED_SECTIONS_QUEUE, INGEST_QUEUE, QUERY_QUEUE
 from tasks.services import Services
 
 log = structlog.get_logger()
 
-_ENCODING = frozenset({INGEST_QUEUE, PAGE_QUEUE, QUERY_QUEUE})
+_ENCODING_QUEUES = frozenset({INGEST_QUEUE, EMBED_SECTIONS_QUEUE, QUERY_QUEUE})
 
 
 def warm_up(services: Services, queues: Collection[str]) -> None:
     """Load what tasks of these queues will ask for: models and, for queries, the library."""
-    if _ENCODING.intersection(queues):
+    if _ENCODING_QUEUES.intersection(queues):
         services.encoder.get().encode(["warm up"])
-    answers = QUERY_QUEUE in queues
-    if answers:
+    answers_queries = QUERY_QUEUE in queues
+    if answers_queries:
         services.library.refresh()
-    if answers and services.reranker is not None:
+    if answers_queries and services.reranker is not None:
         try:
             services.reranker.get()
         except PermanentError as error:  # every query will say so too

@@ -17,16 +17,16 @@ from watchdog.observers.polling import PollingObserver
 from config.errors import TransientError
 from graph.protocol import Source
 from skills.events import SourceChanged
-from tasks.sources.directory import SKIPPED
-from workers.backend.channel import Channel
+from tasks.sources.directory import SKIPPED_FOLDERS
+from workers.backend.base import Backend
 
 log = structlog.get_logger()
 
 ORIGIN = "skillbus/watcher"
 _TICK_SECONDS = 0.05
-_MANY_PATHS = 200
-_LONGEST_WAIT = 5.0
-_CHANGES: list[type[FileSystemEvent]] = [
+_MAX_PATHS = 200
+_MAX_WAIT_SECONDS = 5.0
+_WATCHED_EVENTS: list[type[FileSystemEvent]] = [
     events.DirCreatedEvent,
     events.DirDeletedEvent,
     events.DirMovedEvent,
@@ -39,7 +39,7 @@ _CHANGES: list[type[FileSystemEvent]] = [
 kernel's queue, which then loses changes too."""
 
 
-class _Pending(FileSystemEventHandler):
+class _PendingChanges(FileSystemEventHandler):
     """Collects changed paths of one source until they have been quiet for a while."""
 
     def __init__(self, source: Source) -> None:
@@ -53,16 +53,16 @@ class _Pending(FileSystemEventHandler):
         """Note what an event touched; a move touches both ends."""
         for path in (event.src_path, event.dest_path):
             if path:
-                self.note(os.fsdecode(path))
+                self.add_path(os.fsdecode(path))
 
-    def note(self, path: str) -> None:
+    def add_path(self, path: str) -> None:
         """Note a changed path, absolute."""
         try:
             relative = Path(path).relative_to(self.source.root)
         except ValueError:
             return
         parts = PurePosixPath(relative.as_posix()).parts
-        if SKIPPED.intersection(parts):
+        if SKIPPED_FOLDERS.intersection(parts):
             return
         now = time.monotonic()
         with self._lock:
@@ -71,11 +71,11 @@ class _Pending(FileSystemEventHandler):
             self._last = now
             self._paths.add("/".join(parts))
 
-    def take(self, settle: float) -> set[str]:
+    def take_settled(self, settle_seconds: float) -> set[str]:
         """Paths that have settled, or have waited long enough while others kept changing."""
         now = time.monotonic()
         with self._lock:
-            waiting = now - self._last < settle and now - self._first < _LONGEST_WAIT
+            waiting = now - self._last < settle_seconds and now - self._first < _MAX_WAIT_SECONDS
             if not self._paths or waiting:
                 return set()
             taken, self._paths = self._paths, set()
@@ -90,19 +90,19 @@ class Watcher:
     every source is looked at whole, for what notification has lost.
     """
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._settings = channel.settings.watch
-        self._pending: dict[str, _Pending] = {}
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._settings = backend.settings.watch
+        self._pending: dict[str, _PendingChanges] = {}
         self._observers: dict[str, BaseObserver] = {}
-        self._away: set[str] = set()
-        self._due: dict[str, float] = {}
+        self._missing: set[str] = set()
+        self._next_rescan: dict[str, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="skillbus-watcher", daemon=True)
 
     def __enter__(self) -> Watcher:
         """Start watching."""
-        self._look_at_sources()
+        self._refresh_sources()
         self._thread.start()
         return self
 
@@ -123,63 +123,63 @@ class Watcher:
         looked = time.monotonic()
         while not self._stop.wait(_TICK_SECONDS):
             if time.monotonic() - looked > 1.0:
-                self._look_at_sources()
+                self._refresh_sources()
                 looked = time.monotonic()
             for pending in list(self._pending.values()):
-                paths = pending.take(self._settings.settle_milliseconds / 1000)
+                paths = pending.take_settled(self._settings.settle_milliseconds / 1000)
                 if paths:
                     self._submit(pending, paths)
 
-    def _submit(self, pending: _Pending, paths: set[str]) -> None:
-        whole = len(paths) > _MANY_PATHS or "" in paths
+    def _submit(self, pending: _PendingChanges, paths: set[str]) -> None:
+        whole = len(paths) > _MAX_PATHS or "" in paths
         event = SourceChanged(
             source_id=pending.source.source_id,
             root=pending.source.root,
             paths=() if whole else tuple(sorted(paths)),
         )
         try:
-            self._channel.submit(event, ORIGIN)
+            self._backend.submit(event, ORIGIN)
         except TransientError as error:
             log.warning("change kept for later", reason=str(error))
             for path in paths:
-                pending.note(str(Path(pending.source.root, path)))
+                pending.add_path(str(Path(pending.source.root, path)))
 
-    def _look_at_sources(self) -> None:
+    def _refresh_sources(self) -> None:
         sources = {
             source.source_id: source
-            for source in self._channel.graph.sources()
+            for source in self._backend.graph.list_sources()
             if source.kind == "directory"
         }
         for source_id in [name for name in self._observers if name not in sources]:
             self._unwatch(source_id)
         for source_id, source in sources.items():
-            there = Path(source.root).is_dir()
-            if not there and source_id not in self._away:
+            exists = Path(source.root).is_dir()
+            if not exists and source_id not in self._missing:
                 log.warning("source is away", source=source_id, root=source.root)
-                self._away.add(source_id)
+                self._missing.add(source_id)
                 self._unwatch(source_id)
-            elif there and source_id not in self._observers:
+            elif exists and source_id not in self._observers:
                 self._watch(source)
-                self._away.discard(source_id)
-                self._due[source_id] = 0.0  # what changed before anybody watched
-            if there and time.monotonic() >= self._due[source_id]:
-                self._due[source_id] = time.monotonic() + self._settings.look_seconds
-                self._pending[source_id].note(source.root)
+                self._missing.discard(source_id)
+                self._next_rescan[source_id] = 0.0  # what changed before anybody watched
+            if exists and time.monotonic() >= self._next_rescan[source_id]:
+                self._next_rescan[source_id] = time.monotonic() + self._settings.look_seconds
+                self._pending[source_id].add_path(source.root)
 
     def _watch(self, source: Source) -> None:
-        pending = _Pending(source)
+        pending = _PendingChanges(source)
         observer: BaseObserver = Observer()
         if self._settings.force_polling:
             observer = PollingObserver(timeout=self._settings.poll_seconds)
         try:
-            observer.schedule(pending, source.root, recursive=True, event_filter=_CHANGES)
+            observer.schedule(pending, source.root, recursive=True, event_filter=_WATCHED_EVENTS)
             observer.start()
         except OSError as error:
             log.warning(
                 "no notification; polling instead", source=source.source_id, reason=str(error)
             )
             observer = PollingObserver(timeout=self._settings.poll_seconds)
-            observer.schedule(pending, source.root, recursive=True, event_filter=_CHANGES)
+            observer.schedule(pending, source.root, recursive=True, event_filter=_WATCHED_EVENTS)
             observer.start()
         self._pending[source.source_id] = pending
         self._observers[source.source_id] = observer

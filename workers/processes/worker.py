@@ -16,32 +16,32 @@ from typing import Any, ClassVar
 
 import structlog
 
-from config.errors import SetupError
+from config.errors import MisconfiguredError
 from config.settings import Settings
-from tasks.app import create_app, queue_depth, send_if_room
-from tasks.broker.transport import Transport, server_transport
-from tasks.coordination.redis import child_of
-from tasks.ingest.maintain import raise_counter
-from tasks.ingest.role_classifier import role_classifier
+from tasks.app import create_app, queue_depth, send_task_if_room
+from tasks.broker.transport import BrokerConfig, server_broker_config
+from tasks.coordination.redis import make_child_id
+from tasks.ingest.maintain import advance_sequence
+from tasks.ingest.role_classifier import load_role_classifier
 from tasks.journal.protocol import Journal
 from tasks.services import Lazy, Services
-from workers.backend.stores import open_activity, open_journal, open_services
-from workers.monitoring.metrics_port import Teller
-from workers.processes.heartbeat import Heart, keep_alive
-from workers.processes.process_name import process_name
+from workers.backend.stores import open_coordinator, open_journal, open_services
+from workers.monitoring.metrics_server import WorkerMetrics
+from workers.processes.heartbeat import Heartbeat, start_child_heartbeat
+from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES, Workload
 
 log = structlog.get_logger()
 
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 15.0
-_REFUSED_SECONDS = 10.0
+_INITIAL_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 1.0, 15.0
+_SETUP_RETRY_SECONDS = 10.0
 
 
 def run_worker(
     settings: Settings,
     workload: Workload,
     processes: int,
-    note: Callable[[str], None],
+    notify: Callable[[str], None],
     *,
     supervised: bool = False,
 ) -> int:
@@ -53,20 +53,20 @@ def run_worker(
     from workers.processes.broker_consumer import DeadLetterConsumer
 
     # a wrong file is refused now, not when the first skill comes in
-    role_classifier(settings.roles.weights)
-    name = process_name()
-    transport = server_transport(settings.servers)
-    teller = Teller(settings)
-    children = _Children(settings, workload, transport, name, teller)
-    app = create_app(children.services.get, workload.queues, transport)
-    teller.bind(app)
-    app.steps["worker"].add(_after_the_pool(teller.start))
-    heart = Heart(settings, app, name, workload.queues, tethered=supervised)
+    load_role_classifier(settings.roles.weights)
+    name = unique_process_name()
+    transport = server_broker_config(settings.servers)
+    worker_metrics = WorkerMetrics(settings)
+    child = _ChildProcess(settings, workload, transport, name, worker_metrics)
+    app = create_app(child.services.get, workload.queues, transport)
+    worker_metrics.bind(app)
+    app.steps["worker"].add(_start_after_pool(worker_metrics.start))
+    heartbeat = Heartbeat(settings, app, name, workload.queues, exit_with_parent=supervised)
     DeadLetterConsumer.journal = _lazy_journal(settings)
-    DeadLetterConsumer.largest = settings.workers.message_bytes
-    DeadLetterConsumer.measures = teller.measures
-    _hear_of(children, heart, lambda: note(f"worker takes {', '.join(workload.queues)}"))
-    _leave_out_warnings()
+    DeadLetterConsumer.max_message_bytes = settings.workers.message_bytes
+    DeadLetterConsumer.measures = worker_metrics.measures
+    _connect_signals(child, heartbeat, lambda: notify(f"worker takes {', '.join(workload.queues)}"))
+    _ignore_celery_warnings()
     worker = app.Worker(
         hostname=f"{workload.name}@{name}",
         pool="prefork",
@@ -82,12 +82,12 @@ def run_worker(
     try:
         worker.start()
     finally:
-        heart.stop()
-        teller.close()
+        heartbeat.stop()
+        worker_metrics.close()
     return int(worker.exitcode or 0)
 
 
-def _hear_of(children: _Children, heart: Heart, ready: Callable[[], None]) -> None:
+def _connect_signals(child: _ChildProcess, heartbeat: Heartbeat, ready: Callable[[], None]) -> None:
     """Connect to the signals of Celery's worker, for as long as this process lives."""
     from celery import signals
 
@@ -95,16 +95,16 @@ def _hear_of(children: _Children, heart: Heart, ready: Callable[[], None]) -> No
         """Celery leaves logging as it is where this signal has a receiver."""
 
     def begin(**_: object) -> None:
-        heart.start()
+        heartbeat.start()
         ready()
 
     signals.setup_logging.connect(keep_logging, weak=False)
-    signals.worker_process_init.connect(children.begin, weak=False)
+    signals.worker_process_init.connect(child.on_child_start, weak=False)
     signals.worker_ready.connect(begin, weak=False)
-    signals.worker_shutting_down.connect(heart.tell_ending, weak=False)
+    signals.worker_shutting_down.connect(heartbeat.on_shutting_down, weak=False)
 
 
-def _leave_out_warnings() -> None:
+def _ignore_celery_warnings() -> None:
     """They are about pickle, which is not accepted, and tasks that go on without a broker."""
     from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
@@ -112,7 +112,7 @@ def _leave_out_warnings() -> None:
         warnings.simplefilter("ignore", category)
 
 
-def _after_the_pool(begin: Callable[[], None]) -> Any:
+def _start_after_pool(begin: Callable[[], None]) -> Any:
     """A step of Celery's worker that comes once its children run, whether or not the broker does:
     no thread of ours is there yet when they are forked."""
     from celery import bootsteps
@@ -132,28 +132,28 @@ def _lazy_journal(settings: Settings) -> Callable[[], Journal]:
     return Lazy(lambda: open_journal(settings, stack, writable=True)).get
 
 
-class _Children:
+class _ChildProcess:
     """What a child of the worker does first, and the services that its tasks work with."""
 
     def __init__(
         self,
         settings: Settings,
         workload: Workload,
-        transport: Transport,
+        transport: BrokerConfig,
         name: str,
-        teller: Teller,
+        worker_metrics: WorkerMetrics,
     ) -> None:
         self._settings = settings
         self._workload = workload
         self._transport = transport
         self._name = name
-        self._teller = teller
-        self._refused: tuple[float, SetupError | None] = (0.0, None)
+        self._worker_metrics = worker_metrics
+        self._setup_error: tuple[float, MisconfiguredError | None] = (0.0, None)
         self.services = Lazy(self._open)
 
-    def begin(self, **_: object) -> None:
+    def on_child_start(self, **_: object) -> None:
         """Stand back if this is bulk work; load in the background, Celery waits only seconds."""
-        self._teller.in_child()
+        self._worker_metrics.after_fork()
         if self._workload.bulk:
             os.nice(self._settings.workers.niceness)
         threading.Thread(target=self._warm_up, name="skillbus-warm-up", daemon=True).start()
@@ -163,7 +163,7 @@ class _Children:
         from config.errors import SkillbusError
         from workers.processes.warm_up import warm_up
 
-        pause = _FIRST_PAUSE_SECONDS
+        pause = _INITIAL_BACKOFF_SECONDS
         while True:
             try:
                 warm_up(self.services.get(), self._workload.queues)
@@ -171,12 +171,12 @@ class _Children:
             except SkillbusError as error:
                 log.warning("not warm yet", reason=str(error), again_in=pause)
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        self._teller.tell_ready()
+            pause = min(2 * pause, _MAX_BACKOFF_SECONDS)
+        self._worker_metrics.mark_child_ready()
 
     def _open(self) -> Services:
         settings = self._settings
-        until, refused = self._refused
+        until, refused = self._setup_error
         if refused is not None and time.monotonic() < until:
             raise refused
         # An application of the child's own: the parent's connections are not to be shared.
@@ -184,24 +184,24 @@ class _Children:
         with contextlib.ExitStack() as stack:
             try:
                 services = self._services(settings, stack, app)
-            except SetupError as error:
+            except MisconfiguredError as error:
                 # Servers lock out, for everybody, who knocks too often with a wrong password.
-                self._refused = (time.monotonic() + _REFUSED_SECONDS, error)
+                self._setup_error = (time.monotonic() + _SETUP_RETRY_SECONDS, error)
                 raise
             stack.pop_all()  # open for as long as the child lives
         return services
 
     def _services(self, settings: Settings, stack: contextlib.ExitStack, app: Any) -> Services:
-        own = child_of(self._name, os.getpid())
-        activity = open_activity(settings, stack, lambda queue: queue_depth(app, queue), own)
+        own = make_child_id(self._name, os.getpid())
+        coordinator = open_coordinator(settings, stack, lambda queue: queue_depth(app, queue), own)
         services = open_services(
             settings,
             stack,
-            lambda task, ids: send_if_room(app, task, ids),
+            lambda task, ids: send_task_if_room(app, task, ids),
             writable=True,
-            activity=activity,
-            measures=self._teller.measures,
+            coordinator=coordinator,
+            measures=self._worker_metrics.measures,
         )
-        raise_counter(services)
-        keep_alive(activity)
+        advance_sequence(services)
+        start_child_heartbeat(coordinator)
         return services

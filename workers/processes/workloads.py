@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from config.errors import UsageError
 from tasks.policies import (
+    EMBED_SECTIONS_QUEUE,
     FETCH_QUEUE,
     INGEST_QUEUE,
     LINK_QUEUE,
     MAINTAIN_QUEUE,
-    PAGE_QUEUE,
     PLAN_QUEUE,
     QUERY_QUEUE,
 )
@@ -21,7 +21,7 @@ ALL_QUEUES = (
     PLAN_QUEUE,
     FETCH_QUEUE,
     INGEST_QUEUE,
-    PAGE_QUEUE,
+    EMBED_SECTIONS_QUEUE,
     LINK_QUEUE,
     MAINTAIN_QUEUE,
     QUERY_QUEUE,
@@ -43,16 +43,16 @@ WORKLOADS = (
     Workload("ingest", (PLAN_QUEUE, INGEST_QUEUE), bulk=True),
     Workload("fetch", (FETCH_QUEUE,)),
     Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE)),
-    Workload("page", (PAGE_QUEUE,), bulk=True),
+    Workload("page", (EMBED_SECTIONS_QUEUE,), bulk=True),
 )
 
 
-def workload_of(names: Sequence[str]) -> Workload:
+def parse_workload(names: Sequence[str]) -> Workload:
     """The workload of queues by their short names; raises UsageError for one that is none."""
     known = [queue.removeprefix(_PREFIX) for queue in ALL_QUEUES]
-    wrong = [name for name in names if name not in known]
-    if wrong or not names:
-        raise UsageError(f"no queue {', '.join(wrong) or 'named'}; queues are {', '.join(known)}")
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise UsageError(f"no queue {', '.join(unknown) or 'named'}; queues are {', '.join(known)}")
     queues = tuple(_PREFIX + name for name in dict.fromkeys(names))
     bulk = any(workload.bulk and set(queues) & set(workload.queues) for workload in WORKLOADS)
     return Workload("-".join(dict.fromkeys(names)), queues, bulk and QUERY_QUEUE not in queues)

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from config.errors import UsageError
 from config.interface_settings import SubmissionSettings
-from config.secrets import read_secret, with_password, without_password
+from config.secrets import add_password, read_secret, strip_password
 from config.settings import Settings
-from workers.queue.protocol import Carrier, Outlet
+from workers.queue.protocol import MessageConsumer, ReplyPublisher
 
 _REDIS, _RABBITMQ = ("redis", "rediss"), ("amqp", "amqps")
 
@@ -18,14 +18,14 @@ _REDIS, _RABBITMQ = ("redis", "rediss"), ("amqp", "amqps")
 class Broker:
     """Where submissions come from.
 
-    url: with the password, never shown. address: as it may be shown. secret: the setting that names
-    the password's file. seconds: patience with one call.
+    url: with the password, never shown. address: as it may be shown. password_setting: the
+    setting that names the password's file. timeout_seconds: of one call.
     """
 
     url: str = field(repr=False)
     address: str
-    secret: str
-    seconds: float
+    password_setting: str
+    timeout_seconds: float
     settings: SubmissionSettings
 
     @property
@@ -34,7 +34,7 @@ class Broker:
         return urlsplit(self.url).scheme in _REDIS
 
 
-def broker_of(settings: Settings) -> Broker:
+def get_submission_broker(settings: Settings) -> Broker:
     """The broker that the settings name for submissions, on servers at least that of the tasks.
 
     Raises UsageError when there is none or its address is none, SetupError for a password file
@@ -52,32 +52,32 @@ def broker_of(settings: Settings) -> Broker:
         )
     if urlsplit(url).scheme not in (*_REDIS, *_RABBITMQ):
         raise UsageError(
-            f"{name}: {without_password(url)}: write redis://host:port/db or "
+            f"{name}: {strip_password(url)}: write redis://host:port/db or "
             "amqp://user@host:port/vhost"
         )
     secret = f"{name}_password_file"
-    found = with_password(url, read_secret(file, secret))
-    return Broker(found, without_password(url), secret, servers.timeout_seconds, own)
+    found = add_password(url, read_secret(file, secret))
+    return Broker(found, strip_password(url), secret, servers.timeout_seconds, own)
 
 
-def open_carrier(broker: Broker, consumer: str) -> Carrier:
+def open_message_consumer(broker: Broker, consumer: str) -> MessageConsumer:
     """A connection that receives, under the name of a consumer; raises TransientError while the
     broker is away, SetupError when it refuses the login."""
     if broker.is_redis:
-        from workers.queue.redis_streams import RedisCarrier
+        from workers.queue.redis_streams import RedisMessageConsumer
 
-        return RedisCarrier(broker, consumer)
-    from workers.queue.rabbitmq import RabbitCarrier
+        return RedisMessageConsumer(broker, consumer)
+    from workers.queue.rabbitmq import RabbitMessageConsumer
 
-    return RabbitCarrier(broker)
+    return RabbitMessageConsumer(broker)
 
 
-def open_outlet(broker: Broker) -> Outlet:
+def open_reply_publisher(broker: Broker) -> ReplyPublisher:
     """A connection that only sends replies."""
     if broker.is_redis:
-        from workers.queue.redis_streams import RedisOutlet
+        from workers.queue.redis_streams import RedisReplyPublisher
 
-        return RedisOutlet(broker)
-    from workers.queue.rabbitmq import RabbitOutlet
+        return RedisReplyPublisher(broker)
+    from workers.queue.rabbitmq import RabbitReplyPublisher
 
-    return RabbitOutlet(broker)
+    return RabbitReplyPublisher(broker)

@@ -9,20 +9,20 @@ from collections import deque
 import structlog
 
 from config.errors import SkillbusError
-from tasks.measures import Measures
-from workers.queue.broker import Broker, open_carrier
-from workers.queue.intake import Intake, Refusal
-from workers.queue.protocol import Carrier, Delivery
+from tasks.measures import MetricsRecorder
+from workers.queue.broker import Broker, open_message_consumer
+from workers.queue.protocol import MessageConsumer, ReceivedMessage
+from workers.queue.recorder import MessageRecorder, Rejection
 
 log = structlog.get_logger()
 
-_WAIT_SECONDS = 0.3
+_RECEIVE_SECONDS = 0.3
 _COUNT_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 5.0
 _FIRST_HOLD_SECONDS, _LONGEST_HOLD_SECONDS = 0.05, 2.0
 
 
-class Consumer:
+class SubmissionConsumer:
     """Consumes until `stopping` is set; the message in hand is finished then.
 
     While a message cannot be recorded, because too many wait or a store is away, it stays the
@@ -33,22 +33,22 @@ class Consumer:
 
     def __init__(
         self,
-        intake: Intake,
+        recorder: MessageRecorder,
         broker: Broker,
         name: str,
         stopping: threading.Event,
-        measures: Measures,
+        measures: MetricsRecorder,
     ) -> None:
-        self._intake = intake
+        self._recorder = recorder
         self._broker = broker
         self._name = name
         self._stopping = stopping
         self._measures = measures
-        self._held: deque[Delivery] = deque()
-        self._refusals: dict[str, Refusal] = {}
+        self._unacknowledged: deque[ReceivedMessage] = deque()
+        self._rejections: dict[str, Rejection] = {}
         self.connected = threading.Event()
         self.problem = ""
-        self.taken = 0
+        self.recorded = 0
         self.refused = 0
         self.last_message: float | None = None
         self.waiting: int | None = None
@@ -56,83 +56,90 @@ class Consumer:
 
     def run(self) -> None:
         """Connect, consume, and connect again; the thread's body."""
-        pause = _FIRST_PAUSE_SECONDS
+        reconnect_seconds = _FIRST_PAUSE_SECONDS
         while not self._stopping.is_set():
             try:
-                carrier = open_carrier(self._broker, self._name)
+                message_consumer = open_message_consumer(self._broker, self._name)
                 try:
-                    self._tell("")
+                    self._set_problem("")
                     self.connected.set()
-                    pause = _FIRST_PAUSE_SECONDS
-                    self._consume(carrier)
+                    reconnect_seconds = _FIRST_PAUSE_SECONDS
+                    self._consume(message_consumer)
                 finally:
-                    carrier.close()
+                    message_consumer.close()
             except SkillbusError as error:
-                self._tell(str(error))
-                self._stopping.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                self._set_problem(str(error))
+                self._stopping.wait(reconnect_seconds)
+                reconnect_seconds = min(2 * reconnect_seconds, _LONGEST_PAUSE_SECONDS)
             self.connected.clear()
             self.waiting = None
-            self._held.clear()
-            self._refusals.clear()
+            self._unacknowledged.clear()
+            self._rejections.clear()
 
-    def _tell(self, problem: str) -> None:
+    def _set_problem(self, problem: str) -> None:
         if problem and not self.problem:
             log.warning("submissions wait", reason=problem)
         elif self.problem and not problem:
             log.warning("submissions go on")
         self.problem = problem
 
-    def _consume(self, carrier: Carrier) -> None:
+    def _consume(self, message_consumer: MessageConsumer) -> None:
         most = self._broker.settings.prefetch
-        hold = _FIRST_HOLD_SECONDS
-        patience = _WAIT_SECONDS
+        retry_seconds = _FIRST_HOLD_SECONDS
+        timeout_seconds = _RECEIVE_SECONDS
         while not self._stopping.is_set():
-            arrived = carrier.receive(patience, most - len(self._held))
-            self._held.extend(arrived)
-            self._count(carrier, arrived)
-            patience = _WAIT_SECONDS
-            while self._held and not self._stopping.is_set():
-                delivery = self._held[0]
+            received_messages = message_consumer.receive(
+                timeout_seconds, most - len(self._unacknowledged)
+            )
+            self._unacknowledged.extend(received_messages)
+            self._count_messages(message_consumer, received_messages)
+            timeout_seconds = _RECEIVE_SECONDS
+            while self._unacknowledged and not self._stopping.is_set():
+                received = self._unacknowledged[0]
                 try:
-                    self._take(delivery)
+                    self._record(received)
                 except SkillbusError as error:
-                    self._tell(str(error))
+                    self._set_problem(str(error))
                     # The broker is asked meanwhile, so that it knows that we live.
-                    patience, hold = hold, min(2 * hold, _LONGEST_HOLD_SECONDS)
+                    timeout_seconds, retry_seconds = (
+                        retry_seconds,
+                        min(2 * retry_seconds, _LONGEST_HOLD_SECONDS),
+                    )
                     break
-                self._finish(carrier, delivery)
-                self._tell("")
-                hold = _FIRST_HOLD_SECONDS
+                self._acknowledge(message_consumer, received)
+                self._set_problem("")
+                retry_seconds = _FIRST_HOLD_SECONDS
 
-    def _count(self, carrier: Carrier, arrived: list[Delivery]) -> None:
-        if arrived:
+    def _count_messages(
+        self, message_consumer: MessageConsumer, received_messages: list[ReceivedMessage]
+    ) -> None:
+        if received_messages:
             self.last_message = time.time()
         if time.monotonic() >= self._count_at or self.waiting is None:
             self._count_at = time.monotonic() + _COUNT_SECONDS
-            self.waiting = carrier.waiting()
+            self.waiting = message_consumer.count_ready()
 
-    def _take(self, delivery: Delivery) -> None:
+    def _record(self, received: ReceivedMessage) -> None:
         """Record a message, or bury it: once, however often its sender could not be told."""
-        if delivery.mark not in self._refusals:
-            refusal = self._intake.take(delivery.message)
-            if refusal is not None:
-                self._refusals[delivery.mark] = refusal
+        if received.delivery_tag not in self._rejections:
+            rejection = self._recorder.record(received.message)
+            if rejection is not None:
+                self._rejections[received.delivery_tag] = rejection
                 self.refused += 1
-                self._measures.submitted("refused")
+                self._measures.record_submission("refused")
 
-    def _finish(self, carrier: Carrier, delivery: Delivery) -> None:
+    def _acknowledge(self, message_consumer: MessageConsumer, received: ReceivedMessage) -> None:
         """Tell the sender of what was refused, and confirm."""
-        refusal = self._refusals.get(delivery.mark)
-        reply_to = refusal.reply_to if refusal else ""
-        if refusal and reply_to:
-            sent = carrier.send(reply_to, refusal.event)
-            self._measures.submitted("replied" if sent else "dropped")
+        rejection = self._rejections.get(received.delivery_tag)
+        reply_to = rejection.reply_to if rejection else ""
+        if rejection and reply_to:
+            sent = message_consumer.send(reply_to, rejection.event)
+            self._measures.record_submission("replied" if sent else "dropped")
             if not sent:
                 log.warning("reply dropped: its queue is gone or full", reply_to=reply_to)
-        carrier.confirm(delivery)
-        self._refusals.pop(delivery.mark, None)
-        self._held.popleft()
-        if refusal is None:
-            self.taken += 1
-            self._measures.submitted("recorded")
+        message_consumer.acknowledge(received)
+        self._rejections.pop(received.delivery_tag, None)
+        self._unacknowledged.popleft()
+        if rejection is None:
+            self.recorded += 1
+            self._measures.record_submission("recorded")

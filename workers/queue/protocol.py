@@ -29,14 +29,14 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ReceivedMessage:
     """A message and the broker's mark of it, by which it is confirmed."""
 
-    mark: str
+    delivery_tag: str
     message: Message
 
 
-class Outlet(Protocol):
+class ReplyPublisher(Protocol):
     """Sends replies. Every call raises TransientError while the broker is away."""
 
     def send(self, reply_to: str, reply: Event) -> bool:
@@ -49,21 +49,21 @@ class Outlet(Protocol):
         ...
 
 
-class Carrier(Outlet, Protocol):
+class MessageConsumer(ReplyPublisher, Protocol):
     """Hands out messages that stay the broker's until they are confirmed, and sends replies."""
 
-    def receive(self, seconds: float, room: int) -> list[Delivery]:
+    def receive(self, timeout_seconds: float, max_messages: int) -> list[ReceivedMessage]:
         """New messages, at most `room`, waiting at most `seconds` for the first.
 
         Called often, it also tells the broker that those handed out before are still held.
         """
         ...
 
-    def waiting(self) -> int:
+    def count_ready(self) -> int:
         """Messages that no consumer has in hand."""
         ...
 
-    def confirm(self, delivery: Delivery) -> None:
+    def acknowledge(self, received: ReceivedMessage) -> None:
         """A message is recorded: the broker forgets it."""
         ...
 

@@ -12,26 +12,26 @@ from amqp.exceptions import AMQPError, MessageNacked
 from kombu.connection import Connection
 from kombu.exceptions import KombuError
 
-from config.errors import SetupError, SkillbusError, TransientError
+from config.errors import MisconfiguredError, SkillbusError, TransientError
 from skills.events import Event
 from workers.queue.broker import Broker
-from workers.queue.protocol import CONTENT_TYPE, QUEUE, Delivery, Message
+from workers.queue.protocol import CONTENT_TYPE, QUEUE, Message, ReceivedMessage
 
 _ACCESS_REFUSED = 403
 _HEARTBEAT_SECONDS = 30
-_BEAT_SECONDS = 1.0
+_HEARTBEAT_CHECK_SECONDS = 1.0
 _CONTENT_TYPES = (CONTENT_TYPE, "application/json", "text/plain", "application/octet-stream", "")
 """The last ones are what clients write that were told nothing."""
 _ENCODINGS = ("utf-8", "utf8", "us-ascii", "binary", "identity", "")
-_SHOWN = 80
-_UNLIMITED_FROM = 4
+_MAX_SHOWN = 80
+_NO_DELIVERY_LIMIT_FROM = 4
 """The major version since which RabbitMQ drops what was delivered 20 times, unless told not to."""
-_REGISTERED_SECONDS = 1.0
+_REGISTRATION_SECONDS = 1.0
 """Before that version, RabbitMQ writes down after half a second where a new quorum queue is kept,
 and does not find it again when it is killed before: https://github.com/rabbitmq/ra/pull/443."""
 
 
-class RabbitOutlet:
+class RabbitReplyPublisher:
     """Sends replies to queues that their readers have made.
 
     Each is published as mandatory and confirmed, and expires. Without a heartbeat, for it may be
@@ -43,25 +43,25 @@ class RabbitOutlet:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._returned = False
-        options = {"confirm_publish": True, "read_timeout": broker.seconds}
+        options = {"confirm_publish": True, "read_timeout": broker.timeout_seconds}
         self._connection: Any = Connection(
             broker.url,
             heartbeat=self.heartbeat,
-            connect_timeout=broker.seconds,
+            connect_timeout=broker.timeout_seconds,
             transport_options=options,
         )
-        with self._translated():
+        with self._translate_errors():
             self._connection.connect()
-            self._sending = self._connection.channel()
-            self._sending.events["basic_return"].add(self._note_return)
+            self._publish_channel = self._connection.channel()
+            self._publish_channel.events["basic_return"].add(self._on_return)
 
-    def _note_return(self, *_: object) -> None:
+    def _on_return(self, *_: object) -> None:
         self._returned = True
 
     def send(self, reply_to: str, reply: Event) -> bool:
         """Publish a reply and wait until it is confirmed; False when there is no such queue, or
         it rejects the reply, as one does that is full: its reader holds up nobody else."""
-        message = self._sending.prepare_message(
+        message = self._publish_channel.prepare_message(
             reply.model_dump_json().encode(),
             content_type=CONTENT_TYPE,
             content_encoding="utf-8",
@@ -73,14 +73,14 @@ class RabbitOutlet:
             },
         )
         self._returned = False
-        with self._translated():
+        with self._translate_errors():
             try:
-                self._sending.basic_publish(
+                self._publish_channel.basic_publish(
                     message,
                     exchange="",
                     routing_key=reply_to,
                     mandatory=True,
-                    timeout=self._broker.seconds,
+                    timeout=self._broker.timeout_seconds,
                 )
             except MessageNacked:
                 return False
@@ -92,43 +92,43 @@ class RabbitOutlet:
             self._connection.release()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         where = f"RabbitMQ at {self._broker.address}"
         try:
             yield
         except AMQPError as error:
             if getattr(error, "code", None) == _ACCESS_REFUSED:
-                raise SetupError(
+                raise MisconfiguredError(
                     f"{where} refuses the login or the queue ({error}): check the user, the "
-                    f"virtual host and {self._broker.secret}"
+                    f"virtual host and {self._broker.password_setting}"
                 ) from None
             raise TransientError(f"{where} does not answer as expected: {error}") from error
         except TimeoutError as error:
             raise TransientError(
-                f"{where} does not answer in {self._broker.seconds:g} s"
+                f"{where} does not answer in {self._broker.timeout_seconds:g} s"
             ) from error
         except (OSError, KombuError) as error:
             raise TransientError(f"{where} does not answer: {error}") from error
 
 
-class RabbitCarrier(RabbitOutlet):
+class RabbitMessageConsumer(RabbitReplyPublisher):
     """Receives from `skillbus.events`, which it makes where it is missing."""
 
     heartbeat = _HEARTBEAT_SECONDS
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker)
-        self._arrived: deque[Delivery] = deque()
-        self._beaten = time.monotonic()
+        self._received: deque[ReceivedMessage] = deque()
+        self._heartbeat_at = time.monotonic()
         try:
-            with self._translated():
+            with self._translate_errors():
                 self._declare()
-                self._asking = self._connection.channel()
-                self._receiving = self._connection.channel()
+                self._control_channel = self._connection.channel()
+                self._consume_channel = self._connection.channel()
                 # Some encodings that a message may name take hours to decode.
-                self._receiving.auto_decode = False
-                self._receiving.basic_qos(0, broker.settings.prefetch, False)
-                self._receiving.basic_consume(QUEUE, callback=self._arrive)
+                self._consume_channel.auto_decode = False
+                self._consume_channel.basic_qos(0, broker.settings.prefetch, False)
+                self._consume_channel.basic_consume(QUEUE, callback=self._on_message)
         except SkillbusError:
             self.close()
             raise
@@ -141,57 +141,59 @@ class RabbitCarrier(RabbitOutlet):
             asking.close()
             return
         version = str(self._connection.connection.server_properties.get("version", "0"))
-        is_old = int(version.partition(".")[0]) < _UNLIMITED_FROM
+        is_old = int(version.partition(".")[0]) < _NO_DELIVERY_LIMIT_FROM
         limit = {} if is_old else {"x-delivery-limit": -1}
         arguments = {"x-queue-type": "quorum", **limit}
         with self._connection.channel() as channel:
             channel.queue_declare(QUEUE, durable=True, auto_delete=False, arguments=arguments)
         if is_old:
-            time.sleep(_REGISTERED_SECONDS)
+            time.sleep(_REGISTRATION_SECONDS)
 
-    def _arrive(self, message: Any) -> None:
-        told = message.properties
-        arrived = Message(
+    def _on_message(self, message: Any) -> None:
+        properties = message.properties
+        received_message = Message(
             bytes(message.body),
-            reply_to=str(told.get("reply_to") or ""),
-            correlation_id=str(told.get("correlation_id") or ""),
-            problem=_problem_of(told),
+            reply_to=str(properties.get("reply_to") or ""),
+            correlation_id=str(properties.get("correlation_id") or ""),
+            problem=_find_problem(properties),
         )
-        self._arrived.append(Delivery(str(message.delivery_info["delivery_tag"]), arrived))
+        self._received.append(
+            ReceivedMessage(str(message.delivery_info["delivery_tag"]), received_message)
+        )
 
-    def receive(self, seconds: float, room: int) -> list[Delivery]:
+    def receive(self, seconds: float, max_messages: int) -> list[ReceivedMessage]:
         """Messages that have arrived; RabbitMQ sends no more than `submissions.prefetch`."""
-        del room
-        with self._translated():
-            if not self._arrived:
+        del max_messages
+        with self._translate_errors():
+            if not self._received:
                 with suppress(TimeoutError):
                     self._connection.drain_events(timeout=max(0.001, seconds))
             now = time.monotonic()
-            if now - self._beaten > _BEAT_SECONDS:
+            if now - self._heartbeat_at > _HEARTBEAT_CHECK_SECONDS:
                 self._connection.heartbeat_check()
-                self._beaten = now
-        arrived = list(self._arrived)
-        self._arrived.clear()
-        return arrived
+                self._heartbeat_at = now
+        received_message = list(self._received)
+        self._received.clear()
+        return received_message
 
-    def waiting(self) -> int:
+    def count_ready(self) -> int:
         """Messages that nobody has taken yet."""
-        with self._translated():
-            return int(self._asking.queue_declare(QUEUE, passive=True).message_count)
+        with self._translate_errors():
+            return int(self._control_channel.queue_declare(QUEUE, passive=True).message_count)
 
-    def confirm(self, delivery: Delivery) -> None:
+    def acknowledge(self, received: ReceivedMessage) -> None:
         """Acknowledge a message."""
-        with self._translated():
-            self._receiving.basic_ack(int(delivery.mark))
+        with self._translate_errors():
+            self._consume_channel.basic_ack(int(received.delivery_tag))
 
 
-def _problem_of(properties: Mapping[str, Any]) -> str:
+def _find_problem(properties: Mapping[str, Any]) -> str:
     """Why a message of this form can be no event, "" where its body has to tell."""
     kind, encoding = (
         str(properties.get(name) or "") for name in ("content_type", "content_encoding")
     )
     if kind.partition(";")[0].strip().lower() not in _CONTENT_TYPES:
-        return f"content type {kind[:_SHOWN]!r}: send {CONTENT_TYPE}"
+        return f"content type {kind[:_MAX_SHOWN]!r}: send {CONTENT_TYPE}"
     if encoding.lower() not in _ENCODINGS:
-        return f"content encoding {encoding[:_SHOWN]!r}: send UTF-8, as it is"
+        return f"content encoding {encoding[:_MAX_SHOWN]!r}: send UTF-8, as it is"
     return ""

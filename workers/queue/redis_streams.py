@@ -17,39 +17,39 @@ from redis.exceptions import ResponseError
 
 from config.errors import PermanentError, SkillbusError
 from skills.events import Event
-from tasks.broker.redis_connection import translated_at
+from tasks.broker.redis_connection import translate_errors_at
 from workers.queue.broker import Broker
-from workers.queue.protocol import QUEUE, Delivery, Message
+from workers.queue.protocol import QUEUE, Message, ReceivedMessage
 
 GROUP = "skillbus"
 
 _SWEEP_SECONDS = 60.0
-_GONE_SECONDS = 600.0
+_FORGET_AFTER_SECONDS = 600.0
 """How long a consumer without messages was not heard of until its name is forgotten."""
 
-_FORGET = """
+_FORGET_SCRIPT = """
 local pending = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
 if #pending == 0 then redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2]) end
 """
 """In one step: a consumer that goes takes along what it holds."""
 
 
-class RedisOutlet:
+class RedisReplyPublisher:
     """Sends replies to streams, each bounded in length and expiring after its last reply."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._client: Any = Redis.from_url(
             broker.url,
-            socket_timeout=broker.seconds,
-            socket_connect_timeout=broker.seconds,
+            socket_timeout=broker.timeout_seconds,
+            socket_connect_timeout=broker.timeout_seconds,
             socket_keepalive=True,
             health_check_interval=30,
             client_name="skillbus-submissions",
         )
 
-    def _call(self, work: Callable[[Any], Any]) -> Any:
-        with translated_at(self._broker.address, self._broker.secret):
+    def _execute(self, work: Callable[[Any], Any]) -> Any:
+        with translate_errors_at(self._broker.address, self._broker.password_setting):
             return work(self._client)
 
     def send(self, reply_to: str, reply: Event) -> bool:
@@ -64,7 +64,7 @@ class RedisOutlet:
                 pipeline.execute()
 
         try:
-            self._call(add)
+            self._execute(add)
         except PermanentError as error:
             if "WRONGTYPE" in str(error):
                 return False
@@ -76,7 +76,7 @@ class RedisOutlet:
         self._client.close()
 
 
-class RedisCarrier(RedisOutlet):
+class RedisMessageConsumer(RedisReplyPublisher):
     """Receives from `skillbus.events` as a consumer of the group `skillbus`.
 
     What a consumer was given and did not acknowledge is claimed by another once it has been silent
@@ -91,38 +91,38 @@ class RedisCarrier(RedisOutlet):
         self._cursor = "0-0"
         self._claim_at = 0.0
         self._sweep_at = time.monotonic() + _SWEEP_SECONDS
-        self._forget = self._client.register_script(_FORGET)
-        self._call(_make_group)
+        self._forget = self._client.register_script(_FORGET_SCRIPT)
+        self._execute(_make_group)
 
-    def receive(self, seconds: float, room: int) -> list[Delivery]:
+    def receive(self, seconds: float, max_messages: int) -> list[ReceivedMessage]:
         """Entries of consumers that died, else new ones."""
         now = time.monotonic()
         found: list[Any] = []
         if now >= self._claim_at:
             self._claim_at = now + self._idle / 3000
-            self._keep()
-            if room > 0:
-                found = self._call(lambda client: self._claim(client, room))
+            self._refresh_claims()
+            if max_messages > 0:
+                found = self._execute(lambda client: self._claim(client, max_messages))
         if now >= self._sweep_at:
             self._sweep_at = now + _SWEEP_SECONDS
-            self._call(self._sweep)
-        if not found and room > 0:
-            found = self._call(lambda client: self._read(client, seconds, room))
+            self._execute(self._sweep)
+        if not found and max_messages > 0:
+            found = self._execute(lambda client: self._read(client, seconds, max_messages))
         elif not found:
             time.sleep(seconds)
-        deliveries = [
-            Delivery(mark, _message(fields))
+        messages = [
+            ReceivedMessage(delivery_tag, _message(fields))
             for entry, fields in found
-            if (mark := entry.decode()) not in self._held
+            if (delivery_tag := entry.decode()) not in self._held
         ]
-        self._held.update(delivery.mark for delivery in deliveries)
-        return deliveries
+        self._held.update(received.delivery_tag for received in messages)
+        return messages
 
-    def _read(self, client: Any, seconds: float, room: int) -> list[Any]:
-        patience = max(1, int(min(seconds, self._broker.seconds / 2) * 1000))
+    def _read(self, client: Any, seconds: float, max_messages: int) -> list[Any]:
+        patience = max(1, int(min(seconds, self._broker.timeout_seconds / 2) * 1000))
         try:
             found = client.xreadgroup(
-                GROUP, self._consumer, {QUEUE: ">"}, count=room, block=patience
+                GROUP, self._consumer, {QUEUE: ">"}, count=max_messages, block=patience
             )
         except ResponseError as error:
             if not str(error).startswith("NOGROUP"):
@@ -132,19 +132,19 @@ class RedisCarrier(RedisOutlet):
         streams = found.values() if isinstance(found, Mapping) else [one[1] for one in found or ()]
         return [entry for stream in streams for entry in _flat(stream)]
 
-    def _claim(self, client: Any, room: int) -> list[Any]:
+    def _claim(self, client: Any, max_messages: int) -> list[Any]:
         found = client.xautoclaim(
-            QUEUE, GROUP, self._consumer, self._idle, start_id=self._cursor, count=room
+            QUEUE, GROUP, self._consumer, self._idle, start_id=self._cursor, count=max_messages
         )
         self._cursor = found[0].decode() if isinstance(found[0], bytes) else str(found[0])
         # A message that was deleted by hand has no fields; Redis takes it off the list itself.
         return [(entry, fields) for entry, fields in found[1] if fields is not None]
 
-    def _keep(self, idle: int = 0) -> None:
+    def _refresh_claims(self, idle: int = 0) -> None:
         """Set how long the messages in hand count as idle."""
         if self._held:
             held = sorted(self._held)
-            self._call(
+            self._execute(
                 lambda client: client.xclaim(
                     QUEUE, GROUP, self._consumer, 0, held, idle=idle, justid=True
                 )
@@ -153,34 +153,36 @@ class RedisCarrier(RedisOutlet):
     def _sweep(self, client: Any) -> None:
         """Forget names of consumers that are long gone and hold nothing."""
         for one in client.xinfo_consumers(QUEUE, GROUP):
-            if not one["pending"] and one["idle"] > max(_GONE_SECONDS * 1000, 2 * self._idle):
+            if not one["pending"] and one["idle"] > max(
+                _FORGET_AFTER_SECONDS * 1000, 2 * self._idle
+            ):
                 self._forget(keys=[QUEUE], args=[GROUP, one["name"]])
 
-    def waiting(self) -> int:
+    def count_ready(self) -> int:
         """Entries of the stream: confirmed ones are gone, and those in hand are here or with
         another consumer."""
-        length = int(self._call(lambda client: client.xlen(QUEUE)))
-        pending = self._call(lambda client: client.xpending(QUEUE, GROUP))["pending"]
+        length = int(self._execute(lambda client: client.xlen(QUEUE)))
+        pending = self._execute(lambda client: client.xpending(QUEUE, GROUP))["pending"]
         return max(0, length - int(pending))
 
-    def confirm(self, delivery: Delivery) -> None:
+    def acknowledge(self, received: ReceivedMessage) -> None:
         """Acknowledge an entry and delete it."""
 
         def drop(client: Any) -> None:
             with client.pipeline(transaction=True) as pipeline:
-                pipeline.xack(QUEUE, GROUP, delivery.mark)
-                pipeline.xdel(QUEUE, delivery.mark)
+                pipeline.xack(QUEUE, GROUP, received.delivery_tag)
+                pipeline.xdel(QUEUE, received.delivery_tag)
                 pipeline.execute()
 
-        self._call(drop)
-        self._held.discard(delivery.mark)
+        self._execute(drop)
+        self._held.discard(received.delivery_tag)
 
     def close(self) -> None:
         """Leave what is held to others at once, and be forgotten where that is nothing."""
 
         with suppress(SkillbusError):
-            self._keep(idle=self._idle + 1)
-            self._call(lambda _: self._forget(keys=[QUEUE], args=[GROUP, self._consumer]))
+            self._refresh_claims(idle=self._idle + 1)
+            self._execute(lambda _: self._forget(keys=[QUEUE], args=[GROUP, self._consumer]))
         super().close()
 
 

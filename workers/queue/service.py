@@ -6,33 +6,35 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from tasks.measures import Measures, NoMeasures
-from workers.backend.channel import Channel
-from workers.processes.process_name import process_name
-from workers.queue.broker import broker_of
-from workers.queue.consumer import Consumer
-from workers.queue.intake import Intake
-from workers.queue.reply_relay import Relay
-from workers.queue.status_reporter import TELL_SECONDS, Teller, Told
+from tasks.measures import MetricsRecorder, NullMetrics
+from workers.backend.base import Backend
+from workers.processes.process_name import unique_process_name
+from workers.queue.broker import get_submission_broker
+from workers.queue.consumer import SubmissionConsumer
+from workers.queue.outbox_relay import OutboxRelay
+from workers.queue.recorder import MessageRecorder
+from workers.queue.status_reporter import REPORT_SECONDS, ConsumerStatus, StatusReporter
 
 
-class Submissions:
+class SubmissionService:
     """Takes submissions into a deployment and sends replies, while it is entered.
 
     The broker is connected to in the background, however long that takes. Raises UsageError at
     once when the settings name none.
     """
 
-    def __init__(self, channel: Channel, measures: Measures | None = None) -> None:
-        self.broker = broker_of(channel.settings)
-        self.name = process_name()
+    def __init__(self, backend: Backend, measures: MetricsRecorder | None = None) -> None:
+        self.broker = get_submission_broker(backend.settings)
+        self.name = unique_process_name()
         self._stopping = threading.Event()
-        measures = measures or NoMeasures()
-        intake = Intake(channel)
-        self.consumer = Consumer(intake, self.broker, self.name, self._stopping, measures)
-        self.relay = Relay(channel, self.broker, self._stopping, measures)
-        self._teller = Teller(channel)
-        runs = {"consumer": self.consumer.run, "relay": self.relay.run, "teller": self._tell}
+        measures = measures or NullMetrics()
+        recorder = MessageRecorder(backend)
+        self.consumer = SubmissionConsumer(
+            recorder, self.broker, self.name, self._stopping, measures
+        )
+        self.relay = OutboxRelay(backend, self.broker, self._stopping, measures)
+        self._status_reporter = StatusReporter(backend)
+        runs = {"consumer": self.consumer.run, "relay": self.relay.run, "status": self._report}
         self._threads = [
             threading.Thread(target=run, name=f"skillbus-{name}", daemon=True)
             for name, run in runs.items()
@@ -55,7 +57,7 @@ class Submissions:
         for thread in self._threads:
             thread.join()
 
-    def status(self) -> Told:
+    def status(self) -> ConsumerStatus:
         """Where submissions come from, what this process has done, and why it does not get on."""
         return {
             "consumer": self.name,
@@ -63,24 +65,24 @@ class Submissions:
             "connected": self.consumer.connected.is_set() and self._is_running(),
             "problem": self.consumer.problem or self.relay.problem,
             "waiting": self.consumer.waiting,
-            "recorded": self.consumer.taken,
+            "recorded": self.consumer.recorded,
             "refused": self.consumer.refused,
             "replied": self.relay.replied,
             "last_message": self.consumer.last_message,
         }
 
-    def unready(self) -> list[str]:
+    def not_ready_reasons(self) -> list[str]:
         """Why no submissions are taken now; empty while they are."""
-        told = self.status()
-        away = [] if told["connected"] else ["the broker is not connected"]
-        return [told["problem"]] if told["problem"] else away
+        current = self.status()
+        away = [] if current["connected"] else ["the broker is not connected"]
+        return [current["problem"]] if current["problem"] else away
 
     def _is_running(self) -> bool:
         return all(thread.is_alive() for thread in self._threads)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         while True:
-            self._teller.tell(self.status())
-            if self._stopping.wait(TELL_SECONDS):
+            self._status_reporter.report(self.status())
+            if self._stopping.wait(REPORT_SECONDS):
                 break
-        self._teller.end()
+        self._status_reporter.clear()

@@ -15,54 +15,54 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from config.errors import SkillbusError
-from workers.library.files import write_whole
+from workers.library.user_files import write_atomically
 
 if TYPE_CHECKING:
-    from workers.backend.channel import Channel
+    from workers.backend.base import Backend
 
 log = structlog.get_logger()
 
-TELL_SECONDS = 1.5
-_FRESH_SECONDS = 4 * TELL_SECONDS
+REPORT_SECONDS = 1.5
+_FRESH_SECONDS = 4 * REPORT_SECONDS
 _FILE = "consumer.json"
 
-Told = dict[str, Any]
+ConsumerStatus = dict[str, Any]
 """consumer: name of the process. broker: its address. connected; problem: why work does not go on,
 "" while it does. waiting: messages that nobody has in hand, None: not known. recorded, refused,
 replied: counts since it began. last_message: when the last one came, seconds since the epoch, None
 before the first."""
 
 
-class Teller:
+class StatusReporter:
     """Tells for one process. What cannot be told now is told the next time."""
 
-    def __init__(self, channel: Channel) -> None:
-        from tasks.coordination.redis import SharedActivity
+    def __init__(self, backend: Backend) -> None:
+        from tasks.coordination.redis import RedisCoordinator
 
-        self._path = channel.settings.home / _FILE
-        activity = channel.activity
-        self._shared = activity if isinstance(activity, SharedActivity) else None
+        self._path = backend.settings.home / _FILE
+        coordinator = backend.coordinator
+        self._shared = coordinator if isinstance(coordinator, RedisCoordinator) else None
 
-    def tell(self, told: Told) -> None:
+    def report(self, status: ConsumerStatus) -> None:
         """Say how it is now."""
         try:
             if self._shared is not None:
-                self._shared.show_consumer(told)
+                self._shared.report_consumer(status)
             else:
-                write_whole(self._path, json.dumps(told).encode())
+                write_atomically(self._path, json.dumps(status).encode())
         except SkillbusError as error:
             log.debug("status not told", reason=str(error))
 
-    def end(self) -> None:
+    def clear(self) -> None:
         """This process takes no submissions any more."""
         with contextlib.suppress(SkillbusError, OSError):
             if self._shared is not None:
-                self._shared.end_consumer()
+                self._shared.deregister_consumer()
             else:
                 self._path.unlink(missing_ok=True)
 
 
-def consumers_of_home(home: Path) -> list[Told]:
+def read_consumer_statuses(home: Path) -> list[ConsumerStatus]:
     """What the process that takes submissions into a home's library told lately."""
     path = home / _FILE
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import PermanentError
-from search.models.encoder import has_bfloat16, loading_errors, model_path, silence_libraries
+from search.models.encoder import has_bfloat16, model_load_errors, model_path, silence_libraries
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -59,7 +59,7 @@ class CrossEncoderTrainer:
         self._optimizer = torch.optim.AdamW(
             self._network.parameters(), lr=learning_rate, weight_decay=_DECAY
         )
-        self.done = 0
+        self.steps_done = 0
 
     def step(self, lists: Sequence[tuple[str, Sequence[str]]]) -> float:
         """Learn from some lists, each a query and texts of which the first is needed.
@@ -67,9 +67,9 @@ class CrossEncoderTrainer:
         Returns the mean loss, in nats.
         """
         torch = self._torch
-        torch.manual_seed(self._seed + self.done)  # dropout is the same after an interruption
+        torch.manual_seed(self._seed + self.steps_done)  # dropout is the same after an interruption
         for group in self._optimizer.param_groups:
-            group["lr"] = self._rate * _schedule(self.done, self._steps)
+            group["lr"] = self._rate * _schedule(self.steps_done, self._steps)
         self._optimizer.zero_grad()
         total = 0.0
         for query, texts in lists:
@@ -81,7 +81,7 @@ class CrossEncoderTrainer:
             total += loss.item()
         torch.nn.utils.clip_grad_norm_(self._network.parameters(), _CLIP)
         self._optimizer.step()
-        self.done += 1
+        self.steps_done += 1
         return total / len(lists)
 
     def _scores(self, query: str, texts: Sequence[str]) -> Any:
@@ -115,9 +115,9 @@ class CrossEncoderTrainer:
             for moment in ("exp_avg", "exp_avg_sq"):
                 if moment in state:
                     tensors[f"{moment}.{name}"] = state[moment]
-        beside = folder / f".{CHECKPOINT}"
-        save_file(tensors, beside, metadata={"done": str(self.done)})
-        beside.replace(folder / CHECKPOINT)
+        temporary = folder / f".{CHECKPOINT}"
+        save_file(tensors, temporary, metadata={"done": str(self.steps_done)})
+        temporary.replace(folder / CHECKPOINT)
 
     def load_checkpoint(self, folder: Path) -> bool:
         """Go on where a checkpoint was written; False when there is none.
@@ -146,7 +146,7 @@ class CrossEncoderTrainer:
             raise PermanentError(
                 f"{path} is no checkpoint of this training ({error}); begin again with --fresh"
             ) from error
-        self.done = done
+        self.steps_done = done
         return True
 
 
@@ -165,7 +165,7 @@ def _load(base: str) -> tuple[Any, Any]:
         path = model_path(base)
         network = AutoModelForSequenceClassification.from_pretrained(path, num_labels=1)
         return network, AutoTokenizer.from_pretrained(path)
-    except loading_errors() as error:
+    except model_load_errors() as error:
         raise PermanentError(
             f"the model {base!r} cannot be loaded to be trained ({error}); name an installed "
             "encoder or cross-encoder with --base"

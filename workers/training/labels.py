@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 from config.errors import PermanentError, UsageError
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill
-from skills.roles.classifier import by_rules
-from workers.library.files import read_text
+from skills.roles.classifier import rules_only_classifier
+from workers.library.user_files import read_text
 
 Labels = dict[str, list[tuple[int, int, str]]]
 
@@ -28,7 +28,7 @@ def read_labels(paths: Sequence[Path]) -> Labels:
         for skill_id, ranges in _read_file(path).items():
             if skill_id in labels:
                 raise UsageError(f"{path}: {skill_id} is labelled in another file already")
-            labels[skill_id] = _checked(path, skill_id, ranges)
+            labels[skill_id] = _validate_ranges(path, skill_id, ranges)
     if not labels:
         raise UsageError(f"{', '.join(map(str, paths))}: no labels; {_SHAPE}")
     return labels
@@ -44,7 +44,7 @@ def _read_file(path: Path) -> Mapping[str, object]:
     return found
 
 
-def _checked(path: Path, skill_id: str, ranges: object) -> list[tuple[int, int, str]]:
+def _validate_ranges(path: Path, skill_id: str, ranges: object) -> list[tuple[int, int, str]]:
     checked = []
     for row in ranges if isinstance(ranges, list) else [None]:
         match row:
@@ -74,7 +74,7 @@ def _read_skill(skill_id: str, folders: Mapping[str, Path]) -> ParsedSkill:
         raise UsageError(f"{skill_id!r} is not the id of a skill (source:path)")
     file = folders[source] / path / "SKILL.md"
     try:
-        return parse_skill(path, file.read_bytes(), classifier=by_rules())
+        return parse_skill(path, file.read_bytes(), classifier=rules_only_classifier())
     except OSError as error:
         raise UsageError(f"{skill_id}: {file} cannot be read: {error.strerror}") from error
     except PermanentError as error:

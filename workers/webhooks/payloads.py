@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from workers.webhooks.delivery import Delivery, DeliveryError
-from workers.webhooks.repositories import normalised
+from workers.webhooks.repository_urls import normalise_url
 
 PING = "ping"
 
@@ -23,7 +23,7 @@ _EVENT_HEADERS = {
     "gitlab": ("x-gitlab-event",),
     "gitea": ("x-forgejo-event", "x-gitea-event"),
 }
-_ADDRESSES = (
+_URL_FIELDS = (
     "clone_url",
     "ssh_url",
     "html_url",
@@ -36,7 +36,7 @@ _ADDRESSES = (
 _BRANCH = "refs/heads/"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _FORM_FIELDS = 10
-_LATEST = 10**12
+_MAX_TIMESTAMP = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Push:
     branch: str
     before: str
     after: str
-    pushed: float | None = None
+    pushed_at: float | None = None
 
     @property
     def deleted(self) -> bool:
@@ -61,9 +61,9 @@ class Push:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class WebhookPayload:
     """What happened. event: by the host's name for it. repositories: all addresses of the one it
-    happened to, as `normalised` writes them. push: None for other events."""
+    happened to, as `normalise_url` writes them. push: None for other events."""
 
     event: str
     repositories: frozenset[str]
@@ -71,30 +71,30 @@ class Notice:
     push: Push | None = None
 
 
-def read_notice(delivery: Delivery) -> Notice:
+def parse_payload(delivery: Delivery) -> WebhookPayload:
     """What a delivery says.
 
     Raises DeliveryError: 415 for a content type that no host sends, 400 without a kind of event,
     422 for content that cannot be read or a push that lacks a field.
     """
-    event = _event(delivery)
-    content = _content(delivery)
+    event = _parse_event_name(delivery)
+    content = _parse_body(delivery)
     about = content.get("repository")
     project = content.get("project")
     if event == "push" and not isinstance(about, dict) and not isinstance(project, dict):
         raise DeliveryError(422, "the push names no repository")
-    told = [one for one in (about, project) if isinstance(one, dict)]
-    addresses = (_text(one, name) for one in told for name in _ADDRESSES)
-    default = (_text(one, "default_branch") for one in told)
-    return Notice(
+    repositories = [one for one in (about, project) if isinstance(one, dict)]
+    addresses = (_get_text(one, name) for one in repositories for name in _URL_FIELDS)
+    default = (_get_text(one, "default_branch") for one in repositories)
+    return WebhookPayload(
         event=event,
-        repositories=frozenset(found for found in map(normalised, addresses) if found),
+        repositories=frozenset(found for found in map(normalise_url, addresses) if found),
         default_branch=next((name for name in default if name), ""),
-        push=_push(content, told) if event == "push" else None,
+        push=_parse_push(content, repositories) if event == "push" else None,
     )
 
 
-def _event(delivery: Delivery) -> str:
+def _parse_event_name(delivery: Delivery) -> str:
     """The kind of event: `push`, `ping`, or the host's word for another."""
     names = _EVENT_HEADERS[delivery.host]
     event = next((delivery.headers[name] for name in names if name in delivery.headers), "")
@@ -105,7 +105,7 @@ def _event(delivery: Delivery) -> str:
     return "push" if delivery.host == "gitlab" and event == "Push Hook" else event
 
 
-def _content(delivery: Delivery) -> Mapping[str, Any]:
+def _parse_body(delivery: Delivery) -> Mapping[str, Any]:
     kind = delivery.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         text: str | bytes = delivery.body
@@ -135,8 +135,8 @@ def _form_payload(body: bytes) -> str:
     return fields["payload"][0]
 
 
-def _push(content: Mapping[str, Any], told: list[dict[str, Any]]) -> Push:
-    ref, before, after = (_text(content, name) for name in ("ref", "before", "after"))
+def _parse_push(content: Mapping[str, Any], repositories: list[dict[str, Any]]) -> Push:
+    ref, before, after = (_get_text(content, name) for name in ("ref", "before", "after"))
     if not (ref and _COMMIT.fullmatch(after)):
         raise DeliveryError(422, "the push has no ref or no commit after it")
     gone = content.get("deleted") is True or not after.strip("0")
@@ -145,16 +145,18 @@ def _push(content: Mapping[str, Any], told: list[dict[str, Any]]) -> Push:
         branch=ref.removeprefix(_BRANCH) if ref.startswith(_BRANCH) else "",
         before=before if _COMMIT.fullmatch(before) and before.strip("0") else "",
         after="" if gone else after,
-        pushed=next((when for when in map(_pushed_at, told) if when is not None), None),
+        pushed_at=next(
+            (when for when in map(_parse_pushed_at, repositories) if when is not None), None
+        ),
     )
 
 
-def _pushed_at(repository: Mapping[str, Any]) -> float | None:
+def _parse_pushed_at(repository: Mapping[str, Any]) -> float | None:
     """When GitHub says a push came: a number in pushes, text in what other events tell."""
     when = repository.get("pushed_at")
-    return float(when) if type(when) is int and 0 < when < _LATEST else None
+    return float(when) if type(when) is int and 0 < when < _MAX_TIMESTAMP else None
 
 
-def _text(content: Mapping[str, Any], name: str) -> str:
+def _get_text(content: Mapping[str, Any], name: str) -> str:
     value = content.get(name)
     return value if isinstance(value, str) else ""

@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from config.errors import SetupError
+from config.errors import MisconfiguredError
 from workers.webhooks.delivery import Delivery, DeliveryError
 from workers.webhooks.secrets import Secret
 
@@ -27,7 +27,7 @@ _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class Verification:
     """What a verified delivery has shown.
 
     sources: those that the secret counts for; None for all. identity: the same for a delivery
@@ -36,26 +36,28 @@ class Proof:
     """
 
     sources: frozenset[str] | None
-    identity: str
-    sent: float | None = None
+    replay_key: str
+    sent_at: float | None = None
 
 
-def verify(delivery: Delivery, secrets: Sequence[Secret]) -> Proof:
+def verify_signature(delivery: Delivery, secrets: Sequence[Secret]) -> Verification:
     """Who sent it; raises DeliveryError (401) unless one of the secrets fits, and 400 for a
     delivery of GitLab's by token that has no id."""
     if delivery.host == "gitlab":
-        return _gitlab(delivery, secrets)
-    signature = _hexadecimal_signature(delivery)
-    fitting = [
+        return _verify_gitlab(delivery, secrets)
+    signature = _get_hex_signature(delivery)
+    matching = [
         secret
         for secret in secrets
-        if _same(_hmac(secret.text.encode(), delivery.body).hex(), signature)
+        if _compare_digest(_hmac(secret.text.encode(), delivery.body).hex(), signature)
     ]
     # Neither host signs its delivery id: the body alone tells whether it was here before.
-    return _proof(delivery, fitting, f"body:{hashlib.sha256(delivery.body).hexdigest()}")
+    return _build_verification(
+        delivery, matching, f"body:{hashlib.sha256(delivery.body).hexdigest()}"
+    )
 
 
-def _hexadecimal_signature(delivery: Delivery) -> str:
+def _get_hex_signature(delivery: Delivery) -> str:
     headers = delivery.headers
     if delivery.host == "github":
         prefix, _, signature = headers.get("x-hub-signature-256", "").partition("=")
@@ -63,25 +65,27 @@ def _hexadecimal_signature(delivery: Delivery) -> str:
     return headers.get("x-forgejo-signature", headers.get("x-gitea-signature", ""))
 
 
-def _gitlab(delivery: Delivery, secrets: Sequence[Secret]) -> Proof:
+def _verify_gitlab(delivery: Delivery, secrets: Sequence[Secret]) -> Verification:
     headers = delivery.headers
-    if "webhook-signature" in headers and any(_is_signing(secret) for secret in secrets):
-        return _standard(delivery, [secret for secret in secrets if _is_signing(secret)])
-    token = _digest(_bytes(headers.get("x-gitlab-token", "")))
-    plain = [secret for secret in secrets if not _is_signing(secret)]
-    fitting = [secret for secret in plain if _same(_digest(secret.text.encode()), token)]
+    if "webhook-signature" in headers and any(_is_signing_token(secret) for secret in secrets):
+        return _verify_standard_webhook(
+            delivery, [secret for secret in secrets if _is_signing_token(secret)]
+        )
+    token = _digest(_encode_header(headers.get("x-gitlab-token", "")))
+    plain = [secret for secret in secrets if not _is_signing_token(secret)]
+    matching = [secret for secret in plain if _compare_digest(_digest(secret.text.encode()), token)]
     # Before there were keys, webhooks that set off one another shared an id.
-    told = "" if "idempotency-key" in headers else f" body:{_digest(delivery.body)}"
-    proof = _proof(delivery, fitting, f"id:{delivery.id}{told}")
+    body_part = "" if "idempotency-key" in headers else f" body:{_digest(delivery.body)}"
+    verification = _build_verification(delivery, matching, f"id:{delivery.id}{body_part}")
     if not delivery.id:
         raise DeliveryError(400, "no Idempotency-Key or X-Gitlab-Event-UUID: GitLab sends one")
-    return proof
+    return verification
 
 
-def _standard(delivery: Delivery, secrets: Sequence[Secret]) -> Proof:
+def _verify_standard_webhook(delivery: Delivery, secrets: Sequence[Secret]) -> Verification:
     headers = delivery.headers
     message_id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    signed = b".".join((_bytes(message_id), _bytes(timestamp), delivery.body))
+    signed = b".".join((_encode_header(message_id), _encode_header(timestamp), delivery.body))
     signatures = [
         signature
         for version, _, signature in (
@@ -89,31 +93,33 @@ def _standard(delivery: Delivery, secrets: Sequence[Secret]) -> Proof:
         )
         if version == "v1"
     ]
-    fitting = []
+    matching = []
     for secret in secrets:
         expected = base64.b64encode(_hmac(_signing_key(secret), signed)).decode()
-        same = [_same(expected, signature) for signature in signatures]
+        same = [_compare_digest(expected, signature) for signature in signatures]
         if any(same):
-            fitting.append(secret)
-    proof = _proof(delivery, fitting, f"id:{message_id}")
+            matching.append(secret)
+    verification = _build_verification(delivery, matching, f"id:{message_id}")
     if not (message_id and _TIMESTAMP.fullmatch(timestamp)):
         raise DeliveryError(401, "webhook-id or webhook-timestamp is missing or malformed")
-    return Proof(proof.sources, proof.identity, float(timestamp))
+    return Verification(verification.sources, verification.replay_key, float(timestamp))
 
 
-def _proof(delivery: Delivery, fitting: Sequence[Secret], identity: str) -> Proof:
-    if not fitting:
+def _build_verification(
+    delivery: Delivery, matching: Sequence[Secret], identity: str
+) -> Verification:
+    if not matching:
         raise DeliveryError(
             401,
             f"not signed with a secret that is known here for {delivery.host}; "
             "compare the webhook's secret with the files of [webhooks]",
         )
-    everywhere = any(not secret.source_id for secret in fitting)
-    sources = None if everywhere else frozenset(secret.source_id for secret in fitting)
-    return Proof(sources, identity)
+    everywhere = any(not secret.source_id for secret in matching)
+    sources = None if everywhere else frozenset(secret.source_id for secret in matching)
+    return Verification(sources, identity)
 
 
-def _is_signing(secret: Secret) -> bool:
+def _is_signing_token(secret: Secret) -> bool:
     return secret.text.startswith(_SIGNING_TOKEN)
 
 
@@ -121,7 +127,7 @@ def _signing_key(secret: Secret) -> bytes:
     try:
         return base64.b64decode(secret.text.removeprefix(_SIGNING_TOKEN), validate=True)
     except ValueError:
-        raise SetupError(
+        raise MisconfiguredError(
             "[webhooks]: a file holds a signing token that is not whsec_ and base64; "
             "copy it from GitLab once more"
         ) from None
@@ -136,10 +142,10 @@ def _digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def _same(expected: str, found: str) -> bool:
-    return hmac.compare_digest(expected.encode(), _bytes(found))
+def _compare_digest(expected: str, found: str) -> bool:
+    return hmac.compare_digest(expected.encode(), _encode_header(found))
 
 
-def _bytes(text: str) -> bytes:
+def _encode_header(text: str) -> bytes:
     """A header as it came: HTTP servers read each byte as one character."""
     return text.encode("latin-1", errors="backslashreplace")

@@ -4,13 +4,13 @@
 // in every statement that touches a skill first: setting a property to what is computed from it
 // takes two locks of the node, in another order.
 
-// name: take_seqs
+// name: allocate_sequence
 MATCH (m:Meta {key: 'seq'}) SET m.value = m.value + $count RETURN m.value
 
 // name: next_epoch
 MATCH (m:Meta {key: 'epoch'}) SET m.value = m.value + 1 RETURN m.value
 
-// name: put_source
+// name: save_source
 MERGE (s:Source {source_id: $source_id}) ON CREATE SET s.kind = $kind, s.root = $root
 WITH s, s.kind = $kind AND s.root = $root AS same
 FOREACH (_ IN CASE WHEN same THEN [1] ELSE [] END | SET s += $known)
@@ -26,25 +26,25 @@ ORDER BY s.source_id
 MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path IS NOT NULL AND s.seq > 0
 RETURN count(*)
 
-// name: drop_cursor
+// name: delete_file_signatures
 MATCH (c:Seen) WHERE c.source_id = $source_id AND c.path IS NOT NULL
 WITH c LIMIT $limit DELETE c RETURN count(*)
 
-// name: drop_source
+// name: delete_source
 MATCH (s:Source {source_id: $source_id}) DELETE s
 
-// name: cursor
+// name: file_signatures
 MATCH (c:Seen) WHERE c.source_id = $source_id AND c.path > $after
 WITH c ORDER BY c.source_id, c.path LIMIT $limit
 RETURN collect(c.path), collect(c.signature)
 
-// name: forget_seen
+// name: forget_file_signatures
 UNWIND $paths AS path MATCH (c:Seen {source_id: $source_id, path: path}) DELETE c
 
-// name: put_seen
+// name: save_file_signatures
 UNWIND $rows AS row MERGE (c:Seen {source_id: $source_id, path: row[0]}) SET c.signature = row[1]
 
-// name: request
+// name: request_ingest
 UNWIND $rows AS row
 MERGE (s:Skill {skill_id: row[0]})
 ON CREATE SET s.source_id = row[1], s.path = row[2], s.state = 'pending', s.seq = 0,
@@ -108,7 +108,7 @@ SET s.locked = true REMOVE s.locked
 WITH s WHERE s.state = 'removed' AND s.waiting IS NULL AND NOT EXISTS { (s)--() }
 DELETE s RETURN count(*)
 
-// name: confirm
+// name: mark_unchanged
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
 WITH s, row WHERE s.seq > 0 AND s.served_seq < row[1]
@@ -135,22 +135,22 @@ MATCH (s:Skill {source_id: $source_id, path: $path}) RETURN collect([$$entry])
 MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path STARTS WITH $below AND s.path > $after
 WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN collect([$$entry])
 
-// name: page
+// name: list_entries
 MATCH (s:Skill) WHERE s.skill_id > $after AND s.skill_id < $end
 WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
 
-// name: page_in_state
+// name: list_entries_in_state
 MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
 WHERE s.state = $state AND s.skill_id > $after AND s.skill_id < $end
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
-// name: page_named
+// name: list_entries_by_name
 MATCH (s:Skill) USING INDEX s:Skill(name_key, source_id)
 WHERE s.name_key = $name_key AND s.source_id IS NOT NULL
     AND s.skill_id > $after AND s.skill_id < $end AND ($state IS NULL OR s.state = $state)
 WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
 
-// name: states
+// name: count_states_by_source
 UNWIND $source_ids AS source_id UNWIND $states AS state
 CALL (source_id, state) {
     MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
@@ -159,16 +159,16 @@ CALL (source_id, state) {
 }
 RETURN source_id, state, many
 
-// name: waiting
+// name: awaiting_ingest
 MATCH (s:Skill) WHERE s.waiting IS NOT NULL AND s.skill_id IS NOT NULL
 WITH s ORDER BY s.waiting, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
-// name: unpaged
+// name: awaiting_embedding
 MATCH (s:Skill) WHERE s.unpaged IS NOT NULL AND s.skill_id IS NOT NULL
 WITH s ORDER BY s.unpaged, s.skill_id LIMIT $limit
 RETURN collect(s.skill_id), collect(s.seq)
 
-// name: mark_paged
+// name: mark_embedded
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
 WITH s, row WHERE s.seq = row[1] AND s.seq > 0
@@ -180,13 +180,13 @@ MATCH (s:Skill) WHERE s.state = 'published' AND s.skill_id IS NOT NULL
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit
 RETURN collect(s.skill_id), collect(s.seq)
 
-// name: mark_safety
+// name: update_safety_levels
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
 WITH s, row WHERE s.seq = row[1] AND s.seq > 0 AND coalesce(s.scanner, 0) < $scanner
 SET s.safety_level = row[2], s.scanner = $scanner
 
-// name: count_use
+// name: increment_uses
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
 SET s.uses = coalesce(s.uses, 0) + row[1]
@@ -223,16 +223,16 @@ RETURN unpaged, unlinked, waiting,
 // name: epoch
 OPTIONAL MATCH (m:Meta {key: 'epoch'}) RETURN coalesce(m.value, 0)
 
-// name: epoch_after_commits
+// name: epoch_with_lock
 MATCH (m:Meta {key: 'epoch'}) SET m.locked = true REMOVE m.locked RETURN m.value
 
-// name: all_pointers
+// name: all_changes
 MATCH (s:Skill) WHERE s.skill_id > $after
 WITH s ORDER BY s.skill_id LIMIT $limit WHERE s.pointer_epoch > 0 OR s.row_epoch > 0
 RETURN collect([s.skill_id, s.seq, s.pointer_epoch > 0, s.row_epoch > 0])
 
-// name: moved_pointers
+// name: changed_pointers
 MATCH (s:Skill) WHERE s.pointer_epoch > $epoch RETURN collect(s.skill_id), collect(s.seq)
 
-// name: moved_rows
+// name: changed_rows
 MATCH (s:Skill) WHERE s.row_epoch > $epoch RETURN collect(s.skill_id)

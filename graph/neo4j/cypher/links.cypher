@@ -3,32 +3,32 @@
 // while a statement runs may still be found, without its properties: it is left out. Lists are
 // cheaper to receive than records: many rows come as one list.
 
-// name: unlinked
+// name: awaiting_linking
 MATCH (s:Skill) WHERE s.mark_epoch IS NOT NULL AND s.skill_id IS NOT NULL
 WITH s ORDER BY s.mark_epoch, s.skill_id LIMIT $limit
 RETURN collect(s.skill_id), collect(s.mark_epoch)
 
-// name: link_facts
+// name: link_features
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) MATCH (f:Facts {skill_id: id})
 RETURN collect(
     [s.skill_id, s.source_id, s.path, s.name, f.signature, f.description_terms, f.mentions])
 
-// name: named
+// name: find_by_name
 UNWIND $keys AS key MATCH (s:Skill {source_id: $source_id, name_key: key})
 RETURN key, s.skill_id ORDER BY key, s.skill_id
 
-// name: mentioning
+// name: find_mentioning
 UNWIND $keys AS key MATCH (m:Mention {key: key, source_id: $source_id})
 RETURN DISTINCT m.skill_id AS skill_id ORDER BY skill_id
 
-// name: mentioning_any
+// name: find_mentioning_any
 UNWIND $names AS name MATCH (m:Mention {key: name[0], source_id: name[1]})
 RETURN m.skill_id AS skill_id
 UNION
 UNWIND $keys AS key MATCH (m:Mention) WHERE m.key = key AND m.source_id IS NOT NULL
 RETURN m.skill_id AS skill_id
 
-// name: mark
+// name: mark_for_linking
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.seq > 0 SET s.mark_epoch = $epoch
 
 // name: clear_marks
@@ -36,10 +36,10 @@ UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
 WITH s, row WHERE s.mark_epoch = row[1] REMOVE s.mark_epoch
 
-// name: touch_rows
+// name: set_row_epochs
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) SET s.row_epoch = $epoch
 
-// name: rows
+// name: adjacency
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id})
 CALL (s) {
     MATCH (s)-[r:$$links]-(o:Skill)
@@ -81,12 +81,12 @@ UNWIND $ids AS id $$owned
 WITH id, r, r.weight AS weight, r.evidence AS evidence WHERE evidence IS NOT NULL
 RETURN id, collect([startNode(r).skill_id, endNode(r).skill_id, type(r), weight, evidence])
 
-// name: weakest
+// name: min_link_weight
 UNWIND $ids AS id MATCH ()-[r:$$type {owner: id}]->()
 WITH id, count(r) AS many, min(r.weight) AS lightest WHERE many >= $count
 RETURN id, lightest
 
-// name: reach
+// name: linked_skills
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id})
 CALL (s) {
     MATCH (s)-[r:$$links]-() RETURN r
@@ -101,7 +101,7 @@ RETURN other
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id})-[r:$$links]-()
 RETURN DISTINCT r.owner
 
-// name: drop_links
+// name: delete_links_of
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id})
 CALL (s) {
     MATCH (s)-[r:$$links]-() RETURN r
@@ -112,7 +112,7 @@ WITH DISTINCT r, startNode(r).skill_id AS source, endNode(r).skill_id AS target
 DELETE r
 RETURN source, target
 
-// name: drop_some_links
+// name: delete_links
 UNWIND $rows AS row
 MATCH (a:Skill {skill_id: row.source})-[r:$$links]->(b:Skill {skill_id: row.target})
 WHERE type(r) = row.type AND r.owner = row.owner

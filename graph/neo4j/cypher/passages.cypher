@@ -20,16 +20,16 @@ WHERE NOT EXISTS {
 CREATE (a)-[r:$(row.type)]->(b)
 SET r.weight = row.weight, r.evidence = row.evidence
 
-// name: drop_passages
+// name: delete_passages
 UNWIND $ids AS id
 MATCH (p:Passage) WHERE p.skill_id = id AND p.seq IS NOT NULL AND p.place IS NOT NULL
 WITH p LIMIT $limit DETACH DELETE p RETURN count(*)
 
-// name: drop_other_passages
+// name: delete_other_passages
 MATCH (p:Passage) WHERE p.skill_id = $skill_id AND p.seq <> $seq AND p.place IS NOT NULL
 WITH p LIMIT $limit DETACH DELETE p RETURN count(*)
 
-// name: passages_left
+// name: orphaned_passages
 UNWIND ['failed', 'removed'] AS state
 MATCH (s:Skill)-[:HAS_PASSAGE]->() WHERE s.state = state AND s.skill_id IS NOT NULL
 RETURN DISTINCT s.skill_id AS skill_id ORDER BY skill_id LIMIT $limit

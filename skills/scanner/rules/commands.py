@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skills.scanner.rule import Rule, one_of, rule
+from skills.scanner.rule import Rule, make_rule, one_of_words
 
 _END = r"(?= \s | $ | [;&|`)] )"
 _SHELL = r"(?:sudo\s{1,3})? (?:/usr)?(?:/bin/)? (?:env\s{1,3})? (?:ba|z|da|k)?sh\b"
@@ -55,10 +55,10 @@ _COLLECTOR_ANCHORS = (
 _DEVICE = r"/dev/(?:sd[a-wyz]|nvme\d|hd[a-wyz]|vd[a-wyz]|r?disk\d|mmcblk\d)"
 _SYSTEM = r"(?: / | ~ | \$home | \$\{home\} | /(?:etc|usr|var|boot|home|bin|lib|root|opt) )"
 _PRIVATE_NET = r"(?: 127\. | 10\. | 192\.168\. | 172\.(?:1[6-9]|2\d|3[01])\. | 0\.0\.0\.0 )"
-_DECODER = one_of("b64decode atob fromhex unhexlify rot13 decompress")
+_DECODER = one_of_words("b64decode atob fromhex unhexlify rot13 decompress")
 
-COMMANDS: tuple[Rule, ...] = (
-    rule(
+COMMAND_RULES: tuple[Rule, ...] = (
+    make_rule(
         "exfiltration",
         3,
         "sends a secret file to a remote",
@@ -79,7 +79,7 @@ COMMANDS: tuple[Rule, ...] = (
              \b(?:curl|wget)\b [^\n]{{0,80}}
              (?:--upload-file|\s-[td]\s|--data|--form|--post-file)""",
     ),
-    rule(
+    make_rule(
         "exfiltration",
         3,
         "sends the environment to a remote",
@@ -93,7 +93,7 @@ COMMANDS: tuple[Rule, ...] = (
         r"""\bos\.environ\.items\(\) (?:[^\n]{0,200}\n){0,4}? [^\n]{0,120}
             (?: urlopen\( | \b(?:requests|httpx|session)\.(?:post|put|get)\( | \.sendall\( )""",
     ),
-    rule(
+    make_rule(
         "exfiltration",
         2,
         "has a tool's caller fill in what is private",
@@ -103,7 +103,7 @@ COMMANDS: tuple[Rule, ...] = (
             [^\n]{0,120} \b(?:secrets?|system\sprompt|api\skeys?|tokens?|passwords?|credentials?
             |private\skeys?|conversation|chat\shistory|environment)\b""",
     ),
-    rule(
+    make_rule(
         "exfiltration",
         3,
         "carries data out in the names it looks up",
@@ -115,14 +115,14 @@ COMMANDS: tuple[Rule, ...] = (
             \b(?:dig|nslookup|host|drill|ping)\s [^\n|;]{0,40}
             \$\{?\w{1,20}\}? [\w.-]{0,60} \. [a-z]{2}""",
     ),
-    rule(
+    make_rule(
         "exfiltration",
         2,
         "sends data to an address that only collects",
         _COLLECTOR_ANCHORS,
         rf"\b(?:curl|wget|post|fetch|send|upload)\b [^\n]{{0,160}} https?://{_COLLECTOR}",
     ),
-    rule(
+    make_rule(
         "exfiltration",
         1,
         "names an address that only collects or forwards",
@@ -131,7 +131,7 @@ COMMANDS: tuple[Rule, ...] = (
         r"https?://(?:[\w-]{1,60}\.){0,3} ngrok(?:-free)?\.(?:io|app)",
         r"discord(?:app)?\.com/api/webhooks/\d{6,20}",
     ),
-    rule(
+    make_rule(
         "destructive",
         3,
         "deletes the root, the home folder or the system",
@@ -142,7 +142,7 @@ COMMANDS: tuple[Rule, ...] = (
         rf"""\bcd \s{{1,3}} {_SYSTEM} \s{{0,3}} (?:&&|;) \s{{0,3}} (?:sudo\s)?
              rm \s (?:-[a-z-]{{1,20}}\s{{1,3}}){{1,3}} (?:--\s)? (?:\*|\.)""",
     ),
-    rule(
+    make_rule(
         "destructive",
         3,
         "deletes the root, the home folder or the system",
@@ -160,14 +160,14 @@ COMMANDS: tuple[Rule, ...] = (
         r"""\bformat \s{1,3} c: (?= \s{0,3} (?: /[a-z] | $ | \n | [`"'&;|] ) )""",
         r"\bvssadmin \s{1,3} delete \s{1,3} shadows",
     ),
-    rule(
+    make_rule(
         "destructive",
         3,
         "a fork bomb",
         (":()",),
         r":\(\) \s{0,4} \{ \s{0,4} : \s{0,4} \| \s{0,4} : \s{0,4} &",
     ),
-    rule(
+    make_rule(
         "destructive",
         2,
         "formats or overwrites a device",
@@ -178,14 +178,14 @@ COMMANDS: tuple[Rule, ...] = (
         rf"> \s{{0,3}} {_DEVICE}",
         rf"\b(?:wipefs|shred) \s [^\n|;]{{0,60}} {_DEVICE}",
     ),
-    rule(
+    make_rule(
         "destructive",
         1,
         "formats or overwrites a device",
         ("of=/dev/",),
         rf"\bdd \s [^\n|;]{{0,120}} \bof={_DEVICE}",
     ),
-    rule(
+    make_rule(
         "destructive",
         2,
         "deletes the data of a server or its backups",
@@ -194,7 +194,7 @@ COMMANDS: tuple[Rule, ...] = (
             /var/(?: lib/(?:postgresql|mysql|mongodb|redis|docker) | backups? ) (?:/|\*|\s|$)""",
         r"\bdrop\s{1,3}(?:database|schema)\s{1,3}(?:if\sexists\s)?[`\"']?(?:prod\w{0,12}|live|master)\b",
     ),
-    rule(
+    make_rule(
         "destructive",
         2,
         "opens or kills everything",
@@ -202,7 +202,7 @@ COMMANDS: tuple[Rule, ...] = (
         rf"\bchmod \s{{1,3}} (?:(?:-r|--recursive)\s{{1,3}}){{1,2}} 0?777 \s{{1,3}} / {_END}",
         r"\bkill \s{1,3} -9 \s{1,3} -1\b",
     ),
-    rule(
+    make_rule(
         "destructive",
         1,
         "rewrites published history",
@@ -210,7 +210,7 @@ COMMANDS: tuple[Rule, ...] = (
         r"""\bgit \s{1,3} push \s [^\n;|&]{0,80}
             (?: --force(?!-with-lease)\b | (?<=\s)-f\b )""",
     ),
-    rule(
+    make_rule(
         "remote_code",
         3,
         "runs a download from a bare address in a shell",
@@ -218,7 +218,7 @@ COMMANDS: tuple[Rule, ...] = (
         rf"""\b(?:curl|wget)\b [^\n|;]{{0,120}} \s (?:https?://)? (?!{_PRIVATE_NET})
              (?:\d{{1,3}}\.){{3}}\d{{1,3}}\b [^\n|;]{{0,120}} \| \s{{0,4}} {_SHELL}""",
     ),
-    rule(
+    make_rule(
         "remote_code",
         2,
         "runs a download within the program",
@@ -229,7 +229,7 @@ COMMANDS: tuple[Rule, ...] = (
         r"\bnew\sfunction\( [^\n]{0,40} await \s{1,2} \(?await \s{1,2} fetch\(",
         rf"\bu(?:rllib)?\w{{0,10}}\.urlopen\([^\n]{{0,120}}\)\.read\(\)[^\n]{{0,20}}\|\s{{0,3}}{_SHELL}",
     ),
-    rule(
+    make_rule(
         "remote_code",
         1,
         "runs a download in a shell",
@@ -242,7 +242,7 @@ COMMANDS: tuple[Rule, ...] = (
         r"""\b(?:irm|iwr|invoke-webrequest|invoke-restmethod|downloadstring)\b [^\n;]{0,160}
             \| \s{0,3} (?:iex|invoke-expression)\b""",
     ),
-    rule(
+    make_rule(
         "remote_code",
         3,
         "opens a shell to a remote",
@@ -250,7 +250,7 @@ COMMANDS: tuple[Rule, ...] = (
         r"\b(?:ba|z)?sh \s{1,3} -i \b [^\n]{0,16} /dev/tcp/",
         r"\b(?:nc|ncat) \s [^\n|;]{0,60} -[a-z]{0,4}e \s{1,3} /bin/(?:ba)?sh",
     ),
-    rule(
+    make_rule(
         "obfuscation",
         3,
         "decodes a payload and runs it",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from skills.scanner.rule import Rule, rule
+from skills.scanner.rule import Rule, make_rule
 from skills.scanner.vocabulary import PEOPLE, PEOPLE_ZH
 
-DECEPTION: tuple[Rule, ...] = (
-    rule(
+DECEPTION_RULES: tuple[Rule, ...] = (
+    make_rule(
         "deception",
         2,
         "has the reader give a false answer to a question",
@@ -46,7 +46,7 @@ DECEPTION: tuple[Rule, ...] = (
         speech=True,
         in_line=True,
     ),
-    rule(
+    make_rule(
         "deception",
         2,
         "has the reader report what is not so",
@@ -82,7 +82,7 @@ DECEPTION: tuple[Rule, ...] = (
         speech=True,
         in_line=True,
     ),
-    rule(
+    make_rule(
         "deception",
         2,
         "has the reader disguise something",
@@ -134,7 +134,7 @@ DECEPTION: tuple[Rule, ...] = (
         speech=True,
         in_line=True,
     ),
-    rule(
+    make_rule(
         "deception",
         2,
         "resists its own removal",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skills.scanner.scanned_text import Text
+    from skills.scanner.normalised_text import NormalisedText
 
 _TAGS = "\U000e0000-\U000e007f"
 _BIDI = "\u202a-\u202e\u2066-\u2069"
@@ -61,17 +61,17 @@ _DEED = re.compile(
 )
 
 
-def in_one_alphabet(line: str) -> str:
+def fold_homoglyphs(line: str) -> str:
     """The line with letters that look Latin made Latin in words that mix the alphabets."""
     return _WORD_OF_BOTH.sub(lambda word: word[0].translate(_LATIN), line)
 
 
-def without_invisible(line: str) -> str:
+def strip_invisible(line: str) -> str:
     """The line without characters that show nothing."""
     return _INVISIBLE.sub("", line)
 
 
-def hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+def find_hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
     """(line, level, what) of invisible characters that have no honest use where they stand.
 
     Joiners in emoji and in scripts that need them, flags spelt with tags, a mark at the start
@@ -109,7 +109,7 @@ def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
         yield 1, "a zero-width character"
 
 
-def hidden_comments(text: Text) -> Iterator[tuple[int, int, str]]:
+def find_hidden_comments(text: NormalisedText) -> Iterator[tuple[int, int, str]]:
     """(offset, level, what) of HTML comments outside code that give orders to the reader."""
     start = text.folded.find("<!--")
     while start >= 0:

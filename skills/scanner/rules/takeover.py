@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skills.scanner.rule import Rule, rule
+from skills.scanner.rule import Rule, make_rule
 
 _SHELL = (
     r"(?:sudo\s{1,3}(?:-\w{1,4}\s{1,3}){0,3})? "
@@ -17,8 +17,8 @@ _VAULT = r"""(?: git\s{1,3}credential(?:-\w{1,20})?\s{1,3}(?:fill|get)\b
     | gpg2?\s[^\n|;]{0,40}--export-secret-keys\b | gcloud\s{1,3}auth\s{1,3}print-\w{1,20}-token\b
     | gh\s{1,3}auth\s{1,3}token\b )"""
 
-TAKEOVER: tuple[Rule, ...] = (
-    rule(
+TAKEOVER_RULES: tuple[Rule, ...] = (
+    make_rule(
         "persistence",
         3,
         "schedules or starts a download that it runs",
@@ -33,7 +33,7 @@ TAKEOVER: tuple[Rule, ...] = (
         rf"""{_FETCH} [^\n|]{{0,160}} \|\s{{0,3}} {_SHELL} [^\n]{{0,30}}
              (?: >>? | \|\s{{0,2}}tee\b ) [^\n]{{0,40}} (?: {_START_FILE} | /etc/cron )""",
     ),
-    rule(
+    make_rule(
         "persistence",
         2,
         "changes what every new shell runs",
@@ -42,7 +42,7 @@ TAKEOVER: tuple[Rule, ...] = (
              | \bld_preload= | \bnc\s | /dev/tcp/ | \ssource\s{{1,3}}/tmp/ )
              [^\n]{{0,160}} (?: >>? | tee\s{{1,3}}-a ) \s{{0,3}} [^\n]{{0,30}} {_START_FILE}""",
     ),
-    rule(
+    make_rule(
         "escalation",
         3,
         "gives itself the rights of root",
@@ -51,14 +51,14 @@ TAKEOVER: tuple[Rule, ...] = (
         r"""\bchmod \s{1,3} (?: [ugoa]{0,3}\+s | 0?[4-7][0-7]{3} ) \s{1,3}
             /(?:usr/)?(?:local/)?bin/ (?: (?:ba|z|da|k)?sh | python[\d.]{0,4} | find | vim? )\b""",
     ),
-    rule(
+    make_rule(
         "escalation",
         2,
         "makes a program run with the rights of its owner",
         ("chmod",),
         r"\bchmod \s{1,3} (?: [ugoa]{0,3}\+s | 0?[4-7][0-7]{3} ) \s{1,3} \S",
     ),
-    rule(
+    make_rule(
         "credentials",
         3,
         "sends what a password store gives out",
@@ -68,7 +68,7 @@ TAKEOVER: tuple[Rule, ...] = (
         rf"""{_FETCH} [^\n;]{{0,80}} (?: --data[\w-]{{0,12}} | \s-[dft] | --form ) [ =]
              [^\n;]{{0,40}} \$\( \s{{0,3}} {_VAULT}""",
     ),
-    rule(
+    make_rule(
         "credentials",
         2,
         "reads the passwords that a browser keeps",
@@ -77,7 +77,7 @@ TAKEOVER: tuple[Rule, ...] = (
             (?: /login\sdata | logins\.json | key4\.db | cookies\.sqlite )""",
         r"\b password_value \b [^\n]{0,60} \b from \s{1,3} logins \b",
     ),
-    rule(
+    make_rule(
         "supply_chain",
         2,
         "installs packages from a bare address or without encryption",
@@ -91,7 +91,7 @@ TAKEOVER: tuple[Rule, ...] = (
                       | [\w.-]{0,60}\.(?:local|lan|internal|corp)\b
                       | (?:[\w-]{1,30}\.){0,3}(?:aliyun|tencent|tsinghua|ustc|douban) )""",
     ),
-    rule(
+    make_rule(
         "supply_chain",
         2,
         "installs packages from a place that is not checked",
@@ -101,7 +101,7 @@ TAKEOVER: tuple[Rule, ...] = (
             (?:--trusted-host|strict-ssl|checksum|signature|verif|without)""",
         r"""安装[^\n]{0,30}http://(?!localhost|127\.|10\.|192\.168)[^\n]{0,60}(?:校验|签名|--trusted-host|证书|忽略)""",
     ),
-    rule(
+    make_rule(
         "supply_chain",
         2,
         "has git fetch from elsewhere without checking who answers",
@@ -110,7 +110,7 @@ TAKEOVER: tuple[Rule, ...] = (
         r"""\binsteadof\b [^\n]{0,120} (?:\n [^\n]{0,120}){0,3}?
             \bsslverify\b [^\n]{0,12} (?:false|0)\b""",
     ),
-    rule(
+    make_rule(
         "supply_chain",
         2,
         "runs a download whose certificate is not checked",
@@ -122,7 +122,7 @@ TAKEOVER: tuple[Rule, ...] = (
         rf"""\bwget \s [^\n|;]{{0,80}} --no-check-certificate\b
              [^\n|;]{{0,160}} \|\s{{0,4}} {_SHELL}""",
     ),
-    rule(
+    make_rule(
         "supply_chain",
         3,
         "fetches a program from a bare address and runs it",

@@ -27,12 +27,12 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class GitRemote:
     """A checked address. `pins` are options for git that hold the name to what was checked."""
 
     url: str
     protocol: str
-    pins: tuple[str, ...] = ()
+    git_options: tuple[str, ...] = ()
 
 
 def check_url(url: str, settings: GitSettings) -> str:
@@ -88,7 +88,7 @@ def check_branch(branch: str) -> None:
         raise UsageError(f"{branch!r} cannot be the name of a branch")
 
 
-def check_folder(path: str) -> None:
+def check_subfolder(path: str) -> None:
     """Raise UsageError unless `path` is a clean relative path, or "" for all of a repository."""
     parts = path.split("/")
     unclean = any(part in ("", ".", "..") for part in parts) or "\0" in path
@@ -96,14 +96,14 @@ def check_folder(path: str) -> None:
         raise UsageError(f"{path!r} is no folder of a repository; write it as skills/team")
 
 
-def resolve(url: str, settings: GitSettings) -> Remote:
+def resolve_remote(url: str, settings: GitSettings) -> GitRemote:
     """Where an address leads, checked and pinned, so that the name cannot lead elsewhere later.
 
     Raises UsageError when it may not be fetched from, TransientError when the name is not known.
     """
     protocol = check_url(url, settings)
     if protocol == "file":
-        return Remote(url, protocol)
+        return GitRemote(url, protocol)
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or _PORTS[protocol]
     try:
@@ -122,11 +122,11 @@ def resolve(url: str, settings: GitSettings) -> Remote:
         # Git's own protocol has no way to pin a name: the address takes its place.
         first = addresses[0]
         shown = f"[{first}]" if first.version == 6 else str(first)
-        return Remote(f"git://{shown}:{port}{parts.path}", protocol)
+        return GitRemote(f"git://{shown}:{port}{parts.path}", protocol)
     if _is_address(host):
-        return Remote(url, protocol)
+        return GitRemote(url, protocol)
     ends = ",".join(f"[{one}]" if one.version == 6 else str(one) for one in addresses)
-    return Remote(url, protocol, (f"http.curloptResolve={host}:{port}:{ends}",))
+    return GitRemote(url, protocol, (f"http.curloptResolve={host}:{port}:{ends}",))
 
 
 def _is_address(host: str) -> bool:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from config.errors import PermanentError, SetupError, TransientError, UsageError
+from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from config.secrets import read_secret
 from config.settings import Settings
 from graph.protocol import Source
-from tasks.sources.git.address import check_branch, check_folder, check_url, resolve
-from tasks.sources.git.program import RefGoneError, run, size_of, transfer
+from tasks.sources.git.address import check_branch, check_subfolder, check_url, resolve_remote
+from tasks.sources.git.process import RefNotFoundError, fetch_ref, folder_size, run_git
 
 _REF = "refs/skillbus/head"
 _MOST_PACKS = 16
@@ -33,21 +33,21 @@ _MEGABYTE = 1_000_000
 _LONGEST_NAME = 200
 _LOCK = ".lock"
 _TURN_SECONDS = 0.05
-_STRAY_SECONDS = 3600.0
+_ORPHAN_SECONDS = 3600.0
 """A new source has a mirror before the catalog knows it."""
 
-Stopped = Callable[[], bool]
+IsStopped = Callable[[], bool]
 
 
-def check_source(source: Source, settings: Settings) -> None:
+def check_git_source(source: Source, settings: Settings) -> None:
     """Raise UsageError unless a git source can be fetched as it is described; no network."""
     check_url(source.root, settings.git)
     check_branch(source.branch)
-    check_folder(source.path)
-    credential_of(source, settings)
+    check_subfolder(source.path)
+    find_credential(source, settings)
 
 
-def credential_of(source: Source, settings: Settings) -> tuple[str, Path] | None:
+def find_credential(source: Source, settings: Settings) -> tuple[str, Path] | None:
     """User name and file of a source's credential, None where it has none.
 
     The file holds a token, or `user:password`, in one line. Raises UsageError when it lies
@@ -64,7 +64,7 @@ def credential_of(source: Source, settings: Settings) -> tuple[str, Path] | None
         )
     secret = read_secret(file, "credential file") or ""
     if "\n" in secret or "\r" in secret:
-        raise SetupError(f"credential file: {file} has several lines; one is wanted")
+        raise MisconfiguredError(f"credential file: {file} has several lines; one is wanted")
     if source.root.startswith("http:") and not settings.git.allow_private:
         raise UsageError("a credential is not sent over http; give an https address")
     user, found, _ = secret.partition(":")
@@ -80,57 +80,57 @@ class Mirror:
     """The bare repository of one source on this machine."""
 
     def __init__(self, source: Source, settings: Settings) -> None:
-        self.folder = folder_of(source.source_id, settings)
+        self.folder = mirror_folder(source.source_id, settings)
         self._source = source
         self._settings = settings
 
-    def fetch(self, stopped: Stopped = lambda: False) -> str:
+    def fetch(self, stopped: IsStopped = lambda: False) -> str:
         """Fetch the newest commit of the source's branch; returns its id.
 
-        Errors as `tasks.sources.git.program.transfer` raises them; what was there before stays.
+        Errors as `tasks.sources.git.process.transfer` raises them; what was there before stays.
         """
-        with self._alone(stopped):
-            self._transfer(self._newest, stopped)
-            commit = run(self.folder, "rev-parse", "--verify", f"{_REF}^{{commit}}")
+        with self._locked(stopped):
+            self._transfer(self._refspec, stopped)
+            commit = run_git(self.folder, "rev-parse", "--verify", f"{_REF}^{{commit}}")
             return commit.decode().strip()
 
-    def ensure(self, commit: str) -> None:
+    def ensure_commit(self, commit: str) -> None:
         """Fetch a commit unless it is there: the mirror was lost, or another machine fetched it.
 
         Raises TransientError when the remote does not give it, as after a push by force: the next
         fetch of the source leads on to another one. Other errors as `fetch`.
         """
-        if self.has(commit):
+        if self.has_commit(commit):
             return
-        with self._alone():
-            if self.has(commit):
+        with self._locked():
+            if self.has_commit(commit):
                 return
             try:
                 self._transfer(f"+{commit}:refs/skillbus/read")
-            except RefGoneError:
+            except RefNotFoundError:
                 # A server may give what branches point to and nothing else.
-                self._transfer(self._newest)
-            if not self.has(commit):
+                self._transfer(self._refspec)
+            if not self.has_commit(commit):
                 raise TransientError(f"commit {commit[:12]} is not given any more")
 
-    def has(self, commit: str) -> bool:
+    def has_commit(self, commit: str) -> bool:
         """Whether the mirror holds a commit, given by its id or a ref."""
         if not (self.folder / "HEAD").is_file():
             return False
         try:
-            run(self.folder, "cat-file", "-e", f"{commit}^{{tree}}")
+            run_git(self.folder, "cat-file", "-e", f"{commit}^{{tree}}")
         except PermanentError:
             return False
         return True
 
     def drop(self) -> None:
         """Delete the mirror, unless somebody fetches into it right now."""
-        with suppress(TransientError), self._alone(lambda: True):
+        with suppress(TransientError), self._locked(lambda: True):
             shutil.rmtree(self.folder, ignore_errors=True)
             self._lock_file.unlink(missing_ok=True)
 
     @property
-    def _newest(self) -> str:
+    def _refspec(self) -> str:
         branch = self._source.branch
         wanted = f"refs/heads/{branch}" if branch else "HEAD"
         return f"+{wanted}:{_REF}"
@@ -140,12 +140,12 @@ class Mirror:
         return self.folder.with_name(self.folder.name + _LOCK)
 
     @contextmanager
-    def _alone(self, stopped: Stopped = lambda: False) -> Iterator[None]:
+    def _locked(self, stopped: IsStopped = lambda: False) -> Iterator[None]:
         """Nobody else on this machine changes the mirror inside the block."""
         end = time.monotonic() + self._settings.git.seconds
         while True:
             with self._opened_lock() as lock:
-                if _taken(lock.fileno()):
+                if _try_flock(lock.fileno()):
                     yield
                     return
             if stopped() or time.monotonic() > end:
@@ -157,24 +157,24 @@ class Mirror:
             self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             return self._lock_file.open("wb")
         except OSError as error:
-            raise SetupError(
+            raise MisconfiguredError(
                 f"{self.folder.parent}: {error.strerror}; repositories are fetched into it "
                 "(git.mirrors)"
             ) from None
 
-    def _transfer(self, refspec: str, stopped: Stopped = lambda: False) -> None:
-        check_source(self._source, self._settings)
+    def _transfer(self, refspec: str, stopped: IsStopped = lambda: False) -> None:
+        check_git_source(self._source, self._settings)
         limits = self._settings.git
-        remote = resolve(self._source.root, limits)
+        remote = resolve_remote(self._source.root, limits)
         self._prepare()
         try:
-            transfer(
+            fetch_ref(
                 self.folder,
                 remote,
                 refspec,
-                credential=credential_of(self._source, self._settings),
+                credential=find_credential(self._source, self._settings),
                 seconds=limits.seconds,
-                most_bytes=limits.megabytes * _MEGABYTE,
+                max_bytes=limits.megabytes * _MEGABYTE,
                 stopped=stopped,
             )
         finally:
@@ -183,21 +183,21 @@ class Mirror:
     def _prepare(self) -> None:
         """Make the bare repository, without any template, or tidy one that has grown."""
         self._sweep()
-        if not self._is_whole():
+        if not self._is_intact():
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(mode=0o700)
-            run(self.folder, "init", "--bare", "--quiet", "--template=")
+            run_git(self.folder, "init", "--bare", "--quiet", "--template=")
         packs = list((self.folder / "objects" / "pack").glob("*.pack"))
-        too_large = size_of(self.folder) > self._settings.git.megabytes * _MEGABYTE
+        too_large = folder_size(self.folder) > self._settings.git.megabytes * _MEGABYTE
         if len(packs) >= _MOST_PACKS or too_large:
             # Who reads an older commit right now may go on for a while.
-            run(self.folder, "gc", "--quiet", "--prune=1.hour.ago", seconds=_TIDY_SECONDS)
+            run_git(self.folder, "gc", "--quiet", "--prune=1.hour.ago", seconds=_TIDY_SECONDS)
 
-    def _is_whole(self) -> bool:
+    def _is_intact(self) -> bool:
         """Whether the repository is there, and what it was left with can be read."""
         refs = [ref for ref in ("head", "read") if (self.folder / "refs/skillbus" / ref).exists()]
         return (self.folder / "HEAD").is_file() and all(
-            self.has(f"refs/skillbus/{ref}") for ref in refs
+            self.has_commit(f"refs/skillbus/{ref}") for ref in refs
         )
 
     def _sweep(self) -> None:
@@ -212,7 +212,7 @@ class Mirror:
             lock.unlink(missing_ok=True)
 
 
-def _taken(descriptor: int) -> bool:
+def _try_flock(descriptor: int) -> bool:
     """Whether a lock is ours now, and its file still the one that others look at."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -221,7 +221,7 @@ def _taken(descriptor: int) -> bool:
     return os.fstat(descriptor).st_nlink > 0
 
 
-def folder_of(source_id: str, settings: Settings) -> Path:
+def mirror_folder(source_id: str, settings: Settings) -> Path:
     """The folder of a source's mirror; an id may hold what a folder's name may not."""
     name = quote(source_id, safe="")
     if len(name) > _LONGEST_NAME:
@@ -233,15 +233,15 @@ def _mirrors(settings: Settings) -> Path:
     return (settings.git.mirrors or settings.home / "git").expanduser().absolute()
 
 
-def drop_mirror(source_id: str, settings: Settings) -> None:
+def delete_mirror(source_id: str, settings: Settings) -> None:
     """Delete the mirror of a source that was removed; one in use goes with the strays."""
     Mirror(Source(source_id, "git", ""), settings).drop()
 
 
-def drop_strays(source_ids: Collection[str], settings: Settings) -> None:
+def delete_orphaned_mirrors(source_ids: Collection[str], settings: Settings) -> None:
     """Delete mirrors on this machine whose sources are gone; another one may have removed them."""
-    known = {folder_of(source_id, settings) for source_id in source_ids}
-    settled = time.time() - _STRAY_SECONDS
+    known = {mirror_folder(source_id, settings) for source_id in source_ids}
+    settled = time.time() - _ORPHAN_SECONDS
     for folder in _mirrors(settings).glob("*.git"):
         if folder not in known and folder.stat().st_mtime < settled:
             shutil.rmtree(folder, ignore_errors=True)

@@ -15,14 +15,14 @@ from config.settings import LimitSettings, Settings
 from graph.protocol import Source
 from skills.parsing import sibling_files
 from skills.record import SiblingFile
-from tasks.sources.directory import SKILL_FILE, Scan, SkillFolder, SkillGoneError
+from tasks.sources.directory import SKILL_FILE, SkillFolder, SkillGoneError, SourceScan
 from tasks.sources.git.mirror import Mirror
-from tasks.sources.git.tree import Blob, Objects, Tree, list_tree
+from tasks.sources.git.tree import Blob, CommitTree, ObjectReader, list_tree
 
 log = structlog.get_logger()
 
 _VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
-_POINTER = b"version https://git-lfs.github.com/spec/"
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 """What stands in place of a file that large-file storage keeps, by its specification."""
 
 
@@ -35,13 +35,13 @@ def open_git_reader(source: Source, settings: Settings) -> Iterator[GitReader]:
     """
     mirror = Mirror(source, settings)
     try:
-        mirror.ensure(source.commit)
+        mirror.ensure_commit(source.commit)
     except (PermanentError, TransientError) as error:
         raise TransientError(
             f"source {source.source_id}: commit {source.commit[:12]} is not here: {error}"
         ) from None
     tree = list_tree(mirror.folder, source.commit, source.path, settings.git.files)
-    objects = Objects(mirror.folder, mirror.drop)
+    objects = ObjectReader(mirror.folder, mirror.drop)
     try:
         yield GitReader(tree, objects, settings.limits)
     finally:
@@ -51,14 +51,14 @@ def open_git_reader(source: Source, settings: Settings) -> Iterator[GitReader]:
 class GitReader:
     """The skills of one commit. Links are not followed and submodules not entered."""
 
-    def __init__(self, tree: Tree, objects: Objects, limits: LimitSettings) -> None:
+    def __init__(self, tree: CommitTree, objects: ObjectReader, limits: LimitSettings) -> None:
         self._tree = tree
         self._objects = objects
         self._limits = limits
 
-    def scan(self, start: str) -> Scan:
+    def scan(self, start: str) -> SourceScan:
         """Every skill at or below `start`; signatures cover names and objects, never the time."""
-        found = Scan()
+        found = SourceScan()
         records: dict[str, list[str]] = {}
         stack: list[tuple[str, str | None, int]] = [(start, None, start.count("/"))]
         while stack:
@@ -71,12 +71,12 @@ class GitReader:
             if owner is not None:
                 lines = (f"{_joined(folder, name)}|{files[name].object_id}" for name in files)
                 records[owner].extend(lines)
-            for inner in self._tree.below.get(folder, ()):
+            for inner in self._tree.subfolders.get(folder, ()):
                 if _VIRTUAL_ENVIRONMENT in self._tree.folders.get(inner, {}):
                     continue
-                reason = self._why_not(inner, depth)
+                reason = self._find_skip_reason(inner, depth)
                 if reason:
-                    found.refused[_printable(inner)] = reason
+                    found.refused[_escape_non_utf8(inner)] = reason
                 else:
                     stack.append((inner, owner, depth + 1))
         for path, record in records.items():
@@ -85,28 +85,30 @@ class GitReader:
         self._refuse_others(start, found)
         return found
 
-    def _why_not(self, folder: str, depth: int) -> str:
+    def _find_skip_reason(self, folder: str, depth: int) -> str:
         if depth >= self._limits.depth:
             return f"deeper than {self._limits.depth} folders (limits.depth)"
-        if _printable(folder) != folder:
+        if _escape_non_utf8(folder) != folder:
             return "the folder's name is not UTF-8; rename it"
         return ""
 
-    def _refuse_others(self, start: str, found: Scan) -> None:
+    def _refuse_others(self, start: str, found: SourceScan) -> None:
         """Say of links and submodules where a skill would be why they are not read."""
         for path in self._tree.links:
             folder, _, name = path.rpartition("/")
             if name == SKILL_FILE and _is_below(folder, start):
-                found.refused[_printable(folder)] = "its SKILL.md is a link; commit the file itself"
+                found.refused[_escape_non_utf8(folder)] = (
+                    "its SKILL.md is a link; commit the file itself"
+                )
         for path in self._tree.submodules:
             if _is_below(path, start) and self._owner(path, found) is None:
-                found.refused[_printable(path)] = (
+                found.refused[_escape_non_utf8(path)] = (
                     "a submodule; add its repository as a source of its own"
                 )
         if self._tree.links:
             log.info("links in a repository are not followed", links=len(self._tree.links))
 
-    def _owner(self, path: str, found: Scan) -> str | None:
+    def _owner(self, path: str, found: SourceScan) -> str | None:
         for folder in PurePosixPath(path).parents:
             name = "" if str(folder) == "." else str(folder)
             if name in found.signatures:
@@ -133,7 +135,7 @@ class GitReader:
                 "limits.folder_bytes)"
             )
         content = self._objects.read(files[SKILL_FILE])
-        if content.startswith(_POINTER):
+        if content.startswith(_LFS_POINTER):
             raise PermanentError(
                 f"{_joined(path, SKILL_FILE)} is kept in large-file storage, which is not read; "
                 "commit the file itself"
@@ -146,7 +148,7 @@ class GitReader:
         digest = hashlib.sha256(hashlib.sha256(content).digest())
         for file in listed:
             digest.update(f"{file.path}\0{file.size}\0{file.sha256}\n".encode("utf-8", "replace"))
-        texts = sibling_files.read_wanted(
+        texts = sibling_files.read_selected_files(
             listed, lambda file: self._objects.read(others[file.path])
         )
         return SkillFolder(content, tuple(listed), digest.hexdigest(), texts)
@@ -162,10 +164,10 @@ class GitReader:
             for name, blob in files.items():
                 if folder != path or name != SKILL_FILE:
                     inner = _joined(folder, name)
-                    yield _printable(inner[len(path) + 1 :] if path else inner), blob
-            stack.extend(self._tree.below.get(folder, ()))
+                    yield _escape_non_utf8(inner[len(path) + 1 :] if path else inner), blob
+            stack.extend(self._tree.subfolders.get(folder, ()))
 
-    def owning_skill(self, path: str) -> str | None:
+    def find_owning_skill(self, path: str) -> str | None:
         """The nearest folder at or above `path` that is a skill, None without one."""
         current = PurePosixPath(path)
         for folder in (current, *current.parents):
@@ -174,7 +176,7 @@ class GitReader:
                 return name
         return None
 
-    def check_inside(self, path: str) -> None:
+    def check_relative_path(self, path: str) -> None:
         """Raise UsageError unless `path` is a clean relative path."""
         if path.startswith("/") or ".." in PurePosixPath(path).parts or "\0" in path:
             raise UsageError(f"path {path!r} leads out of the source; paths are relative to it")
@@ -188,5 +190,5 @@ def _is_below(path: str, start: str) -> bool:
     return not start or path == start or path.startswith(start + "/")
 
 
-def _printable(path: str) -> str:
+def _escape_non_utf8(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")

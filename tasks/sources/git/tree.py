@@ -13,8 +13,8 @@ from io import BufferedReader
 from pathlib import Path
 
 from config.errors import PermanentError, TransientError
-from tasks.sources.directory import SKIPPED
-from tasks.sources.git.program import command, environment
+from tasks.sources.directory import SKIPPED_FOLDERS
+from tasks.sources.git.process import command, environment
 
 _LINK = "120000"
 _SUBMODULE = "160000"
@@ -34,30 +34,30 @@ class Blob:
 
 
 @dataclass(slots=True)
-class Tree:
+class CommitTree:
     """Files by folder and name, and the paths of links and submodules, which are not read.
 
     Names are as `os.fsdecode` gives them, paths are relative to the folder that was asked for.
     """
 
     folders: dict[str, dict[str, Blob]]
-    below: dict[str, set[str]]
+    subfolders: dict[str, set[str]]
     links: list[str]
     submodules: list[str]
 
 
-def list_tree(mirror: Path, commit: str, path: str, most: int) -> Tree:
+def list_tree(mirror: Path, commit: str, path: str, most: int) -> CommitTree:
     """All files of the folder `path` of a commit.
 
     Raises PermanentError where the commit has no such folder or it holds more than `most` files and
     folders: a few bytes of objects can stand for any number of them, and for paths of any length.
     """
-    tree = Tree(defaultdict(dict), defaultdict(set), [], [])
+    tree = CommitTree(defaultdict(dict), defaultdict(set), [], [])
     arguments = ("ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
     with _started(mirror, arguments) as process:
         room = most
         for line in _records(_out(process)):
-            room -= 1 + len(line) // _USUAL_PATH + _note(tree, line)
+            room -= 1 + len(line) // _USUAL_PATH + _add_file(tree, line)
             if room < 0:
                 raise PermanentError(
                     f"more than {most} files and folders (git.files); name a folder (--path)"
@@ -70,7 +70,7 @@ def list_tree(mirror: Path, commit: str, path: str, most: int) -> Tree:
     return tree
 
 
-def _note(tree: Tree, line: bytes) -> int:
+def _add_file(tree: CommitTree, line: bytes) -> int:
     """Note a file; returns how many folders came with it."""
     about, _, raw = line.partition(b"\t")
     mode, _, object_id, size = about.decode("ascii").split()
@@ -79,7 +79,7 @@ def _note(tree: Tree, line: bytes) -> int:
     parts = path.split("/")
     if any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
         return 0  # no file system could hold it
-    if SKIPPED.intersection(parts[:-1]):
+    if SKIPPED_FOLDERS.intersection(parts[:-1]):
         return 0
     if mode == _SUBMODULE:
         tree.submodules.append(path)
@@ -90,21 +90,21 @@ def _note(tree: Tree, line: bytes) -> int:
     new = 0
     while folder:
         parent = folder.rpartition("/")[0]
-        if folder in tree.below[parent]:
+        if folder in tree.subfolders[parent]:
             break
-        tree.below[parent].add(folder)
+        tree.subfolders[parent].add(folder)
         folder, new = parent, new + 1
     return new
 
 
-class Objects:
+class ObjectReader:
     """Reads objects of a mirror through one git process; close it after use.
 
     lost: called when an object is not there or cannot be read.
     """
 
-    def __init__(self, mirror: Path, lost: Callable[[], None] = lambda: None) -> None:
-        self._lost = lost
+    def __init__(self, mirror: Path, on_missing: Callable[[], None] = lambda: None) -> None:
+        self._on_missing = on_missing
         self._process = _start(mirror, ("cat-file", "--batch"), subprocess.PIPE)
 
     def close(self) -> None:
@@ -117,25 +117,25 @@ class Objects:
 
     def read(self, blob: Blob) -> bytes:
         """The bytes of a file; raises TransientError when the mirror has lost it."""
-        return b"".join(self._parts(blob))
+        return b"".join(self._read_chunks(blob))
 
     def sha256(self, blob: Blob) -> str:
         """The SHA-256 of a file's bytes, in hexadecimal."""
         digest = hashlib.sha256()
-        for part in self._parts(blob):
+        for part in self._read_chunks(blob):
             digest.update(part)
         return digest.hexdigest()
 
-    def _parts(self, blob: Blob) -> Iterator[bytes]:
-        asked, answers = self._process.stdin, _out(self._process)
+    def _read_chunks(self, blob: Blob) -> Iterator[bytes]:
+        stdin, answers = self._process.stdin, _out(self._process)
         try:
-            if asked is not None:
-                asked.write(f"{blob.object_id}\n".encode("ascii"))
-                asked.flush()
+            if stdin is not None:
+                stdin.write(f"{blob.object_id}\n".encode("ascii"))
+                stdin.flush()
         except OSError as error:
             raise self._failed(f"git cat-file ended: {error.strerror}") from None
-        told = answers.readline().split()
-        if len(told) != 3 or told[1] != b"blob" or int(told[2]) != blob.size:
+        header = answers.readline().split()
+        if len(header) != 3 or header[1] != b"blob" or int(header[2]) != blob.size:
             raise self._failed(f"the mirror has lost the object {blob.object_id}")
         left = blob.size
         while left:
@@ -147,7 +147,7 @@ class Objects:
         answers.read(1)
 
     def _failed(self, what: str) -> TransientError:
-        self._lost()
+        self._on_missing()
         return TransientError(f"{what}; it is fetched anew")
 
 

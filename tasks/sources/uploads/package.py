@@ -20,21 +20,21 @@ from config.errors import PermanentError, TransientError
 from config.settings import Settings
 from skills.parsing import sibling_files
 from skills.record import SiblingFile
-from tasks.sources.directory import SKILL_FILE, SKIPPED, SkillFolder
-from tasks.sources.uploads.bounds import ArchiveError, TooLargeError, chunks_of, shown
-from tasks.sources.uploads.members import Member
-from tasks.sources.uploads.names import Names, clean_path
+from tasks.sources.directory import SKILL_FILE, SKIPPED_FOLDERS, SkillFolder
+from tasks.sources.uploads.archive import ArchiveMember
+from tasks.sources.uploads.limits import ArchiveError, UploadTooLargeError, escape_name, iter_chunks
+from tasks.sources.uploads.member_names import MemberNames, clean_path
 
 _VERSION = 1
 _MANIFEST = "manifest.json"
 _FILES = "files/"
-_JUNK = SKIPPED | {"__MACOSX", ".DS_Store"}
+_IGNORED_NAMES = SKIPPED_FOLDERS | {"__MACOSX", ".DS_Store"}
 _MOMENT = (1980, 1, 1, 0, 0, 0)
 _ENVIRONMENT = "pyvenv.cfg"
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class UploadContents:
     """What was unpacked: the files of each skill, by the skill's path in the source.
 
     left_out: files that belong to no skill, or to what no skill consists of.
@@ -44,14 +44,16 @@ class Contents:
     left_out: int
 
 
-def gather(members: Iterable[Member], target: IO[bytes], settings: Settings, path: str) -> Contents:
+def collect_skills(
+    members: Iterable[ArchiveMember], target: IO[bytes], settings: Settings, path: str
+) -> UploadContents:
     """Write the content of all members to `target`, a zip, and sort them into skills.
 
     path: where in the source the upload belongs; it takes the place of the archive's one top
     folder, if all lies in one. Files are named in `Contents` as skill path -> path in the skill ->
     member of `target`. Raises ArchiveError.
     """
-    names = Names(settings.uploads.depth)
+    names = MemberNames(settings.uploads.depth)
     stored: dict[str, str] = {}
     left_out = 0
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as gathered:
@@ -59,29 +61,31 @@ def gather(members: Iterable[Member], target: IO[bytes], settings: Settings, pat
             name = names.add(member.name, folder=member.content is None)
             if member.content is None:
                 continue
-            if _JUNK.intersection(name.split("/")):
+            if _IGNORED_NAMES.intersection(name.split("/")):
                 left_out += 1
                 continue
             stored[name] = str(len(stored))
             with gathered.open(_entry(stored[name]), "w", force_zip64=True) as stream:
                 for chunk in _bounded(member, name, settings.limits.skill_bytes):
                     stream.write(chunk)
-    skills, unowned = _sorted_out(_placed(stored, path, settings.uploads.depth))
+    skills, unowned = _group_by_skill(_apply_source_path(stored, path, settings.uploads.depth))
     _check(skills, settings)
-    return Contents(skills, left_out + unowned)
+    return UploadContents(skills, left_out + unowned)
 
 
-def _bounded(member: Member, name: str, most: int) -> Iterator[bytes]:
+def _bounded(member: ArchiveMember, name: str, most: int) -> Iterator[bytes]:
     """A member's content; raises TooLargeError for a SKILL.md that could not be read later."""
     size = 0
     for chunk in member.content or ():
         size += len(chunk)
         if size > most and PurePosixPath(name).name == SKILL_FILE:
-            raise TooLargeError(f"{shown(name)}: more than {most} bytes (limits.skill_bytes)")
+            raise UploadTooLargeError(
+                f"{escape_name(name)}: more than {most} bytes (limits.skill_bytes)"
+            )
         yield chunk
 
 
-def _placed(stored: Mapping[str, str], path: str, depth: int) -> dict[str, str]:
+def _apply_source_path(stored: Mapping[str, str], path: str, depth: int) -> dict[str, str]:
     """Names as they are in the source."""
     if not path:
         return dict(stored)
@@ -91,7 +95,7 @@ def _placed(stored: Mapping[str, str], path: str, depth: int) -> dict[str, str]:
     return {clean_path(f"{path}/{name[cut:]}", depth + 64): entry for name, entry in stored.items()}
 
 
-def _sorted_out(stored: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], int]:
+def _group_by_skill(stored: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], int]:
     """Files of each skill, and how many belong to none."""
     folders = {
         str(PurePosixPath(name).parent) for name in stored if PurePosixPath(name).name == SKILL_FILE
@@ -121,16 +125,16 @@ def _check(skills: Mapping[str, Mapping[str, str]], settings: Settings) -> None:
             f"{SKILL_FILE} lies at the top: say with `path` which folder of the source it is"
         )
     if len(skills) > settings.uploads.skills:
-        raise TooLargeError(f"more than {settings.uploads.skills} skills (uploads.skills)")
+        raise UploadTooLargeError(f"more than {settings.uploads.skills} skills (uploads.skills)")
     for path, files in skills.items():
         if len(files) - 1 > settings.limits.folder_files:
-            raise TooLargeError(
-                f"{shown(path)}: more than {settings.limits.folder_files} files in one skill "
+            raise UploadTooLargeError(
+                f"{escape_name(path)}: more than {settings.limits.folder_files} files in one skill "
                 "(limits.folder_files)"
             )
 
 
-def write_skill(
+def write_package(
     target: IO[bytes], skill_id: str, files: Mapping[str, str], gathered: zipfile.ZipFile
 ) -> None:
     """Write one skill's package from what `gather` made of the upload."""
@@ -142,7 +146,7 @@ def write_skill(
                 gathered.open(files[name]) as source,
                 package.open(_entry(_FILES + name), "w", force_zip64=True) as stream,
             ):
-                for chunk in chunks_of(source):
+                for chunk in iter_chunks(source):
                     size += len(chunk)
                     digest.update(chunk)
                     stream.write(chunk)
@@ -163,7 +167,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class PackageManifest:
     """What a package holds: the skill, its SKILL.md, and the other files, sorted by path."""
 
     skill_id: str
@@ -179,13 +183,13 @@ class Manifest:
         return digest.hexdigest()
 
 
-def read_manifest(file: Path) -> Manifest:
+def read_manifest(file: Path) -> PackageManifest:
     """The manifest of a package. Raises FileNotFoundError, PermanentError for a damaged one."""
     with _opened(file) as package:
         return _parsed(package, file)
 
 
-def read_skill(file: Path, most: int) -> SkillFolder:
+def read_package(file: Path, most: int) -> SkillFolder:
     """A package as ingest reads a folder; most: bytes of its SKILL.md.
 
     Raises FileNotFoundError, PermanentError for a damaged package or a longer SKILL.md.
@@ -198,20 +202,20 @@ def read_skill(file: Path, most: int) -> SkillFolder:
                 "(limits.skill_bytes)"
             )
         content = package.read(_FILES + SKILL_FILE)
-        texts = sibling_files.read_wanted(
+        texts = sibling_files.read_selected_files(
             manifest.files, lambda one: package.read(_FILES + one.path)
         )
         return SkillFolder(content, manifest.files, manifest.content_hash, texts)
 
 
-def _parsed(package: zipfile.ZipFile, file: Path) -> Manifest:
+def _parsed(package: zipfile.ZipFile, file: Path) -> PackageManifest:
     read: dict[str, Any] = json.loads(package.read(_MANIFEST))
     if read["version"] != _VERSION:
         raise PermanentError(f"{file}: written by another version of skillbus; upload it again")
     files = {row[0]: SiblingFile(*row) for row in read["files"]}
     skill_file = files.pop(SKILL_FILE)
     ordered = tuple(sorted(files.values(), key=lambda one: one.path))
-    return Manifest(read["skill_id"], skill_file, ordered)
+    return PackageManifest(read["skill_id"], skill_file, ordered)
 
 
 @contextmanager

@@ -23,17 +23,17 @@ from urllib.parse import quote, unquote
 
 from config.errors import PermanentError, TransientError
 from config.settings import Settings
-from tasks.sources.directory import Scan, SkillFolder, SkillGoneError
-from tasks.sources.uploads.package import read_manifest, read_skill
+from tasks.sources.directory import SkillFolder, SkillGoneError, SourceScan
+from tasks.sources.uploads.package import read_manifest, read_package
 
-KIND = "upload"
+UPLOAD_KIND = "upload"
 """Of a source whose skills come by value."""
 
 _PREFIX = "upload-"
 _SUFFIX = ".zip"
 _LONGEST_NAME = 200
 _ABANDONED_SECONDS = 3_600.0
-_ON_ITS_WAY_SECONDS = 60.0
+_IN_TRANSIT_SECONDS = 60.0
 """In which an event is recorded once its package has been handed in."""
 _SHARE = "gateways and workers must share one folder of uploads (uploads.folder)"
 
@@ -51,12 +51,12 @@ def is_package_id(event_id: str) -> bool:
     return event_id.startswith(_PREFIX)
 
 
-def root_of(source_id: str) -> str:
+def upload_root(source_id: str) -> str:
     """What the catalog has as the root of a source of this kind: the same on every machine."""
-    return f"{KIND}:{source_id}"
+    return f"{UPLOAD_KIND}:{source_id}"
 
 
-def file_name(text: str) -> str:
+def safe_file_name(text: str) -> str:
     """A name for a file or folder that stands for any text, on any file system.
 
     The hash tells apart what a file system without case would take for one.
@@ -66,7 +66,7 @@ def file_name(text: str) -> str:
     return f"{plain}~{digest[:16]}" if len(plain) <= _LONGEST_NAME else f"~{digest}"
 
 
-def sync_folder(folder: Path) -> None:
+def fsync_folder(folder: Path) -> None:
     """Have what was renamed in a folder survive a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -76,7 +76,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _passing(what: str) -> Iterator[None]:
+def _transient_disk_errors(what: str) -> Iterator[None]:
     """A full or lost disk passes; whoever sent something sends it again."""
     try:
         yield
@@ -99,7 +99,7 @@ class UploadStore:
 
         Raises TransientError when it cannot be made.
         """
-        with _passing(f"{self._staging} cannot be written"):
+        with _transient_disk_errors(f"{self._staging} cannot be written"):
             for folder in (self._packages, self._sources, self._staging):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             place = Path(tempfile.mkdtemp(dir=self._staging))
@@ -108,63 +108,63 @@ class UploadStore:
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
-    def hand_in(self, package_id: str, source_id: str, skills: Path) -> None:
+    def submit_package(self, package_id: str, source_id: str, skills: Path) -> None:
         """Move a staged folder of packages, each synced, to where its event will find it.
 
         On disk for good when this returns. Raises TransientError, also while another with this id
         may be on its way; what a kill left of one gives way.
         """
         place = self._packages / package_id
-        with _passing(f"{self._packages} cannot be written"):
+        with _transient_disk_errors(f"{self._packages} cannot be written"):
             self._source(source_id).mkdir(mode=0o700, exist_ok=True)
-            sync_folder(self._sources)
-            sync_folder(skills)
+            fsync_folder(self._sources)
+            fsync_folder(skills)
             if place.exists():
-                if not _is_older(place, time.time() - _ON_ITS_WAY_SECONDS):
+                if not _is_older(place, time.time() - _IN_TRANSIT_SECONDS):
                     raise TransientError("this upload is being taken in; send it again in a while")
                 place.rename(skills.with_name("left"))
             skills.rename(place)
-            sync_folder(self._packages)
+            fsync_folder(self._packages)
 
-    def put(self, source_id: str, package_id: str) -> None:
+    def install_package(self, source_id: str, package_id: str) -> None:
         """Put the skills of a package in place, each at once; done again, it goes on.
 
         Raises TransientError where the folder is not the one that the package was handed in to,
         PermanentError where the package is gone.
         """
-        package, place = self._packages / package_id, self._present(source_id)
+        package, place = self._packages / package_id, self._existing_folder(source_id)
         try:
             names = sorted(one.name for one in package.iterdir())
         except FileNotFoundError:
             raise PermanentError(f"{package} is gone; upload the skills again") from None
         except OSError as error:
             raise TransientError(f"{package} cannot be read: {error.strerror}") from error
-        with _passing(f"{place} cannot be written"):
+        with _transient_disk_errors(f"{place} cannot be written"):
             for name in names:
                 (package / name).replace(place / name)
-            sync_folder(place)
+            fsync_folder(place)
 
-    def begin(self, source_id: str) -> None:
+    def create_source(self, source_id: str) -> None:
         """Have a source's folder there."""
-        with _passing(f"{self._sources} cannot be written"):
+        with _transient_disk_errors(f"{self._sources} cannot be written"):
             self._source(source_id).mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def put_file(self, source_id: str, path: str, package: Path) -> None:
+    def install_skill(self, source_id: str, path: str, package: Path) -> None:
         """Put one skill's package in place, synced, from a staged file."""
-        with _passing(f"{self._sources} cannot be written"):
+        with _transient_disk_errors(f"{self._sources} cannot be written"):
             package.replace(self._file(source_id, path))
-            sync_folder(self._source(source_id))
+            fsync_folder(self._source(source_id))
 
     def remove(self, source_id: str, paths: Iterable[str]) -> None:
         """Delete skills; those that are gone already are well."""
-        with _passing(f"{self._sources} cannot be written"):
+        with _transient_disk_errors(f"{self._sources} cannot be written"):
             for path in paths:
                 self._file(source_id, path).unlink(missing_ok=True)
 
     def paths(self, source_id: str) -> list[str]:
         """Paths of a source's skills, sorted. Raises TransientError where it cannot be seen."""
-        place = self._present(source_id)
-        with _passing(f"{place} cannot be read"):
+        place = self._existing_folder(source_id)
+        with _transient_disk_errors(f"{place} cannot be read"):
             files = [one for one in place.iterdir() if one.name.endswith(_SUFFIX)]
         return sorted(filter(None, map(self._path, files)))
 
@@ -196,13 +196,13 @@ class UploadStore:
         Raises SkillGoneError, PermanentError for a damaged package, TransientError where the
         source cannot be seen.
         """
-        self._present(source_id)
+        self._existing_folder(source_id)
         try:
-            return read_skill(self._file(source_id, path), most)
+            return read_package(self._file(source_id, path), most)
         except FileNotFoundError:
             raise SkillGoneError(f"{source_id}:{path} is gone") from None
 
-    def sweep(self, ended: Callable[[Sequence[str]], Mapping[str, bool]]) -> int:
+    def delete_expired(self, find_ended: Callable[[Sequence[str]], Mapping[str, bool]]) -> int:
         """Delete what nobody needs any more; how many.
 
         ended: for ids of packages, whether their events have ended for good; absent for an event
@@ -211,7 +211,7 @@ class UploadStore:
         """
         old = time.time() - _ABANDONED_SECONDS
         names = [one.name for one in _listed(self._packages)]
-        known = ended(names) if names else {}
+        known = find_ended(names) if names else {}
         due = [
             one
             for one in _listed(self._packages)
@@ -222,22 +222,22 @@ class UploadStore:
             shutil.rmtree(one, ignore_errors=True)
         return len(due)
 
-    def _present(self, source_id: str) -> Path:
+    def _existing_folder(self, source_id: str) -> Path:
         place = self._source(source_id)
         if not place.is_dir():
             raise TransientError(f"source {source_id}: no {place} on this machine; {_SHARE}")
         return place
 
     def _source(self, source_id: str) -> Path:
-        return self._sources / file_name(source_id)
+        return self._sources / safe_file_name(source_id)
 
     def _file(self, source_id: str, path: str) -> Path:
-        return self._source(source_id) / skill_file_name(path)
+        return self._source(source_id) / package_file_name(path)
 
 
-def skill_file_name(path: str) -> str:
+def package_file_name(path: str) -> str:
     """The name of a skill's package."""
-    return file_name(path) + _SUFFIX
+    return safe_file_name(path) + _SUFFIX
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -254,7 +254,7 @@ def _is_older(one: Path, moment: float) -> bool:
         return False
 
 
-def upload_store(settings: Settings) -> UploadStore:
+def open_upload_store(settings: Settings) -> UploadStore:
     """The store that the settings name."""
     return UploadStore(settings.uploads.folder or settings.home / "uploads")
 
@@ -267,15 +267,15 @@ class UploadReader:
 
     def __init__(self, source_id: str, settings: Settings) -> None:
         self._source_id = source_id
-        self._store = upload_store(settings)
+        self._store = open_upload_store(settings)
         self._most = settings.limits.skill_bytes
         self._paths: list[str] | None = None
 
-    def scan(self, start: str) -> Scan:
+    def scan(self, start: str) -> SourceScan:
         """Every skill at or below `start`; signatures are hashes of their content."""
         if self._paths is None:
             self._paths = self._store.paths(self._source_id)
-        found = Scan()
+        found = SourceScan()
         for path in self._paths:
             if start and path != start and not path.startswith(start + "/"):
                 continue
@@ -292,7 +292,7 @@ class UploadReader:
         """One skill; errors as `UploadStore.read` raises them."""
         return self._store.read(self._source_id, path, self._most)
 
-    def owning_skill(self, path: str) -> str | None:
+    def find_owning_skill(self, path: str) -> str | None:
         """The nearest folder at or above `path` that is a skill, None without one."""
         parts = path.split("/") if path else []
         for end in range(len(parts), 0, -1):
@@ -301,5 +301,5 @@ class UploadReader:
                 return name
         return None
 
-    def check_inside(self, path: str) -> None:
+    def check_relative_path(self, path: str) -> None:
         """Nothing to check: no path of an upload becomes one of this machine."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
-from tasks.sources.uploads.bounds import CHUNK, ArchiveError, Gauge, chunks_of, shown
-from tasks.sources.uploads.members import Member
+from tasks.sources.uploads.archive import ArchiveMember
+from tasks.sources.uploads.limits import CHUNK, ArchiveError, UploadMeter, escape_name, iter_chunks
 
 _LARGEST_HEADER = 1 << 14
 """Bytes for one member. tarfile may look at every pair of places in a header (CVE-2024-6232), and
@@ -74,14 +74,14 @@ _DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
 }
 
 
-class _Unpacked(io.RawIOBase):
+class _TarStream(io.RawIOBase):
     """The tar itself: counted while it comes out, read forward only, never much at a time."""
 
-    def __init__(self, file: BinaryIO, compression: str, gauge: Gauge) -> None:
+    def __init__(self, file: BinaryIO, compression: str, meter: UploadMeter) -> None:
         self._file = file
         self._make = _DECOMPRESSORS.get(compression)
         self._decompressor: _Decompressor | None = None
-        self._gauge = gauge
+        self._meter = meter
         self._rest = b""
         self._ready = b""
         self._position = 0
@@ -129,7 +129,7 @@ class _Unpacked(io.RawIOBase):
         """Unpack a little more; False at the end."""
         while not self._ready and not self._ended:
             self._ready = self._next()
-            self._gauge.count_bytes(len(self._ready), _ANYTHING)
+            self._meter.count_bytes(len(self._ready), _ANYTHING)
         return bool(self._ready)
 
     def _next(self) -> bytes:
@@ -168,7 +168,7 @@ _WRONG = (ValueError, LookupError, OverflowError, RuntimeError, struct.error)
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _as_archive_errors() -> Iterator[None]:
     try:
         yield
     except _BROKEN as error:
@@ -177,54 +177,56 @@ def _translated() -> Iterator[None]:
         raise ArchiveError(f"a header of the archive is wrong: {error}") from error
 
 
-def tar_members(file: BinaryIO, compression: str, gauge: Gauge) -> Iterator[Member]:
+def iter_tar_members(
+    file: BinaryIO, compression: str, meter: UploadMeter
+) -> Iterator[ArchiveMember]:
     """Members of a tar in order, each to be read before the next is asked for.
 
     compression: "gz", "bz2", "xz" or "". Raises ArchiveError, TooLargeError.
     """
-    unpacked = _Unpacked(file, compression, gauge)
+    unpacked = _TarStream(file, compression, meter)
     with (
-        _translated(),
+        _as_archive_errors(),
         tarfile.open(
             fileobj=unpacked, mode="r:", encoding="utf-8", errors="surrogateescape"
         ) as archive,
     ):
         while (found := archive.next()) is not None:
             unpacked.begin(found.size)
-            yield _member(archive, found, gauge)
+            yield _member(archive, found, meter)
             unpacked.begin(_LARGEST_HEADER)
         unpacked.begin(sys.maxsize)
         _check_end(unpacked)
 
 
-def _member(archive: tarfile.TarFile, found: tarfile.TarInfo, gauge: Gauge) -> Member:
-    gauge.count_member(found.name)
+def _member(archive: tarfile.TarFile, found: tarfile.TarInfo, meter: UploadMeter) -> ArchiveMember:
+    meter.count_member(found.name)
     if found.isdir():
-        return Member(found.name, None)
+        return ArchiveMember(found.name, None)
     if found.sparse is not None:
-        raise ArchiveError(f"{shown(found.name)}: a sparse file; only plain files are taken")
+        raise ArchiveError(f"{escape_name(found.name)}: a sparse file; only plain files are taken")
     if found.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
         kind = _KINDS.get(found.type, "of a special kind")
-        raise ArchiveError(f"{shown(found.name)}: {kind}; only plain files are taken")
+        raise ArchiveError(f"{escape_name(found.name)}: {kind}; only plain files are taken")
     if found.size < 0:
-        raise ArchiveError(f"{shown(found.name)}: its size is negative")
-    return Member(found.name, _content(archive, found))
+        raise ArchiveError(f"{escape_name(found.name)}: its size is negative")
+    return ArchiveMember(found.name, _content(archive, found))
 
 
 def _content(archive: tarfile.TarFile, found: tarfile.TarInfo) -> Iterator[bytes]:
     total = 0
-    with _translated():
+    with _as_archive_errors():
         stream = archive.extractfile(found)
         if stream is None:
-            raise ArchiveError(f"{shown(found.name)}: holds nothing that can be read")
-        for chunk in chunks_of(stream):
+            raise ArchiveError(f"{escape_name(found.name)}: holds nothing that can be read")
+        for chunk in iter_chunks(stream):
             total += len(chunk)
             yield chunk
     if total != found.size:
-        raise ArchiveError(f"{shown(found.name)}: the archive is truncated")
+        raise ArchiveError(f"{escape_name(found.name)}: the archive is truncated")
 
 
-def _check_end(unpacked: _Unpacked) -> None:
+def _check_end(unpacked: _TarStream) -> None:
     """tarfile ends quietly at a damaged header: the mark of the end must be there."""
     if len(unpacked.last) != tarfile.BLOCKSIZE or unpacked.last.strip(b"\0"):
         raise ArchiveError("the archive is truncated or damaged: its end is missing")

@@ -12,8 +12,14 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from config.interface_settings import UploadSettings
-from tasks.sources.uploads.bounds import ArchiveError, Gauge, TooLargeError, chunks_of, shown
-from tasks.sources.uploads.members import Member
+from tasks.sources.uploads.archive import ArchiveMember
+from tasks.sources.uploads.limits import (
+    ArchiveError,
+    UploadMeter,
+    UploadTooLargeError,
+    escape_name,
+    iter_chunks,
+)
 
 _ENTRY_BYTES = 400
 """Of the table of contents for one member, with a long name and extra fields."""
@@ -34,7 +40,7 @@ _BROKEN = (
 )
 
 
-class _Careful(io.BufferedIOBase):
+class _BoundedFile(io.BufferedIOBase):
     """A file whose table of contents is not read where it is too long.
 
     zipfile takes the whole of it in at once, and every member of it into memory.
@@ -59,28 +65,30 @@ class _Careful(io.BufferedIOBase):
     def read(self, size: int | None = -1) -> bytes:
         """Read; raises TooLargeError for more than the bound at once."""
         if size is not None and size > self._most:
-            raise TooLargeError("too many members for uploads.files")
+            raise UploadTooLargeError("too many members for uploads.files")
         return self._file.read(-1 if size is None else size)
 
 
-def zip_members(file: BinaryIO, bounds: UploadSettings, gauge: Gauge) -> Iterator[Member]:
+def iter_zip_members(
+    file: BinaryIO, bounds: UploadSettings, meter: UploadMeter
+) -> Iterator[ArchiveMember]:
     """Members of a zip in the order of its table, each to be read before the next is asked for.
 
     Raises ArchiveError, TooLargeError.
     """
     size = file.seek(0, io.SEEK_END)
     table = max(_LEAST_TABLE, bounds.files * _ENTRY_BYTES)
-    with _translated(), zipfile.ZipFile(_Careful(file, table)) as archive:
+    with _as_archive_errors(), zipfile.ZipFile(_BoundedFile(file, table)) as archive:
         entries = archive.infolist()
         for entry in entries:
-            gauge.count_member(entry.orig_filename)
+            meter.count_member(entry.orig_filename)
         _check_places(entries, size)
         for entry in entries:
-            yield _member(archive, entry, gauge)
+            yield _member(archive, entry, meter)
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _as_archive_errors() -> Iterator[None]:
     try:
         yield
     except _BROKEN as error:
@@ -92,28 +100,28 @@ def _check_places(entries: list[zipfile.ZipInfo], size: int) -> None:
     end = 0
     for entry in sorted(entries, key=lambda one: one.header_offset):
         if entry.header_offset < end:
-            raise ArchiveError(f"{shown(entry.orig_filename)}: lies over another member")
+            raise ArchiveError(f"{escape_name(entry.orig_filename)}: lies over another member")
         end = entry.header_offset + _LOCAL_HEADER + entry.compress_size
     if end > size:
         raise ArchiveError("the archive is truncated")
 
 
-def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, gauge: Gauge) -> Member:
+def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, meter: UploadMeter) -> ArchiveMember:
     name = _name(entry)
     if entry.flag_bits & _ENCRYPTED:
-        raise ArchiveError(f"{shown(name)}: encrypted; send it without a password")
+        raise ArchiveError(f"{escape_name(name)}: encrypted; send it without a password")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind == stat.S_IFLNK:
-        raise ArchiveError(f"{shown(name)}: a symbolic link; only plain files are taken")
+        raise ArchiveError(f"{escape_name(name)}: a symbolic link; only plain files are taken")
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise ArchiveError(f"{shown(name)}: of a special kind; only plain files are taken")
+        raise ArchiveError(f"{escape_name(name)}: of a special kind; only plain files are taken")
     if name.endswith("/") or kind == stat.S_IFDIR:
         if entry.file_size:
-            raise ArchiveError(f"{shown(name)}: a folder with content")
-        return Member(name, None)
+            raise ArchiveError(f"{escape_name(name)}: a folder with content")
+        return ArchiveMember(name, None)
     if entry.compress_type not in _METHODS:
-        raise ArchiveError(f"{shown(name)}: compressed in an unusual way; use deflate")
-    return Member(name, _content(archive, entry, name, gauge))
+        raise ArchiveError(f"{escape_name(name)}: compressed in an unusual way; use deflate")
+    return ArchiveMember(name, _content(archive, entry, name, meter))
 
 
 def _name(entry: zipfile.ZipInfo) -> str:
@@ -125,13 +133,13 @@ def _name(entry: zipfile.ZipInfo) -> str:
 
 
 def _content(
-    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, gauge: Gauge
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, meter: UploadMeter
 ) -> Iterator[bytes]:
     total = 0
-    with _translated(), archive.open(entry) as stream:
-        for chunk in chunks_of(stream):
+    with _as_archive_errors(), archive.open(entry) as stream:
+        for chunk in iter_chunks(stream):
             total += len(chunk)
-            gauge.count_bytes(len(chunk), name)
+            meter.count_bytes(len(chunk), name)
             yield chunk
     if total != entry.file_size:
-        raise ArchiveError(f"{shown(name)}: is not of the size that the archive says")
+        raise ArchiveError(f"{escape_name(name)}: is not of the size that the archive says")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import UsageError
-from config.secrets import read_secret, with_password, without_password
+from config.secrets import add_password, read_secret, strip_password
 
 
 def test_the_only_line_is_the_secret(tmp_path: Path) -> None:
@@ -35,6 +35,6 @@ def test_a_file_that_holds_no_secret_is_refused(tmp_path: Path, content: bytes |
     ],
 )
 def test_a_password_goes_into_a_url_and_out_again(url: str, whole: str) -> None:
-    assert with_password(url, "p@s/s") == whole
-    assert "p%40s" not in without_password(whole)
-    assert with_password(url, None) == url == without_password(url)
+    assert add_password(url, "p@s/s") == whole
+    assert "p%40s" not in strip_password(whole)
+    assert add_password(url, None) == url == strip_password(url)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from config.errors import UsageError
-from config.settings import STAGES, Settings, config_path, load_settings
+from config.settings import OPTIONAL_STAGES, Settings, get_config_path, load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -33,21 +33,21 @@ def test_defaults_need_no_file(tmp_path: Path) -> None:
 
 
 def test_a_file_sets_tables_and_leaves_the_rest(tmp_path: Path) -> None:
-    write(tmp_path, 'log_level = "info"\n[paging]\ngap = 4.5\n')
+    write(tmp_path, 'log_level = "info"\n[passages]\ngap = 4.5\n')
     settings = load_settings(tmp_path)
     assert settings.log_level == "info"
-    assert settings.paging.gap == 4.5
-    assert settings.paging.method == "f"
+    assert settings.passages.gap == 4.5
+    assert settings.passages.method == "f"
 
 
 def test_the_environment_wins_over_the_file_key_by_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path, '[paging]\ngap = 4.5\nmethod = "mmr"\n')
-    monkeypatch.setenv("SKILLBUS_PAGING__GAP", "2")
+    write(tmp_path, '[passages]\ngap = 4.5\nmethod = "mmr"\n')
+    monkeypatch.setenv("SKILLBUS_PASSAGES__GAP", "2")
     settings = load_settings(tmp_path)
-    assert settings.paging.gap == 2.0
-    assert settings.paging.method == "mmr"
+    assert settings.passages.gap == 2.0
+    assert settings.passages.method == "mmr"
 
 
 def test_home_comes_from_the_call_then_from_the_environment(
@@ -73,7 +73,7 @@ def test_the_config_variable_names_another_file(
     elsewhere = tmp_path / "team.toml"
     elsewhere.write_text("[choice]\ntop = 3\n", encoding="utf-8")
     monkeypatch.setenv("SKILLBUS_CONFIG", str(elsewhere))
-    assert config_path(tmp_path / "home") == elsewhere
+    assert get_config_path(tmp_path / "home") == elsewhere
     assert load_settings(tmp_path / "home").choice.top == 3
 
 
@@ -88,8 +88,8 @@ def test_a_config_variable_without_its_file_is_an_error(
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("[paging]\ngap = -1\n", "paging.gap"),
-        ("[paging]\ngaps = 1\n", "paging.gaps"),
+        ("[passages]\ngap = -1\n", "passages.gap"),
+        ("[passages]\ngaps = 1\n", "passages.gaps"),
         ("colour = 1\n", "colour"),
         ('[choice]\nbudget = "much"\n', "choice.budget"),
         ('log_level = "loud"\n', "log_level"),
@@ -134,7 +134,7 @@ def test_settings_cannot_be_changed(tmp_path: Path) -> None:
     with pytest.raises(ValidationError):
         settings.log_level = "debug"
     with pytest.raises(ValidationError):
-        settings.paging.gap = 1.0
+        settings.passages.gap = 1.0
 
 
 def test_settings_handed_in_are_taken_without_a_file(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_settings_handed_in_are_taken_without_a_file(tmp_path: Path) -> None:
 
 
 def test_stages_have_no_duplicates() -> None:
-    assert len(set(STAGES)) == len(STAGES)
+    assert len(set(OPTIONAL_STAGES)) == len(OPTIONAL_STAGES)
 
 
 def test_a_variable_that_nothing_reads_is_an_error(

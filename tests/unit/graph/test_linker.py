@@ -12,23 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
-from graph.links.candidate_pool import LinkPool
-from graph.links.linker import Linker, relink
-from graph.links.rules import (
-    DEFAULT_SETTINGS,
+from graph.links.link_rules import (
+    DEFAULT_LINK_SETTINGS,
     LinkSettings,
-    Resolution,
-    best_scored,
+    ResolvedNames,
+    build_links,
     cosine,
-    links_of,
-    pair_link,
     resolve_mention,
+    select_top_links,
+    similarity_link,
 )
+from graph.links.linker import Linker, relink
+from graph.links.similarity_index import SimilarityIndex
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import Link, LinkFacts, LinkType, Mention, Publication
+from graph.protocol import Link, LinkFeatures, LinkType, Mention, Publication
 from skills.record import RevisionKey
 
-SMALL = LinkSettings(alternatives=2, complements=2, complement=0.3)
+SMALL = LinkSettings(max_alternatives=2, max_complements=2, complement_body_cosine=0.3)
 
 
 def unit(terms: Mapping[int, float]) -> dict[int, float]:
@@ -43,8 +43,8 @@ def facts(
     described: Mapping[int, float] | None = None,
     source: str = "lib",
     name: str = "",
-) -> LinkFacts:
-    return LinkFacts(
+) -> LinkFeatures:
+    return LinkFeatures(
         f"{source}:{path}",
         source,
         path,
@@ -60,15 +60,15 @@ def mention(name: str, kind: str = "related", position: int = 0) -> Mention:
 
 
 def owned(
-    one: LinkFacts,
-    library: Mapping[str, LinkFacts],
-    resolve: Resolution,
-    chosen: LinkSettings = DEFAULT_SETTINGS,
+    one: LinkFeatures,
+    library: Mapping[str, LinkFeatures],
+    resolve: ResolvedNames,
+    chosen: LinkSettings = DEFAULT_LINK_SETTINGS,
 ) -> list[Link]:
     """What a skill owns by the rules, from every pair of the library."""
     others = [other for other in library.values() if other.skill_id != one.skill_id]
-    scored = [pair_link(one, other, chosen) for other in others]
-    return links_of(one, [link for link in scored if link], resolve, chosen)
+    scored = [similarity_link(one, other, chosen) for other in others]
+    return build_links(one, [link for link in scored if link], resolve, chosen)
 
 
 def pairs(links: Sequence[Link], kind: LinkType) -> list[tuple[str, str]]:
@@ -110,10 +110,10 @@ def leaning(cosine_with_first: float) -> dict[int, float]:
 def test_pair_link(
     body: float, description: float, names: tuple[str, str], expected: tuple[LinkType, float] | None
 ) -> None:
-    one = LinkFacts("lib:1", "lib", "1", names[0], {1: 1.0}, {1: 1.0}, ())
-    other = LinkFacts("lib:2", "lib", "2", names[1], leaning(body), leaning(description), ())
-    kept = pair_link(one, other)
-    back = pair_link(other, one)
+    one = LinkFeatures("lib:1", "lib", "1", names[0], {1: 1.0}, {1: 1.0}, ())
+    other = LinkFeatures("lib:2", "lib", "2", names[1], leaning(body), leaning(description), ())
+    kept = similarity_link(one, other)
+    back = similarity_link(other, one)
     assert (kept and (kept[:2], kept.evidence)) == (back and (back[:2], back.evidence))
     assert (kept and kept.type) == (expected and expected[0])
     assert kept is None or kept.weight == pytest.approx(expected[1], abs=1e-4)
@@ -131,7 +131,7 @@ def test_scored_links_are_the_best_k_with_ties_by_id() -> None:
             "z": {1: 3, 2: 2},
         }.items()
     } | {"lib:m": owner}
-    kept = owned(owner, pool, Resolution({}), LinkSettings(complements=3))
+    kept = owned(owner, pool, ResolvedNames({}), LinkSettings(max_complements=3))
     assert pairs(kept, LinkType.SEMANTIC) == [
         ("lib:m", "lib:b"),
         ("lib:m", "lib:c"),
@@ -149,7 +149,7 @@ def test_named_links_and_their_direction() -> None:
         mention("nobody", "related"),
         mention("a", "related"),
     )
-    kept = links_of(owner, [], Resolution({name: [f"lib:{name}"] for name in "abcd"}))
+    kept = build_links(owner, [], ResolvedNames({name: [f"lib:{name}"] for name in "abcd"}))
     assert pairs(kept, LinkType.DEPENDENCY) == [("lib:a", "lib:b"), ("lib:a", "lib:c")]
     assert pairs(kept, LinkType.CONFLICT) == [("lib:a", "lib:d")]
     (declared,) = [link for link in kept if link.target == "lib:b"]
@@ -163,16 +163,16 @@ def test_one_link_where_several_mentions_give_it() -> None:
     mentions += [Mention("b_", "related", 7, "text"), Mention("b", "order", 4, "text", 102)]
     mentions += [Mention("a", "order", line, "text", at) for line, at in ((3, 101), (8, 201))]
     mentions += [Mention("b", "order", 6, "text", 202)]
-    resolve = Resolution({"a": ["lib:a"], "b": ["lib:b"]})
-    expected = links_of(facts("w", *mentions), [], resolve)
+    resolve = ResolvedNames({"a": ["lib:a"], "b": ["lib:b"]})
+    expected = build_links(facts("w", *mentions), [], resolve)
     assert [(one.target, one.type, one.evidence) for one in expected] == [
         ("lib:b", LinkType.WORKFLOW, "order, line 4: text"),
         ("lib:b", LinkType.DEPENDENCY, "related, line 5: text"),
     ]
     for turn in range(len(mentions)):
         turned = [*mentions[turn:], *mentions[:turn]]
-        assert links_of(facts("w", *turned), [], resolve) == expected
-        assert links_of(facts("w", *reversed(turned)), [], resolve) == expected
+        assert build_links(facts("w", *turned), [], resolve) == expected
+        assert build_links(facts("w", *reversed(turned)), [], resolve) == expected
 
 
 def test_workflow_follows_the_order_within_a_sequence() -> None:
@@ -185,7 +185,7 @@ def test_workflow_follows_the_order_within_a_sequence() -> None:
         mention("c", "order", 201),
         mention("a", "order", 202),
     )
-    kept = links_of(owner, [], Resolution({name: [f"lib:{name}"] for name in "abc"}))
+    kept = build_links(owner, [], ResolvedNames({name: [f"lib:{name}"] for name in "abc"}))
     assert pairs(kept, LinkType.WORKFLOW) == [("lib:a", "lib:b"), ("lib:c", "lib:a")]
     assert {link.owner for link in kept} == {"lib:w"}
 
@@ -194,28 +194,28 @@ def test_shared_names_resolve_to_the_nearest_path_then_the_lowest_id() -> None:
     owner = facts("team/one/a")
     named = mention("x")
     found = {"x": ["lib:other/x", "lib:team/two/x", "lib:team/one/x", "lib:team/one/w"]}
-    assert resolve_mention(owner, named, Resolution(found)) == "lib:team/one/w"
-    assert resolve_mention(owner, named, Resolution({"x": ["lib:b/x", "lib:a/x"]})) == "lib:a/x"
-    assert resolve_mention(owner, named, Resolution({"x": ["elsewhere:x"]})) is None
-    flat = Resolution({"x": ["lib:acme__x", "lib:zeta__x"]})
+    assert resolve_mention(owner, named, ResolvedNames(found)) == "lib:team/one/w"
+    assert resolve_mention(owner, named, ResolvedNames({"x": ["lib:b/x", "lib:a/x"]})) == "lib:a/x"
+    assert resolve_mention(owner, named, ResolvedNames({"x": ["elsewhere:x"]})) is None
+    flat = ResolvedNames({"x": ["lib:acme__x", "lib:zeta__x"]})
     assert resolve_mention(facts("zeta__a"), named, flat) == "lib:zeta__x"
 
 
 def test_only_declared_names_reach_another_source() -> None:
     owner = facts("a")
-    found = Resolution({"elsewhere:x": ["elsewhere:x"]}, ["elsewhere:x"])
+    found = ResolvedNames({"elsewhere:x": ["elsewhere:x"]}, ["elsewhere:x"])
     assert resolve_mention(owner, mention("elsewhere:x", "depends"), found) == "elsewhere:x"
     assert resolve_mention(owner, mention("elsewhere:x", "related"), found) is None
-    assert resolve_mention(owner, mention("plugin:b"), Resolution({"b": ["lib:b"]})) == "lib:b"
+    assert resolve_mention(owner, mention("plugin:b"), ResolvedNames({"b": ["lib:b"]})) == "lib:b"
 
 
 def test_settings_are_checked() -> None:
     with pytest.raises(UsageError, match="at least one link"):
-        LinkSettings(complements=0)
+        LinkSettings(max_complements=0)
     with pytest.raises(UsageError, match="where alternatives begin"):
-        LinkSettings(different=0.9)
+        LinkSettings(complement_max_description_cosine=0.9)
     with pytest.raises(UsageError, match="every skill"):
-        LinkSettings(complement=0.0)
+        LinkSettings(complement_body_cosine=0.0)
 
 
 # -- the driver
@@ -253,14 +253,14 @@ def publication(path: str, seq: int, skill: tuple[object, ...]) -> Publication:
         name,
         "",
         mentions=tuple(mentions),
-        signature=unit(body),
+        body_terms=unit(body),
         description_terms=unit(described),
     )
 
 
 def finish(graph: SqliteSkillGraph, linker: Linker) -> None:
     for _ in range(100):
-        marks = graph.unlinked(3)
+        marks = graph.list_awaiting_linking(3)
         if not marks:
             return
         linker.relink(marks)
@@ -268,7 +268,7 @@ def finish(graph: SqliteSkillGraph, linker: Linker) -> None:
 
 
 def all_links(graph: SqliteSkillGraph) -> set[Link]:
-    every = graph.links([entry.skill_id for entry in graph.entries()])
+    every = graph.get_links([entry.skill_id for entry in graph.get_entries()])
     return {link for links in every.values() for link in links}
 
 
@@ -298,7 +298,7 @@ class History:
     def apply(self, steps: Sequence[tuple[str, object, object]]) -> None:
         for place, (what, argument, skill) in enumerate(steps):
             if what == "late":
-                marks = self.graph.unlinked(argument)
+                marks = self.graph.list_awaiting_linking(argument)
                 rest = steps[place + 1 : place + 2]
                 racing = _Interrupted(self.graph, lambda rest=rest: self.apply(rest))
                 Linker(racing, SMALL).relink(marks)
@@ -307,9 +307,9 @@ class History:
 
     def _do(self, what: str, argument: object, skill: object) -> None:
         if what == "relink":
-            self.linker.relink(self.graph.unlinked(argument))
+            self.linker.relink(self.graph.list_awaiting_linking(argument))
             return
-        (seq,) = self.graph.take_seqs(1)
+        (seq,) = self.graph.allocate_sequence(1)
         path = str(argument)
         if what == "publish":
             self.graph.publish([publication(path, seq, skill)])
@@ -318,7 +318,7 @@ class History:
             self.graph.remove([RevisionKey(f"lib:{path}", seq)])
             self.now.pop(path, None)
         else:
-            self.graph.fail([(RevisionKey(f"lib:{path}", seq), "lib", path, "bad")])
+            self.graph.record_failures([(RevisionKey(f"lib:{path}", seq), "lib", path, "bad")])
             self.now.pop(path, None)
 
 
@@ -335,14 +335,14 @@ def test_any_history_gives_the_links_of_the_library(
             history.apply(steps)
             finish(graph, history.linker)
             fresh.publish([publication(path, 1, skill) for path, skill in history.now.items()])
-            known = fresh.link_facts([f"lib:{path}" for path in history.now])
+            known = fresh.get_link_features([f"lib:{path}" for path in history.now])
             resolve: dict[str, list[str]] = {}
             for skill_id, one in known.items():
                 resolve.setdefault(one.name, []).append(skill_id)
-            names = Resolution(resolve, known)
+            names = ResolvedNames(resolve, known)
             expected = {link for one in known.values() for link in owned(one, known, names, SMALL)}
             assert all_links(graph) == expected
-            relink(fresh, fresh.unlinked(100), SMALL)
+            relink(fresh, fresh.list_awaiting_linking(100), SMALL)
             assert all_links(fresh) == expected
         finally:
             graph.close()
@@ -352,20 +352,27 @@ def test_any_history_gives_the_links_of_the_library(
 @settings(deadline=None, max_examples=60)
 @given(st.lists(SKILLS, min_size=1, max_size=12), st.integers(1, 4))
 def test_the_pool_leaves_nobody_out(skills: list[tuple[object, ...]], most: int) -> None:
-    chosen = LinkSettings(alternatives=most, complements=most, complement=0.5, different=0.8)
+    chosen = LinkSettings(
+        max_alternatives=most,
+        max_complements=most,
+        complement_body_cosine=0.5,
+        complement_max_description_cosine=0.8,
+    )
     with TemporaryDirectory() as folder:
         graph = SqliteSkillGraph(Path(folder) / "pool.db", writable=True)
         graph.publish([publication(f"s{n}", 1, skill) for n, skill in enumerate(skills)])
-        pool = LinkPool(chosen)
+        pool = SimilarityIndex(chosen)
         pool.refresh(graph)
-        known = graph.link_facts([f"lib:s{n}" for n in range(len(skills))])
+        known = graph.get_link_features([f"lib:s{n}" for n in range(len(skills))])
         graph.close()
     for one in known.values():
-        found = pool.scores(one)
-        every = [pair_link(one, other, chosen) for other in known.values() if other is not one]
+        found = pool.score(one)
+        every = [
+            similarity_link(one, other, chosen) for other in known.values() if other is not one
+        ]
         expected = {link.skill_id: link for link in every if link}
-        assert found.among(known) == expected
-        assert best_scored(found.best(), chosen) == best_scored(expected.values(), chosen)
+        assert found.links_with(known) == expected
+        assert select_top_links(found.best(), chosen) == select_top_links(expected.values(), chosen)
 
 
 def test_relink_reports(tmp_path: Path) -> None:
@@ -377,12 +384,12 @@ def test_relink_reports(tmp_path: Path) -> None:
             publication("b", 2, ("b", {2: 1.0}, {}, empty)),
         ]
     )
-    report = relink(graph, graph.unlinked(10))
-    assert (report.linked, report.neighbours) == (2, 0)
+    report = relink(graph, graph.list_awaiting_linking(10))
+    assert (report.linked, report.updated_neighbours) == (2, 0)
     assert report.links == {LinkType.DEPENDENCY: 1}
     graph.publish([publication("c", 3, ("c", {1: 1.0, 3: 1.0}, {}, empty))])
-    report = relink(graph, graph.unlinked(10))
-    assert (report.linked, report.neighbours) == (1, 1)
+    report = relink(graph, graph.list_awaiting_linking(10))
+    assert (report.linked, report.updated_neighbours) == (1, 1)
     assert report.links == {LinkType.DEPENDENCY: 1, LinkType.SEMANTIC: 2}
     assert relink(graph, []).linked == 0
     graph.close()
@@ -404,7 +411,7 @@ def test_evidence_follows_though_the_weight_stays(tmp_path: Path) -> None:
         for library in libraries:
             for path, skill in library.items():
                 if known.get(path) != skill:
-                    [seq] = graph.take_seqs(1)
+                    [seq] = graph.allocate_sequence(1)
                     graph.publish([publication(path, seq, skill)])
                     known[path] = skill
             finish(graph, linker)

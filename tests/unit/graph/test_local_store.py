@@ -14,8 +14,8 @@ import pytest
 
 from config.errors import PermanentError, TransientError, UsageError
 from graph.local import database as sqlite_store
-from graph.local.packing import pack_vector, unpack_vector
 from graph.local.store import SqliteSkillGraph
+from graph.packing import pack_vector, unpack_vector
 from graph.protocol import Link, LinkType, Publication, Source
 from skills.record import RevisionKey
 
@@ -35,14 +35,14 @@ def test_a_reader_sees_commits_and_cannot_write(tmp_path: Path) -> None:
     writer = SqliteSkillGraph(path, writable=True)
     reader = SqliteSkillGraph(path, writable=False)
     writer.publish([publication("a", 1)])
-    assert reader.changes(0).pointers == {"lib:a": 1}
+    assert reader.get_changes_since(0).pointers == {"lib:a": 1}
     with pytest.raises(UsageError, match="reading only"):
-        reader.take_seqs(1)
+        reader.allocate_sequence(1)
     writer.close()
-    assert reader.changes(0).pointers == {"lib:a": 1}
+    assert reader.get_changes_since(0).pointers == {"lib:a": 1}
     reader.close()
     late = SqliteSkillGraph(path, writable=False)
-    assert late.changes(0).pointers == {"lib:a": 1}
+    assert late.get_changes_since(0).pointers == {"lib:a": 1}
     late.close()
 
 
@@ -51,7 +51,7 @@ def test_a_closed_graph_says_so(tmp_path: Path) -> None:
     graph.close()
     graph.close()
     with pytest.raises(UsageError, match="closed"):
-        graph.counts()
+        graph.get_counts()
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_damage_that_shows_later_is_said(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="damaged"):  # noqa: PT012 - either may notice
         graph = SqliteSkillGraph(path, writable=True)
         try:
-            graph.entries()
+            graph.get_entries()
         finally:
             graph.close()
 
@@ -112,8 +112,8 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         SqliteSkillGraph(path, writable=False)
     for writable in (True, False):
         graph = SqliteSkillGraph(path, writable=writable)
-        assert graph.sources() == [Source("team", "directory", "/skills", 5.0)]
-        assert graph.scanned_before(1, 10) == [RevisionKey("team:a", 1)]
+        assert graph.list_sources() == [Source("team", "directory", "/skills", 5.0)]
+        assert graph.list_scanned_before(1, 10) == [RevisionKey("team:a", 1)]
         graph.close()
 
 
@@ -124,10 +124,10 @@ def test_a_locked_file_is_transient(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(TransientError, match="busy"):
-        graph.take_seqs(1)
+        graph.allocate_sequence(1)
     other.execute("ROLLBACK")
     other.close()
-    assert list(graph.take_seqs(1)) == [1]
+    assert list(graph.allocate_sequence(1)) == [1]
     graph.close()
 
 
@@ -137,10 +137,10 @@ def test_a_full_disk_is_transient_and_undone(tmp_path: Path) -> None:
     with graph._database.write() as db:
         pages = db.execute("PRAGMA page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count = {pages}")
-    before = graph.changes(0)
+    before = graph.get_changes_since(0)
     with pytest.raises(TransientError, match="full"):
         graph.publish([publication(f"skill-{n:05}", 2) for n in range(3000)])
-    assert graph.changes(0) == before
+    assert graph.get_changes_since(0) == before
     graph.close()
 
 
@@ -148,7 +148,7 @@ def test_a_bug_is_not_taken_for_a_bad_disk(tmp_path: Path) -> None:
     graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
     with pytest.raises(sqlite3.OperationalError), graph._database.read() as db:
         db.execute("SELECT nothing FROM nowhere")
-    assert graph.counts()["published"] == 0
+    assert graph.get_counts()["published"] == 0
     graph.close()
 
 
@@ -160,14 +160,14 @@ def test_threads_share_one_graph(tmp_path: Path) -> None:
 
     def write(worker: int) -> None:
         for n in range(15):
-            (seq,) = graph.take_seqs(1)
+            (seq,) = graph.allocate_sequence(1)
             taken.append(seq)
             pair = [publication(f"{worker}-{n}-{side}", seq) for side in "ab"]
             graph.publish(pair)
 
     def read() -> None:
         while not done.is_set():
-            torn.append(len(graph.changes(0).pointers) % 2)
+            torn.append(len(graph.get_changes_since(0).pointers) % 2)
 
     reader = threading.Thread(target=read)
     writers = [threading.Thread(target=write, args=(n,)) for n in range(4)]
@@ -178,7 +178,7 @@ def test_threads_share_one_graph(tmp_path: Path) -> None:
     done.set()
     reader.join()
     assert sorted(taken) == list(range(1, 61))
-    assert graph.counts()["published"] == 120
+    assert graph.get_counts()["published"] == 120
     assert not any(torn)
     graph.close()
 
@@ -192,7 +192,7 @@ from skills.record import RevisionKey
 
 graph = SqliteSkillGraph(Path(sys.argv[1]), writable=True)
 while True:
-    (seq,) = graph.take_seqs(1)
+    (seq,) = graph.allocate_sequence(1)
     pair = [
         Publication(RevisionKey(f"lib:{seq}-{side}", seq), "lib", f"{seq}-{side}", "h", "n", "")
         for side in "ab"
@@ -218,10 +218,10 @@ def test_what_was_returned_survives_a_kill(tmp_path: Path, rounds: int) -> None:
         process.kill()
         acknowledged += [int(line) for line in process.stdout.read().split("\n")[:-1]]
     graph = SqliteSkillGraph(path, writable=True)
-    pointers = graph.changes(0).pointers
+    pointers = graph.get_changes_since(0).pointers
     assert {f"lib:{seq}-{side}" for seq in acknowledged for side in "ab"} <= pointers.keys()
     assert len(pointers) % 2 == 0
-    assert graph.take_seqs(1)[0] > acknowledged[-1]
+    assert graph.allocate_sequence(1)[0] > acknowledged[-1]
     graph.close()
 
 
@@ -229,11 +229,11 @@ def test_a_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
     graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
     broken = Link("lib:a", "lib:a", "lib:b", LinkType.SEMANTIC, 0.5, None)
     graph.publish([publication("a", 1), publication("b", 2)])
-    marks = graph.unlinked(9)
+    marks = graph.list_awaiting_linking(9)
     with pytest.raises(sqlite3.IntegrityError):
         graph.replace_links({"lib:a": [broken]}, marks)
-    assert graph.unlinked(9) == marks
-    assert graph.links(["lib:a"]) == {"lib:a": []}
+    assert graph.list_awaiting_linking(9) == marks
+    assert graph.get_links(["lib:a"]) == {"lib:a": []}
     graph.close()
 
 

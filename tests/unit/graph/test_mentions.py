@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from graph.links.mentions import MENTION_LIMIT, SEQUENCE_STRIDE, find_mentions
-from graph.skill_names import name_keys, normalise_name
+from graph.links.mentions import MAX_MENTIONS, SEQUENCE_STRIDE, find_mentions
+from graph.skill_names import lookup_keys, normalise_name
 from skills.parsing.parse_skill import parse_skill
 
 
@@ -30,7 +30,7 @@ def mentions(
     ],
 )
 def test_names_have_one_normal_form(name: str, keys: tuple[str, ...]) -> None:
-    assert name_keys(name) == keys
+    assert lookup_keys(name) == keys
 
 
 def test_declared_names_with_their_line() -> None:
@@ -217,7 +217,7 @@ def test_mentions_are_bounded_and_quick() -> None:
     parsed = parse_skill("own", f"---\nname: own\ndescription: x\n---\n{body}\n".encode())
     start = time.perf_counter()
     found = find_mentions(parsed)
-    assert len(found) == MENTION_LIMIT
+    assert len(found) == MAX_MENTIONS
     assert time.perf_counter() - start < 2
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
-from graph.pagerank import DiffusionSettings, exact, personalised_pagerank, transitions
-from graph.protocol import LinkType, Neighbour, Row
+from graph.pagerank import DiffusionSettings, exact_pagerank, personalised_pagerank, transition_row
+from graph.protocol import Adjacency, LinkType, Neighbour
 
 DEPENDENCY, SEMANTIC = LinkType.DEPENDENCY, LinkType.SEMANTIC
 Edge = tuple[str, str, LinkType, float]
@@ -29,7 +29,7 @@ EDGES = st.lists(
 SEEDS = st.dictionaries(st.sampled_from(NODES), st.floats(0.01, 1.0), min_size=1, max_size=5)
 
 
-def rows_of(edges: Sequence[Edge], fan_out: int = 1000) -> dict[str, Row]:
+def rows_of(edges: Sequence[Edge], fan_out: int = 1000) -> dict[str, Adjacency]:
     """Whole rows, or cut ones with their whole totals."""
     neighbours: dict[str, list[Neighbour]] = {node: [] for node in NODES}
     for source, target, kind, weight in edges:
@@ -41,12 +41,12 @@ def rows_of(edges: Sequence[Edge], fan_out: int = 1000) -> dict[str, Row]:
         for one in found:
             totals[one.type, one.forward] += one.weight
         found.sort(key=lambda n: -n.weight)
-        rows[node] = Row(tuple(found[:fan_out]), dict(totals))
+        rows[node] = Adjacency(tuple(found[:fan_out]), dict(totals))
     return rows
 
 
-def reader(rows: Mapping[str, Row], asked: list[list[str]]) -> object:
-    def read(skill_ids: Sequence[str]) -> Mapping[str, Row]:
+def reader(rows: Mapping[str, Adjacency], asked: list[list[str]]) -> object:
+    def read(skill_ids: Sequence[str]) -> Mapping[str, Adjacency]:
         asked.append(list(skill_ids))
         return {skill_id: rows[skill_id] for skill_id in skill_ids if skill_id in rows}
 
@@ -65,12 +65,12 @@ def test_exact_is_pagerank(edges: list[Edge], seeds: dict[str, float]) -> None:
     graph = nx.MultiDiGraph()
     graph.add_nodes_from(NODES)
     for node, row in rows.items():
-        for other, share in transitions(row, chosen).shares:
+        for other, share in transition_row(row, chosen).shares:
             graph.add_edge(node, other, weight=share)
     expected = nx.pagerank(
         graph, alpha=1 - chosen.restart, personalization=seeds, tol=1e-13, max_iter=1000
     )
-    assert distance(exact(seeds, rows, chosen), expected) < 1e-9
+    assert distance(exact_pagerank(seeds, rows, chosen), expected) < 1e-9
 
 
 @settings(deadline=None, max_examples=150)
@@ -81,7 +81,7 @@ def test_the_error_is_never_above_the_bound(
     chosen = DiffusionSettings(max_hops=hops, max_nodes=nodes)
     asked: list[list[str]] = []
     found = personalised_pagerank(seeds, reader(rows_of(edges, fan_out), asked), chosen)
-    true = exact(seeds, rows_of(edges), chosen)
+    true = exact_pagerank(seeds, rows_of(edges), chosen)
     assert distance(found.scores, true) <= found.residual_bound + 1e-9
     assert all(score <= true[skill_id] + 1e-9 for skill_id, score in found.scores.items())
     assert sum(found.scores.values()) == pytest.approx(1 - found.residual_bound)
@@ -96,7 +96,7 @@ def test_reading_everything_converges(edges: list[Edge], seeds: dict[str, float]
     chosen = DiffusionSettings(tolerance=1e-6, max_hops=100)
     found = personalised_pagerank(seeds, reader(rows_of(edges), []), chosen)
     assert found.residual_bound <= 1e-6
-    assert distance(found.scores, exact(seeds, rows_of(edges), chosen)) <= 1e-6
+    assert distance(found.scores, exact_pagerank(seeds, rows_of(edges), chosen)) <= 1e-6
 
 
 def test_mass_reaches_what_a_seed_depends_on() -> None:
@@ -107,7 +107,7 @@ def test_mass_reaches_what_a_seed_depends_on() -> None:
 
 def test_reverse_follows_the_type() -> None:
     rows = rows_of([("s1", "s0", DEPENDENCY, 1.0), ("s2", "s0", LinkType.WORKFLOW, 1.0)])
-    shares = dict(transitions(rows["s0"], DiffusionSettings()).shares)
+    shares = dict(transition_row(rows["s0"], DiffusionSettings()).shares)
     assert shares["s1"] / shares["s2"] == pytest.approx((0.4 * 1.0) / (0.2 * 0.5))
     assert sum(shares.values()) == pytest.approx(1.0)
 
@@ -119,12 +119,12 @@ def test_conflicts_carry_nothing() -> None:
 
 def test_a_cut_row_leaks_into_the_residual() -> None:
     edges: list[Edge] = [("s0", f"s{n}", SEMANTIC, 0.5) for n in range(1, 5)]
-    whole = transitions(rows_of(edges)["s0"], DiffusionSettings())
-    cut = transitions(rows_of(edges, 1)["s0"], DiffusionSettings())
+    whole = transition_row(rows_of(edges)["s0"], DiffusionSettings())
+    cut = transition_row(rows_of(edges, 1)["s0"], DiffusionSettings())
     assert (cut.shares, cut.leak) == (whole.shares[:1], pytest.approx(0.75))
     assert whole.leak == 0.0
-    lost = Row((), rows_of(edges)["s0"].totals)
-    assert transitions(lost, DiffusionSettings()) == ([], 1.0)
+    lost = Adjacency((), rows_of(edges)["s0"].totals)
+    assert transition_row(lost, DiffusionSettings()) == ([], 1.0)
     found = personalised_pagerank({"s0": 1.0}, reader(rows_of(edges, 1), []))
     assert found.residual_bound > 0.5
 
@@ -134,7 +134,7 @@ def test_seeds_unknown_to_the_graph_keep_their_mass() -> None:
     seeds = {"elsewhere": 3.0, "s0": 1.0}
     chosen = DiffusionSettings(tolerance=1e-9, max_hops=50)
     found = personalised_pagerank(seeds, reader(rows, []), chosen)
-    assert distance(found.scores, exact(seeds, rows, chosen)) < 1e-8
+    assert distance(found.scores, exact_pagerank(seeds, rows, chosen)) < 1e-8
     assert found.scores["elsewhere"] > 0.3
 
 
@@ -142,7 +142,7 @@ def test_no_seeds_no_scores() -> None:
     asked: list[list[str]] = []
     found = personalised_pagerank({"s0": 0.0}, reader({}, asked))
     assert (found.scores, found.residual_bound, found.hops, asked) == ({}, 0.0, 0, [])
-    assert exact({}, {}) == {}
+    assert exact_pagerank({}, {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_no_seeds_no_scores() -> None:
         {"max_hops": 0},
         {"max_nodes": 0},
         {"tolerance": 0.0},
-        {"types": {SEMANTIC: -1.0}},
+        {"type_weights": {SEMANTIC: -1.0}},
     ],
 )
 def test_settings_are_checked(wrong: dict[str, object]) -> None:

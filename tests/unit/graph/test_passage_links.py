@@ -10,11 +10,11 @@ from graph.links.passage_links import (
     PassageLink,
     PassageLinkSettings,
     PassageLinkType,
-    passage_links,
+    link_passages,
 )
-from skills.record import BlockKind, ParsedSkill, Passage, Role, Section, SkillRecord
+from skills.record import ParsedSkill, Passage, PassageKind, Role, Section, SkillRecord
 
-PARAGRAPH = BlockKind.PARAGRAPH
+PARAGRAPH = PassageKind.PARAGRAPH
 
 
 def skill(*sections: tuple[tuple[str, ...], list[tuple[Role, str]]]) -> ParsedSkill:
@@ -54,20 +54,20 @@ DEMO = skill(
 
 
 def test_sequence_joins_neighbours() -> None:
-    links = passage_links(DEMO)
+    links = link_passages(DEMO)
     assert pairs(links, PassageLinkType.SEQUENCE) == [(n, n + 1) for n in range(6)]
     assert pairs(links, PassageLinkType.SEMANTIC) == []
 
 
 def test_references_by_heading_step_number_and_term() -> None:
-    links = passage_links(DEMO)
+    links = link_passages(DEMO)
     assert pairs(links, PassageLinkType.REFERENCE) == [(4, 2), (4, 3), (6, 4)]
     (heading,) = [link for link in links if (link.source, link.target) == (6, 4)]
     assert "balance check" in heading.evidence
 
 
 def test_a_precondition_constrains_the_step_that_follows() -> None:
-    (condition,) = [link for link in passage_links(DEMO) if link.type is PassageLinkType.CONDITION]
+    (condition,) = [link for link in link_passages(DEMO) if link.type is PassageLinkType.CONDITION]
     assert (condition.source, condition.target, condition.weight) == (1, 2, 1.0)
     assert "before" in condition.evidence.lower()
 
@@ -79,15 +79,15 @@ def test_a_precondition_prefers_the_step_of_its_own_section() -> None:
         (("D", "First", "Do"), [(Role.STEP, "Go.")]),
         (("D", "Then"), [(Role.PRECONDITION, text), (Role.CONCEPT, "x")]),
     )
-    assert pairs(passage_links(one), PassageLinkType.CONDITION) == [(0, 2)]
-    near = PassageLinkSettings(reach=1)
-    assert pairs(passage_links(one, None, near), PassageLinkType.CONDITION) == []
+    assert pairs(link_passages(one), PassageLinkType.CONDITION) == [(0, 2)]
+    near = PassageLinkSettings(condition_reach=1)
+    assert pairs(link_passages(one, None, near), PassageLinkType.CONDITION) == []
 
 
 def test_semantic_above_the_threshold_only() -> None:
     angles = np.array([0.0, 0.2, 1.5, 1.5, 3.0, 2.4, 0.7])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    links = passage_links(DEMO, vectors)
+    links = link_passages(DEMO, vectors)
     assert pairs(links, PassageLinkType.SEMANTIC) == [
         (0, 1),
         (1, 0),
@@ -96,16 +96,16 @@ def test_semantic_above_the_threshold_only() -> None:
         (3, 2),
         (6, 1),
     ]
-    one = passage_links(DEMO, vectors, PassageLinkSettings(per_passage=1))
+    one = link_passages(DEMO, vectors, PassageLinkSettings(max_links_per_passage=1))
     assert (1, 6) not in pairs(one, PassageLinkType.SEMANTIC)
 
 
 def test_vectors_of_sections() -> None:
     vectors = np.eye(5, 4, dtype=np.float32)
     vectors[4] = vectors[2]
-    assert pairs(passage_links(DEMO, vectors), PassageLinkType.SEMANTIC) == [(2, 6), (6, 2)]
+    assert pairs(link_passages(DEMO, vectors), PassageLinkType.SEMANTIC) == [(2, 6), (6, 2)]
     with pytest.raises(UsageError, match="fit neither"):
-        passage_links(DEMO, vectors[:3])
+        link_passages(DEMO, vectors[:3])
 
 
 def test_ambiguous_headings_and_terms_are_not_references() -> None:
@@ -115,7 +115,7 @@ def test_ambiguous_headings_and_terms_are_not_references() -> None:
         (("D", "E", "Two words"), [(Role.CONCEPT, "**Term**: there")]),
         (("D", "Last"), [(Role.STEP, "See the overview, two words, and `term`.")]),
     )
-    assert pairs(passage_links(one), PassageLinkType.REFERENCE) == []
+    assert pairs(link_passages(one), PassageLinkType.REFERENCE) == []
 
 
 def test_chinese_headings_are_matched() -> None:
@@ -123,8 +123,8 @@ def test_chinese_headings_are_matched() -> None:
         (("D", "数据清洗"), [(Role.STEP, "删除空行")]),
         (("D", "检查"), [(Role.STEP, "完成数据清洗之后再检查")]),
     )
-    assert pairs(passage_links(one), PassageLinkType.REFERENCE) == [(1, 0)]
+    assert pairs(link_passages(one), PassageLinkType.REFERENCE) == [(1, 0)]
 
 
 def test_nothing_of_nothing() -> None:
-    assert passage_links(skill()) == ()
+    assert link_passages(skill()) == ()

@@ -20,7 +20,7 @@ from config.settings import load_settings
 from tasks.policies import QUERY_QUEUE
 from tests.support.deployment import DEPLOY, parse_command, read_compose
 from tests.support.servers import NAMES
-from workers.processes.workloads import ALL_QUEUES, workload_of
+from workers.processes.workloads import ALL_QUEUES, parse_workload
 
 FILES = ["compose.yaml", "compose.rabbitmq.yaml", "compose.test.yaml"]
 DEPLOYMENTS = [("compose.yaml",), ("compose.yaml", "compose.rabbitmq.yaml")]
@@ -167,7 +167,7 @@ def test_redis_keeps_what_it_was_given(deployment: dict[str, Any]) -> None:
 
 def test_workers_take_every_queue_once_and_queries_alone(deployment: dict[str, Any]) -> None:
     taken = [
-        workload_of(parse_command(service["command"])["queues"].split(",")).queues
+        parse_workload(parse_command(service["command"])["queues"].split(",")).queues
         for name, service in services(deployment).items()
         if name.startswith("worker-")
     ]

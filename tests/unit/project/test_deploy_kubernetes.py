@@ -20,8 +20,8 @@ from tests.support.deployment import (
     read_manifests,
 )
 from workers.http.access import LOOPBACK_HOSTS
-from workers.processes.serve import parse_listen
-from workers.processes.workloads import ALL_QUEUES, WORKLOADS, workload_of
+from workers.processes.serve import parse_listen_address
+from workers.processes.workloads import ALL_QUEUES, WORKLOADS, parse_workload
 
 DEPLOYMENTS = read_deployments()
 PASSWORDS = "/run/secrets/skillbus/"
@@ -108,7 +108,7 @@ def test_no_variables_are_added_that_skillbus_would_refuse() -> None:
 
 def test_workers_take_every_queue_once() -> None:
     taken = [
-        workload_of(parse_command(container(name)["args"])["queues"].split(",")).queues
+        parse_workload(parse_command(container(name)["args"])["queues"].split(",")).queues
         for name in DEPLOYMENTS
         if name.startswith("skillbus-worker-")
     ]
@@ -127,7 +127,7 @@ def test_the_gateway_listens_only_where_it_has_tokens() -> None:
     assert not parse_command(args)["unprotected"]
     listen = parse_command(args)["listen"]
     with pytest.raises(UsageError, match="token"):
-        parse_listen(listen)
+        parse_listen_address(listen)
     [service] = [one for one in read_manifests("gateway.yaml") if one["kind"] == "Service"]
     labels = DEPLOYMENTS["skillbus-gateway"]["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()

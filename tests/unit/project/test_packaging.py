@@ -55,11 +55,11 @@ def test_the_wheel_holds_nothing_else(wheel: set[str]) -> None:
 
 def test_the_lock_is_exact_and_fits_every_build_of_torch() -> None:
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    pins = dict(line.split("==") for line in lines)
+    git_options = dict(line.split("==") for line in lines)
     assert all(re.fullmatch(r"[a-z0-9._-]+==[0-9][A-Za-z0-9.]*", line) for line in lines)
-    assert len(pins) == len(lines)
-    assert "torch" in pins
-    assert not [name for name in pins if re.match("nvidia|cuda|triton", name)]
+    assert len(git_options) == len(lines)
+    assert "torch" in git_options
+    assert not [name for name in git_options if re.match("nvidia|cuda|triton", name)]
 
 
 def test_the_lock_pins_everything_that_is_asked_for() -> None:

@@ -7,16 +7,21 @@ from config.errors import PermanentError
 from search.documents import (
     DESCRIPTION_PIECES,
     HEAD_PIECES,
-    analyse,
-    clip_pieces,
+    analyse_skill,
+    body_terms,
     description_terms,
-    section_texts_hashes,
-    signature,
+    section_text_hashes,
     skill_texts,
     text_hash,
+    truncate_to_pieces,
 )
 from search.protocol import FIELDS
-from search.scoring.background import Background, build_background, load_background, read_background
+from search.scoring.background import (
+    BackgroundFrequencies,
+    build_background,
+    load_background,
+    read_background,
+)
 from search.text.tokens import term_id, tokenize
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill
@@ -42,7 +47,7 @@ def parsed(text: str = SKILL) -> ParsedSkill:
 
 
 def test_fields_hold_what_their_names_say() -> None:
-    fields = dict(zip(FIELDS, analyse(parsed()).fields, strict=True))
+    fields = dict(zip(FIELDS, analyse_skill(parsed()).fields, strict=True))
     assert fields["name"] == ("kiln", "fire")
     assert "stonewar" in fields["description"]
     assert fields["headings"] == ("kiln", "fire", "schedul")
@@ -52,7 +57,7 @@ def test_fields_hold_what_their_names_say() -> None:
 
 
 def test_forward_counts_are_of_the_fields() -> None:
-    analysis = analyse(parsed())
+    analysis = analyse_skill(parsed())
     forward = analysis.forward
     assert np.all(np.diff(forward.terms.astype(np.float64)) > 0)
     for place, tokens in enumerate(analysis.fields):
@@ -65,7 +70,7 @@ def test_forward_counts_are_of_the_fields() -> None:
 
 def test_passage_terms_cover_every_passage() -> None:
     skill = parsed()
-    terms = analyse(skill).passage_terms
+    terms = analyse_skill(skill).passage_terms
     assert len(terms.offsets) == len(skill.passages) + 1
     for passage in skill.passages:
         row = slice(terms.offsets[passage.index], terms.offsets[passage.index + 1])
@@ -75,9 +80,9 @@ def test_passage_terms_cover_every_passage() -> None:
 
 
 def test_a_skill_without_body_is_analysed() -> None:
-    analysis = analyse(parsed("---\nname: bare\ndescription: Nothing else\n---\n"))
+    analysis = analyse_skill(parsed("---\nname: bare\ndescription: Nothing else\n---\n"))
     assert analysis.fields[3:] == ((), ())
-    assert set(signature(analysis, load_background())) == set(analysis.forward.terms.tolist())
+    assert set(body_terms(analysis, load_background())) == set(analysis.forward.terms.tolist())
     assert description_terms(analysis, load_background())
 
 
@@ -91,34 +96,34 @@ def test_texts_are_short_whatever_the_skill() -> None:
 
 
 def test_clipping_ends_at_a_word() -> None:
-    assert clip_pieces("one two three", 2) == "one two"
-    assert clip_pieces("图表数据", 2) in ("", "图表")
-    assert clip_pieces("", 5) == ""
+    assert truncate_to_pieces("one two three", 2) == "one two"
+    assert truncate_to_pieces("图表数据", 2) in ("", "图表")
+    assert truncate_to_pieces("", 5) == ""
 
 
 def test_hashes_depend_on_model_and_text() -> None:
     assert len({text_hash("a", "x"), text_hash("a", "y"), text_hash("b", "x")}) == 3
     assert len(text_hash("a", "x")) == 16
     skill = parsed()
-    assert len(section_texts_hashes("a", skill)) == len(skill.sections)
+    assert len(section_text_hashes("a", skill)) == len(skill.sections)
 
 
 def test_signatures_are_unit_vectors_of_the_heaviest_terms() -> None:
-    analysis = analyse(parsed())
+    analysis = analyse_skill(parsed())
     for vector in (
-        signature(analysis, load_background(), top=4),
+        body_terms(analysis, load_background(), top=4),
         description_terms(analysis, load_background()),
     ):
         assert sum(weight**2 for weight in vector.values()) == pytest.approx(1.0)
         assert all(weight > 0 for weight in vector.values())
-    assert len(signature(analysis, load_background(), top=4)) == 4
+    assert len(body_terms(analysis, load_background(), top=4)) == 4
 
 
 def test_a_background_is_built_and_read_back() -> None:
     content = build_background([["loom", "kiln"]] * 10 + [["loom"]] * 10 + [["rare"]])
     background = read_background(content)
     idf = background.idf(np.array([term_id(t) for t in ("loom", "kiln", "rare")], dtype=np.uint64))
-    assert idf[0] < idf[1] < idf[2] == pytest.approx(background.largest)
+    assert idf[0] < idf[1] < idf[2] == pytest.approx(background.max_idf)
     assert background.is_common(idf).tolist() == [True, True, False]
 
 
@@ -128,11 +133,11 @@ def test_the_shipped_background_knows_everyday_terms() -> None:
         np.array([term_id("file"), term_id("qqzzxj")], dtype=np.uint64)
     )
     assert everyday < 1.5
-    assert unknown == pytest.approx(background.largest)
+    assert unknown == pytest.approx(background.max_idf)
 
 
 def test_an_empty_background_gives_the_largest_idf() -> None:
-    empty = Background(np.empty(0, np.uint64), np.empty(0, np.uint8), 5.0, 0)
+    empty = BackgroundFrequencies(np.empty(0, np.uint64), np.empty(0, np.uint8), 5.0, 0)
     assert empty.idf(np.array([1], dtype=np.uint64)).tolist() == [5.0]
 
 

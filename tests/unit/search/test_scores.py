@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.documents import analyse
+from search.documents import analyse_skill
 from search.protocol import FIELDS
-from search.scoring.scores import Candidate, blend, explain, score
+from search.scoring.scores import Candidate, explain_score, long_task_weight, score_candidates
 from search.scoring.statistics import LibraryStatistics
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import understand
@@ -20,7 +20,7 @@ from skills.record import RevisionKey
 
 def skill(name: str, description: str, body: str = "Follow along.") -> Candidate:
     text = f"---\nname: {name}\ndescription: {description}\n---\n# {name}\n\n{body}\n"
-    forward = analyse(parse_skill(name, text.encode())).forward
+    forward = analyse_skill(parse_skill(name, text.encode())).forward
     return Candidate(RevisionKey(f"home:{name}", 1), forward)
 
 
@@ -42,7 +42,7 @@ LONG = "Fire the stoneware in a kiln on a schedule with cones. " + " ".join(
 
 
 def names(text: str, **options: object) -> list[str]:
-    scored = score(understand(text), LIBRARY, STATISTICS, **options)
+    scored = score_candidates(understand(text), LIBRARY, STATISTICS, **options)
     return [key.skill_id.removeprefix("home:") for key in scored.keys]
 
 
@@ -55,7 +55,7 @@ def test_the_skill_that_is_meant_comes_first() -> None:
 def test_bm25f_is_the_formula_it_claims() -> None:
     task = understand("loom")
     weights = ScoringWeights()
-    scored = score(task, LIBRARY, STATISTICS, weights)
+    scored = score_candidates(task, LIBRARY, STATISTICS, weights)
     loom = LIBRARY[1]
     row = int(np.searchsorted(loom.forward.terms, term_id("loom")))
     n, df = len(LIBRARY), 1
@@ -77,14 +77,14 @@ def test_bm25f_is_the_formula_it_claims() -> None:
 
 def test_blend_runs_from_short_to_long() -> None:
     weights = ScoringWeights()
-    assert blend(understand("fire the kiln"), weights) == 0.0
-    assert blend(understand(LONG), weights) == 1.0
+    assert long_task_weight(understand("fire the kiln"), weights) == 0.0
+    assert long_task_weight(understand(LONG), weights) == 1.0
 
 
 def test_chinese_pairs_count_half() -> None:
     weights = ScoringWeights()
     question = "请帮我把这个季度的销售数据整理成一份可以给客户看的汇报材料"
-    assert blend(understand(question), weights) == 0.0
+    assert long_task_weight(understand(question), weights) == 0.0
 
 
 def test_dense_scores_decide_short_queries() -> None:
@@ -92,18 +92,18 @@ def test_dense_scores_decide_short_queries() -> None:
     near = Candidate(LIBRARY[2].key, LIBRARY[2].forward, (0.9, 0.9))
     mean = ScoringWeights().dense_mean
     same = Candidate(LIBRARY[0].key, LIBRARY[0].forward, (mean, mean))
-    scored = score(task, [same, near], STATISTICS)
+    scored = score_candidates(task, [same, near], STATISTICS)
     assert scored.keys[0] == near.key
-    assert explain(scored, same.key)["dense"] == pytest.approx(0.0)
+    assert explain_score(scored, same.key)["dense"] == pytest.approx(0.0)
 
 
 def test_unknown_cosines_are_taken_as_those_of_equal_matches() -> None:
     task = understand("Fire the stoneware in a kiln")
     seen = [Candidate(c.key, c.forward, (0.5, 0.5)) for c in LIBRARY if c is not LIBRARY[1]]
-    scored = score(task, [*seen, LIBRARY[1]], STATISTICS)
-    parts = [explain(scored, c.key)["dense"] for c in (LIBRARY[0], LIBRARY[1])]
+    scored = score_candidates(task, [*seen, LIBRARY[1]], STATISTICS)
+    parts = [explain_score(scored, c.key)["dense"] for c in (LIBRARY[0], LIBRARY[1])]
     assert parts[0] == pytest.approx(parts[1])
-    none = score(task, LIBRARY, STATISTICS)
+    none = score_candidates(task, LIBRARY, STATISTICS)
     assert not none.components["dense"].any()
 
 
@@ -111,7 +111,7 @@ def test_a_query_that_is_a_name_finds_it_before_longer_names() -> None:
     longer = skill("kiln-firing-and-loom-setup", "Plans kiln firing", "Kiln firing. " * 30)
     library = [*LIBRARY, longer]
     statistics = LibraryStatistics({c.key: c.forward for c in library})
-    scored = score(understand("kiln-firing"), library, statistics)
+    scored = score_candidates(understand("kiln-firing"), library, statistics)
     assert scored.keys[0].skill_id == "home:kiln-firing"
 
 
@@ -120,40 +120,40 @@ def test_a_hub_is_marked_down() -> None:
     hub = skill("plain-hub", f"About elm {everything}", everything)
     library = [*LIBRARY, hub]
     statistics = LibraryStatistics({c.key: c.forward for c in library})
-    scored = score(understand("elm"), library, statistics)
-    parts = {key.skill_id: explain(scored, key)["hub"] for key in scored.keys}
+    scored = score_candidates(understand("elm"), library, statistics)
+    parts = {key.skill_id: explain_score(scored, key)["hub"] for key in scored.keys}
     assert parts["home:plain-hub"] == min(parts.values())
-    free = score(understand("elm"), library, statistics, without=frozenset({"hub"}))
+    free = score_candidates(understand("elm"), library, statistics, without=frozenset({"hub"}))
     assert "hub" not in free.components
 
 
 def test_a_named_format_gets_a_place() -> None:
     weights = ScoringWeights(slots=2)
     task = understand("Read kiln schedules and stoneware loom cones from `firing.xlsx`")
-    scored = score(task, LIBRARY, STATISTICS, weights)
+    scored = score_candidates(task, LIBRARY, STATISTICS, weights)
     assert RevisionKey("home:xlsx-reports", 1) in scored.keys[:2]
-    free = score(task, LIBRARY, STATISTICS, weights, frozenset({"artifacts"}))
+    free = score_candidates(task, LIBRARY, STATISTICS, weights, frozenset({"artifacts"}))
     assert free.slots == {}
     assert sorted(free.keys) == sorted(scored.keys)
 
 
 def test_parts_can_be_left_out() -> None:
     every = frozenset({"names", "bigrams", "hub", "dense", "artifacts"})
-    scored = score(understand("kiln firing"), LIBRARY, STATISTICS, without=every)
+    scored = score_candidates(understand("kiln firing"), LIBRARY, STATISTICS, without=every)
     assert list(scored.components) == ["bm25f"]
 
 
 def test_nothing_to_score() -> None:
-    assert score(understand("kiln"), [], STATISTICS).keys == ()
-    assert len(score(understand("what is it"), LIBRARY, STATISTICS).keys) == len(LIBRARY)
+    assert score_candidates(understand("kiln"), [], STATISTICS).keys == ()
+    assert len(score_candidates(understand("what is it"), LIBRARY, STATISTICS).keys) == len(LIBRARY)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.permutations(range(len(LIBRARY))), st.sampled_from([LONG, "loom kiln", "图", "what"]))
 def test_order_does_not_depend_on_arrival(order: list[int], text: str) -> None:
     task = understand(text)
-    one = score(task, LIBRARY, STATISTICS)
-    other = score(task, [LIBRARY[i] for i in order], STATISTICS)
+    one = score_candidates(task, LIBRARY, STATISTICS)
+    other = score_candidates(task, [LIBRARY[i] for i in order], STATISTICS)
     assert one.keys == other.keys
     assert np.allclose(one.scores, other.scores)
     assert np.isfinite(one.scores).all()

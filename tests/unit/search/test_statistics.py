@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.documents import analyse
+from search.documents import analyse_skill
 from search.protocol import ForwardRecord
 from search.scoring import statistics as module
 from search.scoring.statistics import LibraryStatistics
@@ -18,7 +18,7 @@ WORDS = ("loom", "kiln", "tide", "glaze", "warp", "weft", "cone", "buoy")
 
 def record(words: list[str]) -> ForwardRecord:
     text = f"---\nname: {words[0]}\ndescription: {' '.join(words)}\n---\n{' '.join(words)}\n"
-    return analyse(parse_skill(words[0], text.encode())).forward
+    return analyse_skill(parse_skill(words[0], text.encode())).forward
 
 
 RECORDS = {
@@ -66,12 +66,12 @@ def test_an_empty_library_has_figures() -> None:
     statistics = LibraryStatistics()
     assert statistics.mean_lengths.tolist() == [1.0] * 5
     assert np.isfinite(statistics.idf(term_ids(["loom"]))).all()
-    assert statistics.forward_of([RevisionKey("home:0", 1)]) == {}
+    assert statistics.get_records([RevisionKey("home:0", 1)]) == {}
 
 
 def test_records_are_found_again() -> None:
     statistics = LibraryStatistics(RECORDS)
     key, missing = next(iter(RECORDS)), RevisionKey("home:none", 1)
-    assert set(statistics.forward_of([key, missing])) == {key}
-    assert statistics.missing([key, missing]) == [missing]
+    assert set(statistics.get_records([key, missing])) == {key}
+    assert statistics.missing_keys([key, missing]) == [missing]
     assert key in statistics

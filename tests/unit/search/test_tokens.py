@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.text.tokens import LONGEST, bigram_ids, length, term_id, term_ids, tokenize
+from search.text.tokens import MAX_TOKEN_LENGTH, bigram_ids, term_id, term_ids, tokenize, word_count
 
 
 def test_words_split_at_case_and_digits_keep_the_whole() -> None:
@@ -16,7 +16,7 @@ def test_words_split_at_case_and_digits_keep_the_whole() -> None:
 
 
 def test_stop_words_and_odd_lengths_are_left_out() -> None:
-    assert tokenize("the x of " + "y" * (LONGEST + 1)) == []
+    assert tokenize("the x of " + "y" * (MAX_TOKEN_LENGTH + 1)) == []
 
 
 def test_snake_and_kebab_case_are_words() -> None:
@@ -25,7 +25,7 @@ def test_snake_and_kebab_case_are_words() -> None:
 
 def test_chinese_runs_become_bigrams_and_single_characters_stay() -> None:
     assert tokenize("读取日志 A/B 图") == ["读取", "取日", "日志", "图"]
-    assert length(tokenize("读取日志 log")) == 2.5
+    assert word_count(tokenize("读取日志 log")) == 2.5
 
 
 def test_compatibility_forms_are_folded() -> None:
@@ -48,7 +48,7 @@ def test_any_text_gives_plain_tokens(text: str) -> None:
     assert tokens == tokenize(text)
     for token in tokens:
         assert token.split() == [token]
-        assert 1 <= len(token) <= LONGEST
+        assert 1 <= len(token) <= MAX_TOKEN_LENGTH
         assert 0 <= term_id(token) < 1 << 63
 
 

@@ -12,16 +12,16 @@ import pytest
 import yaml
 
 from skills.events import (
-    ANSWERS,
+    EVENT_TYPES,
     EVENTS_CHANNEL,
+    REPLIES,
     REPLY_PREFIX,
     REQUESTS,
-    TYPES,
     check_reply_to,
     parse_event,
 )
 from skills.events.asyncapi import asyncapi_document
-from skills.events.examples import example_of
+from skills.events.examples import get_example
 from skills.events.schema import event_schema, event_schemas, events_schema
 
 DOCUMENT: dict[str, Any] = yaml.safe_load(asyncapi_document())
@@ -159,7 +159,7 @@ def test_operations_know_messages_of_their_channels_only() -> None:
         asked += [message["$ref"].rpartition("/")[2] for message in operation["messages"]]
         answered |= {one["$ref"].rpartition("/")[2] for one in operation["reply"]["messages"]}
     assert sorted(asked) == sorted(REQUESTS)
-    assert answered == set(ANSWERS)
+    assert answered == set(REPLIES)
 
 
 def test_channels_are_those_of_the_program() -> None:
@@ -167,14 +167,14 @@ def test_channels_are_those_of_the_program() -> None:
     assert events["address"] == EVENTS_CHANNEL
     assert events["bindings"]["amqp"]["queue"]["name"] == EVENTS_CHANNEL
     assert set(events["messages"]) == set(REQUESTS)
-    assert set(replies["messages"]) == set(ANSWERS)
+    assert set(replies["messages"]) == set(REPLIES)
     assert set(re.findall(r"\{(\w+)\}", replies["address"])) == set(replies["parameters"])
     for name in replies["parameters"]["name"]["examples"]:
         check_reply_to(replies["address"].format(name=name))
     assert replies["address"].startswith(REPLY_PREFIX)
 
 
-@pytest.mark.parametrize("name", sorted(TYPES))
+@pytest.mark.parametrize("name", sorted(EVENT_TYPES))
 def test_every_message_has_a_schema_and_an_example_of_it(name: str) -> None:
     message = DOCUMENT["components"]["messages"][name]
     assert message["payload"] == {"$ref": f"#/components/schemas/{name}"}
@@ -184,7 +184,7 @@ def test_every_message_has_a_schema_and_an_example_of_it(name: str) -> None:
     for example in message["examples"]:
         validator.validate(example["payload"])
         assert parse_event(json.dumps(example["payload"])).type == name
-    other = next(kind for kind in TYPES if kind != name)
+    other = next(kind for kind in EVENT_TYPES if kind != name)
     with pytest.raises(jsonschema.ValidationError):
         validator.validate(message["examples"][0]["payload"] | {"type": other})
     with pytest.raises(jsonschema.ValidationError):
@@ -199,13 +199,13 @@ def test_no_keyword_of_a_newer_dialect_is_left() -> None:
 # -- the schemas of single types
 
 
-@pytest.mark.parametrize("name", sorted(TYPES))
+@pytest.mark.parametrize("name", sorted(EVENT_TYPES))
 def test_each_type_has_a_schema_that_its_example_fits(name: str) -> None:
     schema = event_schema(name)
     assert json.loads(event_schemas()[name]) == schema
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
-    assert schema["examples"] == [example_of(name)]
+    assert schema["examples"] == [get_example(name)]
     for example in schema["examples"]:
         validator.validate(example)
         jsonschema.Draft202012Validator(json.loads(events_schema())).validate(example)
@@ -215,7 +215,7 @@ def test_each_type_has_a_schema_that_its_example_fits(name: str) -> None:
 
 
 def test_answers_of_the_examples_belong_to_their_questions() -> None:
-    asked = {example_of(name)["id"]: example_of(name) for name in REQUESTS}
-    for name in ANSWERS:
-        answer = example_of(name)
+    asked = {get_example(name)["id"]: get_example(name) for name in REQUESTS}
+    for name in REPLIES:
+        answer = get_example(name)
         assert answer["correlationid"] == asked[answer["subject"]]["correlationid"]

@@ -16,14 +16,14 @@ from skills.bundle.model import (
     BundleLink,
     BundlePassage,
     BundleSkill,
-    LeftOut,
+    LeftOutPassages,
+    LeftOutSkill,
     Revision,
-    Safety,
-    SkillLeftOut,
+    SafetySummary,
     bundle_schema,
-    markdown_tokens,
-    render,
+    count_markdown_tokens,
     render_header,
+    render_markdown,
     render_passage,
     render_skill,
 )
@@ -66,10 +66,10 @@ def bundle(**changes: Any) -> Bundle:
 FULL = bundle(
     skills=(
         skill(
-            safety=Safety(level=2, reasons=("line 3: asks for secrets",)),
+            safety=SafetySummary(level=2, reasons=("line 3: asks for secrets",)),
             scripts=("/skills/bread/scripts/bake.py",),
             references=("/skills/bread/flour.md",),
-            left_out=LeftOut(passages=2, tokens=44, lines=((1, 1), (12, 20))),
+            left_out=LeftOutPassages(passages=2, tokens=44, lines=((1, 1), (12, 20))),
             paged_by="words",
             tokens=120,
         ),
@@ -79,7 +79,7 @@ FULL = bundle(
             source="a:b", target="a:c", type="dependency", weight=1, confidence=1, evidence="line 2"
         ),
     ),
-    left_out=(SkillLeftOut(skill_id="a:d", name="d", reason="alternative to a:b"),),
+    left_out=(LeftOutSkill(skill_id="a:d", name="d", reason="alternative to a:b"),),
     degraded=("rerank stopped",),
     timings_ms={"encode": 3.5},
     explain={"columns": ["bm25f"], "candidates": []},
@@ -119,7 +119,7 @@ def test_the_schema_refuses_what_is_no_bundle(
 
 
 def test_markdown_says_what_the_bundle_holds() -> None:
-    text = render(FULL)
+    text = render_markdown(FULL)
     for part in (
         "## 1. bread: Bake bread",
         "source: /skills/bread/SKILL.md (home:bread, revision 4, 0123456789ab, MIT)",
@@ -136,7 +136,7 @@ def test_markdown_says_what_the_bundle_holds() -> None:
 
 
 def test_without_a_hit_the_status_comes_first() -> None:
-    text = render(bundle(status="NO_SKILL_HIT", skills=()))
+    text = render_markdown(bundle(status="NO_SKILL_HIT", skills=()))
     assert "NO_SKILL_HIT" in text.splitlines()[2]
     assert "##" not in text
 
@@ -189,4 +189,4 @@ def test_tokens_of_parts_add_up(texts: list[str], name: str) -> None:
     )
     parts = [render_header(1, made.skills[0]), *map(render_passage, made.skills[0].passages)]
     whole = render_skill(1, made.skills[0])
-    assert markdown_tokens(whole) == sum(markdown_tokens(part) for part in parts)
+    assert count_markdown_tokens(whole) == sum(count_markdown_tokens(part) for part in parts)

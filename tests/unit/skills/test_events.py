@@ -15,8 +15,8 @@ from config.errors import UsageError
 from skills.events import (
     QUERY_ASKED,
     SOURCE_CHANGED,
-    Data,
     Event,
+    EventData,
     QueryAsked,
     QueryFilters,
     SkillRemoved,
@@ -28,7 +28,7 @@ from skills.events import (
 from skills.events.schema import events_schema
 from tests.support.events import attributes
 
-EXAMPLES: list[Data] = [
+EXAMPLES: list[EventData] = [
     SourceChanged(source_id="team", root="/skills", paths=("a/SKILL.md", "b")),
     SkillRemoved(skill_id="team:a"),
     SourceRemoved(source_id="team"),
@@ -43,11 +43,11 @@ def envelope(**changes: Any) -> str:
 
 
 @pytest.mark.parametrize("data", EXAMPLES, ids=lambda data: type(data).__name__)
-def test_an_event_survives_json(data: Data) -> None:
+def test_an_event_survives_json(data: EventData) -> None:
     event = new_event(data, "test")
     again = parse_event(event.model_dump_json())
     assert again == event
-    assert again.content() == data
+    assert again.parse_data() == data
 
 
 def test_every_event_has_an_id_of_its_own() -> None:
@@ -61,7 +61,7 @@ def test_extension_attributes_are_kept() -> None:
 
 def test_data_about_sources_may_grow_and_queries_may_not() -> None:
     data = {"source_id": "team", "root": "/skills", "since": 5}
-    assert parse_event(envelope(data=data)).content() == SourceChanged(
+    assert parse_event(envelope(data=data)).parse_data() == SourceChanged(
         source_id="team", root="/skills"
     )
     with pytest.raises(UsageError, match="colour"):
@@ -110,7 +110,7 @@ def schema() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("data", EXAMPLES, ids=lambda data: type(data).__name__)
-def test_the_schema_takes_every_event(schema: dict[str, Any], data: Data) -> None:
+def test_the_schema_takes_every_event(schema: dict[str, Any], data: EventData) -> None:
     event = json.loads(new_event(data, "test").model_dump_json())
     jsonschema.validate(event, schema)
 
@@ -125,4 +125,4 @@ def test_the_schema_refuses_data_of_another_type(schema: dict[str, Any]) -> None
 def test_content_of_an_unchecked_event_is_checked_too() -> None:
     event = Event.model_validate_json(envelope(data={"root": "/x"}))
     with pytest.raises(UsageError, match="event 1: source_id"):
-        event.content()
+        event.parse_data()

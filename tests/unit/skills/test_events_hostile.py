@@ -14,19 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
-from skills.bundle.model import BundlePassage, BundleSkill, Revision, SkillLeftOut
+from skills.bundle.model import BundlePassage, BundleSkill, LeftOutSkill, Revision
 from skills.events import (
-    ANSWERS,
-    MOST_FILE_BYTES,
-    MOST_FILES,
+    EVENT_TYPES,
+    MAX_EVENT_FILE_BYTES,
+    MAX_EVENT_FILES,
     QUERY_ASKED,
+    REPLIES,
     REQUESTS,
     SKILL_UPSERTED,
     SOURCE_CHANGED,
-    TYPES,
-    Data,
     Event,
-    GitOrigin,
+    EventData,
+    GitFetchOptions,
     MessageRefused,
     QueryAnswered,
     QueryAsked,
@@ -41,9 +41,9 @@ from skills.events import (
     new_event,
     parse_event,
     parse_request,
-    sender_of,
+    parse_sender,
 )
-from skills.events.examples import example_of
+from skills.events.examples import get_example
 from skills.events.schema import event_schema
 from tests.support.events import attributes
 
@@ -89,13 +89,13 @@ skills = st.builds(
 files = st.dictionaries(names.map("f-{}".format), texts, max_size=3).map(
     lambda others: {"SKILL.md": "---\nname: x\n---\n\x00", **others}
 )
-DATA: dict[type[Data], st.SearchStrategy[Any]] = {
+DATA: dict[type[EventData], st.SearchStrategy[Any]] = {
     SourceChanged: st.builds(
         SourceChanged,
         source_id=names,
         root=texts.filter(lambda root: "\0" not in root),
         paths=tuples(paths),
-        git=st.none() | st.builds(GitOrigin, branch=names, poll_seconds=st.floats(0, 1e9)),
+        git=st.none() | st.builds(GitFetchOptions, branch=names, poll_seconds=st.floats(0, 1e9)),
     ),
     SourceRemoved: st.builds(SourceRemoved, source_id=names),
     SkillUpserted: st.builds(SkillUpserted, skill_id=skill_ids, files=st.none() | files),
@@ -116,7 +116,7 @@ DATA: dict[type[Data], st.SearchStrategy[Any]] = {
         task=texts,
         budget=st.integers(1, 9999),
         skills=tuples(skills),
-        left_out=tuples(st.builds(SkillLeftOut, skill_id=skill_ids, name=texts, reason=texts)),
+        left_out=tuples(st.builds(LeftOutSkill, skill_id=skill_ids, name=texts, reason=texts)),
         timings_ms=st.dictionaries(names, floats, max_size=3),
     ),
     QueryFailed: st.builds(QueryFailed, query_id=names, reason=texts),
@@ -131,7 +131,7 @@ DATA: dict[type[Data], st.SearchStrategy[Any]] = {
     SkillFailed: st.builds(SkillFailed, skill_id=skill_ids, reason=texts),
     MessageRefused: st.builds(MessageRefused, reason=texts, letter_id=names, message_id=texts),
 }
-VALIDATORS = {name: jsonschema.Draft202012Validator(event_schema(name)) for name in TYPES}
+VALIDATORS = {name: jsonschema.Draft202012Validator(event_schema(name)) for name in EVENT_TYPES}
 
 
 def envelope(**changes: Any) -> str:
@@ -157,23 +157,23 @@ def read(text: str | bytes) -> Event | None:
 
 
 @pytest.mark.parametrize("model", DATA, ids=lambda model: model.__name__)
-def test_every_event_survives_json_and_fits_its_schema(model: type[Data]) -> None:
+def test_every_event_survives_json_and_fits_its_schema(model: type[EventData]) -> None:
     @given(DATA[model])
     @FEW
-    def check(data: Data) -> None:
+    def check(data: EventData) -> None:
         event = new_event(data, "test", "ab" * 16)
         text = event.model_dump_json()
         again = parse_event(text)
         assert again == event
-        assert again.content() == data
+        assert again.parse_data() == data
         VALIDATORS[event.type].validate(json.loads(text))
 
     check()
 
 
 def test_every_type_is_tried() -> None:
-    assert set(DATA) == set(TYPES.values())
-    assert set(TYPES) == set(REQUESTS) | set(ANSWERS)
+    assert set(DATA) == set(EVENT_TYPES.values())
+    assert set(EVENT_TYPES) == set(REQUESTS) | set(REPLIES)
 
 
 # -- whatever comes
@@ -194,35 +194,35 @@ members = st.dictionaries(
 @settings(max_examples=200, deadline=None)
 def test_bytes_are_an_event_or_an_error(text: str | bytes) -> None:
     read(text)
-    sender_of(text)
+    parse_sender(text)
 
 
-@given(st.sampled_from(sorted(TYPES)), members, members)
+@given(st.sampled_from(sorted(EVENT_TYPES)), members, members)
 @settings(max_examples=200, deadline=None)
 def test_objects_are_an_event_or_an_error(
     name: str, changed: dict[str, Any], data: dict[str, Any]
 ) -> None:
-    event = example_of(name)
+    event = get_example(name)
     text = json.dumps(event | changed | {"data": {**event["data"], **data}})
     found = read(text)
-    sender_of(text)
+    parse_sender(text)
     if found is not None:
         # What is written once is read the same for ever; infinite numbers are written as null.
         again = parse_event(found.model_dump_json())
         assert parse_event(again.model_dump_json()) == again
-        assert again.content() == found.content()
+        assert again.parse_data() == found.parse_data()
 
 
-@given(st.sampled_from(sorted(TYPES)), st.data())
+@given(st.sampled_from(sorted(EVENT_TYPES)), st.data())
 @settings(max_examples=200, deadline=None)
 def test_damaged_events_are_an_event_or_an_error(name: str, drawn: st.DataObject) -> None:
-    text = json.dumps(example_of(name)).encode()
+    text = json.dumps(get_example(name)).encode()
     start = drawn.draw(st.integers(0, len(text)))
     end = drawn.draw(st.integers(start, min(len(text), start + 5)))
     noise = drawn.draw(st.sampled_from([b"", b"\0", b"\xff", b"\xed\xa0\x80", b"\\ud800", b"{"]))
     damaged = text[:start] + noise + text[end:]
     read(damaged)
-    sender_of(damaged)
+    parse_sender(damaged)
 
 
 @pytest.mark.parametrize(
@@ -295,8 +295,11 @@ def test_hostile_events_are_refused(text: str | bytes) -> None:
         ({"files": {"SKILL.md": "", "技" * 86: ""}}, "255 bytes"),
         ({"files": {"SKILL.md": "", "a": "", "a/b": ""}}, "cannot be a file"),
         ({"files": {"SKILL.md": "", "b/SKILL.md": ""}}, "a skill of its own"),
-        ({"files": {"SKILL.md": "技" * (MOST_FILE_BYTES // 3)}}, f"at most {MOST_FILE_BYTES}"),
-        ({"files": {"SKILL.md": ""} | {f"f{n}": "" for n in range(MOST_FILES)}}, "files"),
+        (
+            {"files": {"SKILL.md": "技" * (MAX_EVENT_FILE_BYTES // 3)}},
+            f"at most {MAX_EVENT_FILE_BYTES}",
+        ),
+        ({"files": {"SKILL.md": ""} | {f"f{n}": "" for n in range(MAX_EVENT_FILES)}}, "files"),
     ],
     ids=range(22),
 )
@@ -307,9 +310,13 @@ def test_hostile_skills_are_refused(data: dict[str, Any], named: str) -> None:
 
 
 def test_files_up_to_the_bounds_are_taken() -> None:
-    size = MOST_FILE_BYTES - sum(len(f"f{n}") for n in range(MOST_FILES - 1)) - len("SKILL.md")
-    many = {"SKILL.md": "x" * size} | {f"f{n}": "" for n in range(MOST_FILES - 1)}
-    content = parse_event(upserted(files=many)).content()
+    size = (
+        MAX_EVENT_FILE_BYTES
+        - sum(len(f"f{n}") for n in range(MAX_EVENT_FILES - 1))
+        - len("SKILL.md")
+    )
+    many = {"SKILL.md": "x" * size} | {f"f{n}": "" for n in range(MAX_EVENT_FILES - 1)}
+    content = parse_event(upserted(files=many)).parse_data()
     assert isinstance(content, SkillUpserted)
     assert content.files == many
 
@@ -341,7 +348,7 @@ def test_what_is_no_attribute_of_cloudevents_is_left_out() -> None:
 
 def test_members_cannot_take_the_place_of_methods() -> None:
     event = parse_event(envelope(content="x", copy="x", json="x"))
-    assert event.content() == SourceChanged(source_id="team", root="/skills")
+    assert event.parse_data() == SourceChanged(source_id="team", root="/skills")
 
 
 def test_data_that_cannot_be_written_is_refused() -> None:
@@ -357,7 +364,7 @@ def test_data_that_cannot_be_written_is_refused() -> None:
 
 def test_numbers_that_json_lacks_do_no_harm() -> None:
     event = parse_event(envelope(data={"source_id": "a", "b": math.inf, "c": math.nan}))
-    assert parse_event(event.model_dump_json()).content() == SourceChanged(source_id="a")
+    assert parse_event(event.model_dump_json()).parse_data() == SourceChanged(source_id="a")
 
 
 # -- what somebody else may send
@@ -372,14 +379,14 @@ def test_nobody_else_says_how_a_repository_is_fetched() -> None:
 
 @pytest.mark.parametrize("name", sorted(REQUESTS))
 def test_requests_may_be_sent(name: str) -> None:
-    text = json.dumps(example_of(name))
+    text = json.dumps(get_example(name))
     assert parse_request(text) == parse_event(text)
 
 
-@pytest.mark.parametrize("name", sorted(ANSWERS))
+@pytest.mark.parametrize("name", sorted(REPLIES))
 def test_answers_may_not_be_sent(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} is what skillbus answers; send "):
-        parse_request(json.dumps(example_of(name) | {"source": "me"}))
+        parse_request(json.dumps(get_example(name) | {"source": "me"}))
 
 
 def test_nobody_else_may_be_skillbus() -> None:

@@ -12,26 +12,26 @@ import pytest
 from config.errors import UsageError
 from skills.bundle.model import Revision
 from skills.events import (
-    TYPES,
+    EVENT_TYPES,
     Event,
+    MessageSender,
     QueryAsked,
     QueryFailed,
-    Sender,
     SkillFailed,
     SkillPublished,
-    answer_to,
     check_reply_to,
     correlation_id,
+    get_trace_id,
     new_event,
+    new_refusal,
+    new_reply,
     owner,
     parse_event,
-    refusal_of,
+    parse_sender,
+    replace_origin,
     reply_to,
-    sender_of,
-    trace_id_of,
-    with_origin,
 )
-from skills.events.examples import example_of
+from skills.events.examples import get_example
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "events.md").read_text(
@@ -56,7 +56,7 @@ def test_an_event_without_an_origin_is_the_users_and_wants_no_answer() -> None:
 def test_the_owner_is_never_the_senders_word() -> None:
     forged = question(owner="admin", replyto=REPLIES, correlationid="7")
     for name in ("ci", ""):
-        accepted = with_origin(forged, name)
+        accepted = replace_origin(forged, name)
         assert (owner(accepted), reply_to(accepted), correlation_id(accepted)) == (
             name,
             REPLIES,
@@ -66,10 +66,10 @@ def test_the_owner_is_never_the_senders_word() -> None:
 
 
 def test_what_comes_beside_the_event_counts_more() -> None:
-    event = with_origin(question(replyto=REPLIES, correlationid="7"), "", f"{REPLIES}-2", "8")
+    event = replace_origin(question(replyto=REPLIES, correlationid="7"), "", f"{REPLIES}-2", "8")
     assert (reply_to(event), correlation_id(event)) == (f"{REPLIES}-2", "8")
-    assert trace_id_of(event) == TRACE
-    assert with_origin(event, "").id == event.id
+    assert get_trace_id(event) == TRACE
+    assert replace_origin(event, "").id == event.id
 
 
 @pytest.mark.parametrize(
@@ -97,32 +97,32 @@ def test_answers_go_to_reply_names_only(name: str) -> None:
     with pytest.raises(UsageError, match=r"replies cannot go to .*skillbus\.replies\."):
         check_reply_to(name)
     with pytest.raises(UsageError, match="replies cannot go to"):
-        with_origin(question(), "", name)
+        replace_origin(question(), "", name)
     with pytest.raises(UsageError, match="replyto"):
         question(replyto=name)
-    assert sender_of(json.dumps({"replyto": name})).reply_to == ""
+    assert parse_sender(json.dumps({"replyto": name})).reply_to == ""
 
 
 @pytest.mark.parametrize(("name", "correlation"), [("a b", ""), ("x" * 101, ""), ("ci", "a\nb")])
 def test_odd_owners_and_correlation_ids_are_refused(name: str, correlation: str) -> None:
     with pytest.raises(UsageError, match=r"(owner|correlationid): "):
-        with_origin(question(), name, "", correlation)
+        replace_origin(question(), name, "", correlation)
 
 
 def test_an_answer_says_what_it_answers() -> None:
     asked = question(correlationid="try-1")
-    answer = answer_to(asked, QueryFailed(query_id="q", reason="late"), "skillbus/consume")
+    answer = new_reply(asked, QueryFailed(query_id="q", reason="late"), "skillbus/consume")
     assert answer.subject == asked.id
     assert correlation_id(answer) == "try-1"
-    assert trace_id_of(answer) == TRACE
+    assert get_trace_id(answer) == TRACE
     assert (owner(answer), reply_to(answer)) == ("", "")
     assert parse_event(answer.model_dump_json()) == answer
 
 
 def test_an_answer_to_a_question_without_a_trace_has_that_of_the_work() -> None:
     asked = question(traceparent=None)
-    answer = answer_to(asked, QueryFailed(query_id="q", reason="late"), "x", "ab" * 16)
-    assert trace_id_of(answer) == "ab" * 16
+    answer = new_reply(asked, QueryFailed(query_id="q", reason="late"), "x", "ab" * 16)
+    assert get_trace_id(answer) == "ab" * 16
 
 
 def test_an_answer_that_is_made_twice_has_one_id() -> None:
@@ -133,45 +133,47 @@ def test_an_answer_that_is_made_twice_has_one_id() -> None:
         return SkillPublished(skill_id=skill_id, revision=revision)
 
     answers = [
-        answer_to(asked, QueryFailed(query_id="q", reason="late"), "x"),
-        answer_to(other, QueryFailed(query_id="q", reason="late"), "x"),
-        answer_to(asked, published(1), "x"),
-        answer_to(asked, published(2), "x"),
-        answer_to(asked, published(1, "a:c"), "x"),
-        answer_to(asked, SkillFailed(skill_id="a:b", reason="no"), "x"),
+        new_reply(asked, QueryFailed(query_id="q", reason="late"), "x"),
+        new_reply(other, QueryFailed(query_id="q", reason="late"), "x"),
+        new_reply(asked, published(1), "x"),
+        new_reply(asked, published(2), "x"),
+        new_reply(asked, published(1, "a:c"), "x"),
+        new_reply(asked, SkillFailed(skill_id="a:b", reason="no"), "x"),
     ]
     assert len({answer.id for answer in answers}) == len(answers)
-    assert answer_to(asked, published(1), "x").id == answers[2].id
+    assert new_reply(asked, published(1), "x").id == answers[2].id
 
 
 @pytest.mark.parametrize(
     ("text", "sender"),
     [
-        (b"", Sender()),
-        (b"\xff", Sender()),
-        ("[" * 100_000, Sender()),
-        ("[]", Sender()),
-        ('{"id": 5, "replyto": ["x"], "correlationid": null}', Sender()),
-        ('{"id": "a\\u0000", "correlationid": "a\\nb"}', Sender()),
-        ('{"id": "\\ud800"}', Sender()),
-        ('{"id": "%s"}' % ("x" * 201), Sender()),
+        (b"", MessageSender()),
+        (b"\xff", MessageSender()),
+        ("[" * 100_000, MessageSender()),
+        ("[]", MessageSender()),
+        ('{"id": 5, "replyto": ["x"], "correlationid": null}', MessageSender()),
+        ('{"id": "a\\u0000", "correlationid": "a\\nb"}', MessageSender()),
+        ('{"id": "\\ud800"}', MessageSender()),
+        ('{"id": "%s"}' % ("x" * 201), MessageSender()),
         (
             f'{{"id": "4711", "replyto": "{REPLIES}", "correlationid": "7", "type": 5}}',
-            Sender("4711", REPLIES, "7"),
+            MessageSender("4711", REPLIES, "7"),
         ),
     ],
     ids=range(9),
 )
-def test_what_can_be_made_out_of_a_sender_is(text: str | bytes, sender: Sender) -> None:
-    assert sender_of(text) == sender
+def test_what_can_be_made_out_of_a_sender_is(text: str | bytes, sender: MessageSender) -> None:
+    assert parse_sender(text) == sender
 
 
 def test_a_refusal_says_which_message_and_why() -> None:
-    event = refusal_of(Sender("4711", REPLIES, "7"), "no data", "letter-1", "skillbus/consume")
+    event = new_refusal(
+        MessageSender("4711", REPLIES, "7"), "no data", "letter-1", "skillbus/consume"
+    )
     assert (event.subject, correlation_id(event)) == ("4711", "7")
     assert event.data == {"reason": "no data", "letter_id": "letter-1", "message_id": "4711"}
     assert parse_event(event.model_dump_json()) == event
-    assert parse_event(refusal_of(Sender(), "no", "", "skillbus/consume").model_dump_json())
+    assert parse_event(new_refusal(MessageSender(), "no", "", "skillbus/consume").model_dump_json())
 
 
 # -- the page about events
@@ -182,8 +184,8 @@ def test_the_page_shows_real_events_and_errors() -> None:
     assert len(shown) == 2
     for text in shown:
         event = parse_event(text)
-        assert json.loads(text) == example_of(event.type)
-    for name in TYPES:
+        assert json.loads(text) == get_example(event.type)
+    for name in EVENT_TYPES:
         assert f"| [`{name}`](events/{name}.schema.json) |" in PAGE
     for name in Event.model_fields:
         assert f"| `{name}` |" in PAGE or name == "subject"

@@ -1,13 +1,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skills.parsing.fragments import CHUNK, JOINED, LONG_CODE, fragment
-from skills.parsing.markdown import Shape, scan
-from skills.record import BlockKind, Passage
+from skills.parsing.fragments import MAX_CODE_LINES, MAX_JOINED_TOKENS, MIN_CHUNK_LINES, split_text
+from skills.parsing.markdown import BlockType, parse_blocks
+from skills.record import Passage, PassageKind
 
 
 def passages(text: str) -> tuple[Passage, ...]:
-    return fragment(text.split("\n"), 1)[1]
+    return split_text(text.split("\n"), 1)[1]
 
 
 def ranges(text: str) -> list[tuple[int, int]]:
@@ -16,7 +16,7 @@ def ranges(text: str) -> list[tuple[int, int]]:
 
 def test_sections_reach_from_heading_to_next_heading() -> None:
     text = "intro\n\n# A\n\n## B\n\ntext\n\n# C\nend"
-    sections, _ = fragment(text.split("\n"), 1)
+    sections, _ = split_text(text.split("\n"), 1)
     assert [
         (s.heading_path, s.level, s.heading_line, s.first_line, s.last_line) for s in sections
     ] == [
@@ -59,19 +59,19 @@ def test_items_keep_their_lead_in() -> None:
     found = passages("Do this:\n\n- a\n- b\n  - inner\n\nEnd.\n\n- c")
     assert [passage.lead_in for passage in found] == [-1, 0, 0, -1, -1]
     assert [passage.kind for passage in found[:3]] == [
-        BlockKind.PARAGRAPH,
-        BlockKind.LIST_ITEM,
-        BlockKind.LIST_ITEM,
+        PassageKind.PARAGRAPH,
+        PassageKind.LIST_ITEM,
+        PassageKind.LIST_ITEM,
     ]
 
 
 def test_code_and_tables_keep_their_lead_in() -> None:
     found = passages("Run:\n\n```sh\nls\n```\n\nWhere:\n\n| a | b |\n|--|--|\n| 1 | 2 |")
     assert [(passage.kind, passage.lead_in) for passage in found] == [
-        (BlockKind.PARAGRAPH, -1),
-        (BlockKind.CODE, 0),
-        (BlockKind.PARAGRAPH, -1),
-        (BlockKind.TABLE, 2),
+        (PassageKind.PARAGRAPH, -1),
+        (PassageKind.CODE, 0),
+        (PassageKind.PARAGRAPH, -1),
+        (PassageKind.TABLE, 2),
     ]
     assert found[1].language == "sh"
 
@@ -84,7 +84,7 @@ def test_long_code_is_split_at_blank_lines() -> None:
 
 
 def test_code_up_to_the_limit_stays_whole() -> None:
-    inner = ["a", ""] * ((LONG_CODE - 2) // 2)
+    inner = ["a", ""] * ((MAX_CODE_LINES - 2) // 2)
     assert len(ranges("\n".join(["```", *inner, "```"]))) == 1
 
 
@@ -97,7 +97,7 @@ def test_a_break_belongs_to_what_precedes() -> None:
 
 
 def test_a_very_long_lead_in_stays_a_passage_of_its_own() -> None:
-    long = "word " * (JOINED + 1)
+    long = "word " * (MAX_JOINED_TOKENS + 1)
     assert ranges(f"{long}:\n\nshort") == [(1, 1), (3, 3)]
 
 
@@ -140,11 +140,11 @@ def test_passages_and_headings_hold_every_line_once_and_in_order(
     parts: list[tuple[str, str]], body_line: int
 ) -> None:
     lines = ["front"] * (body_line - 1) + "".join(a + b for a, b in parts).split("\n")
-    sections, found = fragment(lines, body_line)
+    sections, found = split_text(lines, body_line)
     covered = [
         line
-        for block in scan(lines, body_line)
-        if block.shape is Shape.HEADING
+        for block in parse_blocks(lines, body_line)
+        if block.shape is BlockType.HEADING
         for line in range(block.first, block.last + 1)
     ]
     last = 0
@@ -165,7 +165,7 @@ def test_passages_and_headings_hold_every_line_once_and_in_order(
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.sampled_from(["a = 1", "", "    b"]), min_size=LONG_CODE, max_size=60))
+@given(st.lists(st.sampled_from(["a = 1", "", "    b"]), min_size=MAX_CODE_LINES, max_size=60))
 def test_chunks_of_code_are_never_small(inner: list[str]) -> None:
     for first, last in ranges("\n".join(["```", *inner, "```"])):
-        assert last - first + 1 >= CHUNK
+        assert last - first + 1 >= MIN_CHUNK_LINES

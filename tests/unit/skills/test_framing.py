@@ -9,16 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skills.bundle.framing import attribute, inline, passage_text, value, visible
+from skills.bundle.escaping import (
+    escape_attribute,
+    escape_inline,
+    escape_passage,
+    quote_value,
+    show_invisible,
+)
 from skills.bundle.model import (
     Bundle,
     BundleLink,
     BundlePassage,
     BundleSkill,
+    LeftOutSkill,
     Revision,
-    Safety,
-    SkillLeftOut,
-    render,
+    SafetySummary,
+    render_markdown,
 )
 
 HOSTILE = st.lists(
@@ -92,7 +98,7 @@ def bundle_of(text: str) -> Bundle:
         language="en",
         score=1.0,
         why=(text,),
-        safety=Safety(level=2, reasons=(text,)),
+        safety=SafetySummary(level=2, reasons=(text,)),
         passages=tuple(
             BundlePassage(
                 first_line=at,
@@ -121,7 +127,7 @@ def bundle_of(text: str) -> Bundle:
         budget=1,
         skills=(skill, skill),
         links=(link,),
-        left_out=(SkillLeftOut(skill_id=f"home:{text}", name=text, reason=text),),
+        left_out=(LeftOutSkill(skill_id=f"home:{text}", name=text, reason=text),),
     )
 
 
@@ -155,8 +161,8 @@ def outside(markdown: str) -> tuple[list[str], list[list[str]]]:
 @settings(max_examples=400, deadline=None)
 def test_no_text_changes_what_a_reader_of_the_frames_sees(text: str) -> None:
     """Whatever the text says, the frames are those of a text that says nothing."""
-    found, passages = outside(render(bundle_of(text)))
-    plain, _ = outside(render(bundle_of("x")))
+    found, passages = outside(render_markdown(bundle_of(text)))
+    plain, _ = outside(render_markdown(bundle_of("x")))
     assert len(passages) == 4
     assert len(found) == len(plain)
     for line, model in zip(found, plain, strict=True):
@@ -168,7 +174,7 @@ def test_no_text_changes_what_a_reader_of_the_frames_sees(text: str) -> None:
 @given(HOSTILE)
 @settings(max_examples=400, deadline=None)
 def test_nothing_in_a_passage_looks_like_its_tag(text: str) -> None:
-    inner = passage_text(text)
+    inner = escape_passage(text)
     plain = unicodedata.normalize("NFKC", inner).casefold()
     shown = "".join(c for c in plain if unicodedata.category(c) not in ("Cf", "Mn", "Cc", "Zs"))
     assert not re.search(r"<[/\\]*p[a\u0430]ssage", shown)
@@ -177,14 +183,14 @@ def test_nothing_in_a_passage_looks_like_its_tag(text: str) -> None:
 @given(HOSTILE)
 @settings(max_examples=300, deadline=None)
 def test_nothing_in_a_passage_is_invisible(text: str) -> None:
-    for c in passage_text(text):
+    for c in escape_passage(text):
         assert c in "\n\t\u200c\u200d\ufe0e\ufe0f" or unicodedata.category(c) not in ("Cc", "Cf")
 
 
 @given(HOSTILE)
 @settings(max_examples=300, deadline=None)
 def test_a_fence_or_comment_ends_within_its_passage(text: str) -> None:
-    inner, mark = passage_text(text), ""
+    inner, mark = escape_passage(text), ""
     plain = []
     for line in inner.split("\n"):
         fence = re.fullmatch(r" {0,3}(`{3,}|~{3,})([^\n]*)", line)
@@ -203,7 +209,7 @@ def test_a_fence_or_comment_ends_within_its_passage(text: str) -> None:
 @given(st.text(max_size=80))
 @settings(max_examples=200, deadline=None)
 def test_inline_text_is_one_line_without_tags(text: str) -> None:
-    shown = inline(text)
+    shown = escape_inline(text)
     assert len(shown.splitlines()) <= 1
     assert "<" not in shown
     assert "](" not in shown.replace("]\\(", "")
@@ -221,7 +227,7 @@ def test_inline_text_is_one_line_without_tags(text: str) -> None:
     ],
 )
 def test_a_value_cannot_pass_for_two(text: str, shown: str) -> None:
-    assert value(text) == shown
+    assert quote_value(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -238,12 +244,12 @@ def test_a_value_cannot_pass_for_two(text: str, shown: str) -> None:
     ],
 )
 def test_honest_text_stays_as_it_is(text: str) -> None:
-    assert passage_text(text) == text
+    assert escape_passage(text) == text
 
 
 def test_hidden_characters_are_counted_and_open_ends_are_closed() -> None:
-    assert visible("a\u202eb") == "a[hidden characters: 1]b"
-    assert visible("\U000e0041" * 12) == "[hidden characters: 12]"
-    assert passage_text("```sh\nls") == "```sh\nls\n```"
-    assert passage_text("see <!-- here") == "see &lt;!-- here"
-    assert attribute('a"> b') == "a'&gt; b"
+    assert show_invisible("a\u202eb") == "a[hidden characters: 1]b"
+    assert show_invisible("\U000e0041" * 12) == "[hidden characters: 12]"
+    assert escape_passage("```sh\nls") == "```sh\nls\n```"
+    assert escape_passage("see <!-- here") == "see &lt;!-- here"
+    assert escape_attribute('a"> b') == "a'&gt; b"

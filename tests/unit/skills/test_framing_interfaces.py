@@ -12,14 +12,14 @@ import click
 from hypothesis import given, settings
 
 from search.protocol import StoredRevision
-from skills.bundle.framing import json_text
+from skills.bundle.escaping import dump_terminal_json
 from skills.bundle.model import Bundle, Withheld, WithheldSkill
 from tests.support.documents import tiny_document
 from tests.unit.skills.test_framing import HOSTILE, bundle_of, kind, outside
 from workers.cli.common import print_table
 from workers.cli.query import _print_summary
 from workers.http.routes.queries import _event
-from workers.mcp.excerpt import chosen_lines, read_lines
+from workers.mcp.line_excerpt import clip_line_ranges, render_lines
 
 _BOLD = ("\x1b[1m", "\x1b[22m", "\x1b[0m")
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
@@ -74,7 +74,7 @@ def test_a_terminal_shows_the_same_lines_whatever_a_skill_says(text: str) -> Non
 @settings(max_examples=200, deadline=None)
 def test_json_is_the_same_data_and_steers_no_terminal(text: str) -> None:
     data = full_bundle(text).model_dump(mode="json") | {text: [text, "\x7f"]}
-    shown = json_text(data)
+    shown = dump_terminal_json(data)
     assert json.loads(shown) == data
     assert not [c for c in shown if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs")]
 
@@ -103,8 +103,8 @@ def test_what_mcp_reads_of_a_skill_stays_in_its_frame(text: str) -> None:
         revision = StoredRevision(
             document.key, "0" * 64, document.parsed, document.passage_terms, ()
         )
-        spans = chosen_lines(document.parsed, [])
-        result = read_lines(revision, "/srv/anvil/SKILL.md", spans, 50_000)
+        spans = clip_line_ranges(document.parsed, [])
+        result = render_lines(revision, "/srv/anvil/SKILL.md", spans, 50_000)
         assert json.loads(result.model_dump_json())["text"] == result.text
         return result.text
 

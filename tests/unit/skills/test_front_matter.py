@@ -1,23 +1,23 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skills.parsing.front_matter import Frontmatter, read_frontmatter
-from skills.parsing.lenient_yaml import Mapping, read_loosely
-from skills.parsing.strict_yaml import StrictLimits
+from skills.parsing.front_matter import Frontmatter, parse_frontmatter
+from skills.parsing.lenient_yaml import YamlMapping, parse_lenient_yaml
+from skills.parsing.strict_yaml import YamlLimits
 
-LIMITS = StrictLimits(max_bytes=10_000, max_depth=5, max_aliases=3, max_values=100)
+LIMITS = YamlLimits(max_bytes=10_000, max_depth=5, max_aliases=3, max_values=100)
 
 
 def read(text: str) -> Frontmatter:
-    return read_frontmatter(text.split("\n"), LIMITS)
+    return parse_frontmatter(text.split("\n"), LIMITS)
 
 
 def codes(text: str) -> list[str]:
     return [warning.code for warning in read(text).warnings]
 
 
-def loose(text: str) -> Mapping:
-    return read_loosely(text.split("\n"))
+def loose(text: str) -> YamlMapping:
+    return parse_lenient_yaml(text.split("\n"))
 
 
 def test_a_well_formed_frontmatter() -> None:
@@ -225,7 +225,7 @@ def test_loose_quotes_over_lines_hide_keys() -> None:
 @given(st.text(alphabet="ab:-\n \"'|>[]{}#&*!%@\t,?", max_size=200))
 def test_any_text_between_dashes_is_read(text: str) -> None:
     lines = f"---\n{text}\n---\nbody".split("\n")
-    assert 1 <= read_frontmatter(lines, LIMITS).body_line <= len(lines)
+    assert 1 <= parse_frontmatter(lines, LIMITS).body_line <= len(lines)
 
 
 def test_loose_lists_of_mappings() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from skills.parsing.language import detect
+from skills.parsing.language_detection import detect_language
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from skills.parsing.language import detect
     ],
 )
 def test_language_of_a_text(text: str, language: str) -> None:
-    assert detect(text) == language
+    assert detect_language(text) == language

@@ -1,14 +1,16 @@
 import pytest
 
-from skills.parsing.markdown import Block, heading, is_break, scan
+from skills.parsing.markdown import MarkdownBlock, is_thematic_break, parse_blocks, parse_heading
 
 
 def shapes(text: str) -> list[tuple[str, int, int]]:
-    return [(block.shape.value, block.first, block.last) for block in scan(text.split("\n"), 1)]
+    return [
+        (block.shape.value, block.first, block.last) for block in parse_blocks(text.split("\n"), 1)
+    ]
 
 
-def only(text: str) -> Block:
-    (block,) = scan(text.split("\n"), 1)
+def only(text: str) -> MarkdownBlock:
+    (block,) = parse_blocks(text.split("\n"), 1)
     return block
 
 
@@ -28,13 +30,13 @@ def only(text: str) -> Block:
     ],
 )
 def test_atx_headings(line: str, expected: tuple[int, str] | None) -> None:
-    assert heading(line) == expected
+    assert parse_heading(line) == expected
 
 
 @pytest.mark.parametrize(("line", "expected"), [("---", True), ("* * *", True), ("--", False)])
 def test_thematic_breaks(line: str, expected: bool) -> None:
-    assert is_break(line) is expected
-    assert not is_break("--- a")
+    assert is_thematic_break(line) is expected
+    assert not is_thematic_break("--- a")
 
 
 def test_setext_headings() -> None:
@@ -79,7 +81,7 @@ def test_stray_marks_behind_a_closing_fence() -> None:
 
 
 def test_an_unclosed_fence_ends_before_the_next_chapter() -> None:
-    blocks = scan(["```py", "a", "", "# comment", "", "## Next", "text"], 1)
+    blocks = parse_blocks(["```py", "a", "", "# comment", "", "## Next", "text"], 1)
     assert [(block.first, block.last, block.closed) for block in blocks[:2]] == [
         (1, 4, False),
         (6, 6, True),
@@ -133,4 +135,4 @@ def test_a_comment_that_is_never_closed_is_a_paragraph() -> None:
 
 
 def test_scanning_starts_at_the_first_line_given() -> None:
-    assert scan(["# a", "", "b"], 2)[0].first == 3
+    assert parse_blocks(["# a", "", "b"], 2)[0].first == 3

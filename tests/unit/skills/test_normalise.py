@@ -1,4 +1,8 @@
-from skills.parsing.front_matter_fields import Fields, skill_names, tool_names
+from skills.parsing.front_matter_fields import (
+    FrontmatterFields,
+    parse_skill_names,
+    parse_tool_names,
+)
 from skills.parsing.parse_skill import parse_skill
 from skills.record import SiblingFile, SkillRecord
 
@@ -64,9 +68,9 @@ def test_entrypoints_are_scripts() -> None:
 
 
 def test_allowed_tools_as_text_and_list() -> None:
-    assert tool_names("Read, Write, Bash(git log:*)") == ("Read", "Write", "Bash(git log:*)")
-    assert tool_names("Read Write") == ("Read", "Write")
-    assert tool_names(["Read", "Bash(ls:*)"]) == ("Read", "Bash(ls:*)")
+    assert parse_tool_names("Read, Write, Bash(git log:*)") == ("Read", "Write", "Bash(git log:*)")
+    assert parse_tool_names("Read Write") == ("Read", "Write")
+    assert parse_tool_names(["Read", "Bash(ls:*)"]) == ("Read", "Bash(ls:*)")
     assert record(NAMED + "allowed_tools: [Read]").allowed_tools == ("Read",)
     assert record(NAMED + "tools: Read").allowed_tools == ("Read",)
 
@@ -79,7 +83,7 @@ def test_depends_in_all_spellings() -> None:
         "a",
     )
     assert record(NAMED + "requires:\n  bins: [git]").depends == ()
-    assert skill_names("skill:a@2") == ("a",)
+    assert parse_skill_names("skill:a@2") == ("a",)
 
 
 def test_conflicts() -> None:
@@ -114,10 +118,10 @@ def test_language_of_the_prose_not_of_the_code() -> None:
 
 
 def test_fields_look_below_metadata_last() -> None:
-    fields = Fields({"metadata": {"Tags": "b"}, "tags": "a"})
-    assert fields.items("tags") == ("a",)
-    assert Fields({"metadata": {"Tags": "b"}}).items("tags") == ("b",)
-    assert Fields({"Allowed Tools": "x"}).text("allowed-tools") == "x"
+    fields = FrontmatterFields({"metadata": {"Tags": "b"}, "tags": "a"})
+    assert fields.get_list("tags") == ("a",)
+    assert FrontmatterFields({"metadata": {"Tags": "b"}}).get_list("tags") == ("b",)
+    assert FrontmatterFields({"Allowed Tools": "x"}).get_text("allowed-tools") == "x"
 
 
 def test_tags_in_a_list_of_mappings_are_their_values() -> None:
@@ -138,4 +142,4 @@ def test_sentences_are_no_names_of_skills() -> None:
 
 
 def test_marks_are_no_tools() -> None:
-    assert tool_names("- Read | *") == ("Read", "*")
+    assert parse_tool_names("- Read | *") == ("Read", "*")

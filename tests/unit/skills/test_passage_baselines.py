@@ -8,33 +8,33 @@ import numpy as np
 
 from skills.passages import (
     DEFAULT_WEIGHTS,
-    PageInput,
-    PageQuery,
-    chunked,
-    everything,
-    greedy_graph,
-    lines_of,
-    mmr,
-    top_k,
+    PassageInput,
+    PassageQuery,
+    get_line_ranges,
+    select_all,
+    select_by_graph_walk,
+    select_mmr,
+    select_top_k,
+    split_into_chunks,
 )
 from skills.token_count import count_tokens
-from tests.support.paging import page_of, parse, query_of
+from tests.support.paging import parse, passage_input_of, query_of
 
 CLOSE, FAR, OTHER = np.eye(8, dtype=np.float32)[:3]
 
 
-def page_with(vectors: list[np.ndarray]) -> PageInput:
+def page_with(vectors: list[np.ndarray]) -> PassageInput:
     """A skill of one-line paragraphs with these vectors."""
     lines = ["# T"]
     for number in range(len(vectors)):
         lines += ["", f"paragraph {number}"]
-    page = page_of(parse(lines))
-    assert len(page.parsed.passages) == len(vectors)
-    return replace(page, passage_vectors=np.stack(vectors))
+    skill = passage_input_of(parse(lines))
+    assert len(skill.parsed.passages) == len(vectors)
+    return replace(skill, passage_vectors=np.stack(vectors))
 
 
-def asking(vector: np.ndarray) -> PageQuery:
-    return PageQuery(vector, np.empty(0, np.uint64), np.empty(0, np.float32))
+def asking(vector: np.ndarray) -> PassageQuery:
+    return PassageQuery(vector, np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
 def mixed(near: float) -> np.ndarray:
@@ -44,44 +44,44 @@ def mixed(near: float) -> np.ndarray:
 
 def test_mmr_prefers_what_is_new() -> None:
     asked = ((CLOSE + 0.75 * FAR) / 1.25).astype(np.float32)
-    page = page_with([CLOSE, CLOSE, FAR])
-    assert mmr(asking(asked), page, replace(DEFAULT_WEIGHTS, mmr_small=2)) == [0, 2]
+    skill = page_with([CLOSE, CLOSE, FAR])
+    assert select_mmr(asking(asked), skill, replace(DEFAULT_WEIGHTS, mmr_small=2)) == [0, 2]
 
 
 def test_mmr_stops_below_zero_and_needs_vectors() -> None:
-    assert mmr(asking(CLOSE), page_with([-CLOSE, -CLOSE])) == []
-    assert mmr(asking(CLOSE), page_of(parse(["# T", "", "one"]))) == []
-    assert mmr(query_of("one", dense=False), page_with([CLOSE])) == []
+    assert select_mmr(asking(CLOSE), page_with([-CLOSE, -CLOSE])) == []
+    assert select_mmr(asking(CLOSE), passage_input_of(parse(["# T", "", "one"]))) == []
+    assert select_mmr(query_of("one", dense=False), page_with([CLOSE])) == []
 
 
 def test_a_large_skill_has_the_larger_budget() -> None:
     weights = replace(DEFAULT_WEIGHTS, mmr_lambda=1.0, mmr_small=2, mmr_large=4, mmr_many=5)
-    assert len(mmr(asking(CLOSE), page_with([CLOSE] * 5), weights)) == 2
-    assert len(mmr(asking(CLOSE), page_with([CLOSE] * 6), weights)) == 4
+    assert len(select_mmr(asking(CLOSE), page_with([CLOSE] * 5), weights)) == 2
+    assert len(select_mmr(asking(CLOSE), page_with([CLOSE] * 6), weights)) == 4
 
 
 def test_top_k_brings_what_points_to_the_nearest() -> None:
-    page = page_with([mixed(0.1), mixed(0.9), mixed(0.2), mixed(0.8), mixed(0.3)])
+    skill = page_with([mixed(0.1), mixed(0.9), mixed(0.2), mixed(0.8), mixed(0.3)])
     weights = replace(DEFAULT_WEIGHTS, top_k=2)
-    assert top_k(asking(CLOSE), page, [], weights) == [1, 3]
+    assert select_top_k(asking(CLOSE), skill, [], weights) == [1, 3]
     edges = [(0, 1), (1, 2), (2, 4), (4, 3)]
-    assert top_k(asking(CLOSE), page, edges, weights) == [0, 1, 3, 4]
-    assert top_k(asking(CLOSE), page_of(parse(["one"])), edges) == []
+    assert select_top_k(asking(CLOSE), skill, edges, weights) == [0, 1, 3, 4]
+    assert select_top_k(asking(CLOSE), passage_input_of(parse(["one"])), edges) == []
 
 
 def test_the_walk_goes_along_links_and_stops_where_nothing_is_near() -> None:
-    page = page_with([mixed(0.5), mixed(0.9), mixed(0.05), mixed(0.8), mixed(0.7)])
+    skill = page_with([mixed(0.5), mixed(0.9), mixed(0.05), mixed(0.8), mixed(0.7)])
     edges = [(0, 1), (1, 2), (2, 3)]
-    assert greedy_graph(asking(CLOSE), page, edges) == [0, 1]
-    assert greedy_graph(asking(CLOSE), page, []) == [1]
+    assert select_by_graph_walk(asking(CLOSE), skill, edges) == [0, 1]
+    assert select_by_graph_walk(asking(CLOSE), skill, []) == [1]
     near = replace(DEFAULT_WEIGHTS, graph_gain=0.0)
-    assert greedy_graph(asking(CLOSE), page, edges, near) == [0, 1, 2, 3]
-    assert greedy_graph(asking(CLOSE), page_of(parse([])), edges) == []
+    assert select_by_graph_walk(asking(CLOSE), skill, edges, near) == [0, 1, 2, 3]
+    assert select_by_graph_walk(asking(CLOSE), passage_input_of(parse([])), edges) == []
 
 
 def test_chunks_cover_every_line_in_windows() -> None:
     lines = ["# T", "", *(f"line {n} of words" for n in range(90)), "", "## B", "", "x " * 400]
-    chunks = chunked(parse(lines))
+    chunks = split_into_chunks(parse(lines))
     weights = DEFAULT_WEIGHTS
     assert len(chunks.passages) > 2
     assert [p.index for p in chunks.passages] == list(range(len(chunks.passages)))
@@ -89,12 +89,12 @@ def test_chunks_cover_every_line_in_windows() -> None:
         text = chunks.text(passage.first_line, passage.last_line)
         assert passage.tokens == count_tokens(text)
         assert passage.tokens <= weights.chunk_tokens or text.count("\n") == 0
-    everywhere = lines_of(chunks, range(len(chunks.passages)), context=False)
+    everywhere = get_line_ranges(chunks, range(len(chunks.passages)), context=False)
     assert everywhere == [(1, len(lines))]
     assert chunks.sections[chunks.passages[-1].section].heading_path[-1] == "B"
-    assert chunked(parse(["", ""])).passages == ()
+    assert split_into_chunks(parse(["", ""])).passages == ()
 
 
 def test_everything_is_everything() -> None:
-    page = page_of(parse(["# T", "", "one", "", "two"]))
-    assert everything(page) == [0, 1]
+    skill = passage_input_of(parse(["# T", "", "one", "", "two"]))
+    assert select_all(skill) == [0, 1]

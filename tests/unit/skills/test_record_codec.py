@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from skills.parsing.parse_skill import parse_skill
 from skills.record import SiblingFile
 from skills.record_codec import CodecError, dump, load
-from skills.scanner import remarked
+from skills.scanner import rescan
 
 TEXT = """---
 name: sheet
@@ -60,4 +60,4 @@ def test_what_an_older_version_wrote_is_read_without_its_scanner() -> None:
     plain[0]["safety"] = [row[:4] for row in plain[0]["safety"]]
     record = load(b"\x01" + zlib.compress(json.dumps(plain).encode())).record
     assert record == replace(parsed.record, scanner=0)
-    assert remarked(replace(parsed, record=replace(record, safety=()))) == parsed
+    assert rescan(replace(parsed, record=replace(record, safety=()))) == parsed

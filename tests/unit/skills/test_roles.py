@@ -6,17 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skills.parsing.fragments import fragment
+from skills.parsing.fragments import split_text
 from skills.record import Role
-from skills.roles import classify
-from skills.roles.blocks import read_blocks
-from skills.roles.rules import judge
+from skills.roles import classify_passages
+from skills.roles.passage_context import build_passage_contexts
+from skills.roles.rules import classify_by_rules
 
 
 def roles(text: str) -> list[Role]:
     lines = text.split("\n")
-    sections, passages = fragment(lines, 1)
-    return [role for role, _ in judge(read_blocks(lines, sections, passages))]
+    sections, passages = split_text(lines, 1)
+    return [
+        role for role, _ in classify_by_rules(build_passage_contexts(lines, sections, passages))
+    ]
 
 
 def last(text: str) -> Role:
@@ -78,7 +80,7 @@ def test_an_introduction_takes_the_role_of_what_it_introduces() -> None:
 
 
 def test_nothing_is_an_answer_to_nothing() -> None:
-    assert classify([], [], []) == []
+    assert classify_passages([], [], []) == []
 
 
 @settings(deadline=None, max_examples=80)
@@ -104,8 +106,8 @@ def test_nothing_is_an_answer_to_nothing() -> None:
     )
 )
 def test_every_passage_gets_one_role_and_a_confidence(lines: list[str]) -> None:
-    sections, passages = fragment(lines, 1)
-    verdicts = classify(lines, sections, passages)
+    sections, passages = split_text(lines, 1)
+    verdicts = classify_passages(lines, sections, passages)
     assert len(verdicts) == len(passages)
     assert all(isinstance(role, Role) and 0 <= sure <= 1 for role, sure in verdicts)
-    assert verdicts == classify(lines, sections, passages)
+    assert verdicts == classify_passages(lines, sections, passages)

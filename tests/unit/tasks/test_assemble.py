@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from config.errors import UsageError
 from graph.protocol import Link, LinkType
-from search.documents import analyse
+from search.documents import analyse_skill
 from search.protocol import StoredRevision
-from skills.bundle.model import Bundle, SkillLeftOut, render, render_skill
+from skills.bundle.model import Bundle, LeftOutSkill, render_markdown, render_skill
 from skills.parsing.parse_skill import parse_skill
-from skills.passages import PageQuery
+from skills.passages import PassageQuery
 from skills.record import RevisionKey, SiblingFile
 from skills.token_count import count_tokens
-from tasks.query.assemble import PagedSkill, assemble, page_skill
-from tasks.query.choose import Chosen
+from tasks.query.assemble import SkillPassages, assemble, select_skill_passages
+from tasks.query.choose import ChosenSkill
 
 GAP = 6.0
 
@@ -62,22 +62,22 @@ DRAFTS = st.lists(
 )
 
 
-def paged(draft: Draft, number: int, words: bool = True) -> PagedSkill:
+def paged(draft: Draft, number: int, words: bool = True) -> SkillPassages:
     text = f"---\nname: {draft.name}\ndescription: >-\n  {draft.description}\n---\n\n"
     text += "\n\n".join(draft.blocks) + "\n"
     files = [SiblingFile(f"scripts/run_{n}.py", n, "0" * 64) for n in range(draft.files)]
     parsed = parse_skill(f"s{number}", text.encode(), files)
-    analysis = analyse(parsed)
+    analysis = analyse_skill(parsed)
     revision = StoredRevision(
         RevisionKey(f"home:s{number}", number + 1), "f" * 64, parsed, analysis.passage_terms, ()
     )
     terms = analysis.forward.terms[:5] if words else np.empty(0, np.uint64)
-    query = PageQuery(None, terms, np.ones(len(terms), np.float32))
-    chosen = Chosen(f"home:s{number}", draft.score, ("its text matches the task",))
-    return page_skill(chosen, revision, f"/skills/s{number}/SKILL.md", query, None, GAP)
+    query = PassageQuery(None, terms, np.ones(len(terms), np.float32))
+    chosen = ChosenSkill(f"home:s{number}", draft.score, ("its text matches the task",))
+    return select_skill_passages(chosen, revision, f"/skills/s{number}/SKILL.md", query, None, GAP)
 
 
-def paged_all(drafts: list[Draft]) -> list[PagedSkill]:
+def paged_all(drafts: list[Draft]) -> list[SkillPassages]:
     ordered = sorted(drafts, key=lambda draft: -draft.score)
     return [paged(draft, number) for number, draft in enumerate(ordered)]
 
@@ -90,11 +90,11 @@ LINKS = [
     Link(f"home:s{n}", f"home:s{n}", f"home:s{n + 1}", LinkType.DEPENDENCY, 1.0, "depends, line 3")
     for n in range(6)
 ]
-LEFT_OUT = [SkillLeftOut(skill_id="home:other", name="other", reason="alternative to home:s0")]
+LEFT_OUT = [LeftOutSkill(skill_id="home:other", name="other", reason="alternative to home:s0")]
 
 
 def check(bundle: Bundle) -> None:
-    text = render(bundle)
+    text = render_markdown(bundle)
     assert bundle.tokens == count_tokens(text)
     assert bundle.tokens <= bundle.budget
     assert bundle.skills

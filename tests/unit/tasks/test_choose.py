@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from config.settings import ChoiceSettings
-from graph.protocol import LinkType, Neighbour, Row
-from tasks.query.choose import Choice, choose_skills
+from graph.protocol import Adjacency, LinkType, Neighbour
+from tasks.query.choose import SkillChoice, choose_skills
 
 DEPENDS, ALTERNATIVE, CONFLICT = LinkType.DEPENDENCY, LinkType.ALTERNATIVE, LinkType.CONFLICT
 SETTINGS = ChoiceSettings(relative=0.25)
@@ -30,9 +30,9 @@ class Links:
                 Neighbour(str(source), kind, False, weight)
             )
 
-    def __call__(self, ids: Sequence[str]) -> dict[str, Row]:
+    def __call__(self, ids: Sequence[str]) -> dict[str, Adjacency]:
         self.reads += 1
-        return {one: Row(tuple(self._rows.get(one, ())), {}) for one in ids}
+        return {one: Adjacency(tuple(self._rows.get(one, ())), {}) for one in ids}
 
 
 def choose(
@@ -40,12 +40,12 @@ def choose(
     links: Links | None = None,
     top: int = 10,
     owners: Sequence[str] = (),
-) -> Choice:
+) -> SkillChoice:
     reasons = {skill_id: ("matches",) for skill_id, _ in ranked}
     return choose_skills(ranked, owners, reasons, links or Links(), SETTINGS, top)
 
 
-def ids(choice: Choice) -> list[str]:
+def ids(choice: SkillChoice) -> list[str]:
     return [chosen.skill_id for chosen in choice.chosen]
 
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import LimitSettings
 from tasks.sources.directory import (
-    Scan,
     SkillGoneError,
-    check_inside,
-    check_root,
-    owning_skill,
-    read_folder,
+    SourceScan,
+    check_relative_path,
+    find_owning_skill,
+    read_skill_folder,
+    resolve_root,
     scan,
 )
 
@@ -70,25 +70,25 @@ def shut(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 def test_a_root_is_resolved(root: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(root)
-    assert check_root(link) == root
+    assert resolve_root(link) == root
 
 
 @pytest.mark.parametrize(("name", "said"), [("absent", "does not exist"), ("file", "is a file")])
 def test_what_is_no_root_is_said(tmp_path: Path, name: str, said: str) -> None:
     put(tmp_path / "file")
     with pytest.raises(UsageError, match=said):
-        check_root(tmp_path / name)
+        resolve_root(tmp_path / name)
 
 
 def test_an_unreadable_root_is_said(root: Path, shut: Callable[[Path], None]) -> None:
     shut(root)
     with pytest.raises(UsageError, match="cannot be read"):
-        check_root(root)
+        resolve_root(root)
 
 
 def test_a_name_that_no_file_can_have_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
-        check_root(tmp_path / ("x" * 300))
+        resolve_root(tmp_path / ("x" * 300))
 
 
 # -- scanning
@@ -127,7 +127,7 @@ def test_folders_of_tools_are_skipped(root: Path, name: str) -> None:
     put(root / "a" / name / "SKILL.md")
     put(root / name / "b" / "SKILL.md")
     assert list(scan(root, "", LIMITS).signatures) == ["a"]
-    assert read_folder(root, "a", LIMITS).files == ()
+    assert read_skill_folder(root, "a", LIMITS).files == ()
 
 
 def test_a_virtual_environment_is_skipped_whatever_its_name(root: Path) -> None:
@@ -152,16 +152,16 @@ def test_an_unreadable_folder_is_refused_and_unknown(
     found = scan(root, "", LIMITS)
     assert list(found.signatures) == ["open"]
     assert "cannot be read" in found.refused["shut"]
-    assert not found.knows("shut/a")
-    assert found.knows("shutter")
+    assert not found.covers("shut/a")
+    assert found.covers("shutter")
 
 
 def test_absence_is_known_unless_it_lies_in_an_unreadable_folder() -> None:
-    found = Scan(unreadable=["a/b"])
-    assert not found.knows("a/b")
-    assert not found.knows("a/b/c")
-    assert found.knows("a")
-    assert found.knows("a/bc")
+    found = SourceScan(unreadable=["a/b"])
+    assert not found.covers("a/b")
+    assert not found.covers("a/b/c")
+    assert found.covers("a")
+    assert found.covers("a/bc")
 
 
 # -- signatures
@@ -231,7 +231,7 @@ def test_a_linked_folder_out_of_the_root_is_refused(root: Path, tmp_path: Path) 
     assert found.signatures == {}
     assert "out of the source" in found.refused["in"]
     with pytest.raises(PermanentError, match="out of the source"):
-        read_folder(root, "in", LIMITS)
+        read_skill_folder(root, "in", LIMITS)
 
 
 def test_a_linked_folder_inside_the_root_is_not_read_twice(root: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_skill_file_linked_out_is_refused(root: Path, tmp_path: Path) -> None:
     (root / "a").mkdir()
     (root / "a" / "SKILL.md").symlink_to(secret)
     with pytest.raises(PermanentError, match="out of the source"):
-        read_folder(root, "a", LIMITS)
+        read_skill_folder(root, "a", LIMITS)
 
 
 def test_a_skill_file_linked_inside_is_read(root: Path) -> None:
@@ -256,22 +256,22 @@ def test_a_skill_file_linked_inside_is_read(root: Path) -> None:
     (root / "a").mkdir()
     (root / "a" / "SKILL.md").symlink_to(root / "shared.md")
     assert list(scan(root, "", LIMITS).signatures) == ["a"]
-    assert read_folder(root, "a", LIMITS).content == b"shared text"
+    assert read_skill_folder(root, "a", LIMITS).content == b"shared text"
 
 
 def test_sibling_files_linked_out_are_left_out(root: Path, tmp_path: Path) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "a" / "own.txt")
     (root / "a" / "theirs.txt").symlink_to(put(tmp_path / "theirs.txt"))
-    assert [file.path for file in read_folder(root, "a", LIMITS).files] == ["own.txt"]
+    assert [file.path for file in read_skill_folder(root, "a", LIMITS).files] == ["own.txt"]
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "a\0b"])
 def test_paths_stay_inside(root: Path, path: str) -> None:
     with pytest.raises(UsageError, match="leads out"):
-        check_inside(root, path)
+        check_relative_path(root, path)
     with pytest.raises(UsageError, match="leads out"):
-        read_folder(root, path, LIMITS)
+        read_skill_folder(root, path, LIMITS)
 
 
 # -- reading
@@ -281,7 +281,7 @@ def test_reading_lists_files_with_their_sizes(root: Path) -> None:
     put(root / "a" / "SKILL.md", "text")
     put(root / "a" / "scripts" / "run.py", "print()")
     put(root / "a" / "z.md", "")
-    folder = read_folder(root, "a", LIMITS)
+    folder = read_skill_folder(root, "a", LIMITS)
     assert folder.content == b"text"
     assert [(file.path, file.size) for file in folder.files] == [("scripts/run.py", 7), ("z.md", 0)]
     assert all(len(file.sha256) == 64 for file in folder.files)
@@ -291,8 +291,8 @@ def test_a_nested_skill_is_no_file_of_the_outer(root: Path) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "a" / "b" / "SKILL.md")
     put(root / "a" / "b" / "c" / "helper.txt")
-    assert read_folder(root, "a", LIMITS).files == ()
-    assert [file.path for file in read_folder(root, "a/b", LIMITS).files] == ["c/helper.txt"]
+    assert read_skill_folder(root, "a", LIMITS).files == ()
+    assert [file.path for file in read_skill_folder(root, "a/b", LIMITS).files] == ["c/helper.txt"]
 
 
 def test_special_files_are_neither_read_nor_waited_for(root: Path) -> None:
@@ -305,11 +305,11 @@ def test_special_files_are_neither_read_nor_waited_for(root: Path) -> None:
             listening.bind("sock")
         finally:
             os.chdir(here)
-        assert read_folder(root, "a", LIMITS).files == ()
+        assert read_skill_folder(root, "a", LIMITS).files == ()
     (root / "b").mkdir()
     os.mkfifo(root / "b" / "SKILL.md")
     with pytest.raises(PermanentError, match="not a regular file"):
-        read_folder(root, "b", LIMITS)
+        read_skill_folder(root, "b", LIMITS)
 
 
 def test_gone_is_told_from_unreadable(root: Path) -> None:
@@ -317,27 +317,27 @@ def test_gone_is_told_from_unreadable(root: Path) -> None:
     put(root / "file")
     for path in ("absent", "empty", "file"):
         with pytest.raises(SkillGoneError):
-            read_folder(root, path, LIMITS)
+            read_skill_folder(root, path, LIMITS)
 
 
 def test_an_unreadable_skill_file_is_permanent(root: Path, shut: Callable[[Path], None]) -> None:
     shut(put(root / "a" / "SKILL.md"))
     with pytest.raises(PermanentError, match="permission denied"):
-        read_folder(root, "a", LIMITS)
+        read_skill_folder(root, "a", LIMITS)
 
 
 def test_limits_are_named(root: Path) -> None:
     put(root / "a" / "SKILL.md", "x" * 1001)
     with pytest.raises(PermanentError, match=r"limits\.skill_bytes"):
-        read_folder(root, "a", LimitSettings(skill_bytes=1000))
+        read_skill_folder(root, "a", LimitSettings(skill_bytes=1000))
     put(root / "b" / "SKILL.md")
     for name in ("1", "2"):
         put(root / "b" / name, "x" * 600)
     with pytest.raises(PermanentError, match=r"limits\.folder_files"):
-        read_folder(root, "b", LimitSettings(folder_files=1))
+        read_skill_folder(root, "b", LimitSettings(folder_files=1))
     with pytest.raises(PermanentError, match=r"limits\.folder_bytes"):
-        read_folder(root, "b", LimitSettings(folder_bytes=1000))
-    assert len(read_folder(root, "b", LIMITS).files) == 2
+        read_skill_folder(root, "b", LimitSettings(folder_bytes=1000))
+    assert len(read_skill_folder(root, "b", LIMITS).files) == 2
 
 
 def test_a_passing_error_is_transient(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,7 +348,7 @@ def test_a_passing_error_is_transient(root: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("tasks.sources.directory.os.open", full)
     with pytest.raises(TransientError, match="Too many open files"):
-        read_folder(root, "a", LIMITS)
+        read_skill_folder(root, "a", LIMITS)
 
 
 # -- the content hash
@@ -370,7 +370,8 @@ def test_the_hash_depends_on_content_only(files: dict[str, str], random: object)
             for name, text in items:
                 put(Path(place, "a", name), text, old=place == one)
         hashes = {
-            read_folder(Path(place).resolve(), "a", LIMITS).content_hash for place in (one, other)
+            read_skill_folder(Path(place).resolve(), "a", LIMITS).content_hash
+            for place in (one, other)
         }
     assert len(hashes) == 1
 
@@ -380,7 +381,7 @@ def test_the_hash_sees_content_names_and_moves(root: Path) -> None:
     put(root / "a" / "x", "one")
 
     def digest() -> str:
-        return read_folder(root, "a", LIMITS).content_hash
+        return read_skill_folder(root, "a", LIMITS).content_hash
 
     seen = [digest()]
     put(root / "a" / "x", "two")
@@ -401,9 +402,9 @@ def test_the_hash_sees_content_names_and_moves(root: Path) -> None:
 def test_the_nearest_skill_owns_a_path(root: Path) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "a" / "b" / "SKILL.md")
-    assert owning_skill(root, "a/notes.txt") == "a"
-    assert owning_skill(root, "a/b/deep/er/notes.txt") == "a/b"
-    assert owning_skill(root, "a") == "a"
-    assert owning_skill(root, "c/d") is None
+    assert find_owning_skill(root, "a/notes.txt") == "a"
+    assert find_owning_skill(root, "a/b/deep/er/notes.txt") == "a/b"
+    assert find_owning_skill(root, "a") == "a"
+    assert find_owning_skill(root, "c/d") is None
     put(root / "SKILL.md")
-    assert owning_skill(root, "c/d") == ""
+    assert find_owning_skill(root, "c/d") == ""

@@ -10,7 +10,13 @@ import pytest
 
 from config.errors import TransientError, UsageError
 from config.interface_settings import GitSettings
-from tasks.sources.git.address import check_branch, check_folder, check_url, is_public, resolve
+from tasks.sources.git.address import (
+    check_branch,
+    check_subfolder,
+    check_url,
+    is_public,
+    resolve_remote,
+)
 
 OPEN = GitSettings(protocols=("https", "http"), allow_local=True, allow_private=True)
 
@@ -81,29 +87,29 @@ def test_no_password_is_repeated() -> None:
 )
 def test_addresses_inside_are_refused(host: str) -> None:
     with pytest.raises(UsageError, match="no public address"):
-        resolve(f"https://{host}/x.git", GitSettings())
+        resolve_remote(f"https://{host}/x.git", GitSettings())
 
 
 def test_one_address_inside_among_others_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [(socket.AF_INET, 1, 6, "", (one, 443)) for one in ("8.8.8.8", "10.0.0.1")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     with pytest.raises(UsageError, match=r"10\.0\.0\.1"):
-        resolve("https://example.org/x", GitSettings())
+        resolve_remote("https://example.org/x", GitSettings())
 
 
 def test_a_name_is_pinned_to_what_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = ("8.8.8.8", "2001:4860:4860::8888")
     found = [(socket.AF_INET, 1, 6, "", (one, 443)) for one in ends]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    remote = resolve("https://example.org/x", GitSettings())
+    remote = resolve_remote("https://example.org/x", GitSettings())
     pin = "http.curloptResolve=example.org:443:8.8.8.8,[2001:4860:4860::8888]"
-    assert (remote.url, remote.pins) == ("https://example.org/x", (pin,))
-    assert resolve("git://example.org/x", OPEN).url == "git://8.8.8.8:9418/x"
+    assert (remote.url, remote.git_options) == ("https://example.org/x", (pin,))
+    assert resolve_remote("git://example.org/x", OPEN).url == "git://8.8.8.8:9418/x"
 
 
 def test_an_address_needs_no_pin() -> None:
     for url in ("https://8.8.8.8/x", "https://[2001:4860:4860::8888]/x"):
-        assert resolve(url, GitSettings()).pins == ()
+        assert resolve_remote(url, GitSettings()).git_options == ()
 
 
 def test_an_unknown_name_may_be_known_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +118,7 @@ def test_an_unknown_name_may_be_known_later(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(TransientError, match="not known"):
-        resolve("https://example.org/x", GitSettings())
+        resolve_remote("https://example.org/x", GitSettings())
 
 
 def test_public_addresses() -> None:
@@ -142,7 +148,7 @@ def test_names_that_are_no_branch(branch: str) -> None:
 
 def test_folders() -> None:
     for path in ("", "skills", "a/b c/ä"):
-        check_folder(path)
+        check_subfolder(path)
     for path in ("../x", "/x", "a//b", "a/", ".", "a/../b", ".git/hooks", "a/.GIT", "a\x00"):
         with pytest.raises(UsageError):
-            check_folder(path)
+            check_subfolder(path)

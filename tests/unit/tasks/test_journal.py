@@ -28,7 +28,7 @@ def changed(root: str = "/skills") -> Event:
 
 def test_what_was_asked_is_its_owners(path: Path) -> None:
     journal = SqliteJournal(path)
-    assert journal.accept(changed(), "event")
+    assert journal.add_job(changed(), "event")
     beside = sorted(path.parent.iterdir())
     assert len(beside) == 3
     assert {stat.S_IMODE(file.stat().st_mode) for file in beside} == {0o600}
@@ -43,10 +43,10 @@ def test_a_locked_journal_is_transient_and_loses_nothing(path: Path) -> None:
     other.execute("BEGIN IMMEDIATE")
     event = changed()
     with pytest.raises(TransientError, match="cannot be written"):
-        journal.accept(event, "event")
+        journal.add_job(event, "event")
     other.execute("ROLLBACK")
     other.close()
-    assert journal.accept(event, "event")
+    assert journal.add_job(event, "event")
     journal.close()
 
 
@@ -56,9 +56,9 @@ def test_a_full_disk_is_transient_and_a_retry_works(path: Path) -> None:
     journal._connection.execute(f"PRAGMA max_page_count={pages}")
     big = new_event(QueryAsked(task="x" * 200_000), "test")
     with pytest.raises(TransientError, match="full"):
-        journal.accept(big, "query")
+        journal.add_job(big, "query")
     journal._connection.execute("PRAGMA max_page_count=100000")
-    assert journal.accept(big, "query")
+    assert journal.add_job(big, "query")
     journal.close()
 
 
@@ -75,17 +75,17 @@ def test_damage_that_shows_later_says_what_to_do(path: Path) -> None:
     journal = SqliteJournal(path)
     events = [changed("/x" * 50) for _ in range(300)]
     for event in events:
-        journal.accept(event, "event")
+        journal.add_job(event, "event")
     journal.close()
     whole = path.read_bytes()
     path.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
     damaged = SqliteJournal(path)
     for use in (
-        lambda: damaged.open_jobs("event"),
-        lambda: damaged.job(events[5].id),
-        lambda: damaged.states([events[5].id]),
-        lambda: damaged.accept(changed(), "event"),
-        lambda: damaged.finish(events[7].id),
+        lambda: damaged.list_open_jobs("event"),
+        lambda: damaged.get_job(events[5].id),
+        lambda: damaged.get_job_states([events[5].id]),
+        lambda: damaged.add_job(changed(), "event"),
+        lambda: damaged.finish_job(events[7].id),
     ):
         with pytest.raises(PermanentError, match="move it away"):
             use()
@@ -149,20 +149,20 @@ def test_a_journal_of_the_first_schema_is_read_on(path: Path) -> None:
     connection.close()
     for _ in range(2):
         journal = SqliteJournal(path)
-        assert journal.open_jobs("event") == [event.id]
-        assert journal.job(event.id).event == event
-        assert not journal.accept(event, "event")
+        assert journal.list_open_jobs("event") == [event.id]
+        assert journal.get_job(event.id).event == event
+        assert not journal.add_job(event, "event")
         journal.close()
     journal = SqliteJournal(path)
-    assert journal.cancel(event.id)
-    assert journal.job(event.id).state == "cancelled"
+    assert journal.cancel_job(event.id)
+    assert journal.get_job(event.id).state == "cancelled"
     journal.close()
 
 
 def test_in_memory_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     journal = SqliteJournal(":memory:")
-    journal.accept(changed(), "event")
-    assert len(journal.open_jobs("event")) == 1
+    journal.add_job(changed(), "event")
+    assert len(journal.list_open_jobs("event")) == 1
     journal.close()
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from config.errors import UsageError
 from config.settings import LimitSettings
-from graph.protocol import Publication, Source, State
+from graph.protocol import Publication, SkillState, Source
 from skills.events import (
     Event,
     QueryFailed,
@@ -25,10 +25,10 @@ from skills.events import (
     new_event,
 )
 from skills.record import RevisionKey
-from tasks.ingest.diff import _chunks, preview, skill_id_of
+from tasks.ingest.diff import _batch_paths, make_skill_id, preview_sync
 from tasks.ingest.plan import plan
 from tasks.policies import LINK, Deadline
-from tasks.sources.directory import Scan, read_folder, scan
+from tasks.sources.directory import SourceScan, read_skill_folder, scan
 from tasks.sources.readers import DirectoryReader
 from tests.support.planning import PlanServices
 
@@ -47,10 +47,10 @@ class Services(PlanServices):
 
     def publish_waiting(self) -> None:
         """What ingest would do, without parsing."""
-        roots = {source.source_id: Path(source.root) for source in self.graph.sources()}
-        for entry in self.graph.waiting(1000):
-            folder = read_folder(roots[entry.source_id], entry.path, LIMITS)
-            key = RevisionKey(entry.skill_id, self.graph.take_seqs(1)[0])
+        roots = {source.source_id: Path(source.root) for source in self.graph.list_sources()}
+        for entry in self.graph.list_awaiting_ingest(1000):
+            folder = read_skill_folder(roots[entry.source_id], entry.path, LIMITS)
+            key = RevisionKey(entry.skill_id, self.graph.allocate_sequence(1)[0])
             self.graph.publish(
                 [Publication(key, entry.source_id, entry.path, folder.content_hash, "x", "")]
             )
@@ -77,16 +77,16 @@ def everything(root: Path, *paths: str) -> SourceChanged:
 
 
 def test_the_root_has_a_path_of_its_own() -> None:
-    assert skill_id_of("team", "") == "team:."
-    assert skill_id_of("team", "a/b") == "team:a/b"
+    assert make_skill_id("team", "") == "team:."
+    assert make_skill_id("team", "a/b") == "team:a/b"
 
 
 @given(st.lists(st.integers(0, 300_000), max_size=150))
 @settings(max_examples=100, deadline=None)
 def test_batches_keep_order_and_are_bounded(sizes: list[int]) -> None:
     paths = [f"skill-{number}" for number in range(len(sizes))]
-    found = Scan(sizes=dict(zip(paths, sizes, strict=True)))
-    chunks = list(_chunks(paths, found))
+    found = SourceScan(sizes=dict(zip(paths, sizes, strict=True)))
+    chunks = list(_batch_paths(paths, found))
     assert [path for chunk in chunks for path in chunk] == paths
     for chunk in chunks:
         assert 1 <= len(chunk) <= 32
@@ -100,7 +100,7 @@ def test_batches_keep_order_and_are_bounded(sizes: list[int]) -> None:
 def test_a_preview_without_a_library_calls_everything_new(root: Path) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "b" / "SKILL.md")
-    assert preview(None, everything(root), LIMITS) == {
+    assert preview_sync(None, everything(root), LIMITS) == {
         "new": ["team:a", "team:b"],
         "changed": [],
         "removed": [],
@@ -121,19 +121,19 @@ def test_a_preview_tells_kinds_apart_and_writes_nothing(
     put(root / "new" / "SKILL.md")
     put(tmp_path / "outside" / "SKILL.md")
     (root / "link").symlink_to(tmp_path / "outside")
-    before = services.graph.entries(), services.graph.cursor("team")
-    assert preview(services.graph, everything(root), LIMITS) == {
+    before = services.graph.get_entries(), services.graph.get_file_signatures("team")
+    assert preview_sync(services.graph, everything(root), LIMITS) == {
         "new": ["team:new"],
         "changed": ["team:edited"],
         "removed": ["team:gone"],
         "refused": ["team:link"],
     }
-    assert (services.graph.entries(), services.graph.cursor("team")) == before
+    assert (services.graph.get_entries(), services.graph.get_file_signatures("team")) == before
 
 
 def test_a_preview_of_a_root_that_is_not_there_is_an_error(root: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
-        preview(None, everything(root / "absent"), LIMITS)
+        preview_sync(None, everything(root / "absent"), LIMITS)
 
 
 # -- events
@@ -146,8 +146,8 @@ def test_a_whole_sync_asks_for_each_skill_once(root: Path, services: Services) -
     assert job.state == "done"
     assert job.outcome == {"found": 40, "changed": 40, "removed": 0}
     assert len(services.ingested()) == len(set(services.ingested())) == 40
-    assert len(services.sent) == services.activity.announced == 2
-    assert services.graph.counts()["waiting"] == 40
+    assert len(services.sent) == services.coordinator.announced == 2
+    assert services.graph.get_counts()["waiting"] == 40
 
 
 def test_an_unchanged_library_asks_for_nothing(root: Path, services: Services) -> None:
@@ -207,7 +207,7 @@ def test_paths_in_any_number_and_form_are_looked_at_once(
     looked: list[str] = []
     scan = DirectoryReader.scan
 
-    def scanned(reader: DirectoryReader, start: str) -> Scan:
+    def scanned(reader: DirectoryReader, start: str) -> SourceScan:
         looked.append(start)
         return scan(reader, start)
 
@@ -237,7 +237,7 @@ def test_a_path_out_of_the_root_fails_the_event_only(root: Path, services: Servi
     job = services.run(everything(root, "../elsewhere"))
     assert job.state == "failed"
     assert "leads out" in job.reason
-    assert services.graph.entries() == []
+    assert services.graph.get_entries() == []
 
 
 def test_a_root_that_is_away_removes_nothing(root: Path, services: Services) -> None:
@@ -279,8 +279,8 @@ def test_a_link_out_of_the_root_is_a_failed_entry(
     (root / "link").symlink_to(tmp_path / "outside")
     put(root / "a" / "SKILL.md")
     services.run(everything(root))
-    [entry] = services.graph.entries(["team:link"])
-    assert entry.state is State.FAILED
+    [entry] = services.graph.get_entries(["team:link"])
+    assert entry.state is SkillState.FAILED
     assert "out of the source" in entry.reason
     assert services.ingested() == ["team:a"]
 
@@ -295,7 +295,7 @@ def test_skills_and_sources_are_removed_on_request(root: Path, services: Service
     job = services.run(SkillRemoved(skill_id="team:absent"))
     assert (job.state, "team:absent" in job.reason) == ("failed", True)
     assert services.run(SourceRemoved(source_id="team")).outcome == {"removed": 1}
-    assert services.graph.sources() == []
+    assert services.graph.list_sources() == []
     job = services.run(SourceRemoved(source_id="team"))
     assert (job.state, "sources list" in job.reason) == ("failed", True)
 
@@ -304,32 +304,32 @@ def test_a_cursor_moves_only_behind_the_requests(
     root: Path, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(root / "a" / "SKILL.md")
-    services.graph.put_source(Source("team", "directory", str(root)))
+    services.graph.save_source(Source("team", "directory", str(root)))
 
     def broken(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(services.graph, "move_cursor", broken)
+    monkeypatch.setattr(services.graph, "update_file_signatures", broken)
     with pytest.raises(KeyboardInterrupt):
         services.run(everything(root))
-    assert services.graph.counts()["waiting"] == 1
-    assert services.graph.cursor("team") == {}
+    assert services.graph.get_counts()["waiting"] == 1
+    assert services.graph.get_file_signatures("team") == {}
     assert scan(root, "", LIMITS).signatures["a"]
 
 
 # -- skills by name
 
 
-def upserted(*skill_ids: str) -> list[Event]:
+def expected_skills(*skill_ids: str) -> list[Event]:
     return [new_event(SkillUpserted(skill_id=one), "skillbus/test") for one in skill_ids]
 
 
 def carry_out(services: Services, events: list[Event]) -> list[Any]:
     for event in events:
-        services.journal.accept(event, "event")
+        services.journal.add_job(event, "event")
     services.sent.clear()
     plan(services, Deadline(60), [event.id for event in events])  # type: ignore[arg-type]
-    return [services.journal.job(event.id) for event in events]
+    return [services.journal.get_job(event.id) for event in events]
 
 
 def test_a_skill_is_read_anew_by_its_id_alone(root: Path, services: Services) -> None:
@@ -339,7 +339,7 @@ def test_a_skill_is_read_anew_by_its_id_alone(root: Path, services: Services) ->
     services.publish_waiting()
     for name in ("a", "deep/b"):
         put(root / name / "SKILL.md", "other")
-    [job] = carry_out(services, upserted("team:deep/b"))
+    [job] = carry_out(services, expected_skills("team:deep/b"))
     assert (job.state, job.outcome["changed"]) == ("done", 1)
     assert services.ingested() == ["team:deep/b"]
 
@@ -350,7 +350,7 @@ def test_a_withdrawn_skill_comes_back_when_it_is_upserted(root: Path, services: 
     services.publish_waiting()
     services.run(SkillRemoved(skill_id="team:."))
     whole = [new_event(everything(root), "skillbus/test") for _ in range(2)]
-    jobs = carry_out(services, [whole[0], *upserted("team:."), whole[1]])
+    jobs = carry_out(services, [whole[0], *expected_skills("team:."), whole[1]])
     assert [job.state for job in jobs] == ["done"] * 3
     assert services.ingested() == ["team:."]
 
@@ -358,9 +358,9 @@ def test_a_withdrawn_skill_comes_back_when_it_is_upserted(root: Path, services: 
 def test_many_upserts_are_one_reading_and_each_has_its_end(root: Path, services: Services) -> None:
     for name in ("a", "b"):
         put(root / name / "SKILL.md")
-    services.graph.put_source(Source("team", "directory", str(root)))
+    services.graph.save_source(Source("team", "directory", str(root)))
     whole = new_event(everything(root, "c"), "skillbus/test")
-    events = [*upserted("team:a", "team:b", "team:absent", "team:a"), whole]
+    events = [*expected_skills("team:a", "team:b", "team:absent", "team:a"), whole]
     jobs = carry_out(services, events)
     assert [job.state for job in jobs] == ["done", "done", "failed", "done", "done"]
     assert "no skill team:absent" in jobs[2].reason
@@ -374,14 +374,14 @@ def test_a_removal_between_upserts_keeps_its_place(root: Path, services: Service
     services.run(everything(root))
     services.publish_waiting()
     removal = new_event(SkillRemoved(skill_id="team:a"), "skillbus/test")
-    jobs = carry_out(services, [*upserted("team:a"), removal, *upserted("team:b")])
+    jobs = carry_out(services, [*expected_skills("team:a"), removal, *expected_skills("team:b")])
     assert [job.state for job in jobs] == ["done"] * 3
     assert services.states() == {"a": "removed", "b": "published"}
 
 
 def test_a_source_that_is_not_known_needs_its_root(services: Services, root: Path) -> None:
     put(root / "a" / "SKILL.md")
-    [job] = carry_out(services, upserted("team:a"))
+    [job] = carry_out(services, expected_skills("team:a"))
     assert job.state == "failed"
     assert "no source 'team'" in job.reason
     assert "no source 'team'" in services.run(SourceChanged(source_id="team")).reason

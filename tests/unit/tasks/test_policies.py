@@ -7,7 +7,7 @@ import time
 import pytest
 
 from config.errors import TransientError
-from tasks.policies import INGEST, POLICIES, Deadline, DeadlineExceededError, Policy
+from tasks.policies import INGEST, POLICIES, Deadline, DeadlineExceededError, TaskPolicy
 
 
 def test_every_task_has_its_own_name_and_queue() -> None:
@@ -19,22 +19,22 @@ def test_every_task_has_its_own_name_and_queue() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"seconds": 0},
-        {"seconds": -1},
-        {"seconds": 1, "retries": -1},
-        {"seconds": 1, "backoff": -1},
+        {"time_limit": 0},
+        {"time_limit": -1},
+        {"time_limit": 1, "max_retries": -1},
+        {"time_limit": 1, "retry_backoff": -1},
     ],
 )
 def test_contradictions_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="test"):
-        Policy("test", "queue", **wrong)
+        TaskPolicy("test", "queue", **wrong)
 
 
 @pytest.mark.parametrize("attempt", range(6))
 def test_delays_double_within_their_jitter_up_to_some_seconds(attempt: int) -> None:
-    most = min(INGEST.backoff * 2**attempt, 4.0)
+    most = min(INGEST.retry_backoff * 2**attempt, 4.0)
     for _ in range(50):
-        assert most / 2 <= INGEST.delay(attempt) <= most
+        assert most / 2 <= INGEST.retry_delay(attempt) <= most
 
 
 def test_a_deadline_passes() -> None:

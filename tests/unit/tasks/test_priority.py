@@ -10,9 +10,9 @@ import pytest
 PROGRAM = """
 import os, sys, threading
 os.nice(int(sys.argv[1]))
-from tasks.ingest.embed_sections import lower_priority
+from tasks.ingest.embed_sections import lower_thread_priority
 before = os.getpriority(os.PRIO_PROCESS, 0)
-lower_priority()
+lower_thread_priority()
 print(before, os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graph.protocol import Source
-from tasks.sources.readers import file_of
+from tasks.sources.readers import get_skill_location
 
 SOURCES = (
     Source("here", "directory", "/srv/skills"),
@@ -26,4 +26,4 @@ SOURCES = (
     ],
 )
 def test_where_a_skill_is(skill_id: str, expected: str) -> None:
-    assert file_of(SOURCES, skill_id) == expected
+    assert get_skill_location(SOURCES, skill_id) == expected

@@ -27,10 +27,10 @@ class Steps:
     def __init__(self) -> None:
         self.taken: list[str] = []
 
-    def freeze(self) -> None:
+    def block_writes(self) -> None:
         self.taken.append("freeze")
 
-    def thaw(self) -> None:
+    def allow_writes(self) -> None:
         self.taken.append("thaw")
 
     def switch(self) -> None:
@@ -39,7 +39,7 @@ class Steps:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(task, "QUIET_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def old(tmp_path: Path) -> Iterator[LocalSearchIndex]:
     index.add(documents)
     for one in documents[:2]:
         vectors = ENCODER.encode(section_texts(one.parsed))
-        index.put_section_vectors(one.key, one.section_hashes, vectors)
+        index.save_section_vectors(one.key, one.section_hashes, vectors)
     yield index
     index.close()
 
@@ -74,24 +74,24 @@ def test_all_that_is_published_is_there_before_the_switch(
             pointers["home:late"] = 9
         return pointers
 
-    copier = task.Copier(old, new, OtherEncoder.model, OtherEncoder())
+    copier = task.IndexCopier(old, new, OtherEncoder.model, OtherEncoder())
     copied = task.reindex(steps, copier, published, lambda done, total: seen.append((done, total)))
     assert steps.taken == ["freeze", "switch"]
     assert copied == 3
     assert seen == [(2, 2)]
-    assert {key.skill_id for key in new.keys()} == {"home:loom", "home:kiln", "home:late"}  # noqa: SIM118  (not a mapping)
+    assert {key.skill_id for key in new.list_keys()} == {"home:loom", "home:kiln", "home:late"}
     loom = tiny_document("loom")
-    assert new.read([loom.key])[loom.key].filters == loom.filters
-    assert set(new.section_vectors([loom.key, late.key])) >= {loom.key}
-    assert copier.copy(old.keys()) == 1
-    assert copier.copy(old.keys()) == 0
+    assert new.get_revisions([loom.key])[loom.key].filters == loom.filters
+    assert set(new.get_section_vectors([loom.key, late.key])) >= {loom.key}
+    assert copier.copy_revisions(old.list_keys()) == 1
+    assert copier.copy_revisions(old.list_keys()) == 0
 
 
 def test_the_old_index_goes_on_when_something_fails(
     old: LocalSearchIndex, new: LocalSearchIndex
 ) -> None:
     steps = Steps()
-    copier = task.Copier(old, new, OtherEncoder.model, OtherEncoder())
+    copier = task.IndexCopier(old, new, OtherEncoder.model, OtherEncoder())
 
     def published() -> dict[str, int]:
         if steps.taken:
@@ -101,4 +101,4 @@ def test_the_old_index_goes_on_when_something_fails(
     with pytest.raises(TransientError, match="away"):
         task.reindex(steps, copier, published)
     assert steps.taken == ["freeze", "thaw"]
-    assert len(new.keys()) == 1
+    assert len(new.list_keys()) == 1

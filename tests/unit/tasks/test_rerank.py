@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from config.errors import UsageError
 from config.settings import load_settings
 from skills.record import RevisionKey
-from tasks.query.rerank import combined, late_score, reordered
+from tasks.query.rerank import combine_scores, late_interaction_score, reorder_hits
 from tasks.query.retrieve import RankedSkill
 
 
@@ -37,38 +37,38 @@ def scores_for(ranked: tuple[RankedSkill, ...], *values: float | None) -> dict[R
 
 def test_a_better_second_score_moves_a_candidate_up() -> None:
     ranked = hits(3.0, 2.9, 2.8)
-    moved = reordered(ranked, scores_for(ranked, 0.2, 0.1, 0.9), 1.0, "rerank")
+    moved = reorder_hits(ranked, scores_for(ranked, 0.2, 0.1, 0.9), 1.0, "rerank")
     assert ids(moved) == [2, 0, 1]
     assert [hit.score for hit in moved] == [3.0, 2.9, 2.8]
 
 
 def test_a_clear_lead_stays() -> None:
     ranked = hits(9.0, 2.9, 2.8)
-    moved = reordered(ranked, scores_for(ranked, 0.1, 0.2, 0.9), 1.0, "rerank")
+    moved = reorder_hits(ranked, scores_for(ranked, 0.1, 0.2, 0.9), 1.0, "rerank")
     assert ids(moved) == [0, 2, 1]
 
 
 def test_who_has_no_score_keeps_the_place() -> None:
     ranked = hits(3.0, 2.9, 2.8, 2.7)
-    moved = reordered(ranked, scores_for(ranked, 0.1, None, 0.9, None), 1.0, "late")
+    moved = reorder_hits(ranked, scores_for(ranked, 0.1, None, 0.9, None), 1.0, "late")
     assert ids(moved) == [2, 1, 0, 3]
 
 
 def test_who_holds_a_place_for_a_format_keeps_it() -> None:
     ranked = hits(3.0, 2.9, 2.8, slot=1)
-    moved = reordered(ranked, scores_for(ranked, 0.1, 0.2, 0.9), 1.0, "late")
+    moved = reorder_hits(ranked, scores_for(ranked, 0.1, 0.2, 0.9), 1.0, "late")
     assert ids(moved) == [2, 1, 0]
 
 
 def test_one_candidate_has_nobody_to_change_places_with() -> None:
     ranked = hits(3.0, 2.0)
-    assert reordered(ranked, scores_for(ranked, 0.5), 1.0, "late") == ranked
-    assert reordered((), {}, 1.0, "late") == ()
+    assert reorder_hits(ranked, scores_for(ranked, 0.5), 1.0, "late") == ranked
+    assert reorder_hits((), {}, 1.0, "late") == ()
 
 
 def test_parts_add_up_to_the_score_and_a_gain_has_a_reason() -> None:
     ranked = hits(3.0, 2.9, 2.8)
-    moved = reordered(ranked, scores_for(ranked, 0.1, 0.2, 0.9), 1.0, "rerank")
+    moved = reorder_hits(ranked, scores_for(ranked, 0.1, 0.2, 0.9), 1.0, "rerank")
     for hit in moved:
         assert sum(hit.parts.values()) == pytest.approx(hit.score)
     assert "read together with the task it fits" in moved[0].why
@@ -77,7 +77,7 @@ def test_parts_add_up_to_the_score_and_a_gain_has_a_reason() -> None:
 
 def test_scores_that_are_all_alike_change_nothing() -> None:
     ranked = hits(3.0, 2.9, 2.8)
-    assert ids(reordered(ranked, scores_for(ranked, 0.4, 0.4, 0.4), 5.0, "late")) == [0, 1, 2]
+    assert ids(reorder_hits(ranked, scores_for(ranked, 0.4, 0.4, 0.4), 5.0, "late")) == [0, 1, 2]
 
 
 finite = st.floats(-50, 50, allow_nan=False)
@@ -94,7 +94,7 @@ def test_reordering_keeps_everyone_and_every_score(
     ordered = sorted(rows, key=lambda row: -row[0])
     ranked = tuple(hit for at, row in enumerate(ordered) for hit in hits(*[row[0]] * (at + 1))[at:])
     given_scores = scores_for(ranked, *(row[1] for row in ordered))
-    moved = reordered(ranked, given_scores, weight, "late")
+    moved = reorder_hits(ranked, given_scores, weight, "late")
     assert sorted(ids(moved)) == ids(ranked)
     assert [hit.score for hit in moved] == [hit.score for hit in ranked]
     for before, after in zip(ranked, moved, strict=True):
@@ -103,13 +103,17 @@ def test_reordering_keeps_everyone_and_every_score(
 
 def test_the_scale_of_the_second_score_does_not_matter() -> None:
     first, second = np.array([3.0, 2.0, 1.0]), np.array([1.0, 5.0, 2.0])
-    assert combined(first, 100 * second + 7, 1.0) == pytest.approx(combined(first, second, 1.0))
-    assert combined(first, second, 0.0) == pytest.approx(first)
+    assert combine_scores(first, 100 * second + 7, 1.0) == pytest.approx(
+        combine_scores(first, second, 1.0)
+    )
+    assert combine_scores(first, second, 0.0) == pytest.approx(first)
 
 
 def test_the_nearest_section_counts() -> None:
     sections = np.array([[0.0, 1.0], [0.6, 0.8], [-1.0, 0.0]], dtype=np.float32)
-    assert late_score(np.array([1.0, 0.0], dtype=np.float32), sections) == pytest.approx(0.6)
+    assert late_interaction_score(
+        np.array([1.0, 0.0], dtype=np.float32), sections
+    ) == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search.scoring.scores import Scored
+from search.scoring.scores import ScoredCandidates
 from search.text.query_understanding import understand
 from skills.record import RevisionKey
-from tasks.query.retrieve import ranking_of
+from tasks.query.retrieve import build_ranking
 
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
 
 
 @pytest.mark.parametrize(
-    ("cosines", "nearness"), [((0.0, 0.0), None), ((0.0, 0.4), 0.4), ((-0.2, 0.3), 0.3)]
+    ("cosines", "best_cosine"), [((0.0, 0.0), None), ((0.0, 0.4), 0.4), ((-0.2, 0.3), 0.3)]
 )
 def test_nearness_is_unknown_where_no_candidate_has_a_cosine(
-    cosines: tuple[float, float], nearness: float | None
+    cosines: tuple[float, float], best_cosine: float | None
 ) -> None:
     keys = (RevisionKey("home:a", 1), RevisionKey("home:b", 1))
     scores = np.array([2.0, 1.0])
-    scored = Scored(keys, scores, {"bm25f": scores}, scores, np.array(cosines))
-    assert ranking_of(understand("mend the net"), VECTOR, scored, 2).nearness == nearness
+    scored = ScoredCandidates(keys, scores, {"bm25f": scores}, scores, np.array(cosines))
+    assert build_ranking(understand("mend the net"), VECTOR, scored, 2).best_cosine == best_cosine

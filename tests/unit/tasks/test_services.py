@@ -9,9 +9,9 @@ import pytest
 
 from config.errors import UsageError
 from skills.events import QueryAsked
-from tasks.coordination.protocol import LocalActivity
-from tasks.query.pipeline import Timings, check
-from tasks.query.query_task import EndedError
+from tasks.coordination.protocol import LocalCoordinator
+from tasks.query.pipeline import StageTimings, check_query
+from tasks.query.query_task import QueryEndedError
 from tasks.services import Lazy
 
 
@@ -51,76 +51,76 @@ def test_a_lazy_value_that_failed_is_tried_again() -> None:
 
 
 def test_counts_never_fall_below_none() -> None:
-    activity = LocalActivity()
-    assert activity.ingest(2) == 2
-    assert activity.ingest(-3) == 0
-    assert activity.page(-1) == 0
+    coordinator = LocalCoordinator()
+    assert coordinator.add_ingest_tasks(2) == 2
+    assert coordinator.add_ingest_tasks(-3) == 0
+    assert coordinator.add_embed_tasks(-1) == 0
 
 
 def test_bulk_work_waits_for_a_query_but_not_for_ever() -> None:
-    activity = LocalActivity()
+    coordinator = LocalCoordinator()
     started = time.monotonic()
-    activity.let_queries_pass()
+    coordinator.yield_to_queries()
     assert time.monotonic() - started < 0.1
-    with activity.query():
+    with coordinator.track_query():
         started = time.monotonic()
-        activity.let_queries_pass()
+        coordinator.yield_to_queries()
         assert 0.1 < time.monotonic() - started < 5
-    assert activity.idle.is_set()
+    assert coordinator.idle.is_set()
 
 
 def test_bulk_work_goes_on_when_the_last_query_has_ended() -> None:
-    activity = LocalActivity()
-    with activity.query():
-        with activity.query():
+    coordinator = LocalCoordinator()
+    with coordinator.track_query():
+        with coordinator.track_query():
             pass
-        assert not activity.idle.is_set()
-    assert activity.idle.is_set()
+        assert not coordinator.idle.is_set()
+    assert coordinator.idle.is_set()
 
 
 def test_a_query_that_fails_is_under_way_no_longer() -> None:
-    activity = LocalActivity()
-    with pytest.raises(ZeroDivisionError), activity.query():
+    coordinator = LocalCoordinator()
+    with pytest.raises(ZeroDivisionError), coordinator.track_query():
         raise ZeroDivisionError
-    assert activity.idle.is_set()
+    assert coordinator.idle.is_set()
 
 
 @pytest.mark.parametrize("task", ["", "  \n\t", "\u3000"])
 def test_an_empty_task_is_refused(task: str) -> None:
     with pytest.raises(UsageError, match="empty"):
-        check(QueryAsked(task=task), 100)
+        check_query(QueryAsked(task=task), 100)
 
 
 def test_an_overlong_task_names_the_setting() -> None:
-    check(QueryAsked(task="x" * 100), 100)
+    check_query(QueryAsked(task="x" * 100), 100)
     with pytest.raises(UsageError, match=r"limits\.query_characters"):
-        check(QueryAsked(task="x" * 101), 100)
+        check_query(QueryAsked(task="x" * 101), 100)
 
 
 def test_an_unknown_stage_is_named_with_those_there_are() -> None:
-    check(QueryAsked(task="x", without=("dense", "floor")), 100)
+    check_query(QueryAsked(task="x", without=("dense", "floor")), 100)
     with pytest.raises(UsageError, match=r"no stage magic; stages: .*diffusion"):
-        check(QueryAsked(task="x", without=("magic",)), 100)
+        check_query(QueryAsked(task="x", without=("magic",)), 100)
 
 
 def test_stages_are_timed_in_their_order() -> None:
-    timings = Timings()
-    with timings.of("one"):
+    timings = StageTimings()
+    with timings.measure("one"):
         time.sleep(0.01)
-    with timings.of("two"):
+    with timings.measure("two"):
         pass
-    assert list(timings.stages) == ["one", "two"]
-    assert timings.stages["one"] >= 10 > timings.stages["two"]
+    assert list(timings.milliseconds) == ["one", "two"]
+    assert timings.milliseconds["one"] >= 10 > timings.milliseconds["two"]
 
 
 def test_a_stage_may_be_refused_before_it_begins() -> None:
     def begins(stage: str) -> None:
         if stage == "two":
-            raise EndedError(stage)
+            raise QueryEndedError(stage)
 
-    timings = Timings(begins)
-    with timings.of("one"):
+    timings = StageTimings(begins)
+    with timings.measure("one"):
         pass
-    with pytest.raises(EndedError), timings.of("two"):
+    with pytest.raises(QueryEndedError), timings.measure("two"):
         raise AssertionError("the stage ran")
-    assert list(timings.stages) == ["one"]
+    assert list(timings.milliseconds) == ["one"]

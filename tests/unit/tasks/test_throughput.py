@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.ingest.throughput import Budget, OutOfTimeError, Pace
+from tasks.query.throughput import Throughput, TimeBudget, TimeBudgetExceededError
 
 
 class Clock:
@@ -17,73 +17,75 @@ class Clock:
         return self.now
 
 
-def run(budget: Budget, clock: Clock, items: int, seconds_each: float, size: int = 4) -> list[int]:
+def run(
+    budget: TimeBudget, clock: Clock, items: int, seconds_each: float, size: int = 4
+) -> list[int]:
     """Sizes of the batches that ran."""
     sizes = []
-    for batch in budget.batches(list(range(items)), [1.0] * items, size, trial=1):
+    for batch in budget.iter_batches(list(range(items)), [1.0] * items, size, trial_size=1):
         sizes.append(len(batch))
         clock.now += seconds_each * len(batch)
     return sizes
 
 
 def test_what_fits_is_done_in_batches_after_a_trial() -> None:
-    clock, pace = Clock(), Pace()
-    assert run(Budget(pace, 1.0, clock), clock, 10, 0.01) == [1, 4, 4, 1]
-    assert pace.expect(10) == pytest.approx(0.1)
-    assert run(Budget(pace, 1.0, clock), clock, 10, 0.01) == [4, 4, 2]
+    clock, throughput = Clock(), Throughput()
+    assert run(TimeBudget(throughput, 1.0, clock), clock, 10, 0.01) == [1, 4, 4, 1]
+    assert throughput.estimate_seconds(10) == pytest.approx(0.1)
+    assert run(TimeBudget(throughput, 1.0, clock), clock, 10, 0.01) == [4, 4, 2]
 
 
 def test_a_pace_that_is_not_known_is_tried_on_one_item_alone() -> None:
-    clock, pace = Clock(), Pace()
-    budget = Budget(pace, 1.0, clock)
-    with pytest.raises(OutOfTimeError, match="2000 ms needed, 1000 allowed"):
+    clock, throughput = Clock(), Throughput()
+    budget = TimeBudget(throughput, 1.0, clock)
+    with pytest.raises(TimeBudgetExceededError, match="2000 ms needed, 1000 allowed"):
         run(budget, clock, 10, 0.2)
     assert clock.now == pytest.approx(100.2)
 
 
 def test_nothing_is_begun_that_would_not_be_done() -> None:
-    clock, pace = Clock(), Pace()
-    pace.note(1, 0.2)
-    with pytest.raises(OutOfTimeError):
-        run(Budget(pace, 1.0, clock), clock, 10, 0.2)
+    clock, throughput = Clock(), Throughput()
+    throughput.record(1, 0.2)
+    with pytest.raises(TimeBudgetExceededError):
+        run(TimeBudget(throughput, 1.0, clock), clock, 10, 0.2)
     assert clock.now == 100.0
 
 
 def test_a_stage_that_slows_down_stops_between_batches() -> None:
-    clock, pace = Clock(), Pace()
-    pace.note(1, 0.01)
-    with pytest.raises(OutOfTimeError):
-        run(Budget(pace, 0.5, clock), clock, 40, 0.05)
+    clock, throughput = Clock(), Throughput()
+    throughput.record(1, 0.01)
+    with pytest.raises(TimeBudgetExceededError):
+        run(TimeBudget(throughput, 0.5, clock), clock, 40, 0.05)
     assert clock.now < 100.0 + 0.5 + 4 * 0.05
 
 
 def test_one_slow_batch_does_not_turn_the_pace() -> None:
-    pace = Pace()
+    throughput = Throughput()
     for seconds in (0.01, 0.01, 3.0, 0.01, 0.01):
-        pace.note(1, seconds)
-    assert pace.expect(1) == pytest.approx(0.01)
+        throughput.record(1, seconds)
+    assert throughput.estimate_seconds(1) == pytest.approx(0.01)
 
 
 def test_a_stage_that_was_skipped_is_measured_again_some_time() -> None:
-    clock, pace = Clock(), Pace()
+    clock, throughput = Clock(), Throughput()
     for _ in range(9):
-        pace.note(1, 5.0)
+        throughput.record(1, 5.0)
     skipped = 0
     while True:
         try:
-            assert run(Budget(pace, 1.0, clock), clock, 4, 0.01)
+            assert run(TimeBudget(throughput, 1.0, clock), clock, 4, 0.01)
             break
-        except OutOfTimeError:
+        except TimeBudgetExceededError:
             skipped += 1
     assert skipped == 9
 
 
 def test_no_time_at_all_begins_nothing() -> None:
     clock = Clock()
-    with pytest.raises(OutOfTimeError):
-        run(Budget(Pace(), 0.0, clock), clock, 1, 0.0)
+    with pytest.raises(TimeBudgetExceededError):
+        run(TimeBudget(Throughput(), 0.0, clock), clock, 1, 0.0)
 
 
 def test_nothing_to_do_needs_no_time() -> None:
     clock = Clock()
-    assert run(Budget(Pace(), 0.0, clock), clock, 0, 0.0) == []
+    assert run(TimeBudget(Throughput(), 0.0, clock), clock, 0, 0.0) == []

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from skills.events import Event, SourceChanged, new_event, parse_event, trace_id_of
-from tasks.coordination.protocol import LocalActivity
-from tasks.ingest.coalesce import merged
+from skills.events import Event, SourceChanged, get_trace_id, new_event, parse_event
+from tasks.coordination.protocol import LocalCoordinator
+from tasks.ingest.coalesce import coalesce_jobs
 from tasks.journal.protocol import Job, job_id, trace_of
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -28,7 +28,7 @@ def event(**extensions: Any) -> Event:
 
 
 def test_a_producers_trace_is_taken_over() -> None:
-    assert trace_id_of(event(traceparent=PARENT)) == TRACE
+    assert get_trace_id(event(traceparent=PARENT)) == TRACE
     assert trace_of(event(traceparent=PARENT)) == TRACE
     again = parse_event(event(traceparent=PARENT).model_dump_json())
     assert trace_of(again) == TRACE, "the journal keeps it"
@@ -51,7 +51,7 @@ def test_a_producers_trace_is_taken_over() -> None:
 )
 def test_one_of_another_form_is_not(parent: object) -> None:
     strange = event(traceparent=parent)
-    assert trace_id_of(strange) == ""
+    assert get_trace_id(strange) == ""
     assert trace_of(strange) == job_id(strange)
 
 
@@ -69,16 +69,16 @@ def test_an_order_knows_the_traces_of_its_events() -> None:
         Job(name, "event", one, "accepted", None, "", 0.0, None)
         for name, one in (("1", first), ("2", second))
     ]
-    ((order,), refused) = merged(jobs)
+    ((order,), refused) = coalesce_jobs(jobs)
     assert refused == []
     assert order.trace_ids == [job_id(first), TRACE]
 
 
 def test_requests_are_remembered_with_their_trace_and_time() -> None:
-    activity = LocalActivity()
+    coordinator = LocalCoordinator()
     for seq in range(1_500):
-        activity.note_request(seq, f"trace-{seq}")
-    found = activity.requests([1, 1_499])
+        coordinator.record_ingest_request(seq, f"trace-{seq}")
+    found = coordinator.get_ingest_requests([1, 1_499])
     assert list(found) == [1_499], "the latest ones only"
     assert found[1_499].trace_id == "trace-1499"
     assert found[1_499].since > 0

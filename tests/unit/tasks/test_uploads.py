@@ -27,12 +27,12 @@ from hypothesis import strategies as st
 from config.errors import TransientError, UsageError
 from config.interface_settings import UploadSettings
 from config.settings import Settings
-from tasks.sources.directory import SkillGoneError, read_folder
-from tasks.sources.uploads.bounds import ArchiveError, Gauge, TooLargeError
-from tasks.sources.uploads.intake import Upload, check_source_id, take_in
-from tasks.sources.uploads.members import kind_of
-from tasks.sources.uploads.names import Names, clean_path
-from tasks.sources.uploads.store import UploadReader, UploadStore, file_name, upload_store
+from tasks.sources.directory import SkillGoneError, read_skill_folder
+from tasks.sources.uploads.archive import detect_archive_kind
+from tasks.sources.uploads.intake import StagedUpload, check_source_id, stage_upload
+from tasks.sources.uploads.limits import ArchiveError, UploadMeter, UploadTooLargeError
+from tasks.sources.uploads.member_names import MemberNames, clean_path
+from tasks.sources.uploads.store import UploadReader, UploadStore, open_upload_store, safe_file_name
 
 SKILL = b"---\nname: trips\ndescription: Clean trips.\n---\n# Trips\n\nDrop doubles.\n"
 
@@ -43,17 +43,17 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(home=tmp_path / "home", uploads=bounds)
 
 
-def upload(settings: Settings, body: bytes, path: str = "", *, to: str = "team") -> Upload:
-    store = upload_store(settings)
+def upload(settings: Settings, body: bytes, path: str = "", *, to: str = "team") -> StagedUpload:
+    store = open_upload_store(settings)
     with store.staging() as place:
         (place / "body").write_bytes(body)
-        return take_in(settings, store, place, place / "body", to, path)
+        return stage_upload(settings, store, place, place / "body", to, path)
 
 
 def put(settings: Settings, body: bytes, path: str = "") -> UploadStore:
     taken = upload(settings, body, path)
-    store = upload_store(settings)
-    store.put("team", taken.event.id)
+    store = open_upload_store(settings)
+    store.install_package("team", taken.event.id)
     return store
 
 
@@ -128,8 +128,8 @@ def test_archives_of_each_kind_hold_the_same_skill(settings: Settings, body: byt
     taken = upload(settings, body)
     assert taken.skill_ids == ("team:trips",)
     assert taken.left_out == 1
-    store = upload_store(settings)
-    store.put("team", taken.event.id)
+    store = open_upload_store(settings)
+    store.install_package("team", taken.event.id)
     folder = store.read("team", "trips", 10_000)
     assert folder.content == SKILL
     assert [(file.path, file.size) for file in folder.files] == [("scripts/run.py", 9)]
@@ -141,21 +141,21 @@ def test_an_upload_hashes_as_the_folder_does(settings: Settings, tmp_path: Path)
         (tmp_path / "in" / name).write_bytes(content)
     store = put(settings, zipped(GOOD))
     by_value = store.read("team", "trips", 10_000)
-    on_disk = read_folder((tmp_path / "in").resolve(), "trips", settings.limits)
+    on_disk = read_skill_folder((tmp_path / "in").resolve(), "trips", settings.limits)
     assert by_value == on_disk
 
 
 def test_a_folder_is_taken_as_its_archive_is(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "trips").mkdir()
     (tmp_path / "trips" / "SKILL.md").write_bytes(SKILL)
-    store = upload_store(settings)
+    store = open_upload_store(settings)
     with store.staging() as place:
-        assert take_in(settings, store, place, tmp_path / "trips", "team").skill_ids == (
+        assert stage_upload(settings, store, place, tmp_path / "trips", "team").skill_ids == (
             "team:trips",
         )
     (tmp_path / "trips" / "passwords").symlink_to("/etc/passwd")
     with store.staging() as place, pytest.raises(ArchiveError, match=r"passwords.*link"):
-        take_in(settings, store, place, tmp_path / "trips", "team")
+        stage_upload(settings, store, place, tmp_path / "trips", "team")
 
 
 def test_a_file_of_a_folder_that_becomes_a_link_is_not_followed(
@@ -175,7 +175,7 @@ def test_a_file_of_a_folder_that_becomes_a_link_is_not_followed(
         changing.unlink()
         os.mkfifo(changing)
 
-    store, looked = upload_store(settings), os.lstat
+    store, looked = open_upload_store(settings), os.lstat
     for change in (to_a_link, to_a_pipe):
         changing.unlink(missing_ok=True)
         changing.write_text("plain")
@@ -191,7 +191,7 @@ def test_a_file_of_a_folder_that_becomes_a_link_is_not_followed(
         with monkeypatch.context() as patched, store.staging() as place:
             patched.setattr(os, "lstat", look)
             with pytest.raises(ArchiveError, match=r"notes\.md.*only plain files"):
-                take_in(settings, store, place, folder, "team")
+                stage_upload(settings, store, place, folder, "team")
 
 
 def test_one_skill_file_needs_a_path(settings: Settings) -> None:
@@ -228,7 +228,7 @@ def test_nothing_that_came_is_executable_or_named_by_the_archive(settings: Setti
     put(settings, tarred(GOOD, mode="w:gz"))
     files = [one for one in (settings.home / "uploads").rglob("*") if one.is_file()]
     assert len(files) == 1
-    assert files[0].name == file_name("trips") + ".zip"
+    assert files[0].name == safe_file_name("trips") + ".zip"
     assert not files[0].stat().st_mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
 
 
@@ -294,7 +294,7 @@ def _with_checksums(tar: bytes) -> bytes:
     ],
 )
 def test_names_that_collide(settings: Settings, first: str, second: str, message: str) -> None:
-    names = Names(16)
+    names = MemberNames(16)
     names.add(first)
     with pytest.raises(ArchiveError, match=message):
         names.add(second)
@@ -317,7 +317,7 @@ def test_a_clean_path_stays_inside_whatever_it_was_made_of(name: str) -> None:
 @given(st.lists(st.text(max_size=12), max_size=12))
 @examples(max_examples=200, deadline=None)
 def test_names_that_are_taken_are_all_different_without_case(names: list[str]) -> None:
-    seen, taken = Names(16), []
+    seen, taken = MemberNames(16), []
     for name in names:
         try:
             taken.append(seen.add(name))
@@ -449,9 +449,9 @@ def test_more_skills_or_files_of_one_than_allowed(settings: Settings) -> None:
 
 
 def test_time_is_bounded() -> None:
-    gauge = Gauge(UploadSettings(seconds=1e-9), 100)
-    with pytest.raises(TooLargeError, match=r"uploads\.seconds"):
-        gauge.count_member("x")
+    meter = UploadMeter(UploadSettings(seconds=1e-9), 100)
+    with pytest.raises(UploadTooLargeError, match=r"uploads\.seconds"):
+        meter.count_member("x")
 
 
 # -- what is broken
@@ -595,24 +595,24 @@ def test_ids_that_no_source_has(source_id: str) -> None:
 @given(st.text(min_size=1, max_size=300))
 def test_file_names_are_plain_and_tell_texts_apart(text: str) -> None:
     try:
-        name = file_name(text)
+        name = safe_file_name(text)
     except UnicodeEncodeError:
         return
     assert name.isascii()
     assert len(name) < 250
     assert "/" not in name
     assert name not in (".", "..")
-    assert file_name(text.swapcase()).lower() != name.lower() or text.swapcase() == text
+    assert safe_file_name(text.swapcase()).lower() != name.lower() or text.swapcase() == text
 
 
 def test_a_package_is_put_in_place_once_or_again(settings: Settings) -> None:
-    store = upload_store(settings)
+    store = open_upload_store(settings)
     first = upload(settings, SKILL, "trips").event.id
     second = upload(settings, SKILL + b"More.\n", "trips").event.id
-    store.put("team", first)
+    store.install_package("team", first)
     assert store.read("team", "trips", 10_000).content == SKILL
-    store.put("team", second)
-    store.put("team", first)
+    store.install_package("team", second)
+    store.install_package("team", first)
     assert store.read("team", "trips", 10_000).content.endswith(b"More.\n")
     store.remove("team", ["trips", "never"])
     with pytest.raises(SkillGoneError):
@@ -623,7 +623,7 @@ def test_a_folder_that_is_not_shared_is_a_passing_trouble(settings: Settings) ->
     away = Settings(home=settings.home / "elsewhere")
     package = upload(settings, SKILL, "trips").event.id
     for call in (
-        lambda: upload_store(away).put("team", package),
+        lambda: open_upload_store(away).install_package("team", package),
         lambda: UploadReader("team", away).scan(""),
         lambda: UploadReader("team", away).read("trips"),
     ):
@@ -638,25 +638,25 @@ def test_long_paths_are_found_again(settings: Settings) -> None:
     reader = UploadReader("team", settings)
     assert sorted(reader.scan("").signatures) == sorted(paths)
     assert list(reader.scan("Übung").signatures) == ["Übung/日本"]
-    assert reader.owning_skill("plain/scripts/run.py") == "plain"
-    assert reader.owning_skill("other") is None
+    assert reader.find_owning_skill("plain/scripts/run.py") == "plain"
+    assert reader.find_owning_skill("other") is None
 
 
 def test_what_nobody_needs_is_swept(settings: Settings) -> None:
-    store = upload_store(settings)
+    store = open_upload_store(settings)
     done, waiting, unknown, fresh = (upload(settings, SKILL, "trips").event.id for _ in range(4))
     packages = settings.home / "uploads" / "packages"
     left = settings.home / "uploads" / "staging" / "left"
     left.mkdir()
     for old in (packages / unknown, packages / waiting, left):
         os.utime(old, (1, 1))
-    assert store.sweep(lambda ids: {done: True, waiting: False}) == 3
+    assert store.delete_expired(lambda ids: {done: True, waiting: False}) == 3
     assert {one.name for one in packages.iterdir()} == {waiting, fresh}
     assert not left.exists()
 
 
 def test_kinds_are_told_by_content() -> None:
-    assert kind_of(zipped(GOOD)) == "zip"
-    assert kind_of(tarred(GOOD)) == "tar"
-    assert kind_of(tarred(GOOD, mode="w:gz")) == "tar.gz"
-    assert kind_of(SKILL) == "text"
+    assert detect_archive_kind(zipped(GOOD)) == "zip"
+    assert detect_archive_kind(tarred(GOOD)) == "tar"
+    assert detect_archive_kind(tarred(GOOD, mode="w:gz")) == "tar.gz"
+    assert detect_archive_kind(SKILL) == "text"

@@ -13,9 +13,9 @@ from config.interface_settings import UploadSettings
 from graph.protocol import Source
 from skills.events import Event, SkillRemoved, SkillUpserted, SourceChanged, new_event
 from tasks.policies import INGEST
-from tasks.sources.uploads.arrival import sweep_uploads
-from tasks.sources.uploads.intake import take_in
-from tasks.sources.uploads.store import UploadReader, upload_store
+from tasks.sources.uploads.intake import stage_upload
+from tasks.sources.uploads.put_packages import delete_expired_uploads
+from tasks.sources.uploads.store import UploadReader, open_upload_store
 from tests.support.planning import PlanServices
 
 SKILL = "---\nname: trips\n---\nBody.\n"
@@ -25,10 +25,10 @@ class Services(PlanServices):
     """What plan needs, with uploads that come in."""
 
     def uploaded(self, text: str, path: str = "trips") -> Event:
-        store = upload_store(self.settings)
+        store = open_upload_store(self.settings)
         with store.staging() as place:
             (place / "body").write_text(text)
-            event = take_in(self.settings, store, place, place / "body", "team", path).event
+            event = stage_upload(self.settings, store, place, place / "body", "team", path).event
         self.accept(event)
         return event
 
@@ -46,9 +46,9 @@ def test_uploads_are_put_in_place_in_the_order_of_their_events(services: Service
     events = [services.uploaded(SKILL + f"{number}\n") for number in range(5)]
     services.plan()
     assert services.content().endswith("4\n")
-    assert {services.journal.job(event.id).state for event in events} == {"done"}
-    assert services.graph.sources() == [
-        Source("team", "upload", "upload:team", services.graph.sources()[0].last_success)
+    assert {services.journal.get_job(event.id).state for event in events} == {"done"}
+    assert services.graph.list_sources() == [
+        Source("team", "upload", "upload:team", services.graph.list_sources()[0].last_success)
     ]
     assert [ids for name, ids in services.sent if name == INGEST.name] == [["team:trips"]]
 
@@ -69,9 +69,9 @@ def test_a_removal_among_uploads_keeps_its_place(services: Services) -> None:
 def test_an_upload_that_was_half_put_in_place_goes_on(services: Services) -> None:
     event = services.uploaded(SKILL)
     # What a kill after the renames, before the journal's note, leaves behind.
-    upload_store(services.settings).put("team", event.id)
+    open_upload_store(services.settings).install_package("team", event.id)
     services.plan()
-    assert services.journal.job(event.id).state == "done"
+    assert services.journal.get_job(event.id).state == "done"
     assert services.content() == SKILL
 
 
@@ -82,10 +82,10 @@ def test_a_folder_that_is_not_shared_keeps_the_event(services: Services, tmp_pat
     services.settings = here.model_copy(update={"uploads": elsewhere})
     with pytest.raises(TransientError, match=r"uploads\.folder"):
         services.plan()
-    assert services.journal.job(event.id).state == "accepted"
+    assert services.journal.get_job(event.id).state == "accepted"
     services.settings = here
     services.plan()
-    assert services.journal.job(event.id).state == "done"
+    assert services.journal.get_job(event.id).state == "done"
     # Skills that are there stay, where the folder is away when the source is looked at whole.
     services.settings = here.model_copy(update={"uploads": elsewhere})
     services.accept(new_event(SourceChanged(source_id="team"), "skillbus/test"))
@@ -99,8 +99,8 @@ def test_a_package_that_is_gone_fails_alone(services: Services) -> None:
     (services.settings.home / "uploads" / "packages" / lost.id / _only(services, lost)).unlink()
     (services.settings.home / "uploads" / "packages" / lost.id).rmdir()
     services.plan()
-    assert "upload the skills again" in services.journal.job(lost.id).reason
-    assert services.journal.job(kept.id).state == "done"
+    assert "upload the skills again" in services.journal.get_job(lost.id).reason
+    assert services.journal.get_job(kept.id).state == "done"
     assert services.content("b") == SKILL
 
 
@@ -117,7 +117,7 @@ def test_a_skill_comes_with_its_event(services: Services) -> None:
     assert services.run(SkillUpserted(skill_id="team:a/b", files=files)).outcome["found"] == 1
     services.run(SkillUpserted(skill_id="team:a/b", files={"SKILL.md": SKILL + "x\n"}))
     assert UploadReader("team", services.settings).read("a/b").files == ()
-    services.graph.put_source(Source("dir", "directory", "/srv/x"))
+    services.graph.save_source(Source("dir", "directory", "/srv/x"))
     refused = services.run(SkillUpserted(skill_id="dir:a", files=files))
     assert "already" in refused.reason
     at_the_top = services.run(SkillUpserted(skill_id="team:.", files=files))
@@ -128,14 +128,14 @@ def test_packages_go_once_their_events_are_done(services: Services) -> None:
     done = services.uploaded(SKILL)
     services.plan()
     waiting = services.uploaded(SKILL + "x\n")
-    assert sweep_uploads(services) == 1  # type: ignore[arg-type]  # the part it needs
+    assert delete_expired_uploads(services) == 1  # type: ignore[arg-type]  # the part it needs
     left = {one.name for one in (services.settings.home / "uploads" / "packages").iterdir()}
     assert left == {waiting.id}
     assert done.id != waiting.id
 
 
 def test_readers_see_one_version_whole_while_others_replace_it(services: Services) -> None:
-    store = upload_store(services.settings)
+    store = open_upload_store(services.settings)
     services.uploaded(SKILL)
     services.plan()
     stop = threading.Event()
@@ -156,8 +156,8 @@ def test_readers_see_one_version_whole_while_others_replace_it(services: Service
             (place / "in").mkdir()
             (place / "in" / "SKILL.md").write_text(text)
             (place / "in" / "data").write_text("x" * number)
-            taken = take_in(services.settings, store, place, place / "in", "team", "trips")
-        store.put("team", taken.event.id)
+            taken = stage_upload(services.settings, store, place, place / "in", "team", "trips")
+        store.install_package("team", taken.event.id)
     stop.set()
     reader.join()
     assert len(set(seen)) > 1

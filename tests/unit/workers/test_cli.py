@@ -10,7 +10,7 @@ import pytest
 
 import workers.cli
 from config.errors import PermanentError, TransientError, UsageError
-from workers.cli import FAILED, NEWLY_FAILED, NO_SKILL_HIT, USAGE, main
+from workers.cli import EXIT_FAILED, EXIT_NEWLY_FAILED, EXIT_NO_SKILL_HIT, EXIT_USAGE, main
 
 Run = Callable[..., int]
 
@@ -50,7 +50,7 @@ def test_done_is_0(run: Run) -> None:
     assert run(nothing) == 0
 
 
-@pytest.mark.parametrize("code", [FAILED, NO_SKILL_HIT, NEWLY_FAILED])
+@pytest.mark.parametrize("code", [EXIT_FAILED, EXIT_NO_SKILL_HIT, EXIT_NEWLY_FAILED])
 def test_the_code_of_a_command_is_the_code_of_the_program(run: Run, code: int) -> None:
     assert run(lambda ctx: ctx.exit(code)) == code
 
@@ -58,12 +58,12 @@ def test_the_code_of_a_command_is_the_code_of_the_program(run: Run, code: int) -
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (UsageError("no such folder"), USAGE),
-        (PermanentError("damaged"), FAILED),
-        (TransientError("busy"), FAILED),
+        (UsageError("no such folder"), EXIT_USAGE),
+        (PermanentError("damaged"), EXIT_FAILED),
+        (TransientError("busy"), EXIT_FAILED),
         (KeyboardInterrupt(), 130),
         (click.Abort(), 130),
-        (click.BadParameter("wrong"), USAGE),
+        (click.BadParameter("wrong"), EXIT_USAGE),
     ],
 )
 def test_errors_end_with_a_line_and_their_code(
@@ -83,7 +83,7 @@ def test_a_mistake_in_the_program_is_not_hidden(run: Run) -> None:
 
 @pytest.mark.parametrize("arguments", [["--unheard-of"], ["surplus"]])
 def test_wrong_arguments_are_usage(run: Run, arguments: list[str]) -> None:
-    assert run(nothing, *arguments) == USAGE
+    assert run(nothing, *arguments) == EXIT_USAGE
 
 
 def test_an_unknown_command_is_usage(
@@ -92,7 +92,7 @@ def test_an_unknown_command_is_usage(
     monkeypatch.setattr(sys, "argv", ["skillbus", "unheard-of"])
     with pytest.raises(SystemExit) as caught:
         main()
-    assert caught.value.code == USAGE
+    assert caught.value.code == EXIT_USAGE
     assert "unheard-of" in capsys.readouterr().err
 
 

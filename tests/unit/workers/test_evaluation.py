@@ -9,32 +9,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
-from config.settings import STAGES
+from config.settings import OPTIONAL_STAGES
 from workers.evaluation.ablation import (
     ALL_ON,
-    Row,
-    as_data,
-    as_markdown,
+    AblationRow,
     configurations,
-    labelled,
+    tasks_with_gold_skills,
+    to_json_data,
+    to_markdown,
 )
 from workers.evaluation.bundles import (
-    NOT_FOUND,
-    REFUSED,
-    Outcome,
+    NO_HIT_REASON,
+    NOT_RANKED_REASON,
+    BundleOutcome,
     bundle_metrics,
-    missed,
+    count_missing_skills,
 )
-from workers.evaluation.intervals import Interval, interval
-from workers.evaluation.metrics import routing_metrics, routing_rows
-from workers.evaluation.predictions import read_lines
+from workers.evaluation.intervals import ConfidenceInterval, bootstrap_interval
+from workers.evaluation.metrics import routing_metrics, routing_metrics_by_task
+from workers.evaluation.predictions import read_jsonl
 
 NEEDED = {"one": ["s:a"], "two": ["s:b", "s:c"], "none": [], "nothing": []}
 GIVEN = {
-    "one": Outcome(("s:a", "s:x"), {}, 300, refused=False),
-    "two": Outcome(("s:b",), {"s:c": "alternative to s:b, which ranks better"}, 100, refused=False),
-    "none": Outcome((), {}, 0, refused=True),
-    "nothing": Outcome(("s:y",), {}, 200, refused=False),
+    "one": BundleOutcome(("s:a", "s:x"), {}, 300, no_hit=False),
+    "two": BundleOutcome(
+        ("s:b",), {"s:c": "alternative to s:b, which ranks better"}, 100, no_hit=False
+    ),
+    "none": BundleOutcome((), {}, 0, no_hit=True),
+    "nothing": BundleOutcome(("s:y",), {}, 200, no_hit=False),
 }
 
 
@@ -53,9 +55,9 @@ def test_bundle_metrics() -> None:
 
 
 def test_figures_that_no_task_speaks_of_are_left_out() -> None:
-    refused = Outcome((), {}, 0, refused=True)
-    assert bundle_metrics({"none": []}, {"none": refused}) == {"found": 1.0}
-    assert bundle_metrics({"one": ["s:a"]}, {"one": refused}) == {
+    no_hit = BundleOutcome((), {}, 0, no_hit=True)
+    assert bundle_metrics({"none": []}, {"none": no_hit}) == {"found": 1.0}
+    assert bundle_metrics({"one": ["s:a"]}, {"one": no_hit}) == {
         "complete": 0.0,
         "recall": 0.0,
         "precision": 0.0,
@@ -65,16 +67,16 @@ def test_figures_that_no_task_speaks_of_are_left_out() -> None:
 
 
 def test_reasons_add_up() -> None:
-    refused = Outcome((), {"s:a": "not told"}, 0, refused=True)
-    assert missed(NEEDED, GIVEN) == {"alternative to another, which ranks better": 1}
-    assert missed({"one": ["s:a", "s:b"]}, {"one": refused}) == {REFUSED: 2}
-    assert GIVEN["one"].reason("s:z") == NOT_FOUND
+    no_hit = BundleOutcome((), {"s:a": "not told"}, 0, no_hit=True)
+    assert count_missing_skills(NEEDED, GIVEN) == {"alternative to another, which ranks better": 1}
+    assert count_missing_skills({"one": ["s:a", "s:b"]}, {"one": no_hit}) == {NO_HIT_REASON: 2}
+    assert GIVEN["one"].reason("s:z") == NOT_RANKED_REASON
 
 
 def test_rows_average_to_the_metrics() -> None:
     ranked = {"one": ["s:x", "s:a"], "two": ["s:c", "s:b"]}
     needed = {task: NEEDED[task] for task in ("one", "two")}
-    rows = routing_rows(needed, ranked)
+    rows = routing_metrics_by_task(needed, ranked)
     assert rows["one"]["MRR@10"] == 0.5
     assert rows["two"]["FC@10"] == 1.0
     means = routing_metrics(needed, ranked)
@@ -84,24 +86,24 @@ def test_rows_average_to_the_metrics() -> None:
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))
 @settings(max_examples=30, deadline=None)
 def test_intervals_hold_the_mean_and_repeat(values: list[float]) -> None:
-    found = interval(values, rounds=500)
-    assert found == interval(values, rounds=500)
+    found = bootstrap_interval(values, resamples=500)
+    assert found == bootstrap_interval(values, resamples=500)
     assert min(values) - 1e-9 <= found.low <= found.high <= max(values) + 1e-9
     assert found.mean == pytest.approx(sum(values) / len(values))
 
 
 def test_an_interval_narrows_with_more_tasks() -> None:
-    few, many = interval([0.0, 1.0] * 5), interval([0.0, 1.0] * 50)
+    few, many = bootstrap_interval([0.0, 1.0] * 5), bootstrap_interval([0.0, 1.0] * 50)
     assert many.high - many.low < few.high - few.low
-    assert interval([0.25] * 7) == Interval(0.25, 0.25, 0.25)
+    assert bootstrap_interval([0.25] * 7) == ConfidenceInterval(0.25, 0.25, 0.25)
     with pytest.raises(ValueError, match="no values"):
-        interval([])
+        bootstrap_interval([])
 
 
 def test_every_stage_has_its_turn() -> None:
     names = [name for name, _ in configurations(bundles=True)]
     assert names[0] == ALL_ON
-    assert [f"without {stage}" for stage in STAGES] == names[1 : 1 + len(STAGES)]
+    assert [f"without {stage}" for stage in OPTIONAL_STAGES] == names[1 : 1 + len(OPTIONAL_STAGES)]
     ranking = dict(configurations())
     assert "without paging" not in ranking
     assert set(ranking["words alone"]) < set(ranking["BM25F alone"])
@@ -109,25 +111,27 @@ def test_every_stage_has_its_turn() -> None:
 
 
 def test_the_table_is_readable() -> None:
-    whole, none = Interval(0.8, 0.6, 1.0), Interval(0.0, 0.0, 0.0)
-    less = Row(
+    whole, none = ConfidenceInterval(0.8, 0.6, 1.0), ConfidenceInterval(0.0, 0.0, 0.0)
+    less = AblationRow(
         "without dense",
         ("dense",),
-        {"Hit@1": Interval(0.7, 0.5, 0.9), "bundle": whole},
-        {"Hit@1": Interval(-0.1, -0.2, 0.0), "bundle": none},
+        {"Hit@1": ConfidenceInterval(0.7, 0.5, 0.9), "bundle": whole},
+        {"Hit@1": ConfidenceInterval(-0.1, -0.2, 0.0), "bundle": none},
     )
-    first = Row(ALL_ON, (), {"Hit@1": whole, "bundle": whole}, {"Hit@1": none, "bundle": none})
-    table = as_markdown([first, less], 10, 8000)
+    first = AblationRow(
+        ALL_ON, (), {"Hit@1": whole, "bundle": whole}, {"Hit@1": none, "bundle": none}
+    )
+    table = to_markdown([first, less], 10, 8000)
     assert "| stages | Hit@1 | bundle@8000 |" in table
     assert "| all on | 0.800 [0.60, 1.00] | 0.800 [0.60, 1.00] |" in table
     assert "| without dense | 0.700 (-0.100 [-0.20, +0.00]) | 0.800 (=) |" in table
-    data = as_data([first, less], 10, 8000)
+    data = to_json_data([first, less], 10, 8000)
     assert data["rows"][1]["against_all_on"]["Hit@1"] == {"mean": -0.1, "low": -0.2, "high": 0.0}
 
 
 def test_only_labelled_tasks_are_scored() -> None:
     rows = [{"task_id": "a"}, {"task_id": "b", "gt_skill_ids": []}, {"gt_skill_ids": ["s:a"]}]
-    assert labelled(rows) == [rows[2]]
+    assert tasks_with_gold_skills(rows) == [rows[2]]
 
 
 @pytest.mark.parametrize(
@@ -148,4 +152,4 @@ def test_a_line_of_another_shape_is_named(tmp_path: Path, line: str, said: str) 
     path = tmp_path / "tasks.jsonl"
     path.write_text(f'{{"task_id": "a", "instruction": "bake"}}\n{line}\n', encoding="utf-8")
     with pytest.raises(UsageError, match=said):
-        read_lines(path, ("task_id", "instruction"))
+        read_jsonl(path, ("task_id", "instruction"))

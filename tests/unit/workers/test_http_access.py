@@ -22,11 +22,11 @@ from config.interface_settings import GatewaySettings
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from tests.support.program import wait_for
-from workers.http.access import Access, Door, network_of
+from workers.http.access import AccessMiddleware, AccessRules, get_client_network
 from workers.http.app import create_gateway
-from workers.http.slow_clients import patient_protocol
-from workers.http.tokens import Tokens
-from workers.processes.serve import bound, serving_beside
+from workers.http.slow_clients import create_http_protocol
+from workers.http.tokens import TokenStore
+from workers.processes.serve import bind_socket, serve_in_thread
 
 PATIENT = GatewaySettings(head_seconds=0.3, body_seconds=0.3, send_seconds=0.3)
 MEGABYTES = 20
@@ -47,8 +47,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 def served(settings: GatewaySettings) -> Iterator[uvicorn.Server]:
     """The door before the app, on a port; `server.servers` has its socket."""
     config = uvicorn.Config(
-        Door(app, Access(), settings),
-        http=patient_protocol(settings),
+        AccessMiddleware(app, AccessRules(), settings),
+        http=create_http_protocol(settings),
         port=0,
         lifespan="off",
         log_level="critical",
@@ -172,9 +172,9 @@ def test_too_many_connections_are_told_to_come_back() -> None:
 def page(tmp_path: Path) -> httpx.AsyncClient:
     """A web page of an origin that may call."""
     gateway = GatewaySettings(origins=("https://board.example",))
-    channel: Any = SimpleNamespace(settings=Settings(home=tmp_path, gateway=gateway), journal=None)
+    backend: Any = SimpleNamespace(settings=Settings(home=tmp_path, gateway=gateway), journal=None)
     transport = httpx.ASGITransport(
-        create_gateway(channel, Access(Tokens(tmp_path / "tokens.json")))
+        create_gateway(backend, AccessRules(TokenStore(tmp_path / "tokens.json")))
     )
     headers = {"Origin": "https://board.example"}
     return httpx.AsyncClient(transport=transport, base_url="http://skillbus", headers=headers)
@@ -207,10 +207,10 @@ def test_only_proxies_that_are_named_say_who_calls(
 ) -> None:
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": network_of(scope).encode()})
+        await send({"type": "http.response.body", "body": get_client_network(scope).encode()})
 
     settings = Settings(home=tmp_path, gateway=GatewaySettings(proxies=proxies))
-    with bound(("127.0.0.1", free_port())) as port, serving_beside(echo, settings, port):
+    with bind_socket(("127.0.0.1", free_port())) as port, serve_in_thread(echo, settings, port):
         host, number = port.getsockname()
         answer = httpx.get(
             f"http://{host}:{number}/", headers={"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}

@@ -16,9 +16,9 @@ from config.errors import TransientError
 from config.interface_settings import UploadSettings
 from config.settings import Settings
 from tasks.journal.sqlite import SqliteJournal
-from workers.http.access import OWN
+from workers.http.access import LOCAL_USER
 from workers.http.app import create_gateway
-from workers.http.idempotency import job_of_key
+from workers.http.idempotency import derive_job_id
 
 TEXT = {"Content-Type": "text/markdown"}
 WHERE = "/v1/skills?source=s&path=x"
@@ -30,19 +30,19 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def channel(settings: Settings) -> SimpleNamespace:
+def backend(settings: Settings) -> SimpleNamespace:
     return SimpleNamespace(
         settings=settings,
         journal=None,
-        graph=SimpleNamespace(sources=list),
+        graph=SimpleNamespace(list_sources=list),
         accept=lambda event: event.id,
-        check_room=lambda kind: None,
+        check_capacity=lambda kind: None,
     )
 
 
 @pytest.fixture
-def client(channel: Any) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(create_gateway(channel))
+def client(backend: Any) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(create_gateway(backend))
     return httpx.AsyncClient(transport=transport, base_url="http://skillbus")
 
 
@@ -77,14 +77,14 @@ def test_an_upload_that_is_sent_again_is_the_same_job_over_restarts(settings: Se
     def send(content: bytes, key: str, where: str = WHERE) -> httpx.Response:
         """As a process that has just begun sees it."""
         journal = SqliteJournal(settings.home / "journal.db")
-        channel: Any = SimpleNamespace(
+        backend: Any = SimpleNamespace(
             settings=settings,
             journal=journal,
-            graph=SimpleNamespace(sources=list),
-            accept=lambda event: journal.accept(event, "event"),
-            check_room=lambda kind: None,
+            graph=SimpleNamespace(list_sources=list),
+            accept=lambda event: journal.add_job(event, "event"),
+            check_capacity=lambda kind: None,
         )
-        transport = httpx.ASGITransport(create_gateway(channel))
+        transport = httpx.ASGITransport(create_gateway(backend))
         client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
         headers = TEXT | {"Idempotency-Key": key}
         try:
@@ -102,7 +102,7 @@ def test_an_upload_that_is_sent_again_is_the_same_job_over_restarts(settings: Se
     assert send(b"", "three").status_code == 400
     assert len(list(packages.iterdir())) == 2
     # A kill between package and journal: it gives way, but not to one that may be on its way.
-    left = packages / f"upload-{job_of_key(OWN, 'four')}"
+    left = packages / f"upload-{derive_job_id(LOCAL_USER, 'four')}"
     left.mkdir()
     (left / "older.zip").write_bytes(b"")
     assert send(b"# x\n", "four").status_code == 503
@@ -113,12 +113,12 @@ def test_an_upload_that_is_sent_again_is_the_same_job_over_restarts(settings: Se
 
 
 def test_what_could_not_be_accepted_is_not_taken_in(
-    channel: SimpleNamespace, client: httpx.AsyncClient, settings: Settings
+    backend: SimpleNamespace, client: httpx.AsyncClient, settings: Settings
 ) -> None:
     def full(kind: str) -> None:
         raise TransientError(f"too many of kind {kind} wait")
 
-    channel.check_room = full
+    backend.check_capacity = full
     answer = asyncio.run(client.post(WHERE, content=slowly(2.0), headers=TEXT))
     assert (answer.status_code, "kind event" in answer.text) == (503, True)
     assert not (settings.home / "uploads").exists()

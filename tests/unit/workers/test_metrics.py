@@ -16,7 +16,14 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from workers.monitoring.metrics import ASKED, COUNTED, Gauges, OneProcess, _clear_away, gauge_values
+from workers.monitoring.metrics import (
+    DEPLOYMENT_METRICS,
+    PROCESS_METRICS,
+    ProcessMetrics,
+    StatusGauges,
+    _remove_stale_folders,
+    gauge_values,
+)
 from workers.processes.workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,47 +55,47 @@ REPORT: dict[str, Any] = {
 }
 
 
-def samples(figures: OneProcess) -> dict[str, list[Any]]:
+def samples(figures: ProcessMetrics) -> dict[str, list[Any]]:
     """What a scrape returns, by the name of the sample."""
     found: dict[str, list[Any]] = {}
-    for family in text_string_to_metric_families(figures.text().decode()):
+    for family in text_string_to_metric_families(figures.render().decode()):
         for sample in family.samples:
             found.setdefault(sample.name, []).append(sample)
     return found
 
 
 @pytest.fixture
-def figures() -> OneProcess:
+def figures() -> ProcessMetrics:
     """Figures after one of everything."""
-    made = OneProcess(lambda: REPORT)
+    made = ProcessMetrics(lambda: REPORT)
     measures = made.measures
-    measures.task_ended("skillbus.plan", "done", 0.2)
-    measures.task_retried("skillbus.plan")
-    measures.stage_ended("skillbus.query", "retrieve", 0.01)
-    measures.query_answered("hit", degraded=True)
-    measures.letter_buried("")
-    measures.encoded(3, 40, 0.1)
-    measures.submitted("refused")
+    measures.record_task("skillbus.plan", "done", 0.2)
+    measures.record_retry("skillbus.plan")
+    measures.record_stage("skillbus.query", "retrieve", 0.01)
+    measures.record_query("hit", degraded=True)
+    measures.record_dead_letter("")
+    measures.record_encoding(3, 40, 0.1)
+    measures.record_submission("refused")
     return made
 
 
-def test_a_scrape_holds_every_series_and_no_other(figures: OneProcess) -> None:
+def test_a_scrape_holds_every_series_and_no_other(figures: ProcessMetrics) -> None:
     found = {
         re.sub(r"_(bucket|sum|count)$", "", name)
         for name in samples(figures)
         if not name.endswith("_created")
     }
-    assert found == {series.name for series in (*COUNTED, *ASKED)}
+    assert found == {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
 
 
-def test_labels_are_those_of_the_reference(figures: OneProcess) -> None:
-    labels = {series.name: set(series.labels) for series in (*COUNTED, *ASKED)}
+def test_labels_are_those_of_the_reference(figures: ProcessMetrics) -> None:
+    labels = {series.name: set(series.labels) for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
     for name, found in samples(figures).items():
         if name in labels:
             assert {frozenset(sample.labels) for sample in found} == {frozenset(labels[name])}
 
 
-def test_what_tasks_tell_is_counted(figures: OneProcess) -> None:
+def test_what_tasks_tell_is_counted(figures: ProcessMetrics) -> None:
     found = samples(figures)
     (count,) = found["skillbus_task_seconds_count"]
     assert (count.labels, count.value) == ({"task": "skillbus.plan", "outcome": "done"}, 1)
@@ -127,11 +134,13 @@ def test_a_report_serves_scrapes_for_a_while() -> None:
         asked.append(1)
         return REPORT
 
-    gauges = Gauges(report, fresh=60)
+    gauges = StatusGauges(report, cache_seconds=60)
     for _ in range(3):
-        assert [family.name for family in gauges.collect()] == [series.name for series in ASKED]
+        assert [family.name for family in gauges.collect()] == [
+            series.name for series in DEPLOYMENT_METRICS
+        ]
     assert len(asked) == 1
-    eager = Gauges(report, fresh=0)
+    eager = StatusGauges(report, cache_seconds=0)
     list(eager.collect())
     list(eager.collect())
     assert len(asked) == 3
@@ -147,7 +156,7 @@ def test_what_a_killed_worker_left_is_cleared_away(
     for folder in (left, used):
         folder.mkdir()
         (folder / "counter_1.db").touch()
-    _clear_away()
+    _remove_stale_folders()
     assert [path.name for path in tmp_path.iterdir()] == [used.name]
 
 
@@ -176,9 +185,11 @@ def test_the_dashboard_has_its_rows_and_every_panel_a_place() -> None:
                 places.add((x, y))
 
 
-def test_the_dashboard_asks_only_for_what_a_scrape_returns(figures: OneProcess) -> None:
+def test_the_dashboard_asks_only_for_what_a_scrape_returns(figures: ProcessMetrics) -> None:
     there = {name for name in samples(figures) if not name.endswith("_created")}
-    labels = {series.name: {*series.labels, "le"} for series in (*COUNTED, *ASKED)}
+    labels = {
+        series.name: {*series.labels, "le"} for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)
+    }
     asked = set()
     for query in queries():
         names = re.findall(r"\b(skillbus_\w+)", query)
@@ -192,7 +203,9 @@ def test_the_dashboard_asks_only_for_what_a_scrape_returns(figures: OneProcess) 
         assert set(used) <= labels[base], query
     assert asked <= there
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked}
-    assert shown == {series.name for series in (*COUNTED, *ASKED)}, "every series has a panel"
+    assert shown == {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}, (
+        "every series has a panel"
+    )
 
 
 def test_the_example_of_a_scrape_is_one() -> None:

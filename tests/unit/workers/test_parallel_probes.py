@@ -8,7 +8,7 @@ import time
 import pytest
 
 from config.errors import TransientError, UsageError
-from workers.monitoring.parallel_probes import Questions
+from workers.monitoring.parallel_probes import ParallelProbes
 
 
 def refuse() -> str:
@@ -16,7 +16,7 @@ def refuse() -> str:
 
 
 def test_answers_and_refusals_come_by_name() -> None:
-    answers = Questions({"good": lambda: "yes", "bad": refuse}).ask(5)
+    answers = ParallelProbes({"good": lambda: "yes", "bad": refuse}).run(5)
     assert answers["good"] == "yes"
     assert isinstance(answers["bad"], UsageError)
     assert list(answers) == ["good", "bad"]
@@ -31,10 +31,10 @@ def test_one_that_hangs_is_away_and_asked_once() -> None:
         gate.wait(30)
         return f"late {len(begun)}"
 
-    questions = Questions({"slow": hang, "quick": lambda: "yes"})
+    questions = ParallelProbes({"slow": hang, "quick": lambda: "yes"})
     started = time.monotonic()
     for _ in range(3):
-        answers = questions.ask(0.05)
+        answers = questions.run(0.05)
         assert isinstance(answers["slow"], TransientError)
         assert "did not answer within 0.05 s" in str(answers["slow"])
         assert answers["quick"] == "yes"
@@ -42,9 +42,9 @@ def test_one_that_hangs_is_away_and_asked_once() -> None:
     assert len(begun) == 1
     gate.set()
     time.sleep(0.1)
-    assert questions.ask(5)["slow"] == "late 2", "what came too late is too old"
+    assert questions.run(5)["slow"] == "late 2", "what came too late is too old"
 
 
 def test_a_mistake_of_ours_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
-        Questions({"wrong": lambda: 1 / 0}).ask(5)
+        ParallelProbes({"wrong": lambda: 1 / 0}).run(5)

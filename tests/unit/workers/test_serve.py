@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from config.errors import UsageError
-from workers.processes.serve import bound, parse_listen
+from workers.processes.serve import bind_socket, parse_listen_address
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from workers.processes.serve import bound, parse_listen
     ],
 )
 def test_loopback_addresses(text: str, address: tuple[str, int]) -> None:
-    assert parse_listen(text) == address
+    assert parse_listen_address(text) == address
 
 
 @pytest.mark.parametrize(
@@ -42,17 +42,17 @@ def test_loopback_addresses(text: str, address: tuple[str, int]) -> None:
 )
 def test_anything_else_is_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        parse_listen(text)
+        parse_listen_address(text)
 
 
 @pytest.mark.parametrize(
     ("text", "address"), [("0.0.0.0:80", ("0.0.0.0", 80)), ("[::]:80", ("::", 80))]
 )
 def test_any_address_where_something_else_protects_it(text: str, address: tuple[str, int]) -> None:
-    assert parse_listen(text, unprotected=True) == address
+    assert parse_listen_address(text, unprotected=True) == address
 
 
 def test_small_answers_are_sent_at_once() -> None:
     """asyncio sets TCP_NODELAY where the protocol is named, and what is accepted inherits it."""
-    with bound(("127.0.0.1", 0)) as port:
+    with bind_socket(("127.0.0.1", 0)) as port:
         assert port.proto == socket.IPPROTO_TCP

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from config.errors import PermanentError, TransientError, UsageError
-from workers.backend.serve_client import SOCKET, ServeClient
+from workers.backend.serve_client import SOCKET_NAME, ServeClient
 
 ANSWERS: dict[str, tuple[int, dict[str, Any]]] = {
     "/v1/status": (200, {"serving": True}),
@@ -58,7 +58,7 @@ class UnixServer(HTTPServer):
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    server = UnixServer(str(tmp_path / SOCKET), Handler)
+    server = UnixServer(str(tmp_path / SOCKET_NAME), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield tmp_path
@@ -68,7 +68,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_without_a_socket_there_is_no_client(tmp_path: Path) -> None:
-    assert ServeClient.find(tmp_path) is None
+    assert ServeClient.connect(tmp_path) is None
 
 
 # The HTTP library leaves a socket that could not connect to the garbage collector.
@@ -76,8 +76,8 @@ def test_without_a_socket_there_is_no_client(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
 def test_a_socket_that_nobody_listens_on_is_no_serve(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left_behind:
-        left_behind.bind(str(tmp_path / SOCKET))
-    assert ServeClient.find(tmp_path) is None
+        left_behind.bind(str(tmp_path / SOCKET_NAME))
+    assert ServeClient.connect(tmp_path) is None
     client = ServeClient(tmp_path)
     with pytest.raises(TransientError, match="does not answer"):
         client.get("/v1/status")
@@ -85,7 +85,7 @@ def test_a_socket_that_nobody_listens_on_is_no_serve(tmp_path: Path) -> None:
 
 
 def test_a_running_serve_is_found_and_answers(home: Path) -> None:
-    client = ServeClient.find(home)
+    client = ServeClient.connect(home)
     assert client is not None
     assert client.get("/v1/status") == {"serving": True}
     assert client.post("/echo", {"task": "烘焙"}) == {"got": {"task": "烘焙"}}

@@ -11,7 +11,7 @@ from graph.protocol import Publication, Source
 from skills.events import QueryAsked, SourceChanged, new_event
 from skills.record import RevisionKey
 from tasks.journal.sqlite import SqliteJournal
-from workers.monitoring.status import status_of
+from workers.monitoring.status import home_status
 
 
 def test_an_empty_library_is_all_done(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_an_empty_library_is_all_done(tmp_path: Path) -> None:
         SqliteSkillGraph(tmp_path / "graph.db", writable=True),
         SqliteJournal(":memory:"),
     )
-    report = status_of(Settings(home=tmp_path), graph, journal, serving=False)
+    report = home_status(Settings(home=tmp_path), graph, journal, serving=False)
     assert report["skills"] == {"published": 0, "failed": 0, "removed": 0, "waiting": 0}
     assert report["paging_done"] == 1.0
     assert report["serving"] is False
@@ -32,18 +32,18 @@ def test_status_counts_what_is_there_and_under_way(tmp_path: Path) -> None:
         SqliteSkillGraph(tmp_path / "graph.db", writable=True),
         SqliteJournal(":memory:"),
     )
-    graph.put_source(Source("team", "directory", "/skills"))
-    seqs = graph.take_seqs(4)
-    graph.request([(f"team:{name}", "team", name) for name in "abcd"], seqs[0])
+    graph.save_source(Source("team", "directory", "/skills"))
+    seqs = graph.allocate_sequence(4)
+    graph.request_ingest([(f"team:{name}", "team", name) for name in "abcd"], seqs[0])
     keys = [RevisionKey(f"team:{name}", seq) for name, seq in zip("ab", seqs[1:3], strict=True)]
     graph.publish(
         [Publication(key, "team", key.skill_id[-1], "hash", "name", "about") for key in keys]
     )
-    graph.mark_paged(keys[:1])
-    graph.fail([(RevisionKey("team:c", seqs[3]), "team", "c", "empty")])
-    journal.accept(new_event(SourceChanged(source_id="team", root="/skills"), "test"), "event")
-    journal.accept(new_event(QueryAsked(task="x"), "test"), "query")
-    report = status_of(Settings(home=tmp_path), graph, journal, serving=True)
+    graph.mark_embedded(keys[:1])
+    graph.record_failures([(RevisionKey("team:c", seqs[3]), "team", "c", "empty")])
+    journal.add_job(new_event(SourceChanged(source_id="team", root="/skills"), "test"), "event")
+    journal.add_job(new_event(QueryAsked(task="x"), "test"), "query")
+    report = home_status(Settings(home=tmp_path), graph, journal, serving=True)
     assert report["skills"] == {"published": 2, "failed": 1, "removed": 0, "waiting": 1}
     assert (report["paged"], report["paging_done"]) == (1, 0.5)
     assert (report["open_events"], report["open_queries"]) == (1, 1)

@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import PermanentError
-from search.documents import analyse
+from search.documents import analyse_skill
 from search.protocol import StoredRevision, Vector
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, RevisionKey
-from workers.training.lists import (
-    OWN,
-    Choices,
-    HeldOut,
-    Material,
+from workers.training.cloze_queries import make_cloze_queries
+from workers.training.negative_mining import NegativeMiner
+from workers.training.training_set import (
+    OWN_TEXT,
+    HeldOutQuery,
     TrainingList,
-    deal,
+    TrainingOptions,
+    TrainingSet,
+    assign_folds,
     dump,
     load,
 )
-from workers.training.negatives import Pool
-from workers.training.own_queries import own_queries
 
 BODY = """# Kiln
 
@@ -56,7 +56,7 @@ KILN = parse("kiln-firing", "Fire stoneware to a good glaze. Use kiln firing whe
 
 
 def test_queries_come_from_the_skills_own_text() -> None:
-    queries = own_queries(KILN, 20, "seed")
+    queries = make_cloze_queries(KILN, 20, "seed")
     texts = {query.text for query in queries}
     assert "Fire stoneware to a good glaze." in texts
     assert "Loading: Leave a finger of room between pots on every shelf." in " ".join(texts)
@@ -65,18 +65,20 @@ def test_queries_come_from_the_skills_own_text() -> None:
 
 
 def test_no_query_says_the_skills_name() -> None:
-    assert not any("kiln firing" in query.text.lower() for query in own_queries(KILN, 20, "seed"))
+    assert not any(
+        "kiln firing" in query.text.lower() for query in make_cloze_queries(KILN, 20, "seed")
+    )
 
 
 def test_queries_are_drawn_by_the_seed() -> None:
-    assert own_queries(KILN, 3, "a") == own_queries(KILN, 3, "a")
-    draws = {tuple(own_queries(KILN, 2, str(seed))) for seed in range(20)}
+    assert make_cloze_queries(KILN, 3, "a") == make_cloze_queries(KILN, 3, "a")
+    draws = {tuple(make_cloze_queries(KILN, 2, str(seed))) for seed in range(20)}
     assert len(draws) > 1
 
 
 def test_a_skill_without_prose_gives_no_query() -> None:
-    assert own_queries(parse("x", "short", "# X\n\n```\ncode\n```\n"), 6, "seed") == []
-    assert own_queries(KILN, 0, "seed") == []
+    assert make_cloze_queries(parse("x", "short", "# X\n\n```\ncode\n```\n"), 6, "seed") == []
+    assert make_cloze_queries(KILN, 0, "seed") == []
 
 
 names = st.sampled_from([f"crafts:{letter}" for letter in "abcdefghij"])
@@ -86,32 +88,32 @@ names = st.sampled_from([f"crafts:{letter}" for letter in "abcdefghij"])
 @settings(max_examples=60, deadline=None)
 def test_what_is_needed_together_is_in_one_fold(tasks: list[list[str]], folds: int) -> None:
     ids = [f"crafts:{letter}" for letter in "abcdefghij"]
-    dealt = deal(tasks, ids, folds, 0)
+    dealt = assign_folds(tasks, ids, folds, 0)
     assert sorted(dealt) == ids
     assert set(dealt.values()) <= set(range(folds))
     for needed in tasks:
         assert len({dealt[name] for name in needed}) == 1
-    assert dealt == deal(tasks, ids, folds, 0)
+    assert dealt == assign_folds(tasks, ids, folds, 0)
 
 
 def test_folds_share_tasks_and_skills_out() -> None:
     ids = [f"crafts:{number}" for number in range(20)]
-    dealt = deal([[name] for name in ids[:10]], ids, 5, 1)
+    dealt = assign_folds([[name] for name in ids[:10]], ids, 5, 1)
     for some in (ids[:10], ids[10:]):
         counts = [sum(dealt[name] == fold for name in some) for fold in range(5)]
         assert counts == [2] * 5
 
 
 def revision(number: int, parsed: ParsedSkill) -> StoredRevision:
-    analysis = analyse(parsed)
+    analysis = analyse_skill(parsed)
     key = RevisionKey(f"crafts:{number}", 1)
     return StoredRevision(key, "hash", parsed, analysis.passage_terms, ())
 
 
-def pool(*skills: ParsedSkill, vectors: dict[int, Vector] | None = None) -> Pool:
+def miner(*skills: ParsedSkill, vectors: dict[int, Vector] | None = None) -> NegativeMiner:
     revisions = [revision(number, parsed) for number, parsed in enumerate(skills)]
     unit = np.eye(len(skills) + 1, dtype=np.float32)
-    return Pool(
+    return NegativeMiner(
         revisions,
         {
             r.key: (vectors or {}).get(n, np.stack([unit[n], unit[n]]))
@@ -134,18 +136,20 @@ def others(count: int, extra: str = "") -> list[ParsedSkill]:
 
 
 def test_ten_negatives_without_the_needed_ones() -> None:
-    mined = pool(KILN, *others(20)).mine("crafts:0", ["crafts:0", "crafts:3"], ["crafts:5"], "s")
+    mined = miner(KILN, *others(20)).mine_negatives(
+        "crafts:0", ["crafts:0", "crafts:3"], ["crafts:5"], "s"
+    )
     assert len(mined.ids) == len(set(mined.ids)) == 10
     assert not {"crafts:0", "crafts:3"} & set(mined.ids)
-    assert mined == pool(KILN, *others(20)).mine(
+    assert mined == miner(KILN, *others(20)).mine_negatives(
         "crafts:0", ["crafts:0", "crafts:3"], ["crafts:5"], "s"
     )
 
 
 def test_a_small_library_gives_what_it_has() -> None:
-    mined = pool(KILN, *others(3)).mine("crafts:0", ["crafts:0"], [], "s")
+    mined = miner(KILN, *others(3)).mine_negatives("crafts:0", ["crafts:0"], [], "s")
     assert sorted(mined.ids) == ["crafts:1", "crafts:2", "crafts:3"]
-    assert pool(KILN).mine("crafts:0", ["crafts:0"], [], "s").ids == ()
+    assert miner(KILN).mine_negatives("crafts:0", ["crafts:0"], [], "s").ids == ()
 
 
 @pytest.mark.parametrize(
@@ -159,7 +163,7 @@ def test_a_small_library_gives_what_it_has() -> None:
 def test_what_would_do_as_well_is_no_negative(layer: str, twin: ParsedSkill, near: bool) -> None:
     unit = np.eye(23, dtype=np.float32)
     vectors = {1: np.stack([unit[0], unit[1]])} if near else {}
-    mined = pool(KILN, twin, *others(20), vectors=vectors).mine(
+    mined = miner(KILN, twin, *others(20), vectors=vectors).mine_negatives(
         "crafts:0", ["crafts:0"], ["crafts:1"], "s"
     )
     assert "crafts:1" not in mined.ids
@@ -173,23 +177,23 @@ def test_the_same_category_is_drawn_from() -> None:
         for parsed in (KILN, *others(1))
     ]
     drawn = [
-        pool(*tagged, *others(60)).mine("crafts:0", ["crafts:0"], [], str(seed)).ids
+        miner(*tagged, *others(60)).mine_negatives("crafts:0", ["crafts:0"], [], str(seed)).ids
         for seed in range(8)
     ]
     assert all("crafts:1" in ids for ids in drawn)
 
 
 def test_material_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    material = Material(
-        Choices("base", ("en",), seed=3),
-        [TrainingList(OWN, "问 a query", "a:1", ("a:2", "a:3"), ("piece",))],
-        [HeldOut(OWN, "other", ("a:2",), ("a:2", "a:1"), (2.5, 0.125))],
+    training_set = TrainingSet(
+        TrainingOptions("base", ("en",), seed=3),
+        [TrainingList(OWN_TEXT, "问 a query", "a:1", ("a:2", "a:3"), ("piece",))],
+        [HeldOutQuery(OWN_TEXT, "other", ("a:2",), ("a:2", "a:1"), (2.5, 0.125))],
         {"a:1": "one", "a:2": "two", "a:3": "three"},
         {"skills": 3},
     )
     path = tmp_path / "material.json"
-    path.write_bytes(dump(material))
-    assert load(path) == material
+    path.write_bytes(dump(training_set))
+    assert load(path) == training_set
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"choices": {"languages": []}}'])

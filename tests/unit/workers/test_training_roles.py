@@ -12,14 +12,14 @@ from config.errors import UsageError
 from skills.parsing.parse_skill import parse_skill
 from skills.roles.classifier import dump_weights
 from tests.support.roles import write_labelled
-from workers.library.files import write_whole
-from workers.training.card import card_of
+from workers.library.user_files import write_atomically
 from workers.training.labels import read_labels, read_skills
-from workers.training.roles import (
-    Choice,
+from workers.training.model_card import make_model_card
+from workers.training.role_training import (
     Example,
-    confusion_of,
-    figures_of,
+    Hyperparameters,
+    accuracy_and_macro_f1,
+    confusion_matrix,
     fit,
     make_example,
     train_roles,
@@ -44,17 +44,19 @@ def test_each_skill_is_judged_by_the_others(examples: list[Example]) -> None:
     lines = sum(example.counts.sum() for example in examples)
     for confusion in trained.confusions.values():
         assert confusion.sum() == lines
-    assert figures_of(trained.confusions["all"])[0] > 0.9
+    assert accuracy_and_macro_f1(trained.confusions["all"])[0] > 0.9
 
 
 def test_the_same_data_in_any_order_makes_the_same_weights(examples: list[Example]) -> None:
     one, other = (train_roles(order, heard) for order in (examples, examples[::-1]))
     assert dump_weights(one.classifier) == dump_weights(other.classifier)
-    assert one.choice == other.choice
+    assert one.hyperparameters == other.hyperparameters
 
 
 def test_a_card_tells_figures_and_no_text(examples: list[Example]) -> None:
-    card = card_of(train_roles(examples, heard), examples, [Path("a/labels.json")], "made up")
+    card = make_model_card(
+        train_roles(examples, heard), examples, [Path("a/labels.json")], "made up"
+    )
     assert card["command"] == "skillbus train roles labels.json"
     assert card["skills"] == len(examples)
     assert sum(card["lines"].values()) == np.sum(card["confusion"])
@@ -71,17 +73,17 @@ def test_progress_ends_with_the_last_fit(examples: list[Example]) -> None:
 def test_two_roles_are_enough(examples: list[Example]) -> None:
     for example in examples:
         example.counts[:, 2:] = 0
-    classifier = fit(examples, Choice(1.0, 0.0))
-    given = classifier.probabilities(examples[0].blocks)
+    classifier = fit(examples, Hyperparameters(1.0, 0.0))
+    given = classifier.predict_probabilities(examples[0].blocks)
     assert given[:, 2:].max() < 1e-6
-    confusion = confusion_of(examples[0], given, 0.0)
+    confusion = confusion_matrix(examples[0], given, 0.0)
     assert np.trace(confusion) == confusion.sum() > 0
 
 
 def test_a_role_without_labels_is_not_given(examples: list[Example]) -> None:
     for example in examples:
         example.counts[:, 1] = 0
-    given = fit(examples, Choice(1.0, 0.0)).probabilities(examples[0].blocks)
+    given = fit(examples, Hyperparameters(1.0, 0.0)).predict_probabilities(examples[0].blocks)
     assert given[:, 1].max() < 1e-6
 
 
@@ -91,7 +93,7 @@ def test_a_role_of_one_skill_alone_is_unknown_where_that_skill_is_left_out(
     for example in examples[1:]:
         example.counts[:, 1:] = 0
     assert train_roles(examples, heard).confusions["all"].sum() > 0
-    given = fit(examples[1:], Choice(1.0, 0.0)).probabilities(examples[0].blocks)
+    given = fit(examples[1:], Hyperparameters(1.0, 0.0)).predict_probabilities(examples[0].blocks)
     assert given[:, 0].min() > 1 - 1e-6
 
 
@@ -161,9 +163,9 @@ def test_a_skill_that_is_not_there_is_named(tmp_path: Path, skill_id: str, said:
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    write_whole(tmp_path / "a", b"one")
-    write_whole(tmp_path / "a", b"two")
+    write_atomically(tmp_path / "a", b"one")
+    write_atomically(tmp_path / "a", b"two")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"two"
     with pytest.raises(UsageError, match="cannot be written"):
-        write_whole(tmp_path / "none" / "a", b"three")
+        write_atomically(tmp_path / "none" / "a", b"three")

@@ -16,7 +16,7 @@ from watchdog.observers import Observer
 
 from graph.protocol import Source
 from tests.support.program import wait_for
-from workers.processes.watcher import _CHANGES, _Pending
+from workers.processes.watcher import _WATCHED_EVENTS, _PendingChanges
 
 ROOT = "/lib/skills"
 SETTLE = 0.15
@@ -40,56 +40,58 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def pending(clock: Clock) -> _Pending:
-    return _Pending(Source("team", "directory", ROOT))
+def pending(clock: Clock) -> _PendingChanges:
+    return _PendingChanges(Source("team", "directory", ROOT))
 
 
-def test_nothing_noted_nothing_taken(pending: _Pending) -> None:
-    assert pending.take(SETTLE) == set()
+def test_nothing_noted_nothing_taken(pending: _PendingChanges) -> None:
+    assert pending.take_settled(SETTLE) == set()
 
 
-def test_a_change_is_taken_once_it_has_been_quiet(pending: _Pending, clock: Clock) -> None:
-    pending.note(f"{ROOT}/a/SKILL.md")
-    assert pending.take(SETTLE) == set()
+def test_a_change_is_taken_once_it_has_been_quiet(pending: _PendingChanges, clock: Clock) -> None:
+    pending.add_path(f"{ROOT}/a/SKILL.md")
+    assert pending.take_settled(SETTLE) == set()
     clock.now += 0.1
-    pending.note(f"{ROOT}/b/SKILL.md")
+    pending.add_path(f"{ROOT}/b/SKILL.md")
     clock.now += 0.1
-    assert pending.take(SETTLE) == set()
+    assert pending.take_settled(SETTLE) == set()
     clock.now += 0.1
-    assert pending.take(SETTLE) == {"a/SKILL.md", "b/SKILL.md"}
-    assert pending.take(SETTLE) == set()
+    assert pending.take_settled(SETTLE) == {"a/SKILL.md", "b/SKILL.md"}
+    assert pending.take_settled(SETTLE) == set()
 
 
-def test_a_burst_is_one_path(pending: _Pending, clock: Clock) -> None:
+def test_a_burst_is_one_path(pending: _PendingChanges, clock: Clock) -> None:
     for _ in range(100):
-        pending.note(f"{ROOT}/a/SKILL.md")
+        pending.add_path(f"{ROOT}/a/SKILL.md")
     clock.now += 1
-    assert pending.take(SETTLE) == {"a/SKILL.md"}
+    assert pending.take_settled(SETTLE) == {"a/SKILL.md"}
 
 
-def test_endless_writing_is_not_waited_for_endlessly(pending: _Pending, clock: Clock) -> None:
+def test_endless_writing_is_not_waited_for_endlessly(
+    pending: _PendingChanges, clock: Clock
+) -> None:
     started = clock.now
     taken: set[str] = set()
     while not taken and clock.now - started < 60:
-        pending.note(f"{ROOT}/a/log.txt")
+        pending.add_path(f"{ROOT}/a/log.txt")
         clock.now += 0.1
-        taken = pending.take(SETTLE)
+        taken = pending.take_settled(SETTLE)
     assert taken == {"a/log.txt"}
     assert clock.now - started < 10
 
 
-def test_the_wait_starts_anew_after_taking(pending: _Pending, clock: Clock) -> None:
-    pending.note(f"{ROOT}/a")
+def test_the_wait_starts_anew_after_taking(pending: _PendingChanges, clock: Clock) -> None:
+    pending.add_path(f"{ROOT}/a")
     clock.now += 60
-    assert pending.take(SETTLE) == {"a"}
-    pending.note(f"{ROOT}/b")
-    assert pending.take(SETTLE) == set()
+    assert pending.take_settled(SETTLE) == {"a"}
+    pending.add_path(f"{ROOT}/b")
+    assert pending.take_settled(SETTLE) == set()
 
 
-def test_the_root_itself_is_the_empty_path(pending: _Pending, clock: Clock) -> None:
-    pending.note(ROOT)
+def test_the_root_itself_is_the_empty_path(pending: _PendingChanges, clock: Clock) -> None:
+    pending.add_path(ROOT)
     clock.now += 1
-    assert pending.take(SETTLE) == {""}
+    assert pending.take_settled(SETTLE) == {""}
 
 
 @pytest.mark.parametrize(
@@ -103,26 +105,26 @@ def test_the_root_itself_is_the_empty_path(pending: _Pending, clock: Clock) -> N
     ],
 )
 def test_what_does_not_concern_the_source_is_dropped(
-    pending: _Pending, clock: Clock, path: str
+    pending: _PendingChanges, clock: Clock, path: str
 ) -> None:
-    pending.note(path)
+    pending.add_path(path)
     clock.now += 1
-    assert pending.take(SETTLE) == set()
+    assert pending.take_settled(SETTLE) == set()
 
 
-def test_a_save_by_rename_touches_both_names(pending: _Pending, clock: Clock) -> None:
+def test_a_save_by_rename_touches_both_names(pending: _PendingChanges, clock: Clock) -> None:
     pending.on_any_event(FileMovedEvent(f"{ROOT}/a/SKILL.md.tmp", f"{ROOT}/a/SKILL.md"))
     pending.on_any_event(DirMovedEvent(f"{ROOT}/old", f"{ROOT}/new"))
     clock.now += 1
-    assert pending.take(SETTLE) == {"a/SKILL.md.tmp", "a/SKILL.md", "old", "new"}
+    assert pending.take_settled(SETTLE) == {"a/SKILL.md.tmp", "a/SKILL.md", "old", "new"}
 
 
 def test_readers_are_not_heard_of(tmp_path: Path) -> None:
     (tmp_path / "read").mkdir()
     (tmp_path / "read" / "SKILL.md").write_text("as it is")
-    pending = _Pending(Source("team", "directory", str(tmp_path)))
+    pending = _PendingChanges(Source("team", "directory", str(tmp_path)))
     observer = Observer()
-    observer.schedule(pending, str(tmp_path), recursive=True, event_filter=_CHANGES)
+    observer.schedule(pending, str(tmp_path), recursive=True, event_filter=_WATCHED_EVENTS)
     observer.start()
     try:
         for file in tmp_path.rglob("*.md"):
@@ -130,21 +132,21 @@ def test_readers_are_not_heard_of(tmp_path: Path) -> None:
         (tmp_path / "written").mkdir()
         (tmp_path / "written" / "SKILL.md").write_text("new")
         changed = set[str]()
-        wait_for(lambda: changed.update(pending.take(0)) or "written/SKILL.md" in changed)
+        wait_for(lambda: changed.update(pending.take_settled(0)) or "written/SKILL.md" in changed)
     finally:
         observer.stop()
         observer.join()
     assert not [path for path in changed if path.startswith("read")]
 
 
-def test_names_in_bytes_are_understood(pending: _Pending, clock: Clock) -> None:
+def test_names_in_bytes_are_understood(pending: _PendingChanges, clock: Clock) -> None:
     pending.on_any_event(FileCreatedEvent(f"{ROOT}/a/SKILL.md".encode()))
     pending.on_any_event(FileModifiedEvent(f"{ROOT}/技能/SKILL.md"))
     clock.now += 1
-    assert pending.take(SETTLE) == {"a/SKILL.md", "技能/SKILL.md"}
+    assert pending.take_settled(SETTLE) == {"a/SKILL.md", "技能/SKILL.md"}
 
 
-def test_paths_below_the_root_only(pending: _Pending, clock: Clock) -> None:
-    pending.note(str(Path(ROOT).parent))
+def test_paths_below_the_root_only(pending: _PendingChanges, clock: Clock) -> None:
+    pending.add_path(str(Path(ROOT).parent))
     clock.now += 1
-    assert pending.take(SETTLE) == set()
+    assert pending.take_settled(SETTLE) == set()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.errors import SetupError
+from config.errors import MisconfiguredError
 from config.interface_settings import WebhookSettings
 from graph.protocol import Source
 from tests.support.secrecy import made_up
@@ -31,11 +31,11 @@ from tests.support.webhooks import (
     gitlab_push,
 )
 from workers.webhooks.delivery import HOSTS, Delivery, DeliveryError
-from workers.webhooks.payloads import read_notice
-from workers.webhooks.repositories import normalised
+from workers.webhooks.payloads import parse_payload
+from workers.webhooks.repository_urls import normalise_url
 from workers.webhooks.secrets import Secret, read_secrets
-from workers.webhooks.signatures import verify
-from workers.webhooks.sources import heard
+from workers.webhooks.signatures import verify_signature
+from workers.webhooks.sources import find_followed_branches
 
 SECRET = made_up("of a host")
 SIGNING = f"whsec_{base64.b64encode(made_up('key-of-32-bytes').encode()).decode()}"
@@ -56,7 +56,7 @@ def signed(request: pytest.FixtureRequest) -> tuple[Delivery, str]:
 
 def refused(status: int, delivery: Delivery, *secrets: str) -> str:
     with pytest.raises(DeliveryError) as caught:
-        verify(delivery, [Secret(secret) for secret in secrets])
+        verify_signature(delivery, [Secret(secret) for secret in secrets])
     assert caught.value.status == status
     return str(caught.value)
 
@@ -74,7 +74,7 @@ def changed(delivery: Delivery, **headers: str | None) -> Delivery:
 def test_the_example_that_github_documents() -> None:
     signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
     delivery = Delivery("github", {"x-hub-signature-256": signature}, b"Hello, World!")
-    assert verify(delivery, [Secret("It's a Secret to Everybody")]).sources is None
+    assert verify_signature(delivery, [Secret("It's a Secret to Everybody")]).sources is None
     refused(401, delivery, "It's a secret to everybody")
 
 
@@ -88,8 +88,8 @@ def test_the_example_of_standard_webhooks() -> None:
         },
         b'{"test": 2432232314}',
     )
-    proof = verify(delivery, [Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")])
-    assert proof.sent == 1614265330
+    verification = verify_signature(delivery, [Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")])
+    assert verification.sent_at == 1614265330
     other = changed(delivery, webhook_timestamp="1614265331")
     refused(401, other, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 
@@ -99,13 +99,13 @@ def test_the_second_test_case_of_rfc_4231() -> None:
     signature = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
     body = b"what do ya want for nothing?"
     for header in ("x-gitea-signature", "x-forgejo-signature"):
-        assert verify(Delivery("gitea", {header: signature}, body), [Secret("Jefe")])
+        assert verify_signature(Delivery("gitea", {header: signature}, body), [Secret("Jefe")])
 
 
 def test_a_secret_that_is_known_is_enough(signed: tuple[Delivery, str]) -> None:
     delivery, secret = signed
     for secrets in ([secret], ["older", secret], [secret, "newer"]):
-        assert verify(delivery, [Secret(one) for one in secrets]).sources is None
+        assert verify_signature(delivery, [Secret(one) for one in secrets]).sources is None
 
 
 def test_another_secret_another_body_or_no_signature_is_refused(
@@ -133,7 +133,7 @@ def test_a_weaker_or_unprefixed_signature_of_github_is_refused() -> None:
 def test_a_bad_signature_of_forgejo_is_not_made_good_by_the_other_header() -> None:
     delivery = gitea(gitea_push(), SECRET, brand="forgejo")
     good = delivery.headers["x-forgejo-signature"]
-    assert verify(delivery, [Secret(SECRET)])
+    assert verify_signature(delivery, [Secret(SECRET)])
     worse = changed(delivery, x_forgejo_signature="0" * 64, x_gitea_signature=good)
     refused(401, worse, SECRET)
 
@@ -143,7 +143,9 @@ def test_what_comes_again_has_the_same_identity_whatever_is_unsigned() -> None:
         first = send(push(), SECRET)
         again = replace(first, headers={**first.headers, "x-github-delivery": "other"})
         other = send(push(after="3d" * 20), SECRET)
-        identities = [verify(one, [Secret(SECRET)]).identity for one in (first, again, other)]
+        identities = [
+            verify_signature(one, [Secret(SECRET)]).replay_key for one in (first, again, other)
+        ]
         assert identities[0] == identities[1] != identities[2]
 
 
@@ -156,7 +158,7 @@ def test_a_retry_of_gitlab_has_the_same_identity() -> None:
             gitlab(gitlab_push(), secret, **keys, **(when if secret is SIGNING else {}))
             for when in times
         ]
-        assert len({verify(one, [Secret(secret)]).identity for one in retries}) == 1
+        assert len({verify_signature(one, [Secret(secret)]).replay_key for one in retries}) == 1
 
 
 def test_gitlab_without_an_id_is_refused() -> None:
@@ -164,7 +166,9 @@ def test_gitlab_without_an_id_is_refused() -> None:
     assert "Idempotency-Key" in refused(400, delivery, SECRET)
     older = changed(delivery, x_gitlab_event_uuid="0a1b")
     newest = replace(older, body=older.body + b" ")
-    identities = {verify(one, [Secret(SECRET)]).identity for one in (older, older, newest)}
+    identities = {
+        verify_signature(one, [Secret(SECRET)]).replay_key for one in (older, older, newest)
+    }
     assert len(identities) == 2
 
 
@@ -176,7 +180,7 @@ def test_a_signing_token_is_never_taken_as_a_plain_one() -> None:
 def test_a_signature_is_asked_for_where_both_are_known() -> None:
     """A hook that has both sends both: then the stronger counts."""
     delivery = gitlab(gitlab_push(), SIGNING, x_gitlab_token=SECRET)
-    assert verify(delivery, [Secret(SECRET), Secret(SIGNING)]).sent is not None
+    assert verify_signature(delivery, [Secret(SECRET), Secret(SIGNING)]).sent_at is not None
     forged = replace(delivery, body=b"{}")
     refused(401, forged, SECRET, SIGNING)
 
@@ -184,7 +188,7 @@ def test_a_signature_is_asked_for_where_both_are_known() -> None:
 def test_a_secret_counts_for_its_source_alone() -> None:
     delivery = github(github_push(), "of-team")
     secrets = [Secret("of-all"), Secret("of-team", "team"), Secret("of-team", "guild")]
-    assert verify(delivery, secrets).sources == {"team", "guild"}
+    assert verify_signature(delivery, secrets).sources == {"team", "guild"}
 
 
 def test_secrets_are_read_from_files_and_never_shown(tmp_path: Path) -> None:
@@ -196,47 +200,47 @@ def test_secrets_are_read_from_files_and_never_shown(tmp_path: Path) -> None:
     assert "the-" not in repr(found)
     assert [one.source_id for one in read_secrets(named, "gitea")] == ["team"]
     (tmp_path / "one").write_text(" \n")
-    with pytest.raises(SetupError, match=r"webhooks\.github: .*empty"):
+    with pytest.raises(MisconfiguredError, match=r"webhooks\.github: .*empty"):
         read_secrets(named, "github")
     (tmp_path / "two").unlink()
-    with pytest.raises(SetupError, match=r"webhooks\.sources\.team: "):
+    with pytest.raises(MisconfiguredError, match=r"webhooks\.sources\.team: "):
         read_secrets(named, "gitlab")
 
 
 def test_a_signing_token_that_is_none_is_the_operators_mistake() -> None:
-    with pytest.raises(SetupError, match="base64"):
-        verify(gitlab(gitlab_push(), SIGNING), [Secret("whsec_not base64!")])
+    with pytest.raises(MisconfiguredError, match="base64"):
+        verify_signature(gitlab(gitlab_push(), SIGNING), [Secret("whsec_not base64!")])
 
 
 # -- content
 
 
 def test_a_push_is_read_alike_from_every_host(signed: tuple[Delivery, str]) -> None:
-    notice = read_notice(signed[0])
-    assert notice.event == "push"
-    assert notice.repositories == {"git.example/crafts/skills"}
-    assert notice.default_branch == "main"
-    push = notice.push
+    payload = parse_payload(signed[0])
+    assert payload.event == "push"
+    assert payload.repositories == {"git.example/crafts/skills"}
+    assert payload.default_branch == "main"
+    push = payload.push
     assert push is not None
     assert (push.ref, push.branch, push.before, push.after) == ("refs/heads/main", "main", OLD, NEW)
     assert not push.deleted
-    assert (push.pushed is None) == (signed[0].host != "github")
+    assert (push.pushed_at is None) == (signed[0].host != "github")
 
 
 @pytest.mark.parametrize(("send", "push"), [(github, github_push), (gitea, gitea_push)])
 def test_a_push_in_a_form(send: Sender, push: Any) -> None:
     content = push(ref="refs/heads/größer & mehr=1")
-    notice = read_notice(send(content, SECRET, form=True))
-    assert notice.push is not None
-    assert notice.push.branch == "größer & mehr=1"
+    payload = parse_payload(send(content, SECRET, form=True))
+    assert payload.push is not None
+    assert payload.push.branch == "größer & mehr=1"
 
 
 @pytest.mark.parametrize("name", list(SENDERS))
 def test_branches_that_come_and_go_and_tags(name: str) -> None:
     send, push, secret = SENDERS[name]
-    gone = read_notice(send(push(after=NONE, deleted=True), secret)).push
-    made = read_notice(send(push(before=NONE, created=True), secret)).push
-    tag = read_notice(send(push(ref="refs/tags/v1"), secret)).push
+    gone = parse_payload(send(push(after=NONE, deleted=True), secret)).push
+    made = parse_payload(send(push(before=NONE, created=True), secret)).push
+    tag = parse_payload(send(push(ref="refs/tags/v1"), secret)).push
     assert gone is not None
     assert made is not None
     assert tag is not None
@@ -253,7 +257,7 @@ def test_other_events_are_no_push() -> None:
         gitlab(gitlab_push(), "s", event="Tag Push Hook"),
         gitea({}, "s", event="issues"),
     ):
-        assert read_notice(delivery).push is None
+        assert parse_payload(delivery).push is None
 
 
 @pytest.mark.parametrize(
@@ -285,7 +289,7 @@ def test_other_events_are_no_push() -> None:
 def test_what_cannot_be_read(status: int, body: bytes, headers: dict[str, str | None]) -> None:
     delivery = replace(changed(github(github_push(), "s"), **headers), body=body)
     with pytest.raises(DeliveryError) as caught:
-        read_notice(delivery)
+        parse_payload(delivery)
     assert caught.value.status == status
 
 
@@ -318,7 +322,7 @@ def test_ids_that_could_not_be_shown_are_none() -> None:
     ],
 )
 def test_one_repository_however_it_is_written(address: str) -> None:
-    assert normalised(address) == "git.example/crafts/skills"
+    assert normalise_url(address) == "git.example/crafts/skills"
 
 
 @pytest.mark.parametrize(
@@ -340,7 +344,7 @@ def test_one_repository_however_it_is_written(address: str) -> None:
     ],
 )
 def test_other_repositories_and_what_is_none(address: str, form: str) -> None:
-    assert normalised(address) == form
+    assert normalise_url(address) == form
 
 
 def sources(*addresses: str, kind: str = "git") -> list[Source]:
@@ -348,18 +352,24 @@ def sources(*addresses: str, kind: str = "git") -> list[Source]:
 
 
 def test_sources_are_found_by_any_address_of_the_repository() -> None:
-    notice = read_notice(github(github_push(), "s"))
+    payload = parse_payload(github(github_push(), "s"))
     known = sources(
         "https://git.example/crafts/skills",
         "git@git.example:crafts/skills.git",
         "https://git.example/crafts/others",
         "https://elsewhere.example/crafts/skills",
     )
-    found = heard(known, WebhookSettings(), None, notice)
+    found = find_followed_branches(known, WebhookSettings(), None, payload)
     assert [one.source_id for one in found] == ["s0", "s1"]
-    assert heard(sources("/srv/skills", kind="directory"), WebhookSettings(), None, notice) == []
+    assert (
+        find_followed_branches(
+            sources("/srv/skills", kind="directory"), WebhookSettings(), None, payload
+        )
+        == []
+    )
     assert [
-        one.source_id for one in heard(known, WebhookSettings(), frozenset({"s1"}), notice)
+        one.source_id
+        for one in find_followed_branches(known, WebhookSettings(), frozenset({"s1"}), payload)
     ] == ["s1"]
 
 
@@ -381,21 +391,28 @@ def test_branches_that_a_source_follows(
     follows: str, pushed: str, default: str | None, taken: bool
 ) -> None:
     content = github_push(ref=pushed, repository={"default_branch": default})
-    notice = read_notice(github(content, "s"))
+    payload = parse_payload(github(content, "s"))
     source = Source("s", "git", "https://git.example/crafts/skills", branch=follows)
-    (found,) = heard([source], WebhookSettings(), None, notice)
-    assert found.takes(notice) == taken
+    (found,) = find_followed_branches([source], WebhookSettings(), None, payload)
+    assert found.matches(payload) == taken
 
 
 def test_settings_can_keep_to_some_repositories() -> None:
-    notice = read_notice(github(github_push(), "s"))
+    payload = parse_payload(github(github_push(), "s"))
     known = sources("https://git.example/crafts/skills")
     for addresses, count in (
         (("git@git.example:Crafts/skills",), 1),
         (("https://git.example/crafts/other", "not an address"), 0),
         (("not an address",), 0),
     ):
-        assert len(heard(known, WebhookSettings(repositories=addresses), None, notice)) == count
+        assert (
+            len(
+                find_followed_branches(
+                    known, WebhookSettings(repositories=addresses), None, payload
+                )
+            )
+            == count
+        )
 
 
 # -- properties
@@ -434,7 +451,7 @@ def test_nothing_is_believed_without_the_secret(
     host: str, headers: dict[str, str], body: bytes
 ) -> None:
     with pytest.raises(DeliveryError) as caught:
-        verify(Delivery(host, headers, body), [Secret(SECRET), Secret(SIGNING)])
+        verify_signature(Delivery(host, headers, body), [Secret(SECRET), Secret(SIGNING)])
     assert caught.value.status == 401
 
 
@@ -449,7 +466,7 @@ def test_any_content_is_read_or_refused(host: str, body: bytes, form: bool) -> N
     }
     status = 200
     try:
-        assert read_notice(Delivery(host, headers, body)).push is not None
+        assert parse_payload(Delivery(host, headers, body)).push is not None
     except DeliveryError as error:
         status = error.status
         str(error).encode()
@@ -460,11 +477,11 @@ def test_any_content_is_read_or_refused(host: str, body: bytes, form: bool) -> N
 @settings(max_examples=300, deadline=None)
 def test_any_text_has_a_form(text: str) -> None:
     for address in (text, f"https://{text}", f"ssh://git@host/{text}", f"git@host:{text}"):
-        assert isinstance(normalised(address), str)
+        assert isinstance(normalise_url(address), str)
 
 
 def test_a_form_is_signed_as_it_is_sent() -> None:
     kind, body = encoded(github_push(), form=True)
     assert kind == "application/x-www-form-urlencoded"
-    assert verify(github(github_push(), "s", form=True), [Secret("s")])
+    assert verify_signature(github(github_push(), "s", form=True), [Secret("s")])
     assert body.startswith(b"payload=%7B")

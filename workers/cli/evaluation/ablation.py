@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from config.errors import UsageError
-from workers.cli.common import json_option, note, print_json, read_settings
-from workers.cli.evaluation.common import open_services, wait_option, write_output
+from workers.cli.common import json_option, print_json, print_to_stderr, read_settings
+from workers.cli.evaluation.options import open_library, wait_option, write_text_file
 
 
 @click.command("ablation")
@@ -45,21 +45,21 @@ def ablation(
       skillbus eval ablation examples/tasks.jsonl --out ablation.md
     """
     from workers.evaluation.ablation import ablation as measure
-    from workers.evaluation.ablation import as_data, as_markdown, labelled
-    from workers.evaluation.predictions import read_lines
+    from workers.evaluation.ablation import tasks_with_gold_skills, to_json_data, to_markdown
+    from workers.evaluation.predictions import read_jsonl
 
     if out is not None and out.suffix not in (".md", ".json"):
         raise UsageError(f"--out {out}: name a file that ends in .md or .json")
-    rows = labelled(read_lines(tasks, ("task_id", "instruction")))
+    rows = tasks_with_gold_skills(read_jsonl(tasks, ("task_id", "instruction")))
     if not rows:
         raise UsageError(f"{tasks}: no task names the skills it needs (gt_skill_ids)")
-    with open_services(read_settings(ctx), wait) as services:
-        found = measure(services, rows, budget, lambda name: note(f"measuring: {name}"))
-    data = as_data(found, len(rows), budget)
-    table = as_markdown(found, len(rows), budget)
+    with open_library(read_settings(ctx), wait) as services:
+        found = measure(services, rows, budget, lambda name: print_to_stderr(f"measuring: {name}"))
+    data = to_json_data(found, len(rows), budget)
+    table = to_markdown(found, len(rows), budget)
     if out is not None:
         as_text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        write_output(out, as_text if out.suffix == ".json" else table)
+        write_text_file(out, as_text if out.suffix == ".json" else table)
     if as_json:
         print_json(data)
     else:

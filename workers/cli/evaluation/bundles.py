@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from workers.cli.common import json_option, print_json, print_table, read_settings
-from workers.cli.evaluation.common import (
-    open_services,
+from workers.cli.evaluation.options import (
+    open_library,
     out_option,
     wait_option,
     without_option,
-    write_output,
+    write_text_file,
 )
 
 _BUDGETS = (4_000, 8_000)
@@ -55,24 +55,24 @@ def bundles(
     Example:
       skillbus eval bundles examples/tasks.jsonl --tokens 4000 --tokens 8000 --out bundles.json
     """
-    from workers.evaluation.bundles import bundle_metrics, missed, outcomes
-    from workers.evaluation.predictions import read_lines
+    from workers.evaluation.bundles import bundle_metrics, count_missing_skills, evaluate_bundles
+    from workers.evaluation.predictions import read_jsonl
 
-    rows = read_lines(tasks, ("task_id", "instruction"))
+    rows = read_jsonl(tasks, ("task_id", "instruction"))
     needed = {row["task_id"]: row["gt_skill_ids"] for row in rows if "gt_skill_ids" in row}
     report: dict[str, Any] = {"tasks": len(rows), "budgets": {}}
     predictions: dict[str, dict[str, list[str]]] = {row["task_id"]: {} for row in rows}
-    with open_services(read_settings(ctx), wait) as services:
+    with open_library(read_settings(ctx), wait) as services:
         for budget in dict.fromkeys(budgets):
-            given = dict(outcomes(services, rows, budget, without))
+            given = dict(evaluate_bundles(services, rows, budget, without))
             for task_id, outcome in given.items():
                 predictions[task_id][str(budget)] = list(outcome.skills)
             report["budgets"][str(budget)] = {
                 "metrics": bundle_metrics(needed, given),
-                "missed": missed(needed, given),
+                "missed": count_missing_skills(needed, given),
             }
     if out is not None:
-        write_output(out, json.dumps(predictions, ensure_ascii=False) + "\n")
+        write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
     if as_json:
         print_json(report)
     else:

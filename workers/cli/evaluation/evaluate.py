@@ -12,12 +12,12 @@ from config.errors import UsageError
 from workers.cli.common import json_option, read_settings
 from workers.cli.evaluation.ablation import ablation
 from workers.cli.evaluation.bundles import bundles
-from workers.cli.evaluation.common import (
-    finish,
-    open_services,
+from workers.cli.evaluation.options import (
+    open_library,
     out_option,
     wait_option,
     without_option,
+    write_report,
 )
 
 
@@ -33,7 +33,7 @@ def evaluate() -> None:
 @wait_option
 @json_option
 @click.pass_context
-def routing(
+def evaluate_routing(
     ctx: click.Context,
     tasks: Path,
     out: Path | None,
@@ -51,12 +51,12 @@ def routing(
       skillbus eval routing examples/tasks.jsonl --out ranked.json --without diffusion
     """
     from workers.evaluation.metrics import routing_metrics
-    from workers.evaluation.predictions import percentile, rankings, read_lines
+    from workers.evaluation.predictions import percentile, rank_tasks, read_jsonl
 
-    rows = read_lines(tasks, ("task_id", "instruction"))
+    rows = read_jsonl(tasks, ("task_id", "instruction"))
     predictions, encoding, rest = {}, [], []
-    with open_services(read_settings(ctx), wait) as services:
-        for task_id, ids, stages in rankings(services, rows, without):
+    with open_library(read_settings(ctx), wait) as services:
+        for task_id, ids, stages in rank_tasks(services, rows, without):
             predictions[task_id] = ids
             encoding.append(stages.get("encode", 0.0))
             rest.append(sum(stages.values()) - encoding[-1])
@@ -65,7 +65,7 @@ def routing(
     report["rank_ms_p50"] = percentile(rest, 0.5)
     report["rank_ms_p95"] = percentile(rest, 0.95)
     report["encode_ms_p50"] = percentile(encoding, 0.5)
-    finish(report, predictions, out, as_json)
+    write_report(report, predictions, out, as_json)
 
 
 @evaluate.command("paging")
@@ -74,16 +74,16 @@ def routing(
 @click.option(
     "--method",
     type=click.Choice(["f", "mmr", "topk", "graph", "chunks", "full"]),
-    help="How passages are picked; a query uses f, mmr or full. [default: paging.method]",
+    help="How passages are picked; a query uses f, mmr or full. [default: passages.method]",
 )
 @click.option(
-    "--gap", type=click.FloatRange(min=0), help="The gap of method f. [default: paging.gap]"
+    "--gap", type=click.FloatRange(min=0), help="The gap of method f. [default: passages.gap]"
 )
 @without_option
 @wait_option
 @json_option
 @click.pass_context
-def paging(
+def evaluate_passages(
     ctx: click.Context,
     queries: Path,
     out: Path | None,
@@ -102,16 +102,18 @@ def paging(
     Example:
       skillbus eval paging examples/queries.jsonl --out picked.json
     """
-    from workers.evaluation.metrics import paging_metrics
-    from workers.evaluation.paging import picked_lines
-    from workers.evaluation.predictions import read_lines
+    from workers.evaluation.metrics import passage_metrics
+    from workers.evaluation.passages import select_lines
+    from workers.evaluation.predictions import read_jsonl
 
     settings = read_settings(ctx)
-    rows = read_lines(queries, ("query_id", "skill_id", "query"))
+    rows = read_jsonl(queries, ("query_id", "skill_id", "query"))
     predictions, scored = {}, []
-    with open_services(settings, wait) as services:
-        chosen_gap = settings.paging.gap if gap is None else gap
-        chosen = picked_lines(services, rows, method or settings.paging.method, chosen_gap, without)
+    with open_library(settings, wait) as services:
+        chosen_gap = settings.passages.gap if gap is None else gap
+        chosen = select_lines(
+            services, rows, method or settings.passages.method, chosen_gap, without
+        )
         for picked in chosen:
             predictions[picked.query["query_id"]] = picked.ranges
             parsed = picked.revision.parsed
@@ -120,8 +122,8 @@ def paging(
                 scored.append((required, picked.ranges, parsed.lines, parsed.body_line))
     report: dict[str, Any] = {"queries": len(rows)}
     if scored:
-        report |= paging_metrics(scored)
-    finish(report, predictions, out, as_json)
+        report |= passage_metrics(scored)
+    write_report(report, predictions, out, as_json)
 
 
 def _check_ranges(query_id: str, ranges: Any, lines: int) -> None:
@@ -148,7 +150,7 @@ def _check_ranges(query_id: str, ranges: Any, lines: int) -> None:
 )
 @json_option
 @click.pass_context
-def roles(
+def evaluate_roles(
     ctx: click.Context,
     skill_ids: str,
     out: Path | None,
@@ -162,21 +164,21 @@ def roles(
     Example:
       skillbus eval roles --skills examples:trip-cleaning,examples:month-close --out roles.json
     """
-    from skills.roles.classifier import read_weights
+    from skills.roles.classifier import parse_weights
     from workers.evaluation.metrics import role_metrics
-    from workers.evaluation.predictions import roles_of
-    from workers.library.files import read_bytes
+    from workers.evaluation.predictions import predict_roles
+    from workers.library.user_files import read_bytes
 
     ids = [part.strip() for part in skill_ids.split(",") if part.strip()]
     if not ids:
         raise UsageError("--skills names no skill")
-    classifier = None if weights is None else read_weights(read_bytes(weights))
-    with open_services(read_settings(ctx), wait=False) as services:
-        predictions = roles_of(services, ids, classifier)
+    classifier = None if weights is None else parse_weights(read_bytes(weights))
+    with open_library(read_settings(ctx), wait=False) as services:
+        predictions = predict_roles(services, ids, classifier)
     report: dict[str, Any] = {"skills": len(predictions)}
     if gold is not None:
         report |= role_metrics(_read_gold(gold), predictions)
-    finish(report, predictions, out, as_json)
+    write_report(report, predictions, out, as_json)
 
 
 def _read_gold(path: Path) -> dict[str, Any]:

@@ -11,19 +11,19 @@ import click
 
 from config.errors import PermanentError
 from config.settings import Settings
-from graph.entry_filter import Selection
-from graph.protocol import Entry, SkillGraph, State
-from skills.bundle.framing import terminal_line
+from graph.entry_filter import EntryFilter
+from graph.protocol import CatalogEntry, SkillGraph, SkillState
+from skills.bundle.escaping import escape_terminal_line
 from skills.events import SkillRemoved, SourceRemoved, new_event
-from skills.policy import Policy
-from tasks.query.policy_filter import policy_of
-from workers.backend.deployment import find_serve, open_channel
+from skills.skill_policy import SkillPolicy
+from tasks.query.policy_filter import make_policy
+from workers.backend.deployment import connect_to_serve, open_backend
 from workers.backend.stores import open_index
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
-from workers.library.skill_data import entry_data, find_entry, skill_data, withheld
+from workers.library.skill_data import entry_data, require_entry, skill_data, withheld_reason
 
 ORIGIN = "skillbus/command-line"
-_PAGE = 2_000
+_BATCH_SIZE = 2_000
 
 
 @click.group()
@@ -33,7 +33,9 @@ def skills() -> None:
 
 @skills.command("list")
 @click.option("--source", "source_id", help="Only this source.")
-@click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
+@click.option(
+    "--state", type=click.Choice([state.value for state in SkillState]), help="Only these."
+)
 @click.option("--name", help="Only published ones of this name.")
 @json_option
 @click.pass_context
@@ -47,10 +49,10 @@ def list_skills(
       skillbus skills list --state failed
     """
     settings = read_settings(ctx)
-    selection = Selection(source_id, None if state is None else State(state), name)
+    selection = EntryFilter(source_id, None if state is None else SkillState(state), name)
     with open_catalog(settings) as graph:
-        entries = list(_selected(graph, selection))
-        policy = policy_of(settings.policy, graph.sources())
+        entries = list(_iterate_entries(graph, selection))
+        policy = make_policy(settings.policy, graph.list_sources())
     if as_json:
         print_json([entry_data(entry, policy) for entry in entries])
         return
@@ -61,7 +63,7 @@ def list_skills(
                 entry.state.value,
                 str(entry.seq or "-"),
                 entry.name,
-                _kept_back(policy, entry) or entry.reason,
+                _withheld_text(policy, entry) or entry.reason,
             )
             for entry in entries
         ],
@@ -69,16 +71,16 @@ def list_skills(
     )
 
 
-def _selected(graph: SkillGraph, selection: Selection) -> Iterator[Entry]:
+def _iterate_entries(graph: SkillGraph, selection: EntryFilter) -> Iterator[CatalogEntry]:
     """All entries of a selection, read in pages."""
     after = ""
-    while page := graph.page(selection, after, _PAGE):
+    while page := graph.list_entries(selection, after, _BATCH_SIZE):
         yield from page
         after = page[-1].skill_id
 
 
-def _kept_back(policy: Policy, entry: Entry) -> str:
-    reason = withheld(policy, entry)
+def _withheld_text(policy: SkillPolicy, entry: CatalogEntry) -> str:
+    reason = withheld_reason(policy, entry)
     return "" if reason is None else f"withheld: {reason}"
 
 
@@ -96,7 +98,7 @@ def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
     settings = read_settings(ctx)
     with open_catalog(settings) as graph, ExitStack() as stack:
         index = open_index(settings, stack, writable=False)
-        policy = policy_of(settings.policy, graph.sources())
+        policy = make_policy(settings.policy, graph.list_sources())
         data = skill_data(graph, index, skill_id, policy)
     if as_json:
         print_json(data)
@@ -114,16 +116,16 @@ def _print_skill(data: dict[str, Any]) -> None:
         if isinstance(value, list) and isinstance(value[0], dict):
             click.echo(f"{name}:")
             for item in value:
-                told = ", ".join(f"{key} {part}" for key, part in item.items())
-                click.echo(f"  {terminal_line(told)}")
+                line = ", ".join(f"{key} {part}" for key, part in item.items())
+                click.echo(f"  {escape_terminal_line(line)}")
         else:
-            click.echo(f"{name}: {terminal_line(_shown(value))}")
+            click.echo(f"{name}: {escape_terminal_line(_format_value(value))}")
     _print_links(data["skill_id"], links)
     if passages:
         click.echo("passages (lines, role, tokens, heading):")
     for passage in passages:
         first, last = passage["lines"]
-        path = terminal_line(" > ".join(passage["heading_path"]))
+        path = escape_terminal_line(" > ".join(passage["heading_path"]))
         click.echo(f"  {first:>4}-{last:<4} {passage['role']:<14} {passage['tokens']:>5}  {path}")
 
 
@@ -132,29 +134,29 @@ def _print_links(skill_id: str, links: list[dict[str, Any]]) -> None:
 
     A link that both skills own alike is told once, with an arrow both ways.
     """
-    told = {(link["source"], link["target"], link["type"], link["evidence"]) for link in links}
+    seen = {(link["source"], link["target"], link["type"], link["evidence"]) for link in links}
     ordered = sorted(links, key=lambda link: (link["type"], -link["confidence"], -link["weight"]))
     if links:
         click.echo("links (weight, confidence: evidence):")
     for link in ordered:
         source, target = link["source"], link["target"]
-        mutual = (target, source, link["type"], link["evidence"]) in told
+        mutual = (target, source, link["type"], link["evidence"]) in seen
         if skill_id not in (source, target):
-            said = f"{source} -> {target}"
+            arrow = f"{source} -> {target}"
         elif source == skill_id:
-            said = f"{'<->' if mutual else ' ->'} {target}"
+            arrow = f"{'<->' if mutual else ' ->'} {target}"
         elif mutual:
             continue
         else:
-            said = f" <- {source}"
+            arrow = f" <- {source}"
         owner = "" if link["owner"] in (source, target) else f", by {link['owner']}"
         click.echo(
-            f"  {link['type']:<11} {said} ({link['weight']:.2f}, {link['confidence']:.2f}{owner}: "
-            f"{terminal_line(link['evidence'])})"
+            f"  {link['type']:<11} {arrow} ({link['weight']:.2f}, {link['confidence']:.2f}{owner}: "
+            f"{escape_terminal_line(link['evidence'])})"
         )
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}={part}" for key, part in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -174,8 +176,8 @@ def remove_skill(ctx: click.Context, skill_id: str) -> None:
     """
     settings = read_settings(ctx)
     with open_catalog(settings) as graph:
-        find_entry(graph.entries([skill_id]), skill_id)
-    outcome = carry_out(settings, SkillRemoved(skill_id=skill_id))
+        require_entry(graph.get_entries([skill_id]), skill_id)
+    outcome = submit_and_wait(settings, SkillRemoved(skill_id=skill_id))
     click.echo(f"{skill_id}: {'removed' if outcome['removed'] else 'was not published'}")
 
 
@@ -186,8 +188,8 @@ def failures(ctx: click.Context, as_json: bool) -> None:
     """List skills that could not be taken in, each with file, line and reason."""
     settings = read_settings(ctx)
     with open_catalog(settings) as graph:
-        failed = list(_selected(graph, Selection(state=State.FAILED)))
-        policy = policy_of(settings.policy, graph.sources())
+        failed = list(_iterate_entries(graph, EntryFilter(state=SkillState.FAILED)))
+        policy = make_policy(settings.policy, graph.list_sources())
     if as_json:
         print_json([entry_data(entry, policy) for entry in failed])
         return
@@ -197,29 +199,29 @@ def failures(ctx: click.Context, as_json: bool) -> None:
         click.echo("no failures")
 
 
-def carry_out(settings: Settings, data: SkillRemoved | SourceRemoved) -> dict[str, Any]:
+def submit_and_wait(settings: Settings, data: SkillRemoved | SourceRemoved) -> dict[str, Any]:
     """Hand an event to `serve` or to a runtime of our own, and wait until it has ended."""
     event = new_event(data, ORIGIN)
     with ExitStack() as stack:
-        client = find_serve(settings)
+        client = connect_to_serve(settings)
         if client is not None:
             stack.callback(client.close)
             client.post("/v1/events", event.model_dump(mode="json"))
-            return _wait(lambda: _ended(client.get(f"/v1/events/{event.id}")))
-        channel = stack.enter_context(open_channel(settings, writable=True))
-        channel.accept(event)
+            return _wait(lambda: _outcome_of(client.get(f"/v1/events/{event.id}")))
+        backend = stack.enter_context(open_backend(settings, writable=True))
+        backend.accept(event)
 
         def state() -> dict[str, Any] | None:
-            job = channel.journal.job(event.id)
-            return _ended({"state": job.state, "reason": job.reason, "outcome": job.outcome})
+            job = backend.journal.get_job(event.id)
+            return _outcome_of({"state": job.state, "reason": job.reason, "outcome": job.outcome})
 
         outcome = _wait(state)
-        while not settings.distributed and channel.graph.unlinked(1):
+        while not settings.distributed and backend.graph.list_awaiting_linking(1):
             time.sleep(0.02)
         return outcome
 
 
-def _ended(job: dict[str, Any]) -> dict[str, Any] | None:
+def _outcome_of(job: dict[str, Any]) -> dict[str, Any] | None:
     if job["state"] == "failed":
         raise PermanentError(job["reason"])
     outcome: dict[str, Any] | None = job["outcome"] if job["state"] == "done" else None

@@ -10,12 +10,12 @@ import click
 from pydantic import ValidationError
 
 from config.errors import UsageError
-from graph.protocol import Source, State
-from skills.events import GitOrigin, SourceChanged, SourceRemoved, describe
+from graph.protocol import SkillState, Source
+from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
-from workers.cli.library.skills import carry_out
-from workers.cli.library.sync import bring_in
-from workers.monitoring.status import told_of_source
+from workers.cli.library.skills import submit_and_wait
+from workers.cli.library.sync import sync_source
+from workers.monitoring.status import source_status
 
 
 @click.group()
@@ -65,7 +65,7 @@ def add_source(
       skillbus sources add https://example.org/mono.git --path tools/skills --source team
     """
     from tasks.sources.git.address import check_url
-    from tasks.sources.git.mirror import check_source, credentials_folder
+    from tasks.sources.git.mirror import check_git_source, credentials_folder
 
     settings = read_settings(ctx)
     check_url(url, settings.git)
@@ -77,7 +77,7 @@ def add_source(
     folder = credentials_folder(settings)
     file = file.relative_to(folder) if file.is_relative_to(folder) else file
     try:
-        git = GitOrigin(
+        git = GitFetchOptions(
             branch=branch,
             path=path.strip("/"),
             licences=licences,
@@ -86,9 +86,11 @@ def add_source(
         )
         content = SourceChanged(source_id=name, root=url, git=git)
     except ValidationError as error:
-        raise UsageError(f"{describe(error)}; the id comes from the address or --source") from None
-    check_source(Source(name, "git", url, **dict(git)), settings)
-    bring_in(ctx, settings, content, "paged", as_json)
+        raise UsageError(
+            f"{describe_validation_error(error)}; the id comes from the address or --source"
+        ) from None
+    check_git_source(Source(name, "git", url, **dict(git)), settings)
+    sync_source(ctx, settings, content, "paged", as_json)
 
 
 @sources.command("refresh")
@@ -104,11 +106,11 @@ def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
     """
     settings = read_settings(ctx)
     with open_catalog(settings) as graph:
-        found = [source for source in graph.sources() if source.source_id == source_id]
+        found = [source for source in graph.list_sources() if source.source_id == source_id]
     if not found:
         raise UsageError(f"no source {source_id!r}; `skillbus sources list` names them")
     content = SourceChanged(source_id=source_id, root=found[0].root)
-    bring_in(ctx, settings, content, "paged", as_json)
+    sync_source(ctx, settings, content, "paged", as_json)
 
 
 @sources.command("list")
@@ -119,11 +121,13 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
     settings = read_settings(ctx)
     rows = []
     with open_catalog(settings) as graph:
-        found = graph.sources()
-        counted = graph.states([source.source_id for source in found])
+        found = graph.list_sources()
+        counted = graph.count_states_by_source([source.source_id for source in found])
         for source in found:
-            count = counted[source.source_id].get(State.PUBLISHED, 0)
-            rows.append(told_of_source(source) | {"published": count, "there": _is_there(source)})
+            count = counted[source.source_id].get(SkillState.PUBLISHED, 0)
+            rows.append(
+                source_status(source) | {"published": count, "reachable": _is_reachable(source)}
+            )
     if as_json:
         print_json(rows)
         return
@@ -133,18 +137,18 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
                 row["source_id"],
                 row["kind"],
                 str(row["published"]),
-                "yes" if row["there"] else "no",
+                "yes" if row["reachable"] else "no",
                 row.get("branch") or "-",
                 f"{row['lag_seconds']:.0f} s ago" if row["last_success"] else "never",
                 row["root"] + (f" ({row['last_error']})" if row.get("last_error") else ""),
             )
             for row in rows
         ],
-        ("source", "kind", "skills", "there", "branch", "in step", "root"),
+        ("source", "kind", "skills", "reachable", "branch", "last synced", "root"),
     )
 
 
-def _is_there(source: Source) -> bool:
+def _is_reachable(source: Source) -> bool:
     """Whether a repository was there at the last look, or a directory is there now."""
     if source.kind == "git":
         return not source.last_error
@@ -157,5 +161,5 @@ def _is_there(source: Source) -> bool:
 def remove_source(ctx: click.Context, source_id: str) -> None:
     """Forget a source and withdraw all its skills; no file is touched."""
     settings = read_settings(ctx)
-    outcome = carry_out(settings, SourceRemoved(source_id=source_id))
+    outcome = submit_and_wait(settings, SourceRemoved(source_id=source_id))
     click.echo(f"{source_id}: {outcome['removed']} skills withdrawn")

@@ -12,13 +12,13 @@ import click
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import Settings
-from graph.protocol import Source, State
+from graph.protocol import SkillState, Source
 from skills.events import Event, SourceChanged, new_event
-from tasks.sources.directory import check_root
-from workers.backend.deployment import find_serve, open_channel
+from tasks.sources.directory import resolve_root
+from workers.backend.deployment import connect_to_serve, open_backend
 from workers.backend.stores import open_graph
-from workers.cli import NEWLY_FAILED
-from workers.cli.common import ProgressLine, json_option, note, print_json, read_settings
+from workers.cli import EXIT_NEWLY_FAILED
+from workers.cli.common import SyncProgress, json_option, print_json, print_to_stderr, read_settings
 
 ORIGIN = "skillbus/command-line"
 _POLL_SECONDS = 0.2
@@ -56,14 +56,14 @@ def sync(
       skillbus sync ~/team/skills --source team --until searchable
     """
     settings = read_settings(ctx)
-    content = source_event(directory, source_id)
+    content = make_source_event(directory, source_id)
     if dry_run:
         _dry_run(settings, content, as_json)
         return
-    bring_in(ctx, settings, content, until, as_json)
+    sync_source(ctx, settings, content, until, as_json)
 
 
-def bring_in(
+def sync_source(
     ctx: click.Context, settings: Settings, content: SourceChanged, until: str, as_json: bool
 ) -> None:
     """Have a change of a source carried out, wait for it and report it.
@@ -72,18 +72,20 @@ def bring_in(
     with.
     """
     with ExitStack() as stack:
-        way = Way(settings, stack, paging=until == "paged")
-        failed_before = way.failed(content.source_id)
-        report = _run(way, content, until, stack)
-        report["newly_failed"] = newly = sorted(way.failed(content.source_id) - failed_before)
+        event_client = EventClient(settings, stack, embed_sections=until == "paged")
+        failed_before = event_client.failed_skills(content.source_id)
+        report = _submit_and_wait(event_client, content, until, stack)
+        report["newly_failed"] = newly = sorted(
+            event_client.failed_skills(content.source_id) - failed_before
+        )
     _print_report(report, as_json)
     if newly:
-        ctx.exit(NEWLY_FAILED)
+        ctx.exit(EXIT_NEWLY_FAILED)
 
 
-def source_event(directory: Path, source_id: str | None) -> SourceChanged:
+def make_source_event(directory: Path, source_id: str | None) -> SourceChanged:
     """The event for a directory, checked; raises UsageError."""
-    root = check_root(directory)
+    root = resolve_root(directory)
     name = source_id or root.name
     try:
         return SourceChanged(source_id=name, root=str(root))
@@ -93,7 +95,7 @@ def source_event(directory: Path, source_id: str | None) -> SourceChanged:
         ) from None
 
 
-def check_id_is_free(sources: list[Source], content: SourceChanged) -> None:
+def check_source_id_free(sources: list[Source], content: SourceChanged) -> None:
     """Raise UsageError when another directory has the source's id."""
     for source in sources:
         if source.source_id == content.source_id and source.root != content.root:
@@ -103,17 +105,19 @@ def check_id_is_free(sources: list[Source], content: SourceChanged) -> None:
             )
 
 
-class Way:
+class EventClient:
     """The way to the library: a running `serve`, or a channel of our own."""
 
-    def __init__(self, settings: Settings, stack: ExitStack, paging: bool = True) -> None:
-        self.client = find_serve(settings)
+    def __init__(self, settings: Settings, stack: ExitStack, embed_sections: bool = True) -> None:
+        self.client = connect_to_serve(settings)
         if self.client is not None:
             stack.callback(self.client.close)
             self.graph = open_graph(settings, stack, writable=False)
             return
-        self.channel = stack.enter_context(open_channel(settings, writable=True, paging=paging))
-        self.graph = self.channel.graph
+        self.backend = stack.enter_context(
+            open_backend(settings, writable=True, embed_sections=embed_sections)
+        )
+        self.graph = self.backend.graph
 
     def submit(self, content: SourceChanged) -> str:
         """Hand the event over; its id once it is accepted."""
@@ -122,14 +126,14 @@ class Way:
     def accept(self, event: Event) -> str:
         """Hand an event over as it is; its id once it is accepted."""
         if self.client is None:
-            return self.channel.accept(event)
+            return self.backend.accept(event)
         accepted: str = self.client.post("/v1/events", event.model_dump(mode="json"))["id"]
         return accepted
 
-    def event(self, event_id: str) -> tuple[str, str, dict[str, Any]]:
+    def get_event_state(self, event_id: str) -> tuple[str, str, dict[str, Any]]:
         """State, reason and outcome of an event."""
         if self.client is None:
-            job = self.channel.journal.job(event_id)
+            job = self.backend.journal.get_job(event_id)
             return job.state, job.reason, job.outcome or {}
         found = self.client.get(f"/v1/events/{event_id}")
         return found["state"], found["reason"], found["outcome"] or {}
@@ -137,56 +141,58 @@ class Way:
     def trouble(self) -> str:
         """Why work does not go on, "" while it does."""
         if self.client is None:
-            return self.channel.trouble()
+            return self.backend.trouble()
         report: str = self.client.get("/v1/status")["trouble"]
         return report
 
-    def failed(self, source_id: str) -> set[tuple[str, str]]:
+    def failed_skills(self, source_id: str) -> set[tuple[str, str]]:
         """Skills of a source that failed, each with its reason."""
         return {
             (entry.skill_id, entry.reason)
-            for entry in self.graph.entries_under(source_id, "")
-            if entry.state is State.FAILED
+            for entry in self.graph.get_entries_under(source_id, "")
+            if entry.state is SkillState.FAILED
         }
 
-    def tidy(self) -> None:
+    def run_maintenance(self) -> None:
         """Have the reconciler sweep, where we are the ones who run it."""
         if self.client is None:
-            self.channel.tidy()
+            self.backend.run_maintenance()
 
 
-def _run(way: Way, content: SourceChanged, until: str, stack: ExitStack) -> dict[str, Any]:
+def _submit_and_wait(
+    event_client: EventClient, content: SourceChanged, until: str, stack: ExitStack
+) -> dict[str, Any]:
     started = time.monotonic()
-    check_id_is_free(way.graph.sources(), content)
-    event_id = way.submit(content)
-    line = stack.enter_context(ProgressLine())
+    check_source_id_free(event_client.graph.list_sources(), content)
+    event_id = event_client.submit(content)
+    line = stack.enter_context(SyncProgress())
 
     def wait(done: Callable[[Mapping[str, int]], bool]) -> float:
         while True:
-            state, reason, _ = way.event(event_id)
+            state, reason, _ = event_client.get_event_state(event_id)
             if state == "failed":
                 raise PermanentError(reason)
-            counts = way.graph.counts()
+            counts = event_client.graph.get_counts()
             line.show(counts)
-            if trouble := way.trouble():
+            if trouble := event_client.trouble():
                 raise TransientError(f"{trouble}; nothing is lost, the next sync goes on")
             if state == "done" and done(counts):
                 return round(time.monotonic() - started, 2)
             time.sleep(_POLL_SECONDS)
 
     searchable = wait(lambda counts: counts["waiting"] == 0)
-    outcome = way.event(event_id)[2]
-    counts = way.graph.counts()
+    outcome = event_client.get_event_state(event_id)[2]
+    counts = event_client.graph.get_counts()
     if outcome.get("found"):
-        note(f"searchable: {counts['published']} skills after {searchable:.1f} s")
+        print_to_stderr(f"searchable: {counts['published']} skills after {searchable:.1f} s")
     report: dict[str, Any] = {"source": content.source_id, "root": content.root}
     report |= outcome | {"searchable_seconds": searchable}
     if until == "paged":
         report["paged_seconds"] = wait(
             lambda counts: counts["paged"] == counts["published"] and counts["unlinked"] == 0
         )
-        way.tidy()
-    counts = way.graph.counts()
+        event_client.run_maintenance()
+    counts = event_client.graph.get_counts()
     report |= {name: counts[name] for name in ("published", "failed", "paged", "links")}
     if not outcome.get("found") and not outcome.get("removed"):
         raise UsageError(f"no SKILL.md at or below {content.root}; give the folder with the skills")
@@ -215,12 +221,12 @@ def _print_report(report: dict[str, Any], as_json: bool) -> None:
 
 
 def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
-    from tasks.ingest.diff import preview
+    from tasks.ingest.diff import preview_sync
 
     with ExitStack() as stack:
         there = settings.distributed or (settings.home / "graph.db").exists()
         graph = open_graph(settings, stack, writable=False) if there else None
-        report = preview(graph, content, settings.limits)
+        report = preview_sync(graph, content, settings.limits)
     if as_json:
         print_json(report)
         return
@@ -244,15 +250,18 @@ def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:
       skillbus watch ./skills
     """
     settings = read_settings(ctx)
-    content = source_event(directory, source_id)
+    content = make_source_event(directory, source_id)
     with ExitStack() as stack:
-        way = Way(settings, stack)
-        _print_report(_run(way, content, "searchable", stack) | {"newly_failed": []}, False)
-        if way.client is not None:
-            note(f"skillbus serve watches {content.root} from now on")
+        event_client = EventClient(settings, stack)
+        _print_report(
+            _submit_and_wait(event_client, content, "searchable", stack) | {"newly_failed": []},
+            False,
+        )
+        if event_client.client is not None:
+            print_to_stderr(f"skillbus serve watches {content.root} from now on")
             return
         from workers.processes.watcher import Watcher
 
-        watcher = stack.enter_context(Watcher(way.channel))
-        note(f"watching {content.root}; Ctrl-C ends")
+        watcher = stack.enter_context(Watcher(event_client.backend))
+        print_to_stderr(f"watching {content.root}; Ctrl-C ends")
         watcher.wait()

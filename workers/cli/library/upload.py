@@ -11,12 +11,12 @@ import click
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import Settings
-from graph.protocol import Entry, State
-from tasks.sources.uploads.intake import Upload, check_kind, take_in
-from tasks.sources.uploads.store import upload_store
-from workers.cli import NEWLY_FAILED
+from graph.protocol import CatalogEntry, SkillState
+from tasks.sources.uploads.intake import StagedUpload, check_source_kind, stage_upload
+from tasks.sources.uploads.store import open_upload_store
+from workers.cli import EXIT_NEWLY_FAILED
 from workers.cli.common import json_option, print_json, read_settings
-from workers.cli.library.sync import Way
+from workers.cli.library.sync import EventClient
 
 _POLL_SECONDS = 0.1
 
@@ -44,48 +44,48 @@ def upload(ctx: click.Context, what: Path, source_id: str, path: str, as_json: b
     """
     settings = read_settings(ctx)
     with ExitStack() as stack:
-        way = Way(settings, stack, paging=False)
-        check_kind(way.graph.sources(), source_id)
-        taken = _staged(settings, what, source_id, path)
-        way.accept(taken.event)
-        report = _followed(way, taken)
+        event_client = EventClient(settings, stack, embed_sections=False)
+        check_source_kind(event_client.graph.list_sources(), source_id)
+        staged = _stage_upload(settings, what, source_id, path)
+        event_client.accept(staged.event)
+        report = _wait_for_upload(event_client, staged)
     _print(report, as_json)
     if report["failed"]:
-        ctx.exit(NEWLY_FAILED)
+        ctx.exit(EXIT_NEWLY_FAILED)
 
 
-def _staged(settings: Settings, what: Path, source_id: str, path: str) -> Upload:
-    store = upload_store(settings)
+def _stage_upload(settings: Settings, what: Path, source_id: str, path: str) -> StagedUpload:
+    store = open_upload_store(settings)
     try:
         with store.staging() as place:
-            return take_in(settings, store, place, what, source_id, path)
+            return stage_upload(settings, store, place, what, source_id, path)
     except OSError as error:
         raise UsageError(f"{what} cannot be read: {error.strerror}") from error
 
 
-def _followed(way: Way, taken: Upload) -> dict[str, Any]:
+def _wait_for_upload(event_client: EventClient, staged: StagedUpload) -> dict[str, Any]:
     while True:
-        state, reason, outcome = way.event(taken.event.id)
+        state, reason, outcome = event_client.get_event_state(staged.event.id)
         if state == "failed":
             raise PermanentError(reason)
-        entries = way.graph.entries(list(taken.skill_ids)) if state == "done" else []
-        if state == "done" and not any(map(_waits, entries)):
+        entries = event_client.graph.get_entries(list(staged.skill_ids)) if state == "done" else []
+        if state == "done" and not any(map(_is_waiting, entries)):
             break
-        if trouble := way.trouble():
+        if trouble := event_client.trouble():
             raise TransientError(f"{trouble}; nothing is lost, what was uploaded is kept")
         time.sleep(_POLL_SECONDS)
-    failed = [entry for entry in entries if entry.state is State.FAILED]
+    failed = [entry for entry in entries if entry.state is SkillState.FAILED]
     return {
-        "event": taken.event.id,
-        "skills": list(taken.skill_ids),
+        "event": staged.event.id,
+        "skills": list(staged.skill_ids),
         "changed": outcome.get("changed", 0),
-        "left_out": taken.left_out,
+        "left_out": staged.left_out,
         "failed": [{"skill_id": one.skill_id, "reason": one.reason} for one in failed],
     }
 
 
-def _waits(entry: Entry) -> bool:
-    return entry.wanted_seq > entry.seq
+def _is_waiting(entry: CatalogEntry) -> bool:
+    return entry.requested_seq > entry.seq
 
 
 def _print(report: dict[str, Any], as_json: bool) -> None:

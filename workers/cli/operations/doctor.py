@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from config.settings import Settings
-from workers.cli import FAILED
+from workers.cli import EXIT_FAILED
 from workers.cli.common import json_option, print_json, print_table, read_settings
 
 
@@ -17,7 +17,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
     Servers are asked side by side, each for at most servers.timeout_seconds.
     """
-    results = examine(read_settings(ctx))
+    results = run_all_checks(read_settings(ctx))
     if as_json:
         print_json(results)
     else:
@@ -25,24 +25,24 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
             [(result["check"], result["state"], result["detail"]) for result in results],
             ("check", "state", "detail"),
         )
-    if any(result["state"] == "wrong" for result in results):
-        ctx.exit(FAILED)
+    if any(result["state"] == "failed" for result in results):
+        ctx.exit(EXIT_FAILED)
 
 
-def examine(settings: Settings) -> list[dict[str, str]]:
-    """The result of every check of the deployment: check, state (`good`, `wrong`) and detail."""
-    from workers.monitoring.home_checks import (
-        carry_out,
-        carry_out_side_by_side,
-        home_checks,
+def run_all_checks(settings: Settings) -> list[dict[str, str]]:
+    """The result of every check of the deployment: check, state (`ok`, `failed`) and detail."""
+    from workers.monitoring.local_checks import (
+        library_checks,
         machine_checks,
+        run_checks,
+        run_checks_in_parallel,
     )
 
     if not settings.distributed:
-        return carry_out({**machine_checks(settings), **home_checks(settings)})
+        return run_checks({**machine_checks(settings), **library_checks(settings)})
     from workers.monitoring.server_checks import server_checks
 
     return [
-        *carry_out(machine_checks(settings)),
-        *carry_out_side_by_side(server_checks(settings), settings.servers.timeout_seconds),
+        *run_checks(machine_checks(settings)),
+        *run_checks_in_parallel(server_checks(settings), settings.servers.timeout_seconds),
     ]

@@ -9,7 +9,7 @@ import click
 
 from config.errors import UsageError
 from config.settings import Settings
-from workers.cli.common import json_option, note, print_json, read_settings, show_steps
+from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
 
 
 @click.command("reindex")
@@ -38,32 +38,34 @@ def reindex(ctx: click.Context, drop_old: bool, as_json: bool) -> None:
         click.echo("dropped " + (", ".join(report["dropped"]) or "nothing: there was no old index"))
     else:
         click.echo(f"{report['copied']} revisions copied; {report['new']} is in use now")
-        note(
+        print_to_stderr(
             f"Restart the workers; then `skillbus reindex --drop-old` deletes {report['old']}, "
             "which refuses writes from now on."
         )
 
 
 def _drop(settings: Settings) -> dict[str, Any]:
-    from search.elastic.replacement import drop_superseded
+    from search.elastic.replacement import delete_superseded
 
-    return {"dropped": drop_superseded(settings.servers)}
+    return {"dropped": delete_superseded(settings.servers)}
 
 
 def _reindex(settings: Settings) -> dict[str, Any]:
-    from search.elastic.replacement import Replacement
-    from search.models.factory import encoder_identity, make_encoder
+    from search.elastic.replacement import ElasticsearchReplacement
+    from search.models.factory import encoder_identity, load_encoder
     from tasks.ingest import reindex as task
     from workers.backend.stores import open_graph
 
     identity = encoder_identity(settings.encoder.model)
     with contextlib.ExitStack() as stack:
         graph = open_graph(settings, stack, writable=False)
-        replacement = Replacement(settings.servers, identity.model, identity.dimension)
+        replacement = ElasticsearchReplacement(settings.servers, identity.model, identity.dimension)
         stack.callback(replacement.close)
-        encoder = None if replacement.same_model else make_encoder(settings.encoder)
-        copier = task.Copier(replacement.source, replacement.target, identity.model, encoder)
-        with show_steps("copying") as step:
-            copied = task.reindex(replacement, copier, lambda: graph.changes(0).pointers, step)
+        encoder = None if replacement.same_model else load_encoder(settings.encoder)
+        copier = task.IndexCopier(replacement.source, replacement.target, identity.model, encoder)
+        with progress_bar("copying") as step:
+            copied = task.reindex(
+                replacement, copier, lambda: graph.get_changes_since(0).pointers, step
+            )
         old, new = replacement.names
         return {"copied": copied, "old": old, "new": new}

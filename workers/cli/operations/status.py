@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from config.settings import Settings, config_path
+from config.settings import Settings, get_config_path
 from workers.backend.serve_client import ServeClient
 from workers.cli.common import json_option, open_catalog, print_json, read_settings
 
@@ -22,19 +22,21 @@ def status(ctx: click.Context, as_json: bool) -> None:
     Of a distributed deployment also its servers, workers, what runs and what waits.
     """
     settings = read_settings(ctx)
-    report = read_deployment(settings) if settings.distributed else read_status(settings)
+    report = (
+        read_deployment_status(settings) if settings.distributed else read_home_status(settings)
+    )
     if as_json:
         print_json(report)
         return
-    for line in _servers(report) if settings.distributed else _home(report):
+    for line in _server_lines(report) if settings.distributed else _home_lines(report):
         click.echo(line)
-    for line in _library(report):
+    for line in _library_lines(report):
         click.echo(line)
 
 
-def read_status(settings: Settings) -> dict[str, Any]:
+def read_home_status(settings: Settings) -> dict[str, Any]:
     """The status of a home, from `serve` where it runs; raises UsageError without a library."""
-    client = ServeClient.find(settings.home)
+    client = ServeClient.connect(settings.home)
     if client is not None:
         try:
             report: dict[str, Any] = client.get("/v1/status")
@@ -42,37 +44,37 @@ def read_status(settings: Settings) -> dict[str, Any]:
         finally:
             client.close()
     from tasks.journal.sqlite import SqliteJournal
-    from workers.monitoring.status import status_of
+    from workers.monitoring.status import home_status
 
     with open_catalog(settings) as graph:
         journal = SqliteJournal(settings.home / "journal.db")
         try:
-            return status_of(settings, graph, journal, serving=False)
+            return home_status(settings, graph, journal, serving=False)
         finally:
             journal.close()
 
 
-def read_deployment(settings: Settings) -> dict[str, Any]:
+def read_deployment_status(settings: Settings) -> dict[str, Any]:
     """The status of a distributed deployment, as far as its servers answer."""
-    from workers.backend.distributed import sending_app
-    from workers.monitoring.overview import Overview
+    from workers.backend.distributed import create_client_app
+    from workers.monitoring.deployment_status import DeploymentStatus
 
-    app = sending_app(settings)
-    overview = Overview(settings, app)
+    app = create_client_app(settings)
+    deployment_status = DeploymentStatus(settings, app)
     try:
-        return overview.report(settings.servers.timeout_seconds)
+        return deployment_status.get_status(settings.servers.timeout_seconds)
     finally:
-        overview.close()
+        deployment_status.close()
         app.close()
 
 
-def _home(report: Mapping[str, Any]) -> list[str]:
+def _home_lines(report: Mapping[str, Any]) -> list[str]:
     lines = [f"trouble   {report['trouble']}"] if report["trouble"] else []
     served = "served" if report["serving"] else "not served"
     return [*lines, f"home      {report['home']} ({served})"]
 
 
-def _servers(report: Mapping[str, Any]) -> list[str]:
+def _server_lines(report: Mapping[str, Any]) -> list[str]:
     lines = [f"trouble   {report['trouble']}"] if report["trouble"] else []
     for server in report["servers"]:
         state = f"up, {1000 * server['seconds']:.0f} ms" if server["up"] else server["problem"]
@@ -82,7 +84,7 @@ def _servers(report: Mapping[str, Any]) -> list[str]:
         lines.append(f"worker    {worker['worker']}: {queues}")
         lines += [
             f"  runs    {task['task'].removeprefix('skillbus.')} for {task['seconds']:.0f} s: "
-            f"{_some(task['ids'])}"
+            f"{_first_ids(task['ids'])}"
             for task in worker["running"]
         ]
     if report["workers"] == []:
@@ -96,12 +98,12 @@ def _servers(report: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _some(ids: list[str]) -> str:
+def _first_ids(ids: list[str]) -> str:
     more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
     return ", ".join(ids[:3]) + more if ids else "all that waits"
 
 
-def _library(report: Mapping[str, Any]) -> list[str]:
+def _library_lines(report: Mapping[str, Any]) -> list[str]:
     """Lines about catalog and journal; none about one that could not be asked."""
     lines = []
     if (counts := report["skills"]) is not None:
@@ -119,30 +121,31 @@ def _library(report: Mapping[str, Any]) -> list[str]:
             f"open      {report['open_events']} events, {report['open_queries']} queries{since}",
             f"dead      {report['dead_letters']} letters",
         ]
-    lines += [_consumer(one) for one in report.get("submissions") or ()]
-    return lines + [_source(one) for one in report["sources"] or ()]
+    lines += [_consumer_line(one) for one in report.get("submissions") or ()]
+    return lines + [_source_line(one) for one in report["sources"] or ()]
 
 
-def _consumer(told: Mapping[str, Any]) -> str:
+def _consumer_line(consumer: Mapping[str, Any]) -> str:
     """A process that takes submissions in one line: what it has done, and how it gets on."""
-    waiting = "?" if told["waiting"] is None else told["waiting"]
-    last = told["last_message"]
+    waiting = "?" if consumer["waiting"] is None else consumer["waiting"]
+    last = consumer["last_message"]
     ago = f", the last {max(0.0, time.time() - last):.0f} s ago" if last else ""
-    state = told["problem"] or ("connected" if told["connected"] else "not connected")
+    state = consumer["problem"] or ("connected" if consumer["connected"] else "not connected")
     return (
-        f"consumer  {told['consumer']} on {told['broker']}: {told['recorded']} recorded, "
-        f"{told['refused']} refused{ago}, {told['replied']} replied, {waiting} waiting; {state}"
+        f"consumer  {consumer['consumer']} on {consumer['broker']}: "
+        f"{consumer['recorded']} recorded, {consumer['refused']} refused{ago}, "
+        f"{consumer['replied']} replied, {waiting} waiting; {state}"
     )
 
 
-def _source(told: Mapping[str, Any]) -> str:
+def _source_line(source: Mapping[str, Any]) -> str:
     """A source in one line; of a git source also how long ago it was in step, and why not since."""
-    line = f"source    {told['source_id']}: {told['root']}"
-    if told["kind"] != "git":
+    line = f"source    {source['source_id']}: {source['root']}"
+    if source["kind"] != "git":
         return line
-    lag = told["lag_seconds"]
-    line += f" (in step {lag:.0f} s ago)" if lag is not None else " (never in step)"
-    return line + (f": {told['last_error']}" if told["last_error"] else "")
+    lag = source["lag_seconds"]
+    line += f" (last synced {lag:.0f} s ago)" if lag is not None else " (never synced)"
+    return line + (f": {source['last_error']}" if source["last_error"] else "")
 
 
 @click.group()
@@ -160,7 +163,7 @@ def show_config(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json(values)
         return
-    path = config_path(settings.home)
+    path = get_config_path(settings.home)
     click.echo(f"# {path}{'' if path.exists() else ' (not there)'}, then SKILLBUS_… variables")
     for name, value in values.items():
         if not isinstance(value, dict):

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 import click
 
 from config.errors import UsageError
-from workers.backend.home import make_home
-from workers.cli.common import json_option, note, print_json, print_table, read_settings
-from workers.http.tokens import Scope, tokens_of
+from workers.backend.home import create_home
+from workers.cli.common import json_option, print_json, print_table, print_to_stderr, read_settings
+from workers.http.tokens import TokenScope, open_token_store
 
-_UNITS = {"m": 60, "h": 3_600, "d": 86_400}
-_SPAN = re.compile(r"(\d{1,6})([mhd])")
+_UNIT_SECONDS = {"m": 60, "h": 3_600, "d": 86_400}
+_DURATION = re.compile(r"(\d{1,6})([mhd])")
 
 
 @click.group()
@@ -26,7 +26,7 @@ def tokens() -> None:
 @click.argument("name")
 @click.option(
     "--scope",
-    type=click.Choice([scope.name.lower() for scope in Scope]),
+    type=click.Choice([scope.name.lower() for scope in TokenScope]),
     default="read",
     show_default=True,
     help="read: ask and look; write: also change the library; admin: also dead letters, and what "
@@ -42,11 +42,11 @@ def add(ctx: click.Context, name: str, scope: str, expires: str | None) -> None:
       skillbus tokens add ci --scope write --expires 90d
     """
     settings = read_settings(ctx)
-    ends = time.time() + _seconds(expires) if expires else 0.0
-    make_home(settings.home)
-    secret = tokens_of(settings).add(name, Scope[scope.upper()], ends)
+    ends = time.time() + _parse_duration(expires) if expires else 0.0
+    create_home(settings.home)
+    secret = open_token_store(settings).add(name, TokenScope[scope.upper()], ends)
     click.echo(secret)
-    note(f"token {name} may {scope}; it is shown this once")
+    print_to_stderr(f"token {name} may {scope}; it is shown this once")
 
 
 @tokens.command("list")
@@ -59,11 +59,11 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
         {
             "name": token.name,
             "scope": token.scope,
-            "created": _moment(token.created),
-            "expires": _moment(token.expires) if token.expires else None,
-            "expired": token.is_over(now),
+            "created": _format_time(token.created),
+            "expires": _format_time(token.expires) if token.expires else None,
+            "expired": token.is_expired(now),
         }
-        for token in tokens_of(read_settings(ctx)).all()
+        for token in open_token_store(read_settings(ctx)).all()
     ]
     if as_json:
         print_json(rows)
@@ -90,16 +90,16 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def revoke(ctx: click.Context, name: str) -> None:
     """Forget a token; whoever has it is refused from then on."""
-    tokens_of(read_settings(ctx)).revoke(name)
+    open_token_store(read_settings(ctx)).revoke(name)
     click.echo(f"token {name} revoked")
 
 
-def _seconds(text: str) -> int:
-    found = _SPAN.fullmatch(text.strip().lower())
+def _parse_duration(text: str) -> int:
+    found = _DURATION.fullmatch(text.strip().lower())
     if found is None or not int(found[1]):
         raise UsageError(f"--expires {text}: write minutes, hours or days, as 30m, 12h or 90d")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(found[1]) * _UNIT_SECONDS[found[2]]
 
 
-def _moment(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -12,11 +12,11 @@ import click
 
 from config.errors import UsageError
 from config.settings import Settings
-from workers.cli.common import note, read_settings
+from workers.cli.common import print_to_stderr, read_settings
 
 if TYPE_CHECKING:
-    from workers.monitoring.metrics import OneProcess
-    from workers.queue.service import Submissions
+    from workers.monitoring.metrics import ProcessMetrics
+    from workers.queue.service import SubmissionService
 
 
 @click.command()
@@ -32,46 +32,46 @@ def consume(ctx: click.Context) -> None:
     Examples:
       SKILLBUS_SUBMISSIONS__BROKER=redis://127.0.0.1:6379/0 skillbus consume
     """
-    from workers.backend.deployment import find_serve, open_channel
-    from workers.monitoring.metrics import OneProcess
-    from workers.queue.broker import broker_of
+    from workers.backend.deployment import connect_to_serve, open_backend
+    from workers.monitoring.metrics import ProcessMetrics
+    from workers.queue.broker import get_submission_broker
     from workers.queue.protocol import QUEUE
-    from workers.queue.service import Submissions
+    from workers.queue.service import SubmissionService
 
-    settings = read_settings(ctx, serving=True)
-    broker = broker_of(settings)
-    served = find_serve(settings)
+    settings = read_settings(ctx, long_running=True)
+    broker = get_submission_broker(settings)
+    served = connect_to_serve(settings)
     if served is not None:
         served.close()
         raise UsageError(
             f"`skillbus serve` runs on {settings.home}: start it with submissions.broker set, "
             "and it takes these messages itself"
         )
-    told = threading.Event()
+    stop_requested = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: told.set())
-    figures = OneProcess()
+        signal.signal(number, lambda *_: stop_requested.set())
+    process_metrics = ProcessMetrics()
     with (
-        open_channel(settings, writable=True, measures=figures.measures) as channel,
-        Submissions(channel, figures.measures) as submissions,
-        _told_on_port(settings, figures, submissions),
+        open_backend(settings, writable=True, measures=process_metrics.measures) as backend,
+        SubmissionService(backend, process_metrics.measures) as submissions,
+        _metrics_server(settings, process_metrics, submissions),
     ):
-        figures.add_gauges(channel.report)
-        note(f"taking {QUEUE} from {broker.address}")
-        told.wait()
+        process_metrics.add_gauges(backend.get_status)
+        print_to_stderr(f"taking {QUEUE} from {broker.address}")
+        stop_requested.wait()
 
 
 @contextmanager
-def _told_on_port(
-    settings: Settings, figures: OneProcess, submissions: Submissions
+def _metrics_server(
+    settings: Settings, process_metrics: ProcessMetrics, submissions: SubmissionService
 ) -> Iterator[None]:
     """Answer on `workers.metrics_port`, where that is not 0."""
     if not settings.workers.metrics_port:
         yield
         return
-    from workers.monitoring.metrics_port import MetricsPort
+    from workers.monitoring.metrics_server import MetricsServer
 
-    port = MetricsPort(settings, figures.text, submissions.unready)
+    port = MetricsServer(settings, process_metrics.render, submissions.not_ready_reasons)
     port.start()
     try:
         yield

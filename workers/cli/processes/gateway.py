@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from workers.cli.common import note, read_settings
+from workers.cli.common import print_to_stderr, read_settings
 
 
 @click.command()
@@ -31,7 +31,12 @@ def gateway(ctx: click.Context, listen: str, unprotected: bool) -> None:
       skillbus tokens add agents
       skillbus gateway --listen 127.0.0.1:8765
     """
-    from workers.processes.serve import check_listen, run_gateway
+    from workers.processes.serve import resolve_listen_address, run_gateway
 
-    settings = read_settings(ctx, serving=True)
-    run_gateway(settings, check_listen(settings, listen, unprotected), note, unprotected)
+    settings = read_settings(ctx, long_running=True)
+    run_gateway(
+        settings,
+        resolve_listen_address(settings, listen, unprotected),
+        print_to_stderr,
+        unprotected,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from workers.cli.common import note, read_settings
+from workers.cli.common import print_to_stderr, read_settings
 
 
 @click.command()
@@ -29,8 +29,8 @@ def serve(ctx: click.Context, listen: str | None, unprotected: bool) -> None:
       skillbus serve
       skillbus serve --listen 127.0.0.1:8765
     """
-    from workers.processes.serve import check_listen, run_serve
+    from workers.processes.serve import resolve_listen_address, run_serve
 
-    settings = read_settings(ctx, serving=True)
-    address = check_listen(settings, listen, unprotected) if listen else None
-    run_serve(settings, address, note, unprotected)
+    settings = read_settings(ctx, long_running=True)
+    address = resolve_listen_address(settings, listen, unprotected) if listen else None
+    run_serve(settings, address, print_to_stderr, unprotected)

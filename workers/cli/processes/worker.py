@@ -7,7 +7,7 @@ import sys
 import click
 
 from config.errors import UsageError
-from workers.cli.common import note, read_settings
+from workers.cli.common import print_to_stderr, read_settings
 
 
 @click.command()
@@ -36,20 +36,20 @@ def worker(ctx: click.Context, queues: str | None, processes: int, supervised: b
       skillbus worker
       skillbus worker --queues query --processes 4
     """
-    settings = read_settings(ctx, serving=True)
+    settings = read_settings(ctx, long_running=True)
     if not settings.distributed:
         raise UsageError(
             "no servers are named (servers.broker, …): `skillbus serve` does all the work "
             "of an embedded library"
         )
     if queues is None:
-        from workers.processes.supervisor import supervise
+        from workers.processes.supervisor import run_supervisor
 
         home = ctx.find_root().obj
         arguments = ["--home", str(home)] if home else []
-        sys.exit(supervise(arguments, processes, settings.workers.metrics_port))
+        sys.exit(run_supervisor(arguments, processes, settings.workers.metrics_port))
     from workers.processes.worker import run_worker
-    from workers.processes.workloads import workload_of
+    from workers.processes.workloads import parse_workload
 
-    workload = workload_of(queues.split(","))
-    sys.exit(run_worker(settings, workload, processes, note, supervised=supervised))
+    workload = parse_workload(queues.split(","))
+    sys.exit(run_worker(settings, workload, processes, print_to_stderr, supervised=supervised))

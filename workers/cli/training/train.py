@@ -12,7 +12,7 @@ import click
 from config.errors import UsageError
 from config.settings import Settings
 from skills.record import ParsedSkill
-from workers.cli.common import json_option, note, print_json, read_settings, show_steps
+from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
 from workers.cli.training.train_reranker import reranker
 
 
@@ -59,10 +59,10 @@ def roles(
       skillbus train roles my-roles.json --skills examples=./examples/skills --out roles.npz
     """
     from skills.roles.classifier import dump_weights
-    from workers.library.files import write_whole
-    from workers.training.card import card_of
+    from workers.library.user_files import write_atomically
     from workers.training.labels import read_labels
-    from workers.training.roles import make_example, train_roles
+    from workers.training.model_card import make_model_card
+    from workers.training.role_training import make_example, train_roles
 
     if out is not None and (out.suffix != ".npz" or not out.absolute().parent.is_dir()):
         raise UsageError(
@@ -71,14 +71,14 @@ def roles(
     labelled = read_labels(labels)
     parsed = _read_parsed(read_settings(ctx), sorted(labelled), folders)
     examples = [make_example(name, parsed[name], labelled[name]) for name in sorted(labelled)]
-    with show_steps("training") as step:
+    with progress_bar("training") as step:
         trained = train_roles(examples, step)
-    report = card_of(trained, examples, labels, origin)
+    report = make_model_card(trained, examples, labels, origin)
     if out is not None:
-        write_whole(out, dump_weights(trained.classifier))
+        write_atomically(out, dump_weights(trained.classifier))
         card = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
-        write_whole(out.with_suffix(".json"), card.encode())
-        note(f"weights in {out}, their card in {out.with_suffix('.json')}")
+        write_atomically(out.with_suffix(".json"), card.encode())
+        print_to_stderr(f"weights in {out}, their card in {out.with_suffix('.json')}")
     if as_json:
         print_json(report | {"per_skill": trained.per_skill})
     else:
@@ -102,11 +102,11 @@ def _read_parsed(
         from workers.training.labels import read_skills
 
         return read_skills(skill_ids, _by_source(folders))
-    from workers.cli.evaluation.common import open_services
-    from workers.evaluation.predictions import published
+    from workers.cli.evaluation.options import open_library
+    from workers.evaluation.predictions import read_published_revisions
 
-    with open_services(settings, wait=False) as services:
-        found = published(services, skill_ids)
+    with open_library(settings, wait=False) as services:
+        found = read_published_revisions(services, skill_ids)
     return {skill_id: revision.parsed for skill_id, revision in found.items()}
 
 

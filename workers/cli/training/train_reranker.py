@@ -12,11 +12,11 @@ import click
 
 from config.errors import UsageError
 from config.settings import Settings
-from search.models.encoder import DEFAULT_MODEL, knows_english_only
-from workers.cli.common import json_option, note, print_json, read_settings, show_steps
+from search.models.encoder import DEFAULT_MODEL, is_english_only
+from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
 
 if TYPE_CHECKING:
-    from workers.training.lists import Choices, Material
+    from workers.training.training_set import TrainingOptions, TrainingSet
 
 
 @click.command("reranker")
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--learning-rate", default=2e-5, show_default=True, type=click.FloatRange(0, 1, min_open=True)
 )
-@click.option("--lists-a-step", default=16, show_default=True, type=click.IntRange(1, 1024))
+@click.option("--batch-size", default=16, show_default=True, type=click.IntRange(1, 1024))
 @click.option("--max-length", default=256, show_default=True, type=click.IntRange(16, 32_768))
 @click.option("--folds", default=5, show_default=True, type=click.IntRange(2, 100))
 @click.option("--fold", default=0, show_default=True, type=click.IntRange(0, 99))
@@ -65,7 +65,7 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
       skillbus train reranker --out my-reranker --feedback tasks.jsonl
       SKILLBUS_RERANKER__MODEL=my-reranker skillbus query "plan the crossing"
     """
-    from workers.training.reranker import finish, judge, train
+    from workers.training.reranker_training import evaluate_on_held_out, train, write_model_card
 
     settings, out = read_settings(ctx), options["out"]
     if options["fold"] >= options["folds"]:
@@ -74,15 +74,15 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
             f"{options['folds']} (--folds)"
         )
     _check_folder(out, options["fresh"])
-    material = _material(settings, options)
+    training_set = _load_or_build_training_set(settings, options)
     threads = options["threads"] or (os.cpu_count() or 1)
-    with show_steps("training") as step:
-        losses = train(material, out, threads, options["checkpoint_steps"], step)
-    with show_steps("judging") as step:
-        report = judge(material, out, settings.reranker.weight, step)
+    with progress_bar("training") as step:
+        losses = train(training_set, out, threads, options["checkpoint_steps"], step)
+    with progress_bar("judging") as step:
+        report = evaluate_on_held_out(training_set, out, settings.reranker.weight, step)
     if losses:
         report["loss"] = [round(losses[0], 4), round(losses[-1], 4)]
-    card = finish(material, out, report)
+    card = write_model_card(training_set, out, report)
     if options["as_json"]:
         print_json(card)
         return
@@ -96,55 +96,55 @@ def _check_folder(out: Path, fresh: bool) -> None:
     """
     from search.models.reranker import TRAINING_FILE
     from workers.training.cross_encoder import CHECKPOINT
-    from workers.training.reranker import MATERIAL_FILE
+    from workers.training.reranker_training import TRAINING_SET_FILE
 
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{out} cannot be made: {error.strerror}") from error
     names = {path.name for path in out.iterdir()}
-    if names and not names & {MATERIAL_FILE, TRAINING_FILE}:
+    if names and not names & {TRAINING_SET_FILE, TRAINING_FILE}:
         raise UsageError(f"{out} holds other files; name a new or an empty folder with --out")
     if fresh:
-        for name in (TRAINING_FILE, CHECKPOINT, MATERIAL_FILE):
+        for name in (TRAINING_FILE, CHECKPOINT, TRAINING_SET_FILE):
             (out / name).unlink(missing_ok=True)
-    elif TRAINING_FILE in names and MATERIAL_FILE not in names:
+    elif TRAINING_FILE in names and TRAINING_SET_FILE not in names:
         raise UsageError(f"{out} holds a trained reranker; --fresh trains it anew")
 
 
-def _material(settings: Settings, options: Mapping[str, Any]) -> Material:
+def _load_or_build_training_set(settings: Settings, options: Mapping[str, Any]) -> TrainingSet:
     """The lists: those of an interrupted training, or drawn from the library now."""
-    from workers.cli.evaluation.common import open_services
-    from workers.evaluation.predictions import read_lines
-    from workers.library.files import write_whole
-    from workers.training.lists import dump, gather, load
-    from workers.training.reranker import MATERIAL_FILE
+    from workers.cli.evaluation.options import open_library
+    from workers.evaluation.predictions import read_jsonl
+    from workers.library.user_files import write_atomically
+    from workers.training.reranker_training import TRAINING_SET_FILE
+    from workers.training.training_set import build_training_set, dump, load
 
     tasks: Sequence[dict[str, Any]] = ()
     feedback = ""
     if options["feedback"] is not None:
-        tasks = read_lines(options["feedback"], ("instruction", "gt_skill_ids"))
+        tasks = read_jsonl(options["feedback"], ("instruction", "gt_skill_ids"))
         feedback = blake2b(options["feedback"].read_bytes(), digest_size=8).hexdigest()
-    choices = _choices(options, feedback)
-    path = options["out"] / MATERIAL_FILE
+    training_options = _training_options(options, feedback)
+    path = options["out"] / TRAINING_SET_FILE
     if path.exists():
-        material = load(path)
-        _check_same(material.choices, choices, options["out"])
-        note(f"going on with the training in {options['out']}")
-        return material
-    with open_services(settings, wait=True) as services, show_steps("drawing lists") as step:
-        material = gather(services, choices, tasks, step)
-    write_whole(path, dump(material))
-    return material
+        training_set = load(path)
+        _check_same_options(training_set.training_options, training_options, options["out"])
+        print_to_stderr(f"going on with the training in {options['out']}")
+        return training_set
+    with open_library(settings, wait=True) as services, progress_bar("drawing lists") as step:
+        training_set = build_training_set(services, training_options, tasks, step)
+    write_atomically(path, dump(training_set))
+    return training_set
 
 
-def _choices(options: Mapping[str, Any], feedback: str) -> Choices:
-    from workers.training.lists import Choices
+def _training_options(options: Mapping[str, Any], feedback: str) -> TrainingOptions:
+    from workers.training.training_set import TrainingOptions
 
     base = options["base"]
-    return Choices(
+    return TrainingOptions(
         base=base,
-        languages=("en",) if knows_english_only(base) else ("en", "zh"),
+        languages=("en",) if is_english_only(base) else ("en", "zh"),
         feedback=feedback,
         queries=options["queries"],
         max_length=options["max_length"],
@@ -153,11 +153,11 @@ def _choices(options: Mapping[str, Any], feedback: str) -> Choices:
         seed=options["seed"],
         epochs=options["epochs"],
         learning_rate=options["learning_rate"],
-        lists_a_step=options["lists_a_step"],
+        batch_size=options["batch_size"],
     )
 
 
-def _check_same(before: Choices, now: Choices, out: Path) -> None:
+def _check_same_options(before: TrainingOptions, now: TrainingOptions, out: Path) -> None:
     from dataclasses import asdict
 
     old, new = asdict(before), asdict(now)

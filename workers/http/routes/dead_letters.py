@@ -8,11 +8,11 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict
 
 from config.errors import NotFoundError
-from workers.backend.channel import Channel
-from workers.library.dead_letters import letter_data, retry
+from workers.backend.base import Backend
+from workers.library import dead_letters
 
 
-class Letter(BaseModel):
+class DeadLetterData(BaseModel):
     """A task that failed for good, or a message that was none (`body` then says what it was)."""
 
     model_config = ConfigDict(frozen=True)
@@ -28,42 +28,42 @@ class Letter(BaseModel):
     retryable: bool
 
 
-class Letters(BaseModel):
+class DeadLetterList(BaseModel):
     """Dead letters, newest first, and how many there are in all."""
 
     model_config = ConfigDict(frozen=True)
 
-    letters: list[Letter]
+    letters: list[DeadLetterData]
     total: int
 
 
-def letter_routes(channel: Channel) -> APIRouter:
+def dead_letter_routes(backend: Backend) -> APIRouter:
     """The routes of dead letters over an open channel."""
     router = APIRouter(tags=["dead letters"])
 
-    @router.get("/v1/letters", response_model=Letters)
-    def list_letters(limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> dict[str, Any]:
+    @router.get("/v1/letters", response_model=DeadLetterList)
+    def list_dead_letters(limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> dict[str, Any]:
         """Dead letters, newest first."""
-        letters = channel.journal.letters(limit)
+        letters = backend.journal.list_dead_letters(limit)
         return {
-            "letters": [letter_data(one) for one in letters],
-            "total": channel.journal.count_letters(),
+            "letters": [dead_letters.dead_letter_data(one) for one in letters],
+            "total": backend.journal.count_dead_letters(),
         }
 
-    @router.get("/v1/letters/{letter_id}", response_model=Letter)
-    def show_letter(letter_id: str) -> dict[str, Any]:
+    @router.get("/v1/letters/{letter_id}", response_model=DeadLetterData)
+    def get_dead_letter(letter_id: str) -> dict[str, Any]:
         """One dead letter."""
-        return letter_data(channel.journal.letter(letter_id))
+        return dead_letters.dead_letter_data(backend.journal.get_dead_letter(letter_id))
 
-    @router.post("/v1/letters/{letter_id}/retry", response_model=Letter)
-    def retry_letter(letter_id: str) -> dict[str, Any]:
+    @router.post("/v1/letters/{letter_id}/retry", response_model=DeadLetterData)
+    def retry_dead_letter(letter_id: str) -> dict[str, Any]:
         """Send a dead letter's task again; the letter is gone once that is done."""
-        return retry(channel, letter_id)
+        return dead_letters.retry_dead_letter(backend, letter_id)
 
     @router.delete("/v1/letters/{letter_id}", status_code=204)
-    def discard_letter(letter_id: str) -> Response:
+    def discard_dead_letter(letter_id: str) -> Response:
         """Drop a dead letter for good."""
-        if not channel.journal.discard(letter_id):
+        if not backend.journal.delete_dead_letter(letter_id):
             raise NotFoundError(f"no dead letter {letter_id!r}")
         return Response(status_code=204)
 

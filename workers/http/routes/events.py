@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from config.errors import UsageError
-from skills.events import Event, SourceChanged, parse_event, parse_request, with_origin
+from skills.events import Event, SourceChanged, parse_event, parse_request, replace_origin
 from tasks.journal.protocol import job_id
-from workers.backend.channel import Channel
-from workers.http.access import OWN, Asking, Caller, needs
-from workers.http.jobs import Accepted, job_of
-from workers.http.source_roots import check_root
-from workers.http.tokens import Scope
+from workers.backend.base import Backend
+from workers.http.access import LOCAL_USER, Caller, CurrentCaller, require_scope
+from workers.http.jobs import Accepted, get_visible_job
+from workers.http.source_roots import resolve_root
+from workers.http.tokens import TokenScope
 
 
 class EventState(BaseModel):
@@ -29,14 +29,14 @@ class EventState(BaseModel):
     reason: str
 
 
-def event_routes(channel: Channel) -> APIRouter:
+def event_routes(backend: Backend) -> APIRouter:
     """The routes of events over an open channel."""
     router = APIRouter(tags=["events"])
 
     @router.post(
         "/v1/events",
         status_code=202,
-        dependencies=[needs(Scope.WRITE)],
+        dependencies=[require_scope(TokenScope.WRITE)],
         openapi_extra={
             "requestBody": {
                 "required": True,
@@ -47,31 +47,31 @@ def event_routes(channel: Channel) -> APIRouter:
             }
         },
     )
-    async def accept(request: Request, response: Response, caller: Asking) -> Accepted:
+    async def accept(request: Request, response: Response, caller: CurrentCaller) -> Accepted:
         """Accept a CloudEvents object (structured mode) about a source or a skill, or a query."""
         text = await request.body()
-        event = await run_in_threadpool(_accepted, channel, caller, text)
+        event = await run_in_threadpool(_record_event, backend, caller, text)
         kind = "queries" if event.type.startswith("skillbus.query.") else "events"
         response.headers["Location"] = f"/v1/{kind}/{job_id(event)}"
         return Accepted(id=job_id(event))
 
     @router.get("/v1/events/{event_id}")
-    def event_state(event_id: str, caller: Asking) -> EventState:
+    def event_state(event_id: str, caller: CurrentCaller) -> EventState:
         """The state of an event, with what it led to."""
-        job = job_of(channel, caller, event_id, "event")
+        job = get_visible_job(backend, caller, event_id, "event")
         return EventState(id=job.id, state=job.state, outcome=job.outcome, reason=job.reason)
 
     return router
 
 
-def _accepted(channel: Channel, caller: Caller, text: bytes) -> Event:
+def _record_event(backend: Backend, caller: Caller, text: bytes) -> Event:
     """Record an event; raises UsageError for one that this caller may not send."""
-    event = parse_event(text) if caller is OWN else parse_request(text)
-    content = event.content()
+    event = parse_event(text) if caller is LOCAL_USER else parse_request(text)
+    content = event.parse_data()
     if event.replyto:
         raise UsageError("replyto: replies go to queues, and this came over HTTP; leave it out")
     if isinstance(content, SourceChanged) and content.root:
-        check_root(channel, caller, content.source_id, content.root)
-    event = with_origin(event, caller.name)
-    channel.accept_once(event)
+        resolve_root(backend, caller, content.source_id, content.root)
+    event = replace_origin(event, caller.name)
+    backend.accept_if_new(event)
     return event

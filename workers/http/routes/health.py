@@ -9,11 +9,11 @@ import structlog
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict
 
-from workers.backend.channel import Channel
-from workers.http.access import needs
+from workers.backend.base import Backend
+from workers.http.access import require_scope
 from workers.http.problems import RETRY_SECONDS
-from workers.http.tokens import Scope
-from workers.monitoring.metrics import CONTENT_TYPE, OneProcess
+from workers.http.tokens import TokenScope
+from workers.monitoring.metrics import CONTENT_TYPE, ProcessMetrics
 
 log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ class Readiness(BaseModel):
     reasons: list[str]
 
 
-def health_routes(channel: Channel, figures: OneProcess | None) -> APIRouter:
+def health_routes(backend: Backend, process_metrics: ProcessMetrics | None) -> APIRouter:
     """The routes for whoever watches over this process, with `figures` for Prometheus."""
     router = APIRouter(tags=["health"])
 
@@ -48,22 +48,22 @@ def health_routes(channel: Channel, figures: OneProcess | None) -> APIRouter:
     async def readiness(response: Response) -> Readiness:
         """Ready for requests: 200, else 503 with the reasons. `GET /v1/status` says more."""
         # Requests that wait for a server may hold all threads that requests have.
-        reasons = await asyncio.to_thread(_reasons, channel)
+        reasons = await asyncio.to_thread(_reasons, backend)
         if reasons:
             response.status_code = 503
             response.headers["Retry-After"] = str(RETRY_SECONDS)
         return Readiness(ready=not reasons, reasons=reasons)
 
-    @router.get("/v1/status", dependencies=[needs(Scope.READ)])
+    @router.get("/v1/status", dependencies=[require_scope(TokenScope.READ)])
     def status() -> dict[str, Any]:
         """Skills by state, what is under way, and sources; on servers also how these are."""
-        return channel.report()
+        return backend.get_status()
 
-    if figures is not None:
+    if process_metrics is not None:
 
         @router.get(
             "/metrics",
-            dependencies=[needs(Scope.READ)],
+            dependencies=[require_scope(TokenScope.READ)],
             response_class=Response,
             responses={
                 200: {"content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}}}
@@ -71,20 +71,20 @@ def health_routes(channel: Channel, figures: OneProcess | None) -> APIRouter:
         )
         def metrics() -> Response:
             """Figures of this process and of the library, in Prometheus' text format."""
-            return Response(figures.text(), media_type=CONTENT_TYPE)
+            return Response(process_metrics.render(), media_type=CONTENT_TYPE)
 
     return router
 
 
-def _reasons(channel: Channel) -> list[str]:
+def _reasons(backend: Backend) -> list[str]:
     """Why requests cannot be served. Details are for the log: anybody may ask."""
-    away = channel.away()
+    away = backend.get_unreachable()
     for name, problem in away.items():
         log.warning("not ready", part=name, reason=problem)
     reasons = [f"{name} does not answer" for name in away]
-    if channel.stopping.is_set():
+    if backend.stopping.is_set():
         reasons.append("it is stopping")
-    if not reasons and (trouble := channel.trouble()):
+    if not reasons and (trouble := backend.trouble()):
         log.warning("not ready", reason=trouble)
         reasons.append("work does not go on")
     return reasons

@@ -16,20 +16,20 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from config.errors import TransientError
-from config.settings import STAGES
+from config.settings import OPTIONAL_STAGES
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job
-from tasks.query.pipeline import check
-from workers.backend.channel import Channel
-from workers.http.access import Asking, Caller
-from workers.http.idempotency import IdempotencyKey, accept
-from workers.http.jobs import Accepted, job_of
-from workers.http.waiting import Waiting
+from tasks.query.pipeline import check_query
+from workers.backend.base import Backend
+from workers.http.access import Caller, CurrentCaller
+from workers.http.idempotency import IdempotencyKey, record_job
+from workers.http.job_waiter import JobWaiter
+from workers.http.jobs import Accepted, get_visible_job
 
 _HEARTBEAT_SECONDS = 15
-_LOOK_SECONDS = 0.05
-_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
+_POLL_SECONDS = 0.05
+_PREFER_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 QueryId = Annotated[str, Path(description="as `POST /v1/queries` gave it")]
 
@@ -37,14 +37,14 @@ Preference = Annotated[
     str | None, Header(description="`wait=N`: wait up to N seconds for the answer")
 ]
 
-_WATCHED: dict[str, Any] = {
+_EVENT_STREAM_RESPONSE: dict[str, Any] = {
     "description": "server-sent events: `stage` (stage, milliseconds), then one of `done`, "
     "`failed` and `cancelled` with what `GET /v1/queries/{id}` tells",
     "content": {"text/event-stream": {}},
 }
 
 
-class QueryTask(QueryAsked):
+class QueryRequest(QueryAsked):
     """A task in words, with how much the answer may hold."""
 
     task: str = Field(
@@ -54,7 +54,7 @@ class QueryTask(QueryAsked):
     without: tuple[str, ...] = Field(
         (),
         description="stages to leave out",
-        json_schema_extra={"items": {"type": "string", "enum": list(STAGES)}},
+        json_schema_extra={"items": {"type": "string", "enum": list(OPTIONAL_STAGES)}},
     )
 
 
@@ -74,10 +74,10 @@ class QueryState(BaseModel):
     reason: str | None = None
 
 
-def query_routes(channel: Channel) -> APIRouter:
+def query_routes(backend: Backend) -> APIRouter:
     """The routes of queries over an open channel."""
     router = APIRouter(tags=["queries"])
-    desk = _Desk(channel)
+    query_service = _QueryService(backend)
 
     @router.post(
         "/v1/queries",
@@ -85,103 +85,107 @@ def query_routes(channel: Channel) -> APIRouter:
         response_model=Accepted,
         responses={200: {"model": QueryState, "description": "It has ended: with `Prefer: wait`"}},
     )
-    async def ask(
-        query: QueryTask,
-        caller: Asking,
+    async def submit_query(
+        query: QueryRequest,
+        caller: CurrentCaller,
         key: IdempotencyKey = None,
         prefer: Preference = None,
     ) -> Response:
         """Accept a query; where it stands is told at `Location`."""
-        check(query, channel.settings.limits.query_characters)
-        asked = QueryAsked.model_construct(**dict(query))
-        query_id = await run_in_threadpool(accept, channel, caller, asked, key)
-        return await desk.accepted(query_id, caller, prefer)
+        check_query(query, backend.settings.limits.query_characters)
+        request = QueryAsked.model_construct(**dict(query))
+        query_id = await run_in_threadpool(record_job, backend, caller, request, key)
+        return await query_service.respond_accepted(query_id, caller, prefer)
 
     @router.get("/v1/queries/{query_id}", response_model=QueryState)
-    def query_state(query_id: QueryId, caller: Asking) -> Response:
+    def get_query(query_id: QueryId, caller: CurrentCaller) -> Response:
         """Where a query stands, with its bundle when done."""
-        job = desk.job(query_id, caller)
-        stages = channel.journal.stages(query_id) if job.state == "accepted" else []
-        return _told(job, stages)
+        job = query_service.job(query_id, caller)
+        stages = backend.journal.list_stages(query_id) if job.state == "accepted" else []
+        return _respond_state(job, stages)
 
     @router.delete("/v1/queries/{query_id}", response_model=QueryState)
-    def cancel(query_id: QueryId, caller: Asking) -> Response:
+    def cancel_query(query_id: QueryId, caller: CurrentCaller) -> Response:
         """Cancel a query: it is not begun, or stops at its next stage. One that has ended stays
         as it is."""
-        desk.job(query_id, caller)
-        channel.journal.cancel(query_id)
-        return _told(desk.job(query_id, caller), [])
+        query_service.job(query_id, caller)
+        backend.journal.cancel_job(query_id)
+        return _respond_state(query_service.job(query_id, caller), [])
 
     @router.get(
         "/v1/queries/{query_id}/events",
         response_class=EventSourceResponse,
-        responses={200: _WATCHED},
+        responses={200: _EVENT_STREAM_RESPONSE},
     )
-    async def watch(query_id: QueryId, caller: Asking, request: Request) -> Response:
+    async def stream_query_events(
+        query_id: QueryId, caller: CurrentCaller, request: Request
+    ) -> Response:
         """The stages of a query as they pass, then how it ended."""
         del request
-        await run_in_threadpool(desk.job, query_id, caller)
-        return desk.stream(query_id, caller)
+        await run_in_threadpool(query_service.job, query_id, caller)
+        return query_service.stream_events(query_id, caller)
 
     return router
 
 
-class _Desk:
+class _QueryService:
     """What the routes of queries share in one event loop."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
         self._streams = 0
-        self._waiting = Waiting(channel.journal)
+        self._job_waiter = JobWaiter(backend.journal)
 
     def job(self, query_id: str, caller: Caller) -> Job:
         """A query that this caller may see; raises NotFoundError for any other id."""
-        return job_of(self._channel, caller, query_id, "query")
+        return get_visible_job(self._backend, caller, query_id, "query")
 
-    async def accepted(self, query_id: str, caller: Caller, prefer: str | None) -> Response:
+    async def respond_accepted(self, query_id: str, caller: Caller, prefer: str | None) -> Response:
         """That a query is accepted; or how it ended, where the caller prefers to wait so long."""
         headers = {"Location": f"/v1/queries/{query_id}"}
-        seconds = self._patience(prefer)
+        seconds = self._parse_wait_seconds(prefer)
         if seconds is not None:
             headers["Preference-Applied"] = f"wait={seconds}"
-            if await self._waiting.ended(query_id, seconds):
-                return _told(await run_in_threadpool(self.job, query_id, caller), [], headers)
+            if await self._job_waiter.wait_until_ended(query_id, seconds):
+                return _respond_state(
+                    await run_in_threadpool(self.job, query_id, caller), [], headers
+                )
         return JSONResponse({"id": query_id}, 202, headers=headers)
 
-    def _patience(self, prefer: str | None) -> int | None:
+    def _parse_wait_seconds(self, prefer: str | None) -> int | None:
         """Seconds of `Prefer: wait=N` (RFC 7240), bounded; None without."""
-        found = _WAIT.search(prefer or "")
+        found = _PREFER_WAIT.search(prefer or "")
         if found is None:
             return None
-        return min(int(found[1]), int(self._channel.settings.gateway.wait_seconds))
+        return min(int(found[1]), int(self._backend.settings.gateway.wait_seconds))
 
-    def stream(self, query_id: str, caller: Caller) -> EventSourceResponse:
+    def stream_events(self, query_id: str, caller: Caller) -> EventSourceResponse:
         """The events of a query; raises HTTPException when too many streams are open."""
-        most = self._channel.settings.gateway.streams
+        most = self._backend.settings.gateway.streams
         if self._streams >= most:
             raise HTTPException(503, f"{most} event streams are open already (gateway.streams)")
         return EventSourceResponse(self._events(query_id, caller), ping=_HEARTBEAT_SECONDS)
 
     async def _events(self, query_id: str, caller: Caller) -> AsyncIterator[ServerSentEvent]:
-        told: set[str] = set()
+        sent_stages: set[str] = set()
         self._streams += 1
         try:
-            while not await self._waiting.ended(query_id, _LOOK_SECONDS):
+            while not await self._job_waiter.wait_until_ended(query_id, _POLL_SECONDS):
                 for stage in await self._stages(query_id):
-                    if stage not in told:
-                        told.add(stage)
+                    if stage not in sent_stages:
+                        sent_stages.add(stage)
                         yield _event("stage", {"stage": stage, "milliseconds": None})
             job = await run_in_threadpool(self.job, query_id, caller)
             timings: dict[str, float] = (job.outcome or {}).get("timings_ms", {})
             for stage, milliseconds in timings.items():
                 yield _event("stage", {"stage": stage, "milliseconds": milliseconds})
-            yield _event(job.state, _state(job, []))
+            yield _event(job.state, _state_data(job, []))
         finally:
             self._streams -= 1
 
     async def _stages(self, query_id: str) -> list[str]:
         try:
-            return await run_in_threadpool(self._channel.journal.stages, query_id)
+            return await run_in_threadpool(self._backend.journal.list_stages, query_id)
         except TransientError:
             return []  # the stream goes on, and the next look may be answered
 
@@ -190,7 +194,7 @@ def _event(name: str, data: dict[str, Any]) -> ServerSentEvent:
     return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=name)
 
 
-def _state(job: Job, stages: list[str]) -> dict[str, Any]:
+def _state_data(job: Job, stages: list[str]) -> dict[str, Any]:
     data: dict[str, Any] = {"id": job.id, "state": job.state}
     if stages:
         data["stages"] = stages
@@ -201,5 +205,5 @@ def _state(job: Job, stages: list[str]) -> dict[str, Any]:
     return data
 
 
-def _told(job: Job, stages: list[str], headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse(_state(job, stages), headers=headers)
+def _respond_state(job: Job, stages: list[str], headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse(_state_data(job, stages), headers=headers)

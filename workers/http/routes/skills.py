@@ -10,19 +10,19 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from graph.entry_filter import Selection
-from graph.protocol import Entry, SkillGraph, State
+from graph.entry_filter import EntryFilter
+from graph.protocol import CatalogEntry, SkillGraph, SkillState
 from skills.events import SkillRemoved
-from skills.policy import Policy
-from tasks.query.policy_filter import policy_of
-from workers.backend.channel import Channel
-from workers.http.access import Asking, needs
-from workers.http.cursors import cursor_of, read_cursor
+from skills.skill_policy import SkillPolicy
+from tasks.query.policy_filter import make_policy
+from workers.backend.base import Backend
+from workers.http.access import CurrentCaller, require_scope
+from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
-from workers.http.tokens import Scope
-from workers.library.skill_data import entry_data, find_entry, skill_data
-from workers.library.skill_history import history
+from workers.http.tokens import TokenScope
+from workers.library.skill_data import entry_data, require_entry, skill_data
+from workers.library.skill_history import read_history
 
 _MEDIA_TYPE = "application/json"
 
@@ -34,7 +34,7 @@ class _Skill(BaseModel):
 
     skill_id: str
     name: str
-    state: State
+    state: SkillState
     seq: int | None
     content_hash: str | None
     reason: str | None
@@ -59,7 +59,7 @@ class SkillEntry(_Skill):
     warnings: int
 
 
-class Moment(BaseModel):
+class HistoryEntry(BaseModel):
     """Something that is known of a skill's past.
 
     what: `published`, `failed`, `removed`, `waiting`, and for admins `dead letter`. at: RFC 3339.
@@ -75,7 +75,7 @@ class Moment(BaseModel):
     event: str | None
 
 
-class SkillShown(_Skill):
+class SkillDetail(_Skill):
     """A skill with its links and its past; a published one with its record and passages, unless
     it is withheld from whoever asks, as from all who are no admins.
 
@@ -84,7 +84,7 @@ class SkillShown(_Skill):
     """
 
     links: list[dict[str, Any]]
-    history: list[Moment]
+    history: list[HistoryEntry]
     warnings: list[dict[str, Any]]
     safety: list[dict[str, Any]] = []
     files: list[dict[str, Any]] = []
@@ -92,7 +92,7 @@ class SkillShown(_Skill):
     passage_links: list[dict[str, Any]] = []
 
 
-class SkillPage(BaseModel):
+class SkillList(BaseModel):
     """Skills by id; next: the path of the page that follows, null on the last one."""
 
     model_config = ConfigDict(frozen=True)
@@ -101,103 +101,114 @@ class SkillPage(BaseModel):
     next: str | None
 
 
-class Wanted(BaseModel):
+class SkillListQuery(BaseModel):
     """Which skills are listed: those that all filters hold for. A name that is no filter is
     refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str | None = Field(None, description="only of this source")
-    state: State | None = Field(None, description="only in this state")
+    state: SkillState | None = Field(None, description="only in this state")
     name: str | None = Field(
         None, description="only published ones of this name, but for case and separators"
     )
     limit: int = Field(100, ge=1, le=1_000)
     cursor: str = Field("", description="where the page before ended, as its `next` has it")
 
-    def selection(self) -> Selection:
+    def to_selection(self) -> EntryFilter:
         """What the catalog is asked for."""
-        return Selection(self.source, self.state, self.name)
+        return EntryFilter(self.source, self.state, self.name)
 
-    def asked(self) -> dict[str, str]:
+    def filter_params(self) -> dict[str, str]:
         """The filters, by name."""
         return self.model_dump(mode="json", exclude_none=True, include={"source", "state", "name"})
 
 
-def skill_routes(channel: Channel) -> APIRouter:
+def skill_routes(backend: Backend) -> APIRouter:
     """The routes of skills over an open channel; uploads have their own."""
     router = APIRouter(tags=["skills"])
 
-    def policy() -> Policy:
-        return policy_of(channel.settings.policy, channel.graph.sources())
+    def policy() -> SkillPolicy:
+        return make_policy(backend.settings.policy, backend.graph.list_sources())
 
-    @router.get("/v1/skills", response_model=SkillPage)
+    @router.get("/v1/skills", response_model=SkillList)
     def list_skills(
-        response: Response, caller: Asking, wanted: Annotated[Wanted, Query()]
+        response: Response, caller: CurrentCaller, query: Annotated[SkillListQuery, Query()]
     ) -> dict[str, Any]:
         """A page of the catalog, by skill id; `next` and the `Link` header name the one after."""
-        page, following = _page(channel.graph, wanted)
-        if following is not None:
-            response.headers["Link"] = f'<{following}>; rel="next"'
-        is_admin = caller.scope >= Scope.ADMIN
+        page, next_path = _list_entries(backend.graph, query)
+        if next_path is not None:
+            response.headers["Link"] = f'<{next_path}>; rel="next"'
+        is_admin = caller.scope >= TokenScope.ADMIN
         rules = policy()
-        told = [entry_data(entry, rules, all_of_it=is_admin) for entry in page]
-        return {"skills": told, "next": following}
+        rows = [entry_data(entry, rules, include_withheld=is_admin) for entry in page]
+        return {"skills": rows, "next": next_path}
 
     @router.get(
         "/v1/skills/{skill_id:path}",
-        response_model=SkillShown,
+        response_model=SkillDetail,
         responses={304: {"description": "As it was: `If-None-Match` names what it is"}},
     )
-    def show_skill(
+    def get_skill(
         skill_id: str,
-        caller: Asking,
+        caller: CurrentCaller,
         if_none_match: Annotated[str | None, Header(description="an `ETag` of before")] = None,
     ) -> Response:
         """A skill with passages, links, past, and why it failed if it did."""
-        is_admin = caller.scope >= Scope.ADMIN
+        is_admin = caller.scope >= TokenScope.ADMIN
         data = skill_data(
-            channel.graph, channel.index(), skill_id, policy(), text=True, all_of_it=is_admin
+            backend.graph,
+            backend.search_index(),
+            skill_id,
+            policy(),
+            text=True,
+            include_withheld=is_admin,
         )
-        entry = find_entry(channel.graph.entries([skill_id]), skill_id)
-        data["history"] = history(channel, entry, letters=is_admin)
-        return _tagged(data, if_none_match)
+        entry = require_entry(backend.graph.get_entries([skill_id]), skill_id)
+        data["history"] = read_history(backend, entry, include_dead_letters=is_admin)
+        return _respond_with_etag(data, if_none_match)
 
-    @router.delete("/v1/skills/{skill_id:path}", status_code=202, dependencies=[needs(Scope.WRITE)])
+    @router.delete(
+        "/v1/skills/{skill_id:path}",
+        status_code=202,
+        dependencies=[require_scope(TokenScope.WRITE)],
+    )
     def remove_skill(
-        skill_id: str, response: Response, caller: Asking, key: IdempotencyKey = None
+        skill_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
     ) -> Accepted:
         """Withdraw a skill until its folder changes again, which is left as it is; one that came
         by value is deleted, and comes again by another upload."""
-        find_entry(channel.graph.entries([skill_id]), skill_id)
-        return accept_event(channel, caller, SkillRemoved(skill_id=skill_id), key, response)
+        require_entry(backend.graph.get_entries([skill_id]), skill_id)
+        return accept_event(backend, caller, SkillRemoved(skill_id=skill_id), key, response)
 
     return router
 
 
-def _page(graph: SkillGraph, wanted: Wanted) -> tuple[list[Entry], str | None]:
+def _list_entries(
+    graph: SkillGraph, query: SkillListQuery
+) -> tuple[list[CatalogEntry], str | None]:
     """The entries of a page, and the path of the one after, None on the last."""
-    asked = urlencode(wanted.asked())
-    after = read_cursor(wanted.cursor, asked)
-    page = graph.page(wanted.selection(), after, wanted.limit + 1)
-    if len(page) <= wanted.limit:
+    filter_params = urlencode(query.filter_params())
+    after = decode_cursor(query.cursor, filter_params)
+    page = graph.list_entries(query.to_selection(), after, query.limit + 1)
+    if len(page) <= query.limit:
         return page, None
-    page = page[: wanted.limit]
-    place = {"limit": wanted.limit, "cursor": cursor_of(page[-1].skill_id, asked)}
-    return page, f"/v1/skills?{urlencode(wanted.asked() | place)}"
+    page = page[: query.limit]
+    place = {"limit": query.limit, "cursor": encode_cursor(page[-1].skill_id, filter_params)}
+    return page, f"/v1/skills?{urlencode(query.filter_params() | place)}"
 
 
-def _tagged(data: dict[str, Any], if_none_match: str | None) -> Response:
+def _respond_with_etag(data: dict[str, Any], if_none_match: str | None) -> Response:
     """Data with an `ETag` that tells its content, or 304 where that is the one that is known."""
     body = json.dumps(data, ensure_ascii=False).encode()
-    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-    if _matches(if_none_match, tag):
+    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    if _matches_etag(if_none_match, etag):
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers, media_type=_MEDIA_TYPE)
 
 
-def _matches(if_none_match: str | None, tag: str) -> bool:
+def _matches_etag(if_none_match: str | None, etag: str) -> bool:
     """Whether `If-None-Match` names a tag; compared weakly, since gzip changes the bytes."""
     named = [one.strip().removeprefix("W/") for one in (if_none_match or "").split(",")]
-    return tag in named or "*" in named
+    return etag in named or "*" in named

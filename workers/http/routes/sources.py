@@ -11,21 +11,21 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.exceptions import HTTPException
 
-from config.errors import NotFoundError, SetupError, UsageError
-from graph.protocol import Source, State
-from skills.events import GitOrigin, SourceChanged, SourceRemoved, describe
+from config.errors import MisconfiguredError, NotFoundError, UsageError
+from graph.protocol import SkillState, Source
+from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
 from skills.events.requests import SourceId
-from tasks.sources.git.mirror import check_source
-from tasks.sources.readers import known_source
-from workers.backend.channel import Channel
-from workers.http.access import OWN, Asking, Caller, needs, require
+from tasks.sources.git.mirror import check_git_source
+from tasks.sources.readers import find_source
+from workers.backend.base import Backend
+from workers.http.access import LOCAL_USER, Caller, CurrentCaller, check_scope, require_scope
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
-from workers.http.source_roots import check_root
-from workers.http.tokens import Scope
-from workers.monitoring.status import told_of_source
+from workers.http.source_roots import resolve_root
+from workers.http.tokens import TokenScope
+from workers.monitoring.status import source_status
 
-_GIT = frozenset(GitOrigin.model_fields)
+_GIT = frozenset(GitFetchOptions.model_fields)
 
 
 class SourceData(BaseModel):
@@ -56,7 +56,7 @@ class SourceData(BaseModel):
     pending: int
 
 
-class Sources(BaseModel):
+class SourceList(BaseModel):
     """All sources, by id."""
 
     model_config = ConfigDict(frozen=True)
@@ -64,7 +64,7 @@ class Sources(BaseModel):
     sources: list[SourceData]
 
 
-class NewSource(GitOrigin):
+class NewSource(GitFetchOptions):
     """A directory on the machine that serves (`root`, with `source_id`), or a git repository
     (`url`; `source_id` is its name at default)."""
 
@@ -103,102 +103,112 @@ class AcceptedSource(Accepted):
     source_id: str
 
 
-def source_routes(channel: Channel) -> APIRouter:
+def source_routes(backend: Backend) -> APIRouter:
     """The routes of sources over an open channel."""
     router = APIRouter(tags=["sources"])
 
-    @router.get("/v1/sources", response_model=Sources, response_model_exclude_unset=True)
+    @router.get("/v1/sources", response_model=SourceList, response_model_exclude_unset=True)
     def list_sources() -> Mapping[str, Any]:
         """All sources, how it stands with each, and how many skills of it there are by state."""
-        return {"sources": _described(channel, channel.graph.sources())}
+        return {"sources": _describe_sources(backend, backend.graph.list_sources())}
 
-    @router.post("/v1/sources", status_code=202, dependencies=[needs(Scope.WRITE)])
+    @router.post("/v1/sources", status_code=202, dependencies=[require_scope(TokenScope.WRITE)])
     def add_source(
-        source: NewSource, response: Response, caller: Asking, key: IdempotencyKey = None
+        source: NewSource, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
     ) -> AcceptedSource:
         """Read a directory as a source, now and whenever it changes; or, for admins, follow a git
         repository, or follow it in another way than before."""
-        of_kind = _repository if source.url else _directory
-        changed = of_kind(channel, caller, source)
-        accepted = accept_event(channel, caller, changed, key, response)
+        create_event = _repository_event if source.url else _directory_event
+        changed = create_event(backend, caller, source)
+        accepted = accept_event(backend, caller, changed, key, response)
         return AcceptedSource(id=accepted.id, source_id=changed.source_id)
 
-    @router.post("/v1/sources/{source_id:path}", status_code=202, dependencies=[needs(Scope.WRITE)])
+    @router.post(
+        "/v1/sources/{source_id:path}",
+        status_code=202,
+        dependencies=[require_scope(TokenScope.WRITE)],
+    )
     def refresh_source(
-        source_id: str, response: Response, caller: Asking, key: IdempotencyKey = None
+        source_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
     ) -> Accepted:
         """Refresh a source: fetch the repository, or look at the directory, now."""
-        _find(channel, source_id)
-        return accept_event(channel, caller, SourceChanged(source_id=source_id), key, response)
+        _find_source(backend, source_id)
+        return accept_event(backend, caller, SourceChanged(source_id=source_id), key, response)
 
     @router.get(
         "/v1/sources/{source_id:path}", response_model=SourceData, response_model_exclude_unset=True
     )
-    def show_source(source_id: str) -> Mapping[str, Any]:
+    def get_source(source_id: str) -> Mapping[str, Any]:
         """One source, and how it stands with it."""
-        return _described(channel, [_find(channel, source_id)])[0]
+        return _describe_sources(backend, [_find_source(backend, source_id)])[0]
 
     @router.delete(
-        "/v1/sources/{source_id:path}", status_code=202, dependencies=[needs(Scope.WRITE)]
+        "/v1/sources/{source_id:path}",
+        status_code=202,
+        dependencies=[require_scope(TokenScope.WRITE)],
     )
     def remove_source(
-        source_id: str, response: Response, caller: Asking, key: IdempotencyKey = None
+        source_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
     ) -> Accepted:
         """Forget a source and withdraw all its skills. Directories and repositories are left as
         they are; skills that came by value are deleted."""
-        _find(channel, source_id)
-        return accept_event(channel, caller, SourceRemoved(source_id=source_id), key, response)
+        _find_source(backend, source_id)
+        return accept_event(backend, caller, SourceRemoved(source_id=source_id), key, response)
 
     return router
 
 
-def _directory(channel: Channel, caller: Caller, wanted: NewSource) -> SourceChanged:
-    source_id = wanted.source_id or ""
-    root = check_root(channel, caller, source_id, wanted.root)
-    _check_known(channel, Source(source_id, "directory", root))
+def _directory_event(backend: Backend, caller: Caller, new_source: NewSource) -> SourceChanged:
+    source_id = new_source.source_id or ""
+    root = resolve_root(backend, caller, source_id, new_source.root)
+    _check_id_is_free(backend, Source(source_id, "directory", root))
     return SourceChanged(source_id=source_id, root=root)
 
 
-def _repository(channel: Channel, caller: Caller, wanted: NewSource) -> SourceChanged:
+def _repository_event(backend: Backend, caller: Caller, new_source: NewSource) -> SourceChanged:
     """The event that has a repository followed, checked as `skillbus sources add` does.
 
     Where its name leads is looked at when it is fetched, by the machine that does.
     """
-    require(caller, Scope.ADMIN)
-    _check_credential(channel, caller, wanted)
-    values = {name: getattr(wanted, name) for name in _GIT}
-    git = GitOrigin(**values | {"path": wanted.path.strip("/")})
+    check_scope(caller, TokenScope.ADMIN)
+    _check_credential(backend, caller, new_source)
+    values = {name: getattr(new_source, name) for name in _GIT}
+    git = GitFetchOptions(**values | {"path": new_source.path.strip("/")})
     try:
-        check_source(Source("", "git", wanted.url, **dict(git)), channel.settings)
-    except SetupError as error:
+        check_git_source(Source("", "git", new_source.url, **dict(git)), backend.settings)
+    except MisconfiguredError as error:
         raise UsageError(str(error)) from None
-    name = wanted.source_id or PurePosixPath(urlsplit(wanted.url).path).name.removesuffix(".git")
+    name = new_source.source_id or PurePosixPath(urlsplit(new_source.url).path).name.removesuffix(
+        ".git"
+    )
     try:
-        changed = SourceChanged(source_id=name, root=wanted.url, git=git)
+        changed = SourceChanged(source_id=name, root=new_source.url, git=git)
     except ValidationError as error:
-        raise HTTPException(422, f"{describe(error)}; name it by source_id") from None
-    _check_known(channel, Source(name, "git", wanted.url))
+        raise HTTPException(
+            422, f"{describe_validation_error(error)}; name it by source_id"
+        ) from None
+    _check_id_is_free(backend, Source(name, "git", new_source.url))
     return changed
 
 
-def _check_credential(channel: Channel, caller: Caller, wanted: NewSource) -> None:
+def _check_credential(backend: Backend, caller: Caller, new_source: NewSource) -> None:
     """Raise UsageError where a token would have a credential sent to who does not get it already.
 
     Whoever has an admin's token could have it sent home, and a token tells no secrets.
     """
-    if not wanted.credential_file or caller is OWN:
+    if not new_source.credential_file or caller is LOCAL_USER:
         return
-    named = (wanted.url, wanted.credential_file)
-    if named not in {(one.root, one.credential_file) for one in channel.graph.sources()}:
+    named = (new_source.url, new_source.credential_file)
+    if named not in {(one.root, one.credential_file) for one in backend.graph.list_sources()}:
         raise UsageError(
             "credential_file: the first time, a credential is given to a repository by "
             "`skillbus sources add URL --credential-file FILE` where the gateway runs"
         )
 
 
-def _check_known(channel: Channel, source: Source) -> None:
+def _check_id_is_free(backend: Backend, source: Source) -> None:
     """Raise UsageError when another source has the id."""
-    known = known_source(channel.graph.sources(), source.source_id)
+    known = find_source(backend.graph.list_sources(), source.source_id)
     if known is not None and (known.kind, known.root) != (source.kind, source.root):
         raise UsageError(
             f"source {known.source_id} is already {known.kind} {known.root}: choose another id, or "
@@ -206,18 +216,18 @@ def _check_known(channel: Channel, source: Source) -> None:
         )
 
 
-def _find(channel: Channel, source_id: str) -> Source:
-    source = known_source(channel.graph.sources(), source_id)
+def _find_source(backend: Backend, source_id: str) -> Source:
+    source = find_source(backend.graph.list_sources(), source_id)
     if source is None:
         raise NotFoundError(f"no source {source_id!r}")
     return source
 
 
-def _described(channel: Channel, sources: Sequence[Source]) -> list[dict[str, Any]]:
-    counted = channel.graph.states([source.source_id for source in sources])
-    states = (State.PUBLISHED, State.FAILED, State.PENDING)
+def _describe_sources(backend: Backend, sources: Sequence[Source]) -> list[dict[str, Any]]:
+    counted = backend.graph.count_states_by_source([source.source_id for source in sources])
+    states = (SkillState.PUBLISHED, SkillState.FAILED, SkillState.PENDING)
     return [
-        told_of_source(source)
+        source_status(source)
         | {state.value: counted[source.source_id].get(state, 0) for state in states}
         for source in sources
     ]

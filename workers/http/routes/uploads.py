@@ -22,20 +22,30 @@ from starlette.requests import ClientDisconnect
 
 from config.errors import PermanentError, TransientError
 from config.settings import Settings
-from skills.events import Event, SourceChanged, with_origin
-from tasks.sources.uploads.bounds import CHUNK, MEGABYTE, TooLargeError
-from tasks.sources.uploads.intake import check_kind, check_source_id, take_in, too_large
-from tasks.sources.uploads.store import new_package_id, upload_store
-from workers.backend.channel import Channel
-from workers.http.access import Asking, Caller, needs
-from workers.http.bodies import declared_length
-from workers.http.idempotency import IdempotencyKey, job_of_key, other_request, sent_before
-from workers.http.tokens import Scope
+from skills.events import Event, SourceChanged, replace_origin
+from tasks.sources.uploads.intake import (
+    check_source_id,
+    check_source_kind,
+    stage_upload,
+    upload_too_large,
+)
+from tasks.sources.uploads.limits import CHUNK, MEGABYTE, UploadTooLargeError
+from tasks.sources.uploads.store import new_package_id, open_upload_store
+from workers.backend.base import Backend
+from workers.http.access import Caller, CurrentCaller, require_scope
+from workers.http.idempotency import (
+    IdempotencyKey,
+    derive_job_id,
+    find_earlier_event,
+    key_reuse_error,
+)
+from workers.http.request_bodies import parse_content_length
+from workers.http.tokens import TokenScope
 
 _FORM = "multipart/form-data"
 _DIGEST, _LEFT_OUT = "uploaddigest", "leftout"
 """Extension attributes of the event of an upload."""
-_KINDS: dict[str, tuple[str, ...]] = {
+_ARCHIVE_KINDS: dict[str, tuple[str, ...]] = {
     "text/markdown": ("text",),
     "application/zip": ("zip",),
     "application/x-zip-compressed": ("zip",),
@@ -50,7 +60,7 @@ _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _EXAMPLE = "---\nname: glaze-test\ndescription: Test a glaze on tiles\n---\n# Glaze\n\n1. Dip.\n"
 _BODY: dict[str, Any] = {
     "required": True,
-    "content": {kind: _BINARY for kind in _KINDS if kind != _FORM}
+    "content": {kind: _BINARY for kind in _ARCHIVE_KINDS if kind != _FORM}
     | {"text/markdown": {"schema": {"type": "string"}, "example": _EXAMPLE}}
     | {
         _FORM: {
@@ -73,7 +83,7 @@ _SourceId = Annotated[
         examples=["pottery"],
     ),
 ]
-_Folder = Annotated[
+_FolderPath = Annotated[
     str,
     Query(
         max_length=1_024,
@@ -84,7 +94,7 @@ _Folder = Annotated[
 ]
 
 
-class Uploaded(BaseModel):
+class UploadAccepted(BaseModel):
     """An upload that is on disk and will be worked on.
 
     id: of its event; skills: the ids that its skills have; left_out: files that belong to none.
@@ -97,41 +107,41 @@ class Uploaded(BaseModel):
     left_out: int = Field(ge=0)
 
 
-def upload_routes(channel: Channel) -> APIRouter:
+def upload_routes(backend: Backend) -> APIRouter:
     """The route that takes skills in by value, over an open channel."""
     router = APIRouter(tags=["skills"])
-    room = threading.BoundedSemaphore(channel.settings.uploads.at_once)
+    slots = threading.BoundedSemaphore(backend.settings.uploads.at_once)
 
     @router.post(
         "/v1/skills",
         status_code=202,
-        dependencies=[needs(Scope.WRITE)],
+        dependencies=[require_scope(TokenScope.WRITE)],
         openapi_extra={"requestBody": _BODY},
     )
     async def upload(
         request: Request,
         response: Response,
-        caller: Asking,
+        caller: CurrentCaller,
         source: _SourceId,
-        path: _Folder = "",
+        path: _FolderPath = "",
         key: IdempotencyKey = None,
-    ) -> Uploaded:
+    ) -> UploadAccepted:
         """Take in a SKILL.md, or a zip or tar of one skill or several; replaces those there are."""
-        wanted = _wanted(request)
+        archive_kinds = _get_archive_kinds(request)
         check_source_id(source)
         # What cannot be accepted afterwards would lie about until it is swept.
-        await run_in_threadpool(channel.check_room, "event")
-        if not room.acquire(blocking=False):
-            most = channel.settings.uploads.at_once
+        await run_in_threadpool(backend.check_capacity, "event")
+        if not slots.acquire(blocking=False):
+            most = backend.settings.uploads.at_once
             raise TransientError(f"{most} uploads are taken in already (uploads.at_once)")
         try:
-            async with _received(request, channel.settings) as place:
-                sent = _Sent(place, source, path, wanted, caller, key)
-                uploaded = await run_in_threadpool(_accepted, channel, sent)
-        except TooLargeError as error:
+            async with _receive_to_staging(request, backend.settings) as staging_folder:
+                upload_data = _Upload(staging_folder, source, path, archive_kinds, caller, key)
+                uploaded = await run_in_threadpool(_accept_upload, backend, upload_data)
+        except UploadTooLargeError as error:
             raise HTTPException(413, str(error)) from None
         finally:
-            room.release()
+            slots.release()
         response.headers["Location"] = f"/v1/events/{uploaded.id}"
         return uploaded
 
@@ -139,66 +149,68 @@ def upload_routes(channel: Channel) -> APIRouter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _Upload:
     """An upload as it was received: the file `body` in a staging folder, and what was said of
     it."""
 
-    place: Path
+    staging_folder: Path
     source: str
     path: str
-    wanted: tuple[str, ...]
+    archive_kinds: tuple[str, ...]
     caller: Caller
     key: str | None
 
     def digest(self) -> str:
         """What tells one upload from another that comes under the same key."""
-        with (self.place / "body").open("rb") as body:
+        with (self.staging_folder / "body").open("rb") as body:
             content = hashlib.file_digest(body, "sha256").hexdigest()
         return hashlib.sha256(f"{self.source}\0{self.path}\0{content}".encode()).hexdigest()
 
 
-def _accepted(channel: Channel, sent: _Sent) -> Uploaded:
+def _accept_upload(backend: Backend, upload_data: _Upload) -> UploadAccepted:
     """Take an upload in, and accept its event: both are on disk when this returns.
 
     What came before under the same key is left as it is. The event remembers of the upload what
     has to be told again.
     """
-    check_kind(channel.graph.sources(), sent.source)
-    if sent.key is None:
-        return _told(_handed_in(channel, sent, "", {}))
-    package_id = new_package_id(job_of_key(sent.caller, sent.key))
-    digest = sent.digest()
-    event = sent_before(channel, package_id)
+    check_source_kind(backend.graph.list_sources(), upload_data.source)
+    if upload_data.key is None:
+        return _build_receipt(_store_upload(backend, upload_data, "", {}))
+    package_id = new_package_id(derive_job_id(upload_data.caller, upload_data.key))
+    digest = upload_data.digest()
+    event = find_earlier_event(backend, package_id)
     if event is None:
-        event = _handed_in(channel, sent, package_id, {_DIGEST: digest})
+        event = _store_upload(backend, upload_data, package_id, {_DIGEST: digest})
     if (event.model_extra or {}).get(_DIGEST) != digest:
-        raise other_request()
-    return _told(event)
+        raise key_reuse_error()
+    return _build_receipt(event)
 
 
-def _handed_in(channel: Channel, sent: _Sent, package_id: str, told: dict[str, str]) -> Event:
-    settings, place = channel.settings, sent.place
-    taken = take_in(
+def _store_upload(
+    backend: Backend, upload_data: _Upload, package_id: str, attributes: dict[str, str]
+) -> Event:
+    settings, staging_folder = backend.settings, upload_data.staging_folder
+    taken = stage_upload(
         settings,
-        upload_store(settings),
-        place,
-        place / "body",
-        sent.source,
-        sent.path,
-        sent.wanted,
+        open_upload_store(settings),
+        staging_folder,
+        staging_folder / "body",
+        upload_data.source,
+        upload_data.path,
+        upload_data.archive_kinds,
         package_id,
     )
-    event = with_origin(taken.event, sent.caller.name)
-    event = event.model_copy(update={**told, _LEFT_OUT: taken.left_out})
-    channel.accept(event)
+    event = replace_origin(taken.event, upload_data.caller.name)
+    event = event.model_copy(update={**attributes, _LEFT_OUT: taken.left_out})
+    backend.accept(event)
     return event
 
 
-def _told(event: Event) -> Uploaded:
-    content = event.content()
+def _build_receipt(event: Event) -> UploadAccepted:
+    content = event.parse_data()
     if not isinstance(content, SourceChanged):
         raise PermanentError(f"{event.id} is no upload")
-    return Uploaded(
+    return UploadAccepted(
         id=event.id,
         skills=[f"{content.source_id}:{path}" for path in content.paths],
         left_out=int((event.model_extra or {}).get(_LEFT_OUT, 0)),
@@ -209,21 +221,21 @@ def _media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _wanted(request: Request) -> tuple[str, ...]:
-    wanted = _KINDS.get(_media_type(request))
-    if wanted is None:
-        raise HTTPException(415, f"send it as one of {', '.join(_KINDS)}")
-    return wanted
+def _get_archive_kinds(request: Request) -> tuple[str, ...]:
+    archive_kinds = _ARCHIVE_KINDS.get(_media_type(request))
+    if archive_kinds is None:
+        raise HTTPException(415, f"send it as one of {', '.join(_ARCHIVE_KINDS)}")
+    return archive_kinds
 
 
 @asynccontextmanager
-async def _received(request: Request, settings: Settings) -> AsyncGenerator[Path, None]:
+async def _receive_to_staging(request: Request, settings: Settings) -> AsyncGenerator[Path, None]:
     """A staging folder with the upload as `body`, within its size and its time."""
     seconds = settings.uploads.seconds
-    with upload_store(settings).staging() as place:
+    with open_upload_store(settings).staging() as staging_folder:
         try:
             async with asyncio.timeout(seconds):
-                await _receive(request, settings, place / "body")
+                await _write_body(request, settings, staging_folder / "body")
         except TimeoutError:
             raise HTTPException(
                 408, f"not all there after {seconds:g} s (uploads.seconds)"
@@ -231,19 +243,19 @@ async def _received(request: Request, settings: Settings) -> AsyncGenerator[Path
         except ClientDisconnect:
             raise HTTPException(400, "the connection ended before the upload did") from None
         except OSError as error:
-            raise TransientError(f"{place} cannot be written: {error.strerror}") from error
-        yield place
+            raise TransientError(f"{staging_folder} cannot be written: {error.strerror}") from error
+        yield staging_folder
 
 
-async def _receive(request: Request, settings: Settings, body: Path) -> None:
-    chunks = _bounded(request, settings)
+async def _write_body(request: Request, settings: Settings, body: Path) -> None:
+    chunks = _read_bounded(request, settings)
     if _media_type(request) == _FORM:
-        form = await _form(request, chunks)
+        form = await _parse_form(request, chunks)
         try:
             files = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
             if not files:
                 raise HTTPException(400, "the form holds no file; name it `file`")
-            await run_in_threadpool(_copy, files[0], body)
+            await run_in_threadpool(_copy_file, files[0], body)
         finally:
             await form.close()
         return
@@ -252,7 +264,7 @@ async def _receive(request: Request, settings: Settings, body: Path) -> None:
             await run_in_threadpool(file.write, chunk)
 
 
-async def _form(request: Request, chunks: AsyncGenerator[bytes, None]) -> FormData:
+async def _parse_form(request: Request, chunks: AsyncGenerator[bytes, None]) -> FormData:
     try:
         return await MultiPartParser(request.headers, chunks, max_files=1, max_fields=4).parse()
     except MultiPartException as error:
@@ -261,19 +273,19 @@ async def _form(request: Request, chunks: AsyncGenerator[bytes, None]) -> FormDa
         raise HTTPException(400, "not a form with one file: a name in it is no text") from None
 
 
-def _copy(upload: UploadFile, body: Path) -> None:
+def _copy_file(upload: UploadFile, body: Path) -> None:
     with body.open("xb") as file:
         shutil.copyfileobj(upload.file, file, CHUNK)
 
 
-async def _bounded(request: Request, settings: Settings) -> AsyncGenerator[bytes, None]:
+async def _read_bounded(request: Request, settings: Settings) -> AsyncGenerator[bytes, None]:
     most = settings.uploads.megabytes * MEGABYTE
-    if declared_length(request.headers) > most:
-        raise too_large(settings)
+    if parse_content_length(request.headers) > most:
+        raise upload_too_large(settings)
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > most:
-            raise too_large(settings)
+            raise upload_too_large(settings)
         if chunk:
             yield chunk

@@ -15,14 +15,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from config.errors import SetupError
+from config.errors import MisconfiguredError
 from config.interface_settings import WebhookSettings
-from workers.backend.channel import Channel
-from workers.http.access import network_of
-from workers.http.bodies import declared_length
-from workers.http.limits import Room
+from workers.backend.base import Backend
+from workers.http.access import get_client_network
+from workers.http.rate_limits import FairSemaphore
+from workers.http.request_bodies import parse_content_length
 from workers.webhooks.delivery import HOSTS, Delivery, DeliveryError
-from workers.webhooks.receipt import Receipt, receive
+from workers.webhooks.handler import Receipt, handle_delivery
 from workers.webhooks.secrets import check_secrets
 from workers.webhooks.sources import check_repositories
 
@@ -42,7 +42,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     429: {"description": "Too many that were not taken in"},
     503: {"description": "Busy, or a secret cannot be read: try again"},
 }
-_PATIENCE_SECONDS = 5.0
+_QUEUE_TIMEOUT_SECONDS = 5.0
 """In which a delivery comes to its turn: hosts wait for 10 seconds in all."""
 _CLOSE = {"Connection": "close"}
 _BUSY = {"Retry-After": "5"}
@@ -68,17 +68,17 @@ Host = Annotated[
 ]
 
 
-def webhook_routes(channel: Channel) -> APIRouter:
+def webhook_routes(backend: Backend) -> APIRouter:
     """The routes of webhooks over an open channel.
 
     They ask for no token: a delivery carries a signature instead. Raises UsageError for a secret
     that cannot be read, or a repository of the settings that is no address.
     """
-    settings = channel.settings.webhooks
+    settings = backend.settings.webhooks
     check_secrets(settings)
     check_repositories(settings)
     router = APIRouter(tags=["webhooks"])
-    room = Room(settings.open_bodies)
+    slots = FairSemaphore(settings.open_bodies)
 
     @router.post(
         "/v1/webhooks/{host}",
@@ -91,13 +91,13 @@ def webhook_routes(channel: Channel) -> APIRouter:
         git source follows becomes an event for that source."""
         if host not in HOSTS:
             raise HTTPException(404, f"no such host; known: {', '.join(HOSTS)}")
-        _check_head(request, settings)
+        _check_headers(request, settings)
         try:
-            async with room.place(network_of(request.scope), _PATIENCE_SECONDS):
-                body = await _read(request, settings)
+            async with slots.slot(get_client_network(request.scope), _QUEUE_TIMEOUT_SECONDS):
+                body = await _read_body(request, settings)
                 headers = {name.lower(): value for name, value in reversed(request.headers.items())}
                 delivery = Delivery(HOSTS[host], headers, body)
-                receipt = await run_in_threadpool(_received, channel, delivery)
+                receipt = await run_in_threadpool(_handle, backend, delivery)
         except TimeoutError:
             detail = "too many deliveries arrive at once; try again"
             raise HTTPException(503, detail, _BUSY | _CLOSE) from None
@@ -110,9 +110,9 @@ def webhook_routes(channel: Channel) -> APIRouter:
     return router
 
 
-def _received(channel: Channel, delivery: Delivery) -> Receipt:
+def _handle(backend: Backend, delivery: Delivery) -> Receipt:
     try:
-        return receive(channel, delivery)
+        return handle_delivery(backend, delivery)
     except DeliveryError as error:
         log.warning(
             "webhook refused",
@@ -122,21 +122,21 @@ def _received(channel: Channel, delivery: Delivery) -> Receipt:
             reason=str(error),
         )
         raise HTTPException(error.status, str(error)) from None
-    except SetupError as error:
+    except MisconfiguredError as error:
         # Who sends is not told where secrets are kept.
         log.error("webhook not checked", host=delivery.host, reason=str(error))
         raise HTTPException(503, "a secret of this host cannot be read here", _BUSY) from None
 
 
-def _check_head(request: Request, settings: WebhookSettings) -> None:
+def _check_headers(request: Request, settings: WebhookSettings) -> None:
     """Refuse by the headers alone what need not be read."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise HTTPException(415, "content encoding: send the body as it is", _CLOSE)
-    if declared_length(request.headers, _CLOSE) > settings.body_bytes:
+    if parse_content_length(request.headers, _CLOSE) > settings.body_bytes:
         raise _too_large(settings)
 
 
-async def _read(request: Request, settings: WebhookSettings) -> bytes:
+async def _read_body(request: Request, settings: WebhookSettings) -> bytes:
     """The body, however it comes; raises HTTPException for one that is too large or too slow."""
     body = bytearray()
     try:

@@ -1,0 +1,285 @@
+"""Every published skill's term vectors, inverted in memory, to score one skill against all.
+
+Kept up to date from the catalog's change feed: an edit costs what it changed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from graph.links.link_rules import (
+    SIMILARITY_LINK_TYPES,
+    WEIGHT_STEPS,
+    Booleans,
+    Floats,
+    LinkSettings,
+    QuantisedVector,
+    ScoredLink,
+    quantise_vector,
+    score_pairs,
+    similarity_evidence,
+)
+from graph.protocol import LinkFeatures, LinkType, SkillGraph
+from graph.skill_names import may_be_same_skill, normalise_name
+
+_READ_AT_ONCE = 1000
+_RECENT_SHARE = 0.02
+
+_EntryWeights = dict[LinkType, float]
+"""By type, the weight that another skill must have to enter a list."""
+
+
+class SimilarityIndex:
+    """Scores of one skill with all published ones, and who would take it into a list.
+
+    What changed lately stands in a small block of its own, so that an edit does not invert the
+    whole library again.
+    """
+
+    def __init__(self, settings: LinkSettings) -> None:
+        self._settings = settings
+        self._epoch = 0
+        self._members: dict[str, _Member] = {}
+        self._entry_weights: dict[str, _EntryWeights] = {}
+        self._recent: set[str] = set()
+        self._blocks = (_Block({}, {}), _Block({}, {}))
+
+    def refresh(self, graph: SkillGraph) -> None:
+        """Follow the catalog: read what was published, drop what was withdrawn."""
+        changes = graph.get_changes_since(self._epoch)
+        self._epoch = changes.epoch
+        if changes.relinked:
+            self._read_entry_weights(graph, sorted(changes.relinked))
+        if changes.pointers:
+            self._read_members(graph, sorted(changes.pointers))
+
+    def _read_members(self, graph: SkillGraph, changed: Sequence[str]) -> None:
+        for skill_id in changed:
+            self._members.pop(skill_id, None)
+        for start in range(0, len(changed), _READ_AT_ONCE):
+            read = graph.get_link_features(changed[start : start + _READ_AT_ONCE])
+            self._members.update({skill_id: _Member(facts) for skill_id, facts in read.items()})
+        old, _ = self._blocks
+        old.drop(changed)
+        self._recent.update(changed)
+        if len(self._recent) > _RECENT_SHARE * len(self._members):
+            self._recent = set()
+            self._blocks = (_Block(self._members, self._entry_weights), _Block({}, {}))
+        else:
+            recent = {one: self._members[one] for one in self._recent if one in self._members}
+            self._blocks = (old, _Block(recent, self._entry_weights))
+
+    def score(self, facts: LinkFeatures) -> SimilarityScores:
+        """This skill against every other one."""
+        asked = _Member(facts)
+        parts = [block.cosines(asked, facts.skill_id) for block in self._blocks]
+        body, description, namesake = (np.concatenate(part) for part in zip(*parts, strict=True))
+        ids = np.concatenate([block.ids for block in self._blocks])
+        entry_weights = {
+            kind: np.concatenate([block.entry_weights[kind] for block in self._blocks])
+            for kind in SIMILARITY_LINK_TYPES
+        }
+
+        def kin(place: int) -> bool:
+            return may_be_same_skill(asked.name, self._members[ids[place]].name)
+
+        weights = score_pairs(body, description, namesake, kin, self._settings)
+        return SimilarityScores(
+            ids, body, description, weights, entry_weights, self._settings, self._places
+        )
+
+    def _places(self, skill_ids: Iterable[str]) -> list[int]:
+        """Where skills stand in the arrays of `scores`."""
+        old, recent = self._blocks
+        found = []
+        for skill_id in skill_ids:
+            place = recent.place(skill_id)
+            if place is not None:
+                found.append(len(old.ids) + place)
+            elif (place := old.place(skill_id)) is not None:
+                found.append(place)
+        return found
+
+    def mask(self, skill_ids: Iterable[str]) -> Booleans:
+        """Where these skills stand in the arrays of `scores`."""
+        mask = np.zeros(sum(len(block.ids) for block in self._blocks), dtype=bool)
+        mask[self._places(skill_ids)] = True
+        return mask
+
+    def _read_entry_weights(self, graph: SkillGraph, skill_ids: Sequence[str]) -> None:
+        """What it takes to enter the lists of skills whose links changed; 0 where there is room."""
+        full = {
+            kind: graph.min_link_weight(kind, self._settings.max_links(kind), skill_ids)
+            for kind in SIMILARITY_LINK_TYPES
+        }
+        for skill_id in skill_ids:
+            entry_weights = {kind: full[kind].get(skill_id, 0.0) for kind in SIMILARITY_LINK_TYPES}
+            self._entry_weights[skill_id] = entry_weights
+            for block in self._blocks:
+                block.set_entry_weights(skill_id, entry_weights)
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarityScores:
+    """One skill against all of the pool; every array is (skills,), in no order of meaning."""
+
+    ids: npt.NDArray[np.object_]
+    body: Floats
+    description: Floats
+    weights: Mapping[LinkType, Floats]
+    entry_weights: Mapping[LinkType, Floats]
+    settings: LinkSettings
+    places: Callable[[Iterable[str]], list[int]]
+
+    def best(self) -> list[ScoredLink]:
+        """All that the skill's lists can hold: the best K of each type and who ties with them."""
+        found: list[ScoredLink] = []
+        for kind, weights in self.weights.items():
+            last = _last_place(weights, self.settings.max_links(kind))
+            found += self._scored(kind, (weights > 0) & (weights >= last))
+        return found
+
+    def links_entering(self, excluded: Booleans) -> dict[str, ScoredLink]:
+        """By skill, the link with which this one would enter, stay or tie in a list of it."""
+        return {
+            one.skill_id: one
+            for kind, weights in self.weights.items()
+            for one in self._scored(
+                kind, (weights > 0) & (weights >= self.entry_weights[kind]) & ~excluded
+            )
+        }
+
+    def links_with(self, skill_ids: Iterable[str]) -> dict[str, ScoredLink]:
+        """The links with these skills; those without one are left out."""
+        chosen = np.zeros(len(self.ids), dtype=bool)
+        chosen[self.places(skill_ids)] = True
+        return {
+            one.skill_id: one
+            for kind, weights in self.weights.items()
+            for one in self._scored(kind, (weights > 0) & chosen)
+        }
+
+    def _scored(self, kind: LinkType, chosen: Booleans) -> list[ScoredLink]:
+        return [
+            ScoredLink(
+                kind,
+                float(self.weights[kind][place]),
+                str(self.ids[place]),
+                similarity_evidence(self.body[place], self.description[place]),
+            )
+            for place in np.flatnonzero(chosen).tolist()
+        ]
+
+
+class _Member:
+    """What the pool keeps of one skill."""
+
+    __slots__ = ("body", "description", "name")
+
+    def __init__(self, facts: LinkFeatures) -> None:
+        self.name = normalise_name(facts.name)
+        self.body = quantise_vector(facts.body_terms)
+        self.description = quantise_vector(facts.description_terms)
+
+
+class _Block:
+    """Some skills by id, their vectors inverted; those dropped are passed over.
+
+    doors: by type, what it takes to enter each skill's list (skills,).
+    """
+
+    def __init__(
+        self, members: Mapping[str, _Member], entry_weights: Mapping[str, _EntryWeights]
+    ) -> None:
+        ordered = sorted(members)
+        self.ids: npt.NDArray[np.object_] = np.array(ordered, dtype=object)
+        self.entry_weights = {
+            kind: np.array(
+                [entry_weights[one][kind] if one in entry_weights else 0.0 for one in ordered]
+            )
+            for kind in SIMILARITY_LINK_TYPES
+        }
+        self._place = {skill_id: place for place, skill_id in enumerate(ordered)}
+        self._alive = np.ones(len(ordered))
+        self._named: defaultdict[str, list[int]] = defaultdict(list)
+        for place, skill_id in enumerate(ordered):
+            self._named[members[skill_id].name].append(place)
+        self._bodies = _Inverted([members[skill_id].body for skill_id in ordered])
+        self._descriptions = _Inverted([members[skill_id].description for skill_id in ordered])
+
+    def drop(self, skill_ids: Sequence[str]) -> None:
+        """Have these skills score 0 from now on."""
+        self._alive[[self._place[one] for one in skill_ids if one in self._place]] = 0.0
+
+    def set_entry_weights(self, skill_id: str, entry_weights: _EntryWeights) -> None:
+        """Note what it takes to enter the lists of a skill, where it stands here."""
+        place = self._place.get(skill_id)
+        if place is not None:
+            for kind, entry_weight in entry_weights.items():
+                self.entry_weights[kind][place] = entry_weight
+
+    def place(self, skill_id: str) -> int | None:
+        """Where a skill stands in `ids`, dropped or not."""
+        return self._place.get(skill_id)
+
+    def cosines(self, asked: _Member, skill_id: str) -> tuple[Floats, Floats, Booleans]:
+        """Cosines of texts and of descriptions, and who has the same name; each (skills,).
+
+        The skill itself has none.
+        """
+        body = self._bodies.cosines(asked.body) * self._alive
+        description = self._descriptions.cosines(asked.description) * self._alive
+        namesake = np.zeros(len(self.ids), dtype=bool)
+        namesake[self._named.get(asked.name, [])] = True
+        own = self._place.get(skill_id)
+        if own is not None:
+            body[own] = description[own] = 0.0
+        return body, description, namesake
+
+
+class _Inverted:
+    """Sparse vectors by term: for each term, who has it with what weight."""
+
+    def __init__(self, vectors: Sequence[QuantisedVector]) -> None:
+        lengths = [len(terms) for terms, _ in vectors]
+        self._size = len(vectors)
+        owners = np.repeat(np.arange(len(vectors), dtype=np.int32), lengths)
+        terms = np.concatenate([np.empty(0, np.uint64), *(terms for terms, _ in vectors)])
+        weights = np.concatenate([np.empty(0, np.uint16), *(weights for _, weights in vectors)])
+        order = np.argsort(terms, kind="stable")
+        self._owners = owners[order]
+        self._weights = weights[order]
+        self._terms, starts = np.unique(terms[order], return_index=True)
+        self._starts = np.append(starts, len(terms))
+
+    def cosines(self, vector: QuantisedVector) -> Floats:
+        """The dot product with every vector, float64 (vectors,), exact."""
+        terms, weights = vector
+        if not len(terms) or not len(self._terms):
+            return np.zeros(self._size)
+        places = np.minimum(np.searchsorted(self._terms, terms), len(self._terms) - 1)
+        known = self._terms[places] == terms
+        spans = [
+            slice(self._starts[place], self._starts[place + 1]) for place in places[known].tolist()
+        ]
+        if not spans:
+            return np.zeros(self._size)
+        owners = np.concatenate([self._owners[span] for span in spans])
+        products = np.concatenate(
+            [
+                self._weights[span] * float(weight)
+                for span, weight in zip(spans, weights[known].tolist(), strict=True)
+            ]
+        )
+        return np.bincount(owners, products, self._size) / WEIGHT_STEPS**2
+
+
+def _last_place(weights: Floats, most: int) -> float:
+    """The K-th best weight, 0 when there are fewer."""
+    place = len(weights) - most
+    return float(np.partition(weights, place)[place]) if place >= 0 else 0.0

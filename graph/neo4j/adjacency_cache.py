@@ -1,0 +1,69 @@
+"""Rows kept in memory for as long as the change feed does not name them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+
+from graph.protocol import Adjacency, CatalogChanges
+
+
+class AdjacencyCache:
+    """The rows read last, at most `most`; those that changed are dropped.
+
+    A row is never older than the last change feed that came by. Safe to share among threads.
+    """
+
+    def __init__(self, max_rows: int) -> None:
+        self._max_rows = max_rows
+        self._lock = threading.Lock()
+        self._rows: OrderedDict[str, tuple[int, Adjacency]] = OrderedDict()
+        self._epoch = 0
+        self._version = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get_many(self, skill_ids: Sequence[str], fan_out: int) -> tuple[dict[str, Adjacency], int]:
+        """Rows of this fan-out that are kept, and what `keep` wants to know."""
+        found = {}
+        with self._lock:
+            for skill_id in skill_ids:
+                kept = self._rows.get(skill_id)
+                if kept is not None and kept[0] == fan_out:
+                    self._rows.move_to_end(skill_id)
+                    found[skill_id] = kept[1]
+            return found, self._version
+
+    def put_many(self, rows: Mapping[str, Adjacency], fan_out: int, version: int) -> None:
+        """Keep rows read since `find` gave `turn`, unless any row has changed meanwhile."""
+        with self._lock:
+            if version != self._version:
+                return
+            for skill_id, row in rows.items():
+                self._rows[skill_id] = (fan_out, row)
+                self._rows.move_to_end(skill_id)
+            while len(self._rows) > self._max_rows:
+                self._rows.popitem(last=False)
+
+    def apply_changes(self, since: int, changes: CatalogChanges) -> None:
+        """Take in what changed after the epoch `since`; a gap in what was told empties all."""
+        with self._lock:
+            if since > self._epoch:
+                self._rows.clear()
+                self._version += 1
+            self._epoch = max(self._epoch, changes.epoch)
+            self._drop(changes.relinked)
+            self._drop(changes.pointers)
+
+    def evict(self, skill_ids: Iterable[str]) -> None:
+        """Forget these rows; whoever changed them need not wait for the feed."""
+        with self._lock:
+            self._drop(skill_ids)
+
+    def _drop(self, skill_ids: Iterable[str]) -> None:
+        gone = list(skill_ids)
+        self._version += bool(gone)
+        for skill_id in gone:
+            self._rows.pop(skill_id, None)

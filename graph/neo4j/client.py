@@ -1,0 +1,258 @@
+"""One Neo4j server or cluster as the catalog needs it: calls, retries, time limits, errors.
+
+The driver is made on the first call, so that a process which forks afterwards shares none.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from neo4j import READ_ACCESS, WRITE_ACCESS, Driver, GraphDatabase, Query, Session
+from neo4j.exceptions import (
+    AuthConfigurationError,
+    AuthError,
+    ClientError,
+    ConfigurationError,
+    DatabaseError,
+    DriverError,
+    Forbidden,
+    IncompleteCommit,
+    Neo4jError,
+    ServiceUnavailable,
+    SessionExpired,
+    UnsupportedServerProduct,
+)
+from neo4j.exceptions import TransientError as PassingError
+
+from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
+from config.secrets import read_secret, strip_password
+from config.settings import ServerSettings
+from graph.neo4j.call_timeout import CallWatchdog, WatchedCall
+
+T = TypeVar("T")
+
+Rows = list[list[Any]]
+Run = Callable[..., Rows]
+"""Runs a statement with keyword parameters inside a transaction; its records as lists."""
+
+_GRACE_SECONDS = 0.5
+_RECONNECT_SECONDS = 2.0
+_REFUSED_SECONDS = 10.0
+"""The server locks a login that fails several times in a row, for whoever has the right password
+too: who was refused does not ask again at once."""
+_FIRST_DELAY = 0.02
+_LONGEST_DELAY = 0.5
+_DATABASE_MISSING = "Neo.ClientError.Database.DatabaseNotFound"
+_GONE_MEANWHILE = "Neo.ClientError.Statement.EntityNotFound"
+_PASSING_CODES = (
+    _GONE_MEANWHILE,
+    "Neo.ClientError.Transaction.",
+    "Neo.ClientError.Security.AuthenticationRateLimit",
+)
+
+
+class Neo4jClient:
+    """Runs statements; every error that the server or the way to it makes is one of ours.
+
+    Statements are retried where that may help (another writer was in the way, a connection was
+    lost), so they must be such that running them twice does no harm. Safe to share among threads.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        """Nothing is opened yet."""
+        self._settings = settings
+        self._address = strip_password(settings.neo4j)
+        self._patience = settings.timeout_seconds
+        self._lock = threading.Lock()
+        self._driver: Driver | None = None
+        self._inherited: list[Driver] = []
+        self._pid = 0
+        self._closed = False
+        self._refused: tuple[float, MisconfiguredError] | None = None
+        self._bookmarks = GraphDatabase.bookmark_manager()
+        self._watch = CallWatchdog(self._abort_connections)
+
+    @property
+    def address(self) -> str:
+        """The server's address as it may be shown."""
+        return self._address
+
+    def read(self, statement: str, **parameters: object) -> Rows:
+        """The records of one statement that writes nothing, as lists; one round trip."""
+        return self._retrying(
+            lambda driver, _: self._run(driver, READ_ACCESS, statement, parameters)
+        )
+
+    def write(self, statement: str, **parameters: object) -> Rows:
+        """The same for a statement that is a transaction of its own."""
+        return self._retrying(
+            lambda driver, _: self._run(driver, WRITE_ACCESS, statement, parameters)
+        )
+
+    def run_transaction(self, work: Callable[[Run, bool], T], seconds: float | None = None) -> T:
+        """What `work(run, again)` returns, its statements as one transaction.
+
+        again: an earlier attempt may have been committed though nobody was told. seconds: the
+        transaction's limit when it is not that of a call.
+        """
+        limit = seconds or self._patience
+
+        def attempt(driver: Driver, retried: bool) -> T:
+            with self._session(driver, WRITE_ACCESS) as session:
+                transaction = session.begin_transaction(timeout=limit)
+                with transaction:
+
+                    def run(statement: str, **parameters: object) -> Rows:
+                        return transaction.run(statement, parameters).values()
+
+                    result = work(run, retried)
+                    transaction.commit()
+                return result
+
+        return self._retrying(attempt, limit)
+
+    def bookmarks(self) -> list[str]:
+        """What stands for all that this process has written and read so far."""
+        return sorted(self._bookmarks.get_bookmarks())
+
+    def apply_bookmarks(self, bookmarks: Iterable[str]) -> None:
+        """See in later calls at least what another process had seen at these bookmarks."""
+        self._bookmarks.update_bookmarks((), list(bookmarks))
+
+    def close(self) -> None:
+        """Close the connections; calls afterwards raise UsageError."""
+        with self._lock:
+            self._closed = True
+            driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.close()
+
+    def _run(
+        self, driver: Driver, access: str, statement: str, parameters: dict[str, object]
+    ) -> Rows:
+        with self._session(driver, access) as session:
+            query = Query(statement, timeout=self._patience)
+            return session.run(query, parameters).values()
+
+    def _session(self, driver: Driver, access: str) -> Session:
+        return driver.session(
+            database=self._settings.neo4j_database,
+            default_access_mode=access,
+            bookmark_manager=self._bookmarks,
+        )
+
+    def _retrying(self, attempt: Callable[[Driver, bool], T], limit: float | None = None) -> T:
+        """Try until it works, cannot work, or has taken too long."""
+        limit = limit or self._patience
+        started = time.monotonic()
+        delay, retried = _FIRST_DELAY, False
+        while True:
+            driver, watch = self._connected()
+            call = watch.start_call(limit + _GRACE_SECONDS)
+            try:
+                return attempt(driver, retried)
+            except (Neo4jError, DriverError, OSError) as error:
+                patience = _patience(error, call, limit)
+                spent = time.monotonic() - started
+                if spent + delay > patience:
+                    raise self._translated(error, call, limit) from error
+                retried = retried or not isinstance(error, Neo4jError)
+            finally:
+                watch.finish_call(call)
+            time.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - only to part two writers
+            delay = min(2 * delay, _LONGEST_DELAY)
+
+    def _connected(self) -> tuple[Driver, CallWatchdog]:
+        """The driver of this process, made when there is none, and who watches its calls."""
+        with self._lock:
+            if self._closed:
+                raise UsageError(f"the catalog at {self._address} has been closed")
+            if self._refused is not None and time.monotonic() < self._refused[0]:
+                raise self._refused[1]
+            if self._driver is not None and self._pid != os.getpid():
+                # The parent's sockets: they must be neither used nor closed here.
+                self._inherited.append(self._driver)
+                self._driver, self._watch = None, CallWatchdog(self._abort_connections)
+            if self._driver is None:
+                self._driver, self._pid = self._open(), os.getpid()
+            return self._driver, self._watch
+
+    def _open(self) -> Driver:
+        settings = self._settings
+        password = read_secret(settings.neo4j_password_file, "servers.neo4j_password_file")
+        try:
+            return GraphDatabase.driver(
+                settings.neo4j,
+                auth=None if password is None else (settings.neo4j_user, password),
+                user_agent="skillbus",
+                telemetry_disabled=True,
+                notifications_min_severity="OFF",
+                connection_timeout=self._patience,
+                connection_write_timeout=self._patience,
+                connection_acquisition_timeout=self._patience,
+                liveness_check_timeout=30.0,
+            )
+        except (ConfigurationError, ValueError) as error:
+            raise MisconfiguredError(
+                f"servers.neo4j: {self._address} cannot be used: {error}"
+            ) from None
+
+    def _abort_connections(self) -> None:
+        """Close the connections under everyone; the next call opens others."""
+        with self._lock:
+            driver, self._driver = self._driver, None
+        if driver is not None:
+            with suppress(Neo4jError, DriverError, OSError):  # its server does not answer
+                driver.close()
+
+    def _translated(self, error: Exception, call: WatchedCall, limit: float) -> SkillbusError:
+        """One of our errors that names the server; anything else is a bug and stays what it is."""
+        name = f"Neo4j at {self._address}"
+        if call.expired:
+            return TransientError(f"{name} did not answer within {limit:g} s")
+        if isinstance(error, (AuthError, AuthConfigurationError)):
+            refused = MisconfiguredError(
+                f"{name} refuses the login as {self._settings.neo4j_user}: check "
+                "servers.neo4j_user and the file of servers.neo4j_password_file"
+            )
+            self._refused = (time.monotonic() + _REFUSED_SECONDS, refused)
+            return refused
+        if isinstance(error, Forbidden):
+            return MisconfiguredError(
+                f"{name} forbids what skillbus has to do ({error.code}): give "
+                f"{self._settings.neo4j_user} the rights to write and to change the schema"
+            )
+        if isinstance(error, (ConfigurationError, UnsupportedServerProduct)):
+            return MisconfiguredError(f"servers.neo4j: {self._address} cannot be used: {error}")
+        if isinstance(error, Neo4jError):
+            return self._server_error(error, name)
+        return TransientError(f"{name} cannot be reached: {error}")
+
+    def _server_error(self, error: Neo4jError, name: str) -> SkillbusError:
+        code = error.code or ""
+        if code == _DATABASE_MISSING:
+            return MisconfiguredError(
+                f"{name} has no database {self._settings.neo4j_database}: check "
+                "servers.neo4j_database"
+            )
+        if isinstance(error, (PassingError, DatabaseError)) or code.startswith(_PASSING_CODES):
+            return TransientError(f"{name} could not do it now ({code}): {error.message}")
+        raise error
+
+
+def _patience(error: Exception, call: WatchedCall, limit: float) -> float:
+    """For how many seconds since the first attempt an error is worth another one."""
+    if call.expired:
+        return 0.0
+    if isinstance(error, (ServiceUnavailable, SessionExpired, IncompleteCommit)):
+        return min(_RECONNECT_SECONDS, limit)
+    if isinstance(error, ClientError):
+        return limit if error.code == _GONE_MEANWHILE else 0.0
+    retryable = isinstance(error, (Neo4jError, DriverError)) and error.is_retryable()
+    return limit if retryable else 0.0

@@ -1,0 +1,75 @@
+"""What skillbus sends back: answers to questions, and what became of skills and messages."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from skills.bundle.model import Bundle, Revision
+
+QUERY_ANSWERED = "skillbus.query.answered.v1"
+QUERY_FAILED = "skillbus.query.failed.v1"
+SKILL_PUBLISHED = "skillbus.skill.published.v1"
+SKILL_FAILED = "skillbus.skill.failed.v1"
+MESSAGE_REFUSED = "skillbus.message.refused.v1"
+
+
+class QueryAnswered(Bundle):
+    """A question was answered: the data is its bundle."""
+
+
+class QueryFailed(BaseModel):
+    """A question has no answer, and why."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    query_id: str
+    reason: str
+
+
+class SkillPublished(BaseModel):
+    """A skill can be found as of this revision.
+
+    `warnings` counts what was odd in its SKILL.md; `safety_level` is the scanner's, 0 to 3.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    skill_id: str
+    revision: Revision
+    name: str = ""
+    warnings: int = Field(default=0, ge=0)
+    safety_level: int = Field(default=0, ge=0, le=3)
+
+
+class SkillFailed(BaseModel):
+    """A skill could not be published, and why; an earlier revision of it stays."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    skill_id: str
+    reason: str
+
+
+class MessageRefused(BaseModel):
+    """A message was not accepted, and why; it is kept as the dead letter `letter_id`.
+
+    `message_id` is the `id` that it seems to have, "" where none could be made out.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    reason: str
+    letter_id: str = ""
+    message_id: str = ""
+
+
+Reply = QueryAnswered | QueryFailed | SkillPublished | SkillFailed | MessageRefused
+
+REPLIES: dict[str, type[Reply]] = {
+    QUERY_ANSWERED: QueryAnswered,
+    QUERY_FAILED: QueryFailed,
+    SKILL_PUBLISHED: SkillPublished,
+    SKILL_FAILED: SkillFailed,
+    MESSAGE_REFUSED: MessageRefused,
+}
+"""Type of an event that skillbus sends -> model of its data."""

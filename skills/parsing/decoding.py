@@ -1,0 +1,127 @@
+"""From the bytes of a SKILL.md to its lines, whatever wrote them."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Sequence
+
+from config.errors import PermanentError
+from skills.record import ParseWarning
+
+# UTF-32 first: its little-endian mark begins with that of UTF-16.
+_WIDE_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_WIDE_PROBE = 4096
+_WIDE_SHARE = 0.3
+_BINARY_SHARE = 0.05
+_BROKEN_SHARE = 0.2
+_HAN = re.compile(r"[\u4e00-\u9fff]")
+_CONFLICT = re.compile(r"<{7}(?: .*)?|={7}|>{7}(?: .*)?|\|{7}(?: .*)?")
+
+
+class ParseError(PermanentError):
+    """A SKILL.md that cannot be read. `line` is 0 when the whole file is at fault."""
+
+    def __init__(self, path: str, line: int, reason: str, advice: str) -> None:
+        super().__init__(f"{path}/SKILL.md:{max(line, 1)}: {reason}; {advice}")
+        self.path = path
+        self.line = line
+        self.reason = reason
+
+
+def decode_lines(path: str, content: bytes) -> tuple[tuple[str, ...], list[ParseWarning]]:
+    """Decode a file and split it at line feeds; carriage returns at line ends are dropped.
+
+    Line n is `lines[n - 1]`, as in `text.split("\\n")` of the decoded file; only a file without
+    any line feed is split at its carriage returns. Undecodable bytes and NUL become U+FFFD.
+    Raises ParseError for a binary file.
+    """
+    warnings: list[ParseWarning] = []
+    text = _decode(content, warnings)
+    _refuse_binary(path, text)
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        warnings.append(ParseWarning("nul", line, "NUL characters were replaced by U+FFFD"))
+        text = text.replace("\0", "\ufffd")
+    if "\n" not in text.rstrip("\r\n") and "\r" in text.strip("\r\n"):
+        warnings.append(ParseWarning("lone_cr", 0, "lines end in carriage returns alone"))
+        text = text.rstrip("\r\n").replace("\r", "\n")
+    if "\r\r\n" in text:
+        line = text.count("\n", 0, text.index("\r\r\n")) + 1
+        warnings.append(ParseWarning("cr_cr_lf", line, "lines end in CR CR LF"))
+    lines = tuple(line.rstrip("\r") for line in text.split("\n"))
+    return lines, warnings
+
+
+def find_conflict_markers(lines: Sequence[str]) -> list[int]:
+    """The lines (1-based) that are marks of an unresolved git merge; [] unless one opens."""
+    marks = [
+        number
+        for number, line in enumerate(lines, 1)
+        if line[:7] in ("<<<<<<<", "=======", ">>>>>>>", "|||||||") and _CONFLICT.fullmatch(line)
+    ]
+    if any(lines[number - 1].startswith("<") for number in marks):
+        return marks
+    return []
+
+
+def _decode(content: bytes, warnings: list[ParseWarning]) -> str:
+    for mark, encoding in _WIDE_MARKS:
+        if content.startswith(mark):
+            warnings.append(ParseWarning("wide_encoding", 1, f"the file is {encoding}, not UTF-8"))
+            return content.decode(encoding, "replace")
+    if content.startswith(codecs.BOM_UTF8):
+        warnings.append(ParseWarning("bom", 1, "the file begins with a byte order mark"))
+        content = content[len(codecs.BOM_UTF8) :]
+    wide = _unmarked_utf16(content)
+    if wide:
+        warnings.append(ParseWarning("wide_encoding", 1, f"the file is {wide}, not UTF-8"))
+        return content.decode(wide, "replace")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+    text = _gb18030(content)
+    if text is not None:
+        warnings.append(ParseWarning("legacy_encoding", line, "the file is GB18030, not UTF-8"))
+        return text
+    warnings.append(ParseWarning("invalid_utf8", line, "invalid UTF-8 was replaced by U+FFFD"))
+    return content.decode("utf-8", "replace")
+
+
+def _unmarked_utf16(content: bytes) -> str:
+    """`utf-16-le` or `utf-16-be` when every second byte is mostly NUL, else an empty string."""
+    probe = content[:_WIDE_PROBE]
+    if len(probe) < 4 or b"\0" not in probe:
+        return ""
+    even, odd = probe[::2].count(0), probe[1::2].count(0)
+    half = len(probe) / 2
+    if odd > _WIDE_SHARE * half and even < odd / 8:
+        return "utf-16-le"
+    if even > _WIDE_SHARE * half and odd < even / 8:
+        return "utf-16-be"
+    return ""
+
+
+def _gb18030(content: bytes) -> str | None:
+    """The text when the bytes are valid GB18030 and read as Chinese, else None."""
+    try:
+        text = content.decode("gb18030")
+    except UnicodeDecodeError:
+        return None
+    foreign = sum(1 for char in text if char > "\x7f")
+    return text if foreign >= 8 and len(_HAN.findall(text)) > 0.6 * foreign else None
+
+
+def _refuse_binary(path: str, text: str) -> None:
+    size = len(text)
+    if len(_CONTROL.findall(text)) > _BINARY_SHARE * size + 8:
+        raise ParseError(path, 0, "the file is binary", "replace it by a Markdown text in UTF-8")
+    if text.count("\ufffd") > _BROKEN_SHARE * size + 8:
+        raise ParseError(path, 0, "the file is not text in a known encoding", "save it as UTF-8")

@@ -1,0 +1,39 @@
+"""From chosen passages to the lines that are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from skills.record import ParsedSkill
+
+
+def get_line_ranges(
+    parsed: ParsedSkill, chosen: Iterable[int], *, context: bool = True
+) -> list[tuple[int, int]]:
+    """The line ranges of the chosen passages, in document order; ranges that touch are merged.
+
+    With `context`, the heading of each kept section comes along, and the passage that introduces
+    a kept one.
+    """
+    wanted = set(chosen)
+    if context:
+        wanted |= {parsed.passages[index].lead_in for index in wanted} - {-1}
+    spans = set()
+    for index in wanted:
+        passage = parsed.passages[index]
+        spans.add((passage.first_line, passage.last_line))
+        heading = parsed.sections[passage.section].heading_line
+        if heading and context:
+            spans.add((heading, heading))
+    return _merge(parsed, sorted(spans))
+
+
+def _merge(parsed: ParsedSkill, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join ranges that touch or that only blank lines part."""
+    merged: list[tuple[int, int]] = []
+    for first, last in spans:
+        if merged and not parsed.text(merged[-1][1] + 1, first - 1).strip():
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return merged

@@ -1,0 +1,122 @@
+"""A passage as rules and classifier see it: its headings, its lines and what introduces it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from skills.parsing.headings import heading_paths_below_title
+from skills.record import Passage, PassageKind, Section
+from skills.roles import cues
+
+MAX_LINE_CHARACTERS = 400
+"""Characters of a line that are read for cues."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassageContext:
+    """A passage in its place.
+
+    headings: from the nearest outwards, without the title. lines: those that are not blank. lead:
+    the last line that introduces it. All are cut at READ characters. headed, said and asked: names
+    of the cues that its headings, its first line (unless it is code) and its lead give.
+    """
+
+    passage: Passage
+    headings: tuple[str, ...]
+    lines: tuple[str, ...]
+    lead: str
+    heading_cues: tuple[frozenset[str], ...]
+    line_cues: frozenset[str]
+    lead_cues: frozenset[str]
+
+    def has_heading_cue(self, cue: str) -> bool:
+        """Whether any of the headings gives the cue."""
+        return any(cue in given for given in self.heading_cues)
+
+    @property
+    def precedes_headings(self) -> bool:
+        """Whether it stands before the first heading below the title."""
+        return not self.headings
+
+    @property
+    def first_line(self) -> str:
+        """The first line."""
+        return self.lines[0] if self.lines else ""
+
+    @property
+    def nearest_heading(self) -> str:
+        """The heading right above."""
+        return self.headings[0] if self.headings else ""
+
+    @property
+    def is_marked_example(self) -> bool:
+        """Whether a line marks it as an example."""
+        return any(cues.MARKED_EXAMPLE.match(line.lower()) for line in self.lines)
+
+    @property
+    def introduces(self) -> bool:
+        """Whether it is a paragraph that ends in a colon."""
+        return (
+            self.passage.kind is PassageKind.PARAGRAPH
+            and bool(self.lines)
+            and self.lines[-1].rstrip(" *_").endswith((":", "："))
+        )
+
+    def continues_code_of(self, before: PassageContext) -> bool:
+        """Whether it is a further chunk of the fenced code block that `before` is a chunk of."""
+        return (
+            self.passage.kind is before.passage.kind is PassageKind.CODE
+            and self.passage.section == before.passage.section
+            and not self.first_line.lstrip().startswith(("```", "~~~"))
+        )
+
+
+def build_passage_contexts(
+    lines: Sequence[str], sections: Sequence[Section], passages: Sequence[Passage]
+) -> list[PassageContext]:
+    """One block a passage; `lines` are the lines of the whole file."""
+    paths = [
+        tuple(heading[:MAX_LINE_CHARACTERS] for heading in reversed(path))
+        for path in heading_paths_below_title(sections)
+    ]
+    known = {
+        heading: cues.find_cues(heading.lower(), cues.HEADINGS) for heading in set(chain(*paths))
+    }
+    blocks: list[PassageContext] = []
+    for passage in passages:
+        path = paths[passage.section]
+        text = lines[passage.first_line - 1 : passage.last_line]
+        kept = tuple(line[:MAX_LINE_CHARACTERS] for line in text if line.strip())
+        lead = ""
+        if passage.lead_in >= 0:
+            lead = lines[passages[passage.lead_in].last_line - 1][:MAX_LINE_CHARACTERS].strip()
+        heading_cues = tuple(known[heading] for heading in path)
+        first = kept[0].lower() if kept and passage.kind is not PassageKind.CODE else ""
+        line_cues, lead_cues = (
+            cues.find_cues(first, cues.WORDING),
+            cues.find_cues(lead.lower(), cues.WORDING),
+        )
+        blocks.append(PassageContext(passage, path, kept, lead, heading_cues, line_cues, lead_cues))
+    return blocks
+
+
+def find_lists(blocks: Sequence[PassageContext]) -> list[tuple[int, int]]:
+    """Lists, as [start, end): items of one section, in a row, under one lead-in."""
+    runs: list[tuple[int, int]] = []
+    for index, block in enumerate(blocks):
+        if block.passage.kind is not PassageKind.LIST_ITEM:
+            continue
+        previous = blocks[index - 1].passage if index else None
+        if (
+            runs
+            and runs[-1][1] == index
+            and previous is not None
+            and previous.section == block.passage.section
+            and previous.lead_in == block.passage.lead_in
+        ):
+            runs[-1] = (runs[-1][0], index + 1)
+        else:
+            runs.append((index, index + 1))
+    return runs

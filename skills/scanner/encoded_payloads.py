@@ -1,0 +1,50 @@
+"""Text that is encoded so that nobody reads it: what it decodes to is read as well."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import re
+from collections.abc import Iterator
+
+_RUN = re.compile(r"[A-Za-z0-9+/]{24,4000}={0,2}")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){16,}")
+_ROT13 = re.compile(r"\brot[-_ ]?13\b", re.IGNORECASE)
+_MAX_PAYLOADS = 20
+_PRINTABLE_SHARE = 0.95
+
+
+def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
+    """(offset, decoded text) of base64 and hex runs that hold text, at most a few a file, and of
+    all of it where ROT13 is spoken of."""
+    rotated = _ROT13.search(text)
+    if rotated:
+        yield rotated.start(), codecs.decode(text, "rot13")
+    found = 0
+    for match in _RUN.finditer(text):
+        run = match.group()
+        decoded = _as_text(bytes.fromhex(run)) if _HEX.fullmatch(run) else ""
+        decoded = decoded or _as_text(_from_base64(run))
+        if decoded:
+            yield match.start(), decoded
+            found += 1
+            if found >= _MAX_PAYLOADS:
+                return
+
+
+def _from_base64(run: str) -> bytes:
+    bare = run.rstrip("=")
+    try:
+        return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+    except binascii.Error:  # a length that no bytes have
+        return b""
+
+
+def _as_text(content: bytes) -> str:
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        return ""
+    printable = sum(c.isprintable() or c in "\n\t" for c in text)
+    return text if text and printable >= _PRINTABLE_SHARE * len(text) else ""

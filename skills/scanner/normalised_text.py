@@ -1,0 +1,174 @@
+"""The text of a skill as the scanner reads it, and where in it a match stands."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from skills.scanner.rules.hidden_text import fold_homoglyphs, strip_invisible
+
+_FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
+_SPELT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
+_ABOUT_ATTACKS = re.compile(
+    r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
+    r"|threat|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
+)
+_SPACES = re.compile(r"(?<=\S)(?:[^\S\n]{2,}|[^\S\n ])")
+_OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")
+_ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
+"""A command that is another's argument is no quotation."""
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s")
+_LOOK_BACK = 80
+_QUOTED = 300
+_SENTENCE = re.compile(r"[.!?;]\s|[。！？；]|\n")
+CONTEXT_LINES = 6
+"""A match of a rule reaches over fewer lines than this."""
+_QUOTES = "\"'“‘「『«"
+_SPEECH_QUOTES = _QUOTES + "`*>|("
+_NEGATION = re.compile(
+    r"\b(?:never|don't|do not|must not|cannot|avoid|blocks?|blocked|den(?:y|ied|ies)|forbid(?:den)?"
+    r"|prevents?|dangerous|detects?|detection|rejects?|refuses?|malicious|attacks?|attempts?"
+    r"|adversarial|only|prohibited|disallowed|e\.g\.|such as|like)\b|❌|🚫"
+    r"|禁止|不要|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如|仅|只"
+)
+
+
+class NormalisedText:
+    """A whole file as one string; `seen` for showing, `folded` in lower case for matching.
+
+    Both have the same length. So that nothing hides a phrase, invisible characters are gone, wide
+    forms and letters that only look Latin are plain, words spelt letter by letter are joined,
+    white space is one space, and the lines of a paragraph, or of a shell command that goes on
+    after a backslash, are one line. `teaches`: its frontmatter says that it is about attacks.
+    """
+
+    def __init__(self, lines: Sequence[str], body_line: int) -> None:
+        plain = [_spaced(line if line.isascii() else _plain(line)) for line in lines]
+        self._fenced = _fenced(plain, body_line)
+        self.display = "".join(_ended(plain, self._fenced, body_line)).replace("\\\n", "  ")
+        self.folded = _lower(self.display)
+        head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
+        self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
+        self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
+
+    def find_windows(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
+        """Where a rule with these anchors can match: the lines around each, without overlap."""
+        found: list[tuple[int, int]] = []
+        for line in sorted({self.line_at(at) for at in self._places(anchors)}):
+            start = self._starts[max(line - 1 - CONTEXT_LINES, 0)]
+            end = self._starts[min(line + CONTEXT_LINES, len(self._starts) - 1)]
+            if found and start <= found[-1][1]:
+                found[-1] = found[-1][0], end
+            else:
+                found.append((start, end))
+        return found
+
+    def find_lines(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
+        """The lines as they are read, a paragraph being one, that hold an anchor."""
+        found = {}
+        for anchor in anchors:
+            at = self.folded.find(anchor)
+            while at >= 0:
+                end = self.folded.find("\n", at)
+                end = end if end >= 0 else len(self.folded)
+                found[self.folded.rfind("\n", 0, at) + 1] = end
+                at = self.folded.find(anchor, end)
+        return sorted(found.items())
+
+    def _places(self, anchors: Sequence[str]) -> Iterator[int]:
+        """Where the anchors stand, once a line each."""
+        for anchor in anchors:
+            at = self.folded.find(anchor)
+            while at >= 0:
+                yield at
+                line = self.line_at(at)
+                following = self._starts[line] if line < len(self._starts) else len(self.folded)
+                at = self.folded.find(anchor, following)
+
+    def line_at(self, offset: int) -> int:
+        """The line, from 1, of a character."""
+        return bisect_right(self._starts, offset)
+
+    def in_code(self, offset: int) -> bool:
+        """Whether a character stands in a fenced block."""
+        return self._fenced[self.line_at(offset) - 1]
+
+    def is_quoted(self, offset: int, *, in_code: bool) -> bool:
+        """Whether what starts here is quoted; with `in_code`, a fenced block quotes as well, and
+        else quotes within one are part of the code."""
+        before = self.folded[max(0, offset - 3) : offset].rstrip(" ")
+        if _ARGUMENT.search(self.folded, max(0, offset - 6), offset):
+            return False
+        if in_code:
+            marked = before[-1:] in set(_SPEECH_QUOTES) or self.in_code(offset)
+            return marked or (self.is_about_attacks and self._within_quotes(offset))
+        return before[-1:] in set(_QUOTES) and not self.in_code(offset)
+
+    def _within_quotes(self, offset: int) -> bool:
+        """Whether a quotation that began in this line has not ended."""
+        before = self.folded[self.folded.rfind("\n", 0, offset) + 1 : offset][-_QUOTED:]
+        return before.count('"') % 2 == 1 or before.rfind("“") > before.rfind("”")
+
+    def is_negated(self, offset: int) -> bool:
+        """Whether the words before, in its sentence, name what follows as something to refuse."""
+        return bool(_NEGATION.search(self.sentence_before(offset, _LOOK_BACK)))
+
+    def sentence_before(self, offset: int, max_characters: int) -> str:
+        """What the sentence of a character says before it, at most so many characters."""
+        before = self.folded[max(0, offset - max_characters) : offset]
+        ends = [end.end() for end in _SENTENCE.finditer(before)]
+        return before[ends[-1] if ends else 0 :]
+
+
+def _plain(line: str) -> str:
+    shown = unicodedata.normalize("NFKC", strip_invisible(line))
+    return fold_homoglyphs(shown).replace("\n", " ").replace("’", "'")
+
+
+def _spaced(line: str) -> str:
+    """The line with single spaces after its indentation, and with words that are written letter
+    by letter as words."""
+    if _SPELT.search(line):
+        line = _SPELT.sub(lambda word: word[0].replace(" ", ""), line)
+    return _SPACES.sub(" ", line) if _SPACES.search(line) else line
+
+
+def _ended(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:
+    """Each line with what parts it from the next: a space within a paragraph, else a line end."""
+    for number, line in enumerate(lines[:-1], start=1):
+        following = lines[number]
+        if fenced[number - 1] or fenced[number]:
+            goes_on = False
+        elif number + 1 < body_line:
+            goes_on = following[:1] == " " and not _OWN_LINE.match(following)
+        else:
+            goes_on = (
+                bool(line)
+                and number >= body_line
+                and not (_HEADING.match(line) or _OWN_LINE.match(following))
+            )
+        yield line + (" " if goes_on else "\n")
+    yield from lines[-1:]
+
+
+def _lower(text: str) -> str:
+    """Lower case of the same length: only U+0130 grows when lowered."""
+    return text.replace("\u0130", "I").lower()
+
+
+def _fenced(lines: Sequence[str], body_line: int) -> list[bool]:
+    inside, mark = [], ""
+    for number, line in enumerate(lines, start=1):
+        fence = _FENCE.match(line) if number >= body_line else None
+        if not mark and fence:
+            mark = fence.group(1)
+            inside.append(True)
+        elif mark and fence and fence.group(1).startswith(mark):
+            mark = ""
+            inside.append(True)
+        else:
+            inside.append(bool(mark))
+    return inside

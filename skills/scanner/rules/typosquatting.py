@@ -1,0 +1,205 @@
+"""Names of packages that are nearly those of well-known ones: a slip of the pen, or bait."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+_KNOWN = frozenset(
+    [
+        "requests",
+        "numpy",
+        "pandas",
+        "scipy",
+        "matplotlib",
+        "beautifulsoup4",
+        "beautifulsoup",
+        "selenium",
+        "django",
+        "flask",
+        "fastapi",
+        "uvicorn",
+        "pydantic",
+        "sqlalchemy",
+        "pytest",
+        "setuptools",
+        "urllib3",
+        "urllib",
+        "cryptography",
+        "paramiko",
+        "pillow",
+        "tensorflow",
+        "pytorch",
+        "torch",
+        "torchvision",
+        "transformers",
+        "huggingface",
+        "openai",
+        "anthropic",
+        "langchain",
+        "boto3",
+        "botocore",
+        "awscli",
+        "scikit-learn",
+        "scikit",
+        "opencv-python",
+        "opencv",
+        "jinja2",
+        "aiohttp",
+        "httpx",
+        "redis",
+        "celery",
+        "psycopg2",
+        "pymongo",
+        "colorama",
+        "tqdm",
+        "jupyter",
+        "notebook",
+        "ipython",
+        "playwright",
+        "streamlit",
+        "gradio",
+        "plotly",
+        "seaborn",
+        "networkx",
+        "pyyaml",
+        "python-dotenv",
+        "dotenv",
+        "openpyxl",
+        "python-docx",
+        "reportlab",
+        "pypdf",
+        "pypdf2",
+        "pdfplumber",
+        "markdown",
+        "click",
+        "typer",
+        "poetry",
+        "virtualenv",
+        "react",
+        "react-dom",
+        "redux",
+        "express",
+        "lodash",
+        "axios",
+        "webpack",
+        "typescript",
+        "eslint",
+        "prettier",
+        "moment",
+        "jquery",
+        "bootstrap",
+        "tailwindcss",
+        "tailwind",
+        "mongoose",
+        "sequelize",
+        "prisma",
+        "chalk",
+        "commander",
+        "nodemon",
+        "puppeteer",
+        "cheerio",
+        "socket.io",
+        "dayjs",
+        "date-fns",
+        "styled-components",
+        "electron",
+        "vite",
+        "vitest",
+        "jest",
+        "mocha",
+        "angular",
+        "svelte",
+        "nextjs",
+        "nuxt",
+        "gatsby",
+        "graphql",
+        "apollo",
+        "passport",
+        "jsonwebtoken",
+        "bcrypt",
+        "cross-env",
+        "discord.js",
+        "ethers",
+        "stripe",
+        "firebase",
+        "supabase",
+    ]
+)
+_LEGITIMATE = frozenset(
+    [
+        "preact",
+        "scapy",
+        "flash",
+        "axiom",
+        "network",
+        "openapi",
+        "prism",
+        "https",
+        "types",
+        "python",
+        "reactor",
+        "stripes",
+        "ether",
+        "poetic",
+        "request",
+        "jinja",
+        "numpyro",
+        "bcryptjs",
+        "moments",
+        "notebooks",
+    ]
+)
+_INSTALL = re.compile(
+    r"\b(?:pip3?|uv\spip|uv|poetry|npm|pnpm|yarn|bun)\s(?:install|add|i)\s([^\n;&|`#)]{1,300})"
+)
+_NAME = re.compile(r"(?<!\S)[\"']?(?!-)(?:@[\w.-]{1,40}/)?([a-z][a-z0-9._-]{3,40})")
+_LEAST = 5
+_LONG = 7
+_MOST = 20
+
+
+def find_typosquats(folded: str) -> Iterator[tuple[int, str]]:
+    """(offset, what) of names in installing commands that differ from a known one by one letter
+    left out, doubled, changed or swapped with its neighbour."""
+    for command in islice(_INSTALL.finditer(folded), _MOST):
+        for name in islice(_NAME.finditer(command[1]), _MOST):
+            meant = _meant(name[1].rstrip(".,"))
+            if meant:
+                at = command.start(1) + name.start(1)
+                yield at, f"installs {name[1]!r}, a letter from {meant!r}"
+
+
+def _meant(name: str) -> str:
+    """The known name that this one nearly is, "" for none."""
+    pieces = {name, *re.split(r"[-_]", name)}
+    if not pieces.isdisjoint(_KNOWN):
+        return ""
+    for piece in sorted(pieces - _LEGITIMATE):
+        if len(piece) >= _LEAST:
+            near = next((one for one in _BY_LENGTH if _slip(piece, one, whole=piece == name)), "")
+            if near:
+                return near
+    return ""
+
+
+def _slip(name: str, known: str, *, whole: bool) -> bool:
+    """Whether neighbours are swapped or a letter doubled; of a whole name, also whether a letter
+    is left out, added or changed."""
+    if abs(len(name) - len(known)) > 1:
+        return False
+    start = 0
+    while start < min(len(name), len(known)) and name[start] == known[start]:
+        start += 1
+    rest, other = name[start:], known[start:]
+    if len(rest) == len(other):
+        swapped = len(rest) > 1 and rest[:2] == other[1::-1] and rest[2:] == other[2:]
+        return swapped or (whole and len(known) >= _LONG and rest[1:] == other[1:])
+    if len(rest) > len(other):
+        doubled = start > 0 and rest[0] == name[start - 1]
+        return rest[1:] == other and (doubled or (whole and len(known) >= _LONG))
+    return whole and len(known) >= _LONG and rest == other[1:]
+
+
+_BY_LENGTH = sorted((one for one in _KNOWN if len(one) >= _LEAST), key=lambda one: (-len(one), one))

@@ -1,0 +1,233 @@
+"""Slight signs that say little alone and much together.
+
+An order against a user has a deed (a key file, an upload, a file that steers agents) and something
+that hides or excuses it (silence, no question, a condition, a false answer). Each is common in
+honest skills; both in one section have next to no honest use. A sign that is quoted or refused
+does not count.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from skills.scanner.normalised_text import NormalisedText
+from skills.scanner.signals.phrases import PHRASE_SIGNALS, Signal
+from skills.scanner.signals.vocabulary_signals import VOCABULARY_SIGNALS
+
+ALL_SIGNALS = PHRASE_SIGNALS + VOCABULARY_SIGNALS
+"""Every sign there is."""
+
+_BLANK = re.compile(r"\n[ \t]*(?=\n)")
+_HEADING = re.compile(r"(?m)^#{1,6} ")
+_MAX_PLACES = 50
+_LOOK_AHEAD = 2_000
+
+_Pairs = frozenset[frozenset[str]]
+
+
+def _pairs(table: Mapping[str, str]) -> _Pairs:
+    """The pairs of a table: names, and those that each of them must not stand beside."""
+    return frozenset(
+        frozenset(pair)
+        for ones, others in table.items()
+        for pair in product(ones.split(), others.split())
+        if pair[0] != pair[1]
+    )
+
+
+_PARAGRAPH = _pairs(
+    {
+        "silence": "secret private config",
+        "mute": "private config",
+        "consent": "secret config",
+        "secret": "answer out address",
+        "private": "out",
+        "config": "code",
+        "unheard": "gives config out code harm bypass swap picture bias",
+        "gives": "theirs mute silence false trigger hidden_when agreed consent",
+        "trusting": "config gives address feigned unheard mute silence",
+    }
+)
+"""Too common over a whole section."""
+_SECTION = _pairs(
+    {
+        "silence mute unseen false answer": (
+            "out address picture carry bypass code harm door obey swap bias"
+        ),
+        "silence false": "trigger answer pressure blind",
+        "silence": "false",
+        "false": "mute unseen",
+        "unseen": "secret private config",
+        "consent": "out address bypass code harm door obey swap",
+        "agreed": "out address harm door obey swap",
+        "trigger hidden_when": "out address code harm swap secret door",
+        "return": "door obey code bypass reach",
+        "reach": "door obey swap harm bypass code",
+        "feigned": "out address swap agreed",
+        "picture": "secret private carry",
+        "config memory": "bypass obey door",
+        "answer": "secret",
+        "door": "code",
+        "pressure": "secret out address",
+    }
+)
+_FILE = _pairs(
+    {
+        "false": "out secret code harm door picture",
+        "silence": "out",
+        "trigger": "harm",
+        "hidden_when": "out harm swap",
+        "consent": "harm",
+        "picture": "carry",
+    }
+)
+"""Seldom enough to be counted together wherever they stand."""
+_GRAVE = frozenset(
+    map(frozenset, (("silence", "secret"), ("silence", "code"), ("consent", "secret")))
+)
+_NEGATION = re.compile(
+    r"\b(?:never|don't|do not|must not|avoid|dangerous|malicious|attacks?|attackers?|suspicious"
+    r"|such as|e\.g\.|ask(?:ing)? (?:the user )?(?:before|first)|forbid(?:den)?|detects?"
+    r"|rather than|instead of|not for|whether|refused?)\b"
+    r"|禁止|不要|切勿|避免|攻击|恶意|例如|比如"
+)
+_BACK = 90
+
+
+def find_combinations(
+    text: NormalisedText, present: frozenset[str]
+) -> Iterator[tuple[int, int, str]]:
+    """(offset, level, what) of places where signs stand together that should not.
+
+    `present` are the anchors that the text can hold (`Anchors.within`).
+    """
+    starts = _paragraphs(text.folded)
+    places = _anchored(text.folded, starts, present)
+    if len(places) < 2:
+        return
+    found = _SignalFinder(text, starts)
+    heads = [head.start() for head in _HEADING.finditer(text.folded)]
+    sections = [bisect_right(heads, start) for start in starts]
+    reported: set[frozenset[str]] = set()
+    scopes = (
+        (_PARAGRAPH, list(range(len(starts)))),
+        (_SECTION, sections),
+        (_FILE, [0] * len(starts)),
+    )
+    for pairs, scope in scopes:
+        for pair in sorted(pairs - reported, key=sorted):
+            one, other = sorted(pair)
+            for at, what in _find_pair(found, places, one, other, scope):
+                reported.add(pair)
+                yield at, 3 if pair in _GRAVE and pairs is _PARAGRAPH else 2, what
+
+
+def _find_pair(
+    found: _SignalFinder, places: Mapping[str, list[int]], one: str, other: str, scope: list[int]
+) -> Iterator[tuple[int, str]]:
+    """(offset, what) of each stretch of `scope` (by paragraph) that has both signs."""
+    if one not in places or other not in places:
+        return
+    if len(places[other]) < len(places[one]):
+        one, other = other, one
+    others: dict[int, list[int]] = {}
+    for place in places[other]:
+        others.setdefault(scope[place], []).append(place)
+    done = set()
+    for place in places[one]:
+        where = scope[place]
+        if where in done or where not in others:
+            continue
+        first = found.at(one, place)
+        if first < 0:
+            continue
+        second = next((at for near in others[where] if (at := found.at(other, near)) >= 0), -1)
+        if second < 0:
+            others.pop(where)
+            continue
+        done.add(where)
+        names = sorted((one, other))
+        yield (
+            min(first, second),
+            ", together with ".join(_BY_NAME[name].description for name in names),
+        )
+
+
+_BY_NAME = {signal.name: signal for signal in ALL_SIGNALS}
+
+
+class _SignalFinder:
+    """Where signs stand in paragraphs; each is looked for once, and only when asked for."""
+
+    def __init__(self, text: NormalisedText, starts: list[int]) -> None:
+        self._text, self._starts = text, [*starts, len(text.folded)]
+        self._known: dict[tuple[str, int], int] = {}
+
+    def at(self, name: str, place: int) -> int:
+        """The offset of a sign in a paragraph, -1 where it is not."""
+        if (name, place) not in self._known:
+            start, end = self._starts[place], self._starts[place + 1]
+            self._known[name, place] = _first(_BY_NAME[name], self._text, start, end)
+        return self._known[name, place]
+
+
+def _paragraphs(folded: str) -> list[int]:
+    """Where paragraphs begin; what a colon introduces belongs to it, and to a code block what is
+    said after it."""
+    ends = (blank for blank in _BLANK.finditer(folded) if not _goes_on(folded, blank))
+    return [0, *(blank.end() for blank in ends)]
+
+
+def _goes_on(folded: str, blank: re.Match[str]) -> bool:
+    start, end = blank.span()
+    if folded[start - 1 : start] in (":", "："):
+        return True
+    last = folded[folded.rfind("\n", 0, start) + 1 : start].strip()
+    if last not in ("```", "~~~"):
+        return False
+    following = folded.find("\n\n", end + 1, end + _LOOK_AHEAD)
+    spoken = folded[end : following if following >= 0 else end + _LOOK_AHEAD].strip()
+    return spoken[-1:] not in (":", "：") and spoken[:1] not in ("#", "`", "~")
+
+
+def _anchored(folded: str, starts: list[int], present: frozenset[str]) -> dict[str, list[int]]:
+    """By sign, the paragraphs that hold one of its anchors."""
+    found = {}
+    for signal in ALL_SIGNALS:
+        places = set()
+        for anchor in present.intersection(signal.anchors):
+            at = folded.find(anchor)
+            for _ in range(_MAX_PLACES):
+                if at < 0:
+                    break
+                place = bisect_right(starts, at) - 1
+                places.add(place)
+                following = starts[place + 1] if place + 1 < len(starts) else len(folded)
+                at = folded.find(anchor, following)
+        if places:
+            found[signal.name] = sorted(places)
+    return found
+
+
+def _first(signal: Signal, text: NormalisedText, start: int, end: int) -> int:
+    """Where a sign first stands in a paragraph and means it, -1 when it does not."""
+    for match in signal.pattern.finditer(text.folded, start, end):
+        at = match.start()
+        if not _is_quoted(signal, text, at) and not _is_negated(text, at):
+            return at
+    return -1
+
+
+def _is_quoted(signal: Signal, text: NormalisedText, at: int) -> bool:
+    """Words are quoted by marks and code blocks; deeds by marks, in a text about attacks."""
+    if not signal.speech and (not text.is_about_attacks or text.in_code(at)):
+        return False
+    return text.is_quoted(at, in_code=True)
+
+
+def _is_negated(text: NormalisedText, start: int) -> bool:
+    before = text.sentence_before(start, _BACK)
+    return bool(_NEGATION.search(before))

@@ -1,0 +1,95 @@
+"""Which skills may be sent: by the scanner's level, by licence, and by where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from config.settings import PolicySettings
+from skills import licences
+from skills.record import SkillRecord
+
+ViolationKind = Literal["safety", "licence", "source"]
+
+
+class PolicyViolation(NamedTuple):
+    """Why a skill is withheld. The reason may quote the skill's licence, which is untrusted."""
+
+    kind: ViolationKind
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SkillPolicy:
+    """The settings as rules, and what single sources allow.
+
+    Every way out of the library asks `refusal`, or `of_record` for a revision that it has read.
+    licences: allowed in the whole library, none: any. own: by source, the licences that it
+    allows, where it has a list; a skill must pass both.
+    """
+
+    highest_level: int
+    licences: frozenset[str]
+    trusted_sources: frozenset[str]
+    withheld_sources: frozenset[str]
+    source_licences: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def from_settings(cls, settings: PolicySettings) -> SkillPolicy:
+        """The rules that the settings make."""
+        by_trust: dict[str, set[str]] = {"send": set(), "withhold": set()}
+        for source, trust in settings.sources.items():
+            by_trust[trust].add(source)
+        return cls(
+            settings.highest_level,
+            licences.normalise_allowed(settings.licences),
+            frozenset(by_trust["send"]),
+            frozenset(by_trust["withhold"]),
+        )
+
+    def with_source_licences(self, allowed: Mapping[str, Sequence[str]]) -> SkillPolicy:
+        """The rules with the licences that sources allow, by source id; an empty list: any."""
+        own = {
+            source: licences.normalise_allowed(names) for source, names in allowed.items() if names
+        }
+        return replace(self, source_licences=own)
+
+    @property
+    def allows_all(self) -> bool:
+        """Whether nothing can be withheld, so that nothing need be looked up."""
+        return self.highest_level >= 3 and not (
+            self.licences or self.withheld_sources or self.source_licences
+        )
+
+    def find_violation(self, source: str, level: int, licence: str) -> PolicyViolation | None:
+        """Why a skill of this source, scanner level and licence is withheld; None when it is not.
+
+        A source decides before licence and level, and safety is named before a licence.
+        """
+        if source in self.withheld_sources:
+            return PolicyViolation("source", "nothing of its source is sent")
+        if source in self.trusted_sources:
+            return None
+        if level > self.highest_level:
+            return PolicyViolation(
+                "safety", f"safety level {level}, sent up to {self.highest_level}"
+            )
+        for allowed in (self.licences, self.source_licences.get(source)):
+            if allowed and not licences.is_licence_allowed(licence, allowed):
+                return PolicyViolation("licence", _not_allowed(licence))
+        return None
+
+    def find_record_violation(self, skill_id: str, record: SkillRecord) -> PolicyViolation | None:
+        """Why a skill that was read is withheld; its marks are those of this scanner."""
+        return self.find_violation(get_source_id(skill_id), record.safety_level, record.licence)
+
+
+def get_source_id(skill_id: str) -> str:
+    """The source that a skill is of."""
+    return skill_id.partition(":")[0]
+
+
+def _not_allowed(licence: str) -> str:
+    plain = licence.strip()
+    return f"its licence is not allowed: {plain}" if plain else "it states no licence"

@@ -1,0 +1,35 @@
+"""Embed: texts to vectors, each text once (spec §4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from search.documents import text_hash
+from search.protocol import Encoder, Vector
+from skills.record import ParsedSkill
+from tasks.services import Services
+
+
+def supports_language(encoder: Encoder, skill: ParsedSkill) -> bool:
+    """Whether the encoder knows the skill's language: vectors of others would say nothing."""
+    return skill.record.language in encoder.languages
+
+
+def encode_cached(services: Services, texts: Sequence[str], in_bulk: bool = True) -> Vector:
+    """Vectors (texts, dimension), from the index where a text's hash is known there.
+
+    In bulk, queries are let pass between batches.
+    """
+    encoder = services.encoder.get()
+    hashes = [text_hash(encoder.model, text) for text in texts]
+    known = services.index.get_cached_vectors(list(dict.fromkeys(hashes)))
+    missing = {
+        digest: text for digest, text in zip(hashes, texts, strict=True) if digest not in known
+    }
+    if missing:
+        pause = services.coordinator.yield_to_queries if in_bulk else None
+        fresh = encoder.encode(list(missing.values()), pause)
+        known = {**known, **dict(zip(missing, fresh, strict=True))}
+    return np.stack([known[digest] for digest in hashes]).astype(np.float32, copy=False)

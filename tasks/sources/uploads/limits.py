@@ -1,0 +1,82 @@
+"""What one upload may cost, counted while it is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import IO
+
+from config.errors import UsageError
+from config.interface_settings import UploadSettings
+
+CHUNK = 1 << 16
+MEGABYTE = 1_000_000
+_MIN_RATIO_BYTES = MEGABYTE
+_LONGEST_NAME_SHOWN = 120
+
+
+class ArchiveError(UsageError):
+    """An upload that is not taken; the message names the member and says why."""
+
+
+class UploadTooLargeError(ArchiveError):
+    """An upload beyond one of the bounds of `[uploads]`."""
+
+
+def escape_name(name: str) -> str:
+    """A member's name as a message may hold it: escaped, and not at any length."""
+    cut = name if len(name) <= _LONGEST_NAME_SHOWN else name[:_LONGEST_NAME_SHOWN] + "…"
+    return ascii(cut)
+
+
+class UploadMeter:
+    """Counts members and unpacked bytes of one upload of `packed` bytes.
+
+    Every count raises TooLargeError as soon as its bound is passed, and so does time.
+    """
+
+    def __init__(self, bounds: UploadSettings, packed_bytes: int) -> None:
+        self._bounds = bounds
+        self._packed = max(packed_bytes, 1)
+        self._members = 0
+        self._bytes = 0
+        self._end = time.monotonic() + bounds.seconds
+
+    def count_member(self, name: str) -> None:
+        """Count one member, folders too."""
+        self._members += 1
+        if self._members > self._bounds.files:
+            raise UploadTooLargeError(
+                f"{escape_name(name)}: more than {self._bounds.files} files and folders "
+                "(uploads.files)"
+            )
+        self.check_time()
+
+    def count_bytes(self, count: int, name: str) -> None:
+        """Count bytes that came out; name: of the member, for the message."""
+        self._bytes += count
+        if self._bytes > self._bounds.unpacked_megabytes * MEGABYTE:
+            raise UploadTooLargeError(
+                f"{escape_name(name)}: more than {self._bounds.unpacked_megabytes:g} MB unpacked "
+                "(uploads.unpacked_megabytes)"
+            )
+        if self._bytes > max(_MIN_RATIO_BYTES, self._bounds.ratio * self._packed):
+            raise UploadTooLargeError(
+                f"{escape_name(name)}: unpacks to more than {self._bounds.ratio:g} times what was "
+                "sent (uploads.ratio)"
+            )
+        self.check_time()
+
+    def check_time(self) -> None:
+        """Raise TooLargeError when unpacking has taken too long."""
+        if time.monotonic() > self._end:
+            raise UploadTooLargeError(
+                f"not unpacked within {self._bounds.seconds:g} s (uploads.seconds); "
+                "send it in smaller parts"
+            )
+
+
+def iter_chunks(stream: IO[bytes]) -> Iterator[bytes]:
+    """What is left of a stream, in pieces of bounded size."""
+    while chunk := stream.read(CHUNK):
+        yield chunk

@@ -1,0 +1,89 @@
+"""What planning does where skills come by value: packages are put in place, or taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from config.errors import PermanentError
+from graph.protocol import Source
+from skills.events import SkillUpserted
+from tasks.sources.uploads.intake import iter_text_members, write_packages
+from tasks.sources.uploads.store import (
+    UPLOAD_KIND,
+    is_package_id,
+    open_upload_store,
+    package_file_name,
+    upload_root,
+)
+
+if TYPE_CHECKING:
+    from tasks.services import Services
+
+log = structlog.get_logger()
+
+
+def make_upload_source(source_id: str) -> Source:
+    """A source of this kind, as the catalog has it."""
+    return Source(source_id, UPLOAD_KIND, upload_root(source_id))
+
+
+def install_packages(services: Services, source_id: str, event_ids: Iterable[str]) -> None:
+    """Put in place what events bring, in their order; done again, it goes on where it stopped.
+
+    An event whose package is gone is recorded as failed. Raises TransientError where the folder
+    of uploads cannot be seen or written, UsageError where the source is of another kind.
+    """
+    packages = [one for one in event_ids if is_package_id(one)]
+    if not packages:
+        return
+    services.graph.save_source(make_upload_source(source_id))
+    store = open_upload_store(services.settings)
+    for package in packages:
+        try:
+            store.install_package(source_id, package)
+        except PermanentError as error:
+            log.warning("package is gone", event_id=package, reason=str(error))
+            services.journal.fail_job(package, str(error))
+
+
+def install_skill_files(services: Services, content: SkillUpserted) -> str:
+    """Put a skill in place that came with its files; returns its path in the source.
+
+    Raises UsageError for files that are not taken, or where the source is of another kind.
+    """
+    source_id, _, path = content.skill_id.partition(":")
+    services.graph.save_source(make_upload_source(source_id))
+    store = open_upload_store(services.settings)
+    with store.staging() as place:
+        skills = place / "skills"
+        members = iter_text_members(content.files or {})
+        contents = write_packages(services.settings, place, skills, source_id, path, members)
+        store.create_source(source_id)
+        for skill in contents.skills:
+            store.install_skill(source_id, skill, skills / package_file_name(skill))
+    return path
+
+
+def delete_uploaded_skills(services: Services, skill_ids: Iterable[str]) -> None:
+    """Delete the files of skills that were withdrawn, where they came by value."""
+    uploaded = {
+        source.source_id for source in services.graph.list_sources() if source.kind == UPLOAD_KIND
+    }
+    store = open_upload_store(services.settings)
+    for skill_id in skill_ids:
+        source_id, _, path = skill_id.partition(":")
+        if source_id in uploaded:
+            store.remove(source_id, [path])
+
+
+def delete_expired_uploads(services: Services) -> int:
+    """Delete packages whose events have ended, and what a kill left; how many."""
+
+    def ended(ids: Sequence[str]) -> dict[str, bool]:
+        states = services.journal.get_job_states(ids)
+        return {one: state == "done" for one, (state, _) in states.items()}
+
+    return open_upload_store(services.settings).delete_expired(ended)

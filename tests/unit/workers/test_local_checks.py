@@ -1,0 +1,107 @@
+"""`doctor`: how checks are run, and what they make of what servers say."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from config.errors import SkillbusError, TransientError, UsageError
+from config.settings import ServerSettings, Settings
+from graph.local.store import SqliteSkillGraph
+from graph.protocol import Source
+from tasks.broker import redis_connection
+from tasks.sources.git import process
+from workers.monitoring.local_checks import (
+    library_checks,
+    machine_checks,
+    run_checks,
+    run_checks_in_parallel,
+)
+from workers.monitoring.metrics_server import not_ready_reasons
+from workers.monitoring.server_checks import _check_clock, _check_version
+from workers.processes import supervisor
+
+
+def refuse() -> str:
+    raise UsageError("refused:\n  read the manual")
+
+
+def test_a_failing_check_hides_no_other() -> None:
+    assert run_checks({"one": refuse, "two": lambda: "fine"}) == [
+        {"check": "one", "state": "failed", "detail": "refused: read the manual"},
+        {"check": "two", "state": "ok", "detail": "fine"},
+    ]
+
+
+def test_servers_are_asked_at_once_and_none_for_long() -> None:
+    gate = threading.Event()
+
+    def hang() -> str:
+        gate.wait(30)
+        return "late"
+
+    started = time.monotonic()
+    rows = run_checks_in_parallel({"slow": hang, "quick": lambda: "fine", "other": hang}, 0.2)
+    assert time.monotonic() - started < 5
+    assert [row["state"] for row in rows] == ["failed", "ok", "failed"]
+    assert rows[0]["detail"] == "slow did not answer within 0.2 s"
+    gate.set()
+
+
+@pytest.mark.parametrize("version", ["3.10.8", "3.11", "4.0.1", "10.0.0"])
+def test_versions_that_will_do(version: str) -> None:
+    _check_version("RabbitMQ", version, (3, 10))
+
+
+@pytest.mark.parametrize("version", ["3.9.27", "2.0", ""])
+def test_versions_that_are_too_old(version: str) -> None:
+    with pytest.raises(SkillbusError, match=r"3\.10 or later is needed"):
+        _check_version("RabbitMQ", version, (3, 10))
+
+
+def test_clocks_may_be_some_seconds_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = ServerSettings()
+    for ahead, told in ((-4.9, "4.9 s ahead of Redis"), (4.9, "4.9 s behind Redis")):
+        monkeypatch.setattr(redis_connection, "measure_clock_skew", lambda _, ahead=ahead: ahead)
+        assert told in _check_clock(servers)
+    for ahead in (-5.1, 5.1, 86_400.0):
+        monkeypatch.setattr(redis_connection, "measure_clock_skew", lambda _, ahead=ahead: ahead)
+        with pytest.raises(SkillbusError, match="same time service"):
+            _check_clock(servers)
+
+
+def test_a_worker_is_ready_when_servers_answer_and_a_child_has_loaded() -> None:
+    up = {"up": True, "problem": ""}
+    away = {"up": False, "problem": str(TransientError("Redis does not answer"))}
+    assert not_ready_reasons({"servers": [up, up]}, 1) == []
+    assert not_ready_reasons({"servers": [up, away]}, 2) == ["Redis does not answer"]
+    assert len(not_ready_reasons({"servers": [away]}, 0)) == 2
+
+
+def test_every_worker_needs_a_port() -> None:
+    with pytest.raises(UsageError, match="leaves no port"):
+        supervisor.run_supervisor([], 1, 65_533)
+
+
+def test_git_is_missed_where_there_are_git_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    check = machine_checks(Settings())["git"]
+    assert "install git, or do without" in check()
+    with closing(SqliteSkillGraph(tmp_path / "graph.db", writable=True)) as graph:
+        graph.save_source(Source("team", "git", "https://example.org/x", last_error="gone"))
+    sources = library_checks(Settings().model_copy(update={"home": tmp_path}))["sources"]
+    with pytest.raises(SkillbusError, match="team: gone; no git on this machine"):
+        sources()
+    old = tmp_path / "git"
+    old.write_text("#!/bin/sh\necho git version 2.30.2\n")
+    old.chmod(0o755)
+    assert "git version 2.30.2: git 2.37 or later is needed" in check()
+    old.write_text("#!/bin/sh\necho git version 2.49.GIT\n")
+    assert check() == "git version 2.49.GIT"
+    process._versions.clear()

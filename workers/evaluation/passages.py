@@ -1,0 +1,119 @@
+"""Lines of a skill that each method of paging picks for a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from config.errors import UsageError
+from graph.links.passage_links import link_passages
+from search.protocol import StoredRevision, Vector
+from search.text.query_understanding import understand
+from skills.passages import (
+    PassageInput,
+    PassageQuery,
+    get_line_ranges,
+    passage_texts,
+    select_all,
+    select_by_graph_walk,
+    select_mmr,
+    select_top_k,
+    split_into_chunks,
+)
+from skills.record import ParsedSkill
+from tasks.encode import encode_cached
+from tasks.query.assemble import select_skill_passages
+from tasks.query.choose import ChosenSkill
+from tasks.services import Services
+from workers.evaluation.predictions import read_published_revisions
+
+Ranges = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedLines:
+    """What a method picks for one query: line ranges of the SKILL.md in order."""
+
+    query: dict[str, Any]
+    revision: StoredRevision
+    ranges: Ranges
+
+
+def select_lines(
+    services: Services,
+    queries: Sequence[dict[str, Any]],
+    method: str,
+    gap: float,
+    without: tuple[str, ...],
+) -> Iterator[SelectedLines]:
+    """For each query the lines of its one skill that a method would send.
+
+    F sees what a query sees: section vectors, and none in a language that the encoder does not
+    know. The others are given the vectors that their definition asks for. Raises UsageError for a
+    method that needs vectors where paging by meaning is switched off.
+    """
+    lexical_only = "paging" in without
+    if lexical_only and method not in ("f", "full"):
+        raise UsageError(
+            f"--method {method} compares vectors, which --without paging leaves out; "
+            "give one or the other"
+        )
+    revisions = read_published_revisions(services, [query["skill_id"] for query in queries])
+    inputs: dict[str, PassageInput] = {}
+    for query in queries:
+        revision = revisions[query["skill_id"]]
+        if method == "f":
+            ranges = _select_by_default_method(
+                services, revision, query["query"], gap, lexical_only
+            )
+        else:
+            skill_id = revision.key.skill_id
+            if skill_id not in inputs:
+                inputs[skill_id] = _make_passage_input(services, revision.parsed, method)
+            ranges = _select_by_baseline(services, inputs[skill_id], query["query"], method)
+        yield SelectedLines(query, revision, ranges)
+
+
+def _select_by_default_method(
+    services: Services, revision: StoredRevision, text: str, gap: float, lexical_only: bool
+) -> Ranges:
+    understanding = understand(text)
+    order = np.argsort(understanding.ids)
+    encoder = services.encoder.get()
+    vector = vectors = None
+    if not lexical_only and understanding.language in encoder.languages:
+        vector = encoder.encode([understanding.text])[0]
+        vectors = services.index.get_section_vectors([revision.key]).get(revision.key)
+    query = PassageQuery(vector, understanding.ids[order], understanding.weights[order])
+    chosen = ChosenSkill(revision.key.skill_id, 1.0, ())
+    paged = select_skill_passages(chosen, revision, "", query, vectors, gap)
+    return get_line_ranges(revision.parsed, [index for index, _ in paged.passages])
+
+
+def _select_by_baseline(services: Services, page: PassageInput, text: str, method: str) -> Ranges:
+    """The lines that a method of comparison picks."""
+    parsed = page.parsed
+    if method == "full" or not parsed.passages:
+        return get_line_ranges(parsed, select_all(page))
+    vector = services.encoder.get().encode([understand(text).text])[0]
+    query = PassageQuery(vector, np.empty(0, np.uint64), np.empty(0, np.float32))
+    if method in ("mmr", "chunks"):
+        return get_line_ranges(parsed, select_mmr(query, page), context=method == "mmr")
+    edges = [(link.source, link.target) for link in link_passages(parsed, page.passage_vectors)]
+    pick = select_top_k if method == "topk" else select_by_graph_walk
+    return get_line_ranges(parsed, pick(query, page, edges))
+
+
+def _make_passage_input(services: Services, parsed: ParsedSkill, method: str) -> PassageInput:
+    """A skill with the vectors that a method of comparison needs; its words are not asked for."""
+    if method == "chunks":
+        parsed = split_into_chunks(parsed)
+    vectors: Vector | None = None
+    if method != "full" and parsed.passages:
+        vectors = encode_cached(services, passage_texts(parsed))
+    offsets = np.zeros(len(parsed.passages) + 1, np.int32)
+    nothing = np.empty(0, np.uint64), np.empty(0, np.uint16)
+    return PassageInput(parsed, offsets, *nothing, passage_vectors=vectors)

@@ -1,0 +1,62 @@
+"""Waiting for queries to end: one look at the journal for all who wait, however many they are."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.concurrency import run_in_threadpool
+
+from config.errors import SkillbusError
+from tasks.journal.protocol import Journal
+
+_POLL_SECONDS = 0.003
+_RETRY_SECONDS = 0.5
+
+
+class JobWaiter:
+    """Those of one event loop who wait for jobs to end."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._futures: dict[str, set[asyncio.Future[None]]] = {}
+        self._watch: asyncio.Task[None] | None = None
+
+    async def wait_until_ended(self, job_id: str, seconds: float) -> bool:
+        """Wait until a job has ended, at most so long; False when it has not."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._futures.setdefault(job_id, set()).add(future)
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._poll())
+        try:
+            async with asyncio.timeout(seconds):
+                await future
+        except TimeoutError:
+            return False
+        finally:
+            self._forget(job_id, future)
+        return True
+
+    def _forget(self, job_id: str, future: asyncio.Future[None]) -> None:
+        others = self._futures.get(job_id, set())
+        others.discard(future)
+        if not others:
+            self._futures.pop(job_id, None)
+
+    async def _poll(self) -> None:
+        """Look at the journal while anybody waits; a job that is gone has ended, too."""
+        try:
+            while self._futures:
+                ids = list(self._futures)
+                try:
+                    states = await run_in_threadpool(self._journal.get_job_states, ids)
+                except SkillbusError:
+                    await asyncio.sleep(_RETRY_SECONDS)
+                    continue
+                for one in ids:
+                    if states.get(one, ("", ""))[0] != "accepted":
+                        for future in self._futures.pop(one, ()):
+                            if not future.done():
+                                future.set_result(None)
+                await asyncio.sleep(_POLL_SECONDS)
+        finally:
+            self._watch = None

@@ -1,0 +1,39 @@
+"""Reading and writing files that a user names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from config.errors import UsageError
+
+
+def read_text(path: Path) -> str:
+    """A UTF-8 text file of the user's; raises UsageError that says what is wrong with it."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file of the user's; raises UsageError that says what is wrong with it."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write a file that is there whole or not at all; raises UsageError when it cannot be."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.unlink(missing_ok=True)
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(content)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

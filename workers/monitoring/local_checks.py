@@ -1,0 +1,193 @@
+"""What `doctor` looks at on this machine, and how its checks are run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from config.errors import MisconfiguredError, SkillbusError
+from config.settings import Settings
+from graph.protocol import Source
+from tasks.journal.protocol import Journal
+from workers.backend.stores import open_graph
+from workers.monitoring.parallel_probes import ParallelProbes
+
+Check = Callable[[], str]
+"""What was found when all is well; raises SkillbusError that says what is wrong and what to do."""
+
+_LOW_DISK_BYTES = 500_000_000
+
+
+def run_checks(checks: Mapping[str, Check]) -> list[dict[str, str]]:
+    """The result of each check in turn, on this machine: models may take their time to load."""
+    return [_check_result(name, _run_check(check)) for name, check in checks.items()]
+
+
+def run_checks_in_parallel(checks: Mapping[str, Check], seconds: float) -> list[dict[str, str]]:
+    """The result of each check of a server; one without an answer in `seconds` is wrong."""
+    return [
+        _check_result(name, found) for name, found in ParallelProbes(checks).run(seconds).items()
+    ]
+
+
+def _run_check(check: Check) -> str | SkillbusError:
+    try:
+        return check()
+    except SkillbusError as error:
+        return error
+
+
+def _check_result(name: str, found: str | SkillbusError) -> dict[str, str]:
+    state = "failed" if isinstance(found, SkillbusError) else "ok"
+    return {"check": name, "state": state, "detail": " ".join(str(found).split())}
+
+
+def machine_checks(settings: Settings) -> dict[str, Check]:
+    """Programs and models, and the disk where the library lies on it."""
+    checks: dict[str, Check] = {}
+    if not settings.distributed:  # else the home holds a socket, and may be small
+        checks["disk"] = lambda: _check_disk(settings)
+    checks["git"] = _check_git
+    checks["encoder"] = lambda: _check_encoder(settings)
+    if settings.reranker.model:
+        checks["reranker"] = lambda: _check_reranker(settings)
+    return checks
+
+
+def library_checks(settings: Settings) -> dict[str, Check]:
+    """The stores of an embedded library, and its sources."""
+    if not (settings.home / "graph.db").exists():
+        return {"library": lambda: f"{settings.home}: nothing synced yet"}
+    return {
+        "catalog": lambda: _check_catalog(settings),
+        "journal": lambda: _check_journal(settings),
+        "index": lambda: _check_index(settings),
+        "sources": lambda: _check_sources(settings),
+    }
+
+
+def _check_disk(settings: Settings) -> str:
+    folder = next(path for path in (settings.home, *settings.home.parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    if free < _LOW_DISK_BYTES:
+        raise SkillbusError(f"{free / 1e6:.0f} MB free at {folder}; make room")
+    return f"{free / 1e9:.1f} GB free at {folder}"
+
+
+def _check_git() -> str:
+    """What git is; its absence is wrong only where there are git sources, and told there."""
+    from tasks.sources.git import process
+
+    try:
+        return process.version()
+    except MisconfiguredError as error:
+        return f"{error}, or do without them"
+
+
+def _check_encoder(settings: Settings) -> str:
+    from search.models.factory import load_encoder
+
+    encoder = load_encoder(settings.encoder)
+    vector = encoder.encode(["a short text"])
+    return f"{encoder.model}, {vector.shape[1]} dimensions, languages {sorted(encoder.languages)}"
+
+
+def _check_reranker(settings: Settings) -> str:
+    from search.models.factory import load_reranker
+
+    reranker = load_reranker(settings.reranker)
+    reranker.score("a short task", ["a short text"])
+    return f"{reranker.model}, languages {sorted(reranker.languages)}"
+
+
+def _check_catalog(settings: Settings) -> str:
+    with ExitStack() as stack:
+        counts = open_graph(settings, stack, writable=False).get_counts()
+    if counts["waiting"]:
+        raise SkillbusError(
+            f"{counts['waiting']} skills wait for ingest; `skillbus serve` or any sync goes on"
+        )
+    return f"{counts['published']} published, {counts['failed']} failed, {counts['paged']} paged"
+
+
+def _check_journal(settings: Settings) -> str:
+    from tasks.journal.sqlite import SqliteJournal
+
+    journal = SqliteJournal(settings.home / "journal.db")
+    try:
+        check_dead_letters(journal)
+        waiting = journal.count_open_jobs("event") + journal.count_open_jobs("query")
+    finally:
+        journal.close()
+    return f"{waiting} events and queries open"
+
+
+def check_dead_letters(journal: Journal) -> str:
+    """Whether nothing failed for good."""
+    count = journal.count_dead_letters()
+    if count:
+        letters = "1 dead letter" if count == 1 else f"{count} dead letters"
+        raise SkillbusError(
+            f"{letters}, the last because {journal.list_dead_letters(1)[0].reason}; "
+            "`skillbus dead list` shows what failed for good: retry or discard it"
+        )
+    return "none"
+
+
+def _check_index(settings: Settings) -> str:
+    from search.local.index import LocalSearchIndex
+    from search.models.factory import encoder_identity
+    from skills.record import RevisionKey
+
+    identity = encoder_identity(settings.encoder.model)
+    index = LocalSearchIndex(
+        settings.home / "index", identity.model, identity.dimension, writable=False
+    )
+    try:
+        stored = set(index.list_keys())
+    finally:
+        index.close()
+    with ExitStack() as stack:
+        pointers = open_graph(settings, stack, writable=False).get_changes_since(0).pointers
+    published = {RevisionKey(skill_id, seq) for skill_id, seq in pointers.items() if seq}
+    missing = published - stored
+    if missing:
+        raise SkillbusError(
+            f"{len(missing)} published revisions are not in the index, such as "
+            f"{min(missing)}; move {settings.home} away and sync again"
+        )
+    return f"{len(stored)} revisions, {len(stored - published)} of them superseded"
+
+
+def _check_sources(settings: Settings) -> str:
+    with ExitStack() as stack:
+        found = open_graph(settings, stack, writable=False).list_sources()
+    problems = [
+        f"{source.root} of {source.source_id} is not there: bring it back, or "
+        f"`skillbus sources remove {source.source_id}`"
+        for source in found
+        if source.kind == "directory" and not Path(source.root).is_dir()
+    ]
+    problems += fetch_failures(found)
+    if any(source.kind == "git" for source in found):
+        problems += _missing_git()
+    if problems:
+        raise SkillbusError("; ".join(problems))
+    return f"{len(found)} there"
+
+
+def fetch_failures(sources: Sequence[Source]) -> list[str]:
+    """Git sources that could not be fetched, each with the reason."""
+    return [f"{source.source_id}: {source.last_error}" for source in sources if source.last_error]
+
+
+def _missing_git() -> list[str]:
+    from tasks.sources.git import process
+
+    try:
+        process.program()
+    except MisconfiguredError as error:
+        return [str(error)]
+    return []

@@ -1,0 +1,147 @@
+"""The relay of replies: from the journal's outbox to who asked, at least once, by one process at a
+time."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import structlog
+from pydantic import ValidationError
+
+from config.errors import SkillbusError, TransientError, UsageError
+from skills.events import (
+    MessageRefused,
+    QueryAnswered,
+    QueryFailed,
+    Reply,
+    SkillFailed,
+    SkillRemoved,
+    SkillUpserted,
+    new_reply,
+    reply_to,
+)
+from tasks.journal.protocol import Job, trace_of
+from tasks.measures import MetricsRecorder
+from workers.backend.base import Backend
+from workers.queue.broker import Broker, open_reply_publisher
+from workers.queue.protocol import ReplyPublisher
+from workers.queue.publication_tracker import PublicationTracker
+from workers.queue.recorder import ORIGIN
+
+log = structlog.get_logger()
+
+_LEASE_SECONDS = 5.0
+_WAIT_SECONDS = 0.3
+_BATCH_SIZE = 100
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 5.0
+
+
+class OutboxRelay:
+    """Sends what the outbox holds until `stopping` is set.
+
+    problem: why it does not get on, "" while it does. replied: jobs whose replies were sent.
+    """
+
+    def __init__(
+        self, backend: Backend, broker: Broker, stopping: threading.Event, measures: MetricsRecorder
+    ) -> None:
+        self._backend = backend
+        self._broker = broker
+        self._stopping = stopping
+        self._measures = measures
+        self._publication_tracker = PublicationTracker(
+            backend.graph, broker.settings.settle_seconds
+        )
+        self._reply_publisher: ReplyPublisher | None = None
+        self.problem = ""
+        self.replied = 0
+
+    def run(self) -> None:
+        """Work; the thread's body."""
+        pause = _FIRST_PAUSE_SECONDS
+        while not self._stopping.is_set():
+            try:
+                with self._backend.coordinator.try_lock("replies") as is_leader:
+                    if is_leader:
+                        self._send_pending()
+                if not is_leader:
+                    self._stopping.wait(_WAIT_SECONDS)
+                self.problem, pause = "", _FIRST_PAUSE_SECONDS
+            except SkillbusError as error:
+                if not self.problem:
+                    log.warning("replies wait", reason=str(error))
+                self.problem = str(error)
+                self._close_publisher()
+                self._stopping.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        self._close_publisher()
+
+    def _close_publisher(self) -> None:
+        if self._reply_publisher is not None:
+            self._reply_publisher.close()
+            self._reply_publisher = None
+
+    def _send_pending(self) -> None:
+        """Send what there is, for a while: who has lost the lead unawares notices then."""
+        end = time.monotonic() + _LEASE_SECONDS
+        journal = self._backend.journal
+        while not self._stopping.is_set() and time.monotonic() < end:
+            # Those that wait for their skills come first in the outbox: they hold up nobody.
+            waiting = journal.list_pending_replies(len(self._publication_tracker) + _BATCH_SIZE)
+            if not sum(self._send_reply(job_id) for job_id in waiting):
+                journal.wait_for_pending_reply(
+                    self._publication_tracker.seconds_until_due(_WAIT_SECONDS)
+                )
+
+    def _send_reply(self, job_id: str) -> bool:
+        """Whether a job is replied to now; not while its skills are on their way."""
+        if self._stopping.is_set():
+            return False
+        try:
+            job = self._backend.journal.get_job(job_id)
+        except TransientError:
+            raise
+        except UsageError as error:  # forgotten just now, or written by another version
+            log.error("reply cannot be made", job_id=job_id, reason=str(error))
+            self._backend.journal.mark_replied(job_id)
+            return False
+        answers = self._build_answers(job)
+        if answers is None:
+            return False
+        name, trace = reply_to(job.event), trace_of(job.event)
+        for answer in answers:
+            reply = new_reply(job.event, answer, ORIGIN, trace)
+            if self._reply_publisher is None:
+                self._reply_publisher = open_reply_publisher(self._broker)
+            sent = self._reply_publisher.send(name, reply)
+            self._measures.record_submission("replied" if sent else "dropped")
+            if not sent:
+                log.warning(
+                    "reply dropped: its queue is gone or full", reply_to=name, job_id=job_id
+                )
+                break
+        self._backend.journal.mark_replied(job_id)
+        self._publication_tracker.forget(job_id)
+        self.replied += 1
+        return True
+
+    def _build_answers(self, job: Job) -> list[Reply] | None:
+        if job.kind == "query":
+            return [_build_query_answer(job)]
+        if job.state == "done":
+            return self._publication_tracker.get_answers(job.id, job.event)
+        content = job.event.parse_data()
+        if isinstance(content, SkillUpserted | SkillRemoved):
+            return [SkillFailed(skill_id=content.skill_id, reason=job.reason)]
+        return [MessageRefused(reason=job.reason, message_id=job.event.id)]
+
+
+def _build_query_answer(job: Job) -> Reply:
+    if job.state != "done":
+        return QueryFailed(query_id=job.id, reason=job.reason or job.state)
+    try:
+        return QueryAnswered.model_validate(job.outcome)
+    except ValidationError:
+        reason = "another version of skillbus has made the answer; ask again"
+        return QueryFailed(query_id=job.id, reason=reason)

@@ -1,0 +1,128 @@
+"""From a message to the journal: read, checked, recorded, or refused with a reason."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+
+from config.errors import UsageError
+from skills.events import (
+    Event,
+    MessageSender,
+    SourceChanged,
+    check_reply_to,
+    new_refusal,
+    parse_request,
+    parse_sender,
+    replace_origin,
+)
+from tasks.journal.protocol import MAX_BODY_CHARACTERS, DeadLetter, job_id, new_dead_letter_id
+from workers.backend.base import Backend
+from workers.library.allowed_roots import resolve_root
+from workers.queue.protocol import Message
+
+log = structlog.get_logger()
+
+ORIGIN = "skillbus/consume"
+AFTER_SEQ = "afterseq"
+"""Extension attribute in the journal's copy of an event: the catalog's counter when it came."""
+
+_MINUTE = 60
+_MAX_CORRELATION_LENGTH = 200
+
+
+class Rejection:
+    """Why a message was not accepted, and the event that tells its sender.
+
+    reply_to: where that goes, "" for a sender that cannot be told.
+    """
+
+    __slots__ = ("event", "reply_to")
+
+    def __init__(self, reply_to: str, event: Event) -> None:
+        self.reply_to = reply_to
+        self.event = event
+
+
+class MessageRecorder:
+    """Records messages in a deployment's journal, each once however often it comes."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._settings = backend.settings.submissions
+
+    def record(self, message: Message) -> Rejection | None:
+        """Record a message; what cannot be accepted is buried, and its refusal returned.
+
+        When this returns, the message may be confirmed. Raises TransientError when too many wait
+        or a store is away: the message is to be kept and taken again.
+        """
+        try:
+            event = self._parse_message(message)
+        except UsageError as error:
+            return self._reject(message, str(error))
+        # Asked for at leisure: the answer is wanted for as long as answers are kept.
+        seconds = self._backend.settings.workers.answer_minutes * _MINUTE
+        is_new = self._backend.accept_if_new(event, seconds)
+        log_fields = {"job_id": job_id(event), "type": event.type, "id": event.id}
+        log.info("message recorded" if is_new else "message recorded before", **log_fields)
+        return None
+
+    def _parse_message(self, message: Message) -> Event:
+        """The event of a message, as the journal keeps it; raises UsageError when it is none."""
+        size, most = len(message.body), self._settings.message_bytes
+        if size > most:
+            raise UsageError(f"{size} bytes; at most {most} (submissions.message_bytes)")
+        if message.problem:
+            raise UsageError(message.problem)
+        event = parse_request(message.body)
+        for name, from_properties, own in (
+            ("reply_to", message.reply_to, event.replyto),
+            ("correlation_id", message.correlation_id, event.correlationid),
+        ):
+            if from_properties and own and from_properties != own:
+                raise UsageError(f"{name} beside the event and in it are not the same")
+        event = replace_origin(event, "", message.reply_to, message.correlation_id)
+        content = event.parse_data()
+        after = 0
+        if isinstance(content, SourceChanged):
+            if content.root:
+                roots, setting = self._settings.roots, "submissions.roots"
+                graph = self._backend.graph
+                resolve_root(graph, content.source_id, content.root, roots, setting)
+            if event.replyto:
+                after = self._backend.graph.allocate_sequence(0).stop - 1
+        return event.model_copy(update={AFTER_SEQ: after})
+
+    def _reject(self, message: Message, reason: str) -> Rejection:
+        now = time.time()
+        text = message.body[: 4 * MAX_BODY_CHARACTERS].decode("utf-8", "replace")[
+            :MAX_BODY_CHARACTERS
+        ]
+        sender = _find_sender(message, self._settings.message_bytes)
+        dead_letter = DeadLetter(new_dead_letter_id(now), "", (), reason, 0, "", text, now)
+        self._backend.journal.add_dead_letter(dead_letter)
+        log.warning("message buried", letter_id=dead_letter.id, reason=reason)
+        return Rejection(sender.reply_to, new_refusal(sender, reason, dead_letter.id, ORIGIN))
+
+
+def _find_sender(message: Message, max_bytes: int) -> MessageSender:
+    """Who sent a message that was refused, as far as it can be told."""
+    parsed_sender = (
+        parse_sender(message.body) if len(message.body) <= max_bytes else MessageSender()
+    )
+    reply_to, correlation = parsed_sender.reply_to, parsed_sender.correlation_id
+    if message.reply_to:
+        try:
+            reply_to = check_reply_to(message.reply_to)
+        except UsageError:
+            reply_to = ""
+    from_properties = message.correlation_id
+    if (
+        from_properties.isascii()
+        and from_properties.isprintable()
+        and 0 < len(from_properties) <= _MAX_CORRELATION_LENGTH
+    ):
+        correlation = from_properties
+    return MessageSender(parsed_sender.message_id, reply_to, correlation)

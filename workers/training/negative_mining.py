@@ -1,0 +1,140 @@
+"""Skills that a query does not need, hard enough to learn from (SkillRouter §4.2).
+
+Four sources in the paper's proportions: near in meaning, near in words, of the same category, and
+any. What may be a skill that would do as well is left out in the paper's three layers: the same
+name, an overlapping body, a near vector.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from search.protocol import StoredRevision, Vector
+from search.text.tokens import tokenize
+from skills.record import ParsedSkill, RevisionKey
+
+SEMANTIC, LEXICAL, CATEGORY, RANDOM = 4, 3, 2, 1
+"""Negatives a query from each source (SkillRouter §4.2)."""
+
+NEAREST = 50
+"""Neighbours in meaning from which the semantic ones are drawn (SkillRouter §4.2)."""
+
+SAME_OVERLAP = 0.5
+"""Jaccard overlap of word trigrams at which two bodies count as one: half of what both say."""
+
+SAME_COSINE = 0.8
+"""Cosine at which two skills do the same: of pairs of descriptions that near, 18 of 20 did."""
+
+_OVERLAP_WORDS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class MinedNegatives:
+    """Negatives by source, and how many candidates each layer of the filter took out."""
+
+    ids: tuple[str, ...]
+    filtered: Mapping[str, int]
+
+
+class NegativeMiner:
+    """The skills that negatives are drawn from. vectors: (skills, 2, dimension), unit length."""
+
+    def __init__(self, revisions: Sequence[StoredRevision], vectors: Mapping[RevisionKey, Vector]):
+        self._parsed = {revision.key.skill_id: revision.parsed for revision in revisions}
+        self._ids = [revision.key.skill_id for revision in revisions]
+        self._places = {skill_id: place for place, skill_id in enumerate(self._ids)}
+        self._vectors = np.stack([vectors[revision.key] for revision in revisions])
+        self._trigrams: dict[str, frozenset[int]] = {}
+        self._categories: dict[str, list[str]] = {}
+        for skill_id, parsed in self._parsed.items():
+            for category in _categories(skill_id, parsed):
+                self._categories.setdefault(category, []).append(skill_id)
+
+    def mine_negatives(
+        self, positive: str, needed: Iterable[str], ranked: Sequence[str], seed: str
+    ) -> MinedNegatives:
+        """Negatives of a query that needs `needed`, one of which is `positive`.
+
+        ranked: skills by their words, best first. The same seed draws the same. A source that is
+        used up is filled from the next; a small pool may give fewer in all.
+        """
+        generator = random.Random(seed)  # noqa: S311  (a draw, no secret)
+        filtered = {"name": 0, "overlap": 0, "vector": 0}
+        chosen: dict[str, None] = {}
+        needed = set(needed)
+        wanted = 0
+        for count, source in (
+            (SEMANTIC, self._semantic_neighbours(positive)),
+            (LEXICAL, [skill_id for skill_id in ranked if skill_id in self._places]),
+            (CATEGORY, self._same_category(positive)),
+            (RANDOM, self._ids),
+        ):
+            wanted += count
+            candidates = list(source)
+            generator.shuffle(candidates)
+            for candidate in candidates:
+                if len(chosen) >= wanted:
+                    break
+                if candidate in needed or candidate in chosen:
+                    continue
+                layer = self._duplicate_layer(candidate, needed)
+                if layer:
+                    filtered[layer] += 1
+                else:
+                    chosen[candidate] = None
+        return MinedNegatives(tuple(chosen), filtered)
+
+    def _semantic_neighbours(self, positive: str) -> list[str]:
+        place = self._places[positive]
+        cosines = (self._vectors * self._vectors[place]).sum(axis=2).max(axis=1)
+        order = np.argsort(-cosines, kind="stable")[: NEAREST + 1]
+        return [self._ids[other] for other in order.tolist() if other != place]
+
+    def _same_category(self, positive: str) -> list[str]:
+        categories = _categories(positive, self._parsed[positive])
+        found = (skill_id for name in categories for skill_id in self._categories[name])
+        return list(dict.fromkeys(found))
+
+    def _duplicate_layer(self, candidate: str, needed: Iterable[str]) -> str:
+        """The layer that takes a candidate for one of the needed skills, "" when none does."""
+        known = [skill_id for skill_id in needed if skill_id in self._places]
+        name = _normalised_name(self._parsed[candidate].record.name)
+        if any(name == _normalised_name(self._parsed[other].record.name) for other in known):
+            return "name"
+        vectors = self._vectors[self._places[candidate]]
+        for other in known:
+            cosines = (vectors * self._vectors[self._places[other]]).sum(axis=1)
+            if float(cosines.max()) >= SAME_COSINE:
+                return "vector"
+        if any(
+            _jaccard(self._body(candidate), self._body(other)) >= SAME_OVERLAP for other in known
+        ):
+            return "overlap"
+        return ""
+
+    def _body(self, skill_id: str) -> frozenset[int]:
+        if skill_id not in self._trigrams:
+            parsed = self._parsed[skill_id]
+            words = tokenize(parsed.text(parsed.body_line, len(parsed.lines)))[:_OVERLAP_WORDS]
+            triples = zip(words, words[1:], words[2:], strict=False)
+            self._trigrams[skill_id] = frozenset(hash(triple) for triple in triples)
+        return self._trigrams[skill_id]
+
+
+def _categories(skill_id: str, parsed: ParsedSkill) -> tuple[str, ...]:
+    """Domain tags; a skill without any is of its source's kind."""
+    return parsed.record.domain_tags or (f"source {skill_id.partition(':')[0]}",)
+
+
+def _jaccard(left: frozenset[int], right: frozenset[int]) -> float:
+    together = len(left | right)
+    return len(left & right) / together if together else 0.0
+
+
+def _normalised_name(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.lower())

@@ -1,0 +1,186 @@
+"""Train a reranker from lists, go on after an interruption, and say what it is worth."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search.models.reranker import TRAINING_FILE, CrossEncoderReranker
+from search.protocol import Reranker
+from tasks.query.rerank import combine_scores
+from workers.library.user_files import write_atomically
+from workers.training.cross_encoder import CHECKPOINT, CrossEncoderTrainer
+from workers.training.training_set import FEEDBACK, HeldOutQuery, TrainingList, TrainingSet
+
+TRAINING_SET_FILE = "material.json"
+"""The lists of a training that is under way, beside its checkpoint."""
+
+_RESAMPLES = 2_000
+_BATCH = 8
+
+ProgressCallback = Callable[[int, int], None]
+Floats = npt.NDArray[np.float64]
+
+
+def train(
+    training_set: TrainingSet,
+    folder: Path,
+    threads: int,
+    checkpoint_steps: int,
+    step: ProgressCallback,
+) -> list[float]:
+    """Train to the end and write the model into `folder`; the loss of each step that was made.
+
+    A checkpoint in the folder is gone on from. One is written every `checkpoint_steps` steps, and
+    when the training is interrupted.
+    """
+    training_options = training_set.training_options
+    batches = list(_batches(training_set))
+    trainer = CrossEncoderTrainer(
+        training_options.base,
+        max_length=training_options.max_length,
+        steps=len(batches),
+        learning_rate=training_options.learning_rate,
+        seed=training_options.seed,
+        threads=threads,
+    )
+    trainer.load_checkpoint(folder)
+    losses = []
+    try:
+        while trainer.steps_done < len(batches):
+            step(trainer.steps_done, len(batches))
+            lists = [_texts(training_set, drawn) for drawn in batches[trainer.steps_done]]
+            losses.append(trainer.step(lists))
+            if trainer.steps_done % checkpoint_steps == 0:
+                trainer.save_checkpoint(folder)
+    except KeyboardInterrupt:
+        trainer.save_checkpoint(folder)
+        raise
+    trainer.save_checkpoint(folder)
+    trainer.save(folder)
+    return losses
+
+
+def _batches(training_set: TrainingSet) -> Iterator[list[TrainingList]]:
+    """The lists of each step, in an order that the seed alone decides."""
+    training_options = training_set.training_options
+    for epoch in range(training_options.epochs):
+        order = list(training_set.lists)
+        random.Random(f"{training_options.seed}:{epoch}").shuffle(order)  # noqa: S311  (a draw, no secret)
+        for start in range(0, len(order), training_options.batch_size):
+            yield order[start : start + training_options.batch_size]
+
+
+def _texts(training_set: TrainingSet, drawn: TrainingList) -> tuple[str, list[str]]:
+    """The query, and the texts of the needed skill, without what asks, and of the others."""
+    positive = training_set.texts[drawn.positive]
+    for piece in drawn.hidden:
+        positive = positive.replace(piece, " ")
+    return drawn.query, [positive, *(training_set.texts[other] for other in drawn.negatives)]
+
+
+def evaluate_on_held_out(
+    training_set: TrainingSet, folder: Path, weight: float, step: ProgressCallback
+) -> dict[str, Any]:
+    """Held-out figures: the ranking as it is, by the model alone, and by both at `weight`.
+
+    By origin of the queries. `wins` where the 95% interval of what both gain in MRR over the
+    ranking as it is lies above 0: on feedback where there is some, since queries made of a
+    skill's own words flatter the search for words.
+    """
+    reranker = CrossEncoderReranker(
+        str(folder), max_length=training_set.training_options.max_length
+    )
+    found: dict[str, list[Floats]] = {}
+    for done, held in enumerate(training_set.held_out):
+        step(done, len(training_set.held_out))
+        if held.candidates:
+            found.setdefault(held.origin, []).append(
+                _metrics_by_order(reranker, training_set, held, weight)
+            )
+    report: dict[str, Any] = {}
+    wins = False
+    for origin in sorted(found):
+        values = np.array(found[origin])
+        names = ("as it is", "model alone", "both")
+        report[origin] = {"queries": len(values)} | {
+            name: dict(zip(("hit@1", "mrr", "ndcg"), row.round(4).tolist(), strict=True))
+            for name, row in zip(names, values.mean(axis=0), strict=True)
+        }
+        low, high = _interval(values[:, 2, 1] - values[:, 0, 1])
+        report[origin]["gain in mrr"] = [round(low, 4), round(high, 4)]
+        if origin == FEEDBACK or FEEDBACK not in found:
+            wins = low > 0
+    return {"held out": report, "weight": weight, "wins": wins}
+
+
+def _metrics_by_order(
+    reranker: Reranker, training_set: TrainingSet, held: HeldOutQuery, weight: float
+) -> Floats:
+    """Figures of one query, (3 orders, 3 figures)."""
+    texts = [training_set.texts.get(name, "") for name in held.candidates]
+    parts = [
+        reranker.score(held.query, texts[start : start + _BATCH])
+        for start in range(0, len(texts), _BATCH)
+    ]
+    second = np.concatenate(parts).astype(np.float64)
+    first = np.array(held.scores)
+    orders = (-first, -second, -combine_scores(first, second, weight))
+    return np.array(
+        [_ranking_metrics(held, np.argsort(order, kind="stable").tolist()) for order in orders]
+    )
+
+
+def _ranking_metrics(held: HeldOutQuery, order: Sequence[int]) -> tuple[float, float, float]:
+    """Hit@1, MRR and nDCG over the candidates."""
+    needed = set(held.needed)
+    places = [n for n, place in enumerate(order) if held.candidates[place] in needed]
+    if not places:
+        return 0.0, 0.0, 0.0
+    gain = sum(1 / np.log2(place + 2) for place in places)
+    ideal = sum(1 / np.log2(place + 2) for place in range(min(len(needed), len(order))))
+    return float(places[0] == 0), 1 / (places[0] + 1), float(gain / ideal)
+
+
+def _interval(gains: Floats) -> tuple[float, float]:
+    """The 95% interval of a mean, by drawing the queries again."""
+    draws = np.random.default_rng(0).choice(gains, (_RESAMPLES, len(gains))).mean(axis=1)
+    low, high = np.quantile(draws, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def write_model_card(
+    training_set: TrainingSet, folder: Path, report: dict[str, Any]
+) -> dict[str, Any]:
+    """Write the card beside the weights, which makes the folder a reranker, and clear up."""
+    training_options = training_set.training_options
+    card = {
+        "skillbus": version("skillbus"),
+        "base": training_options.base,
+        "languages": list(training_options.languages),
+        "lists": len(training_set.lists),
+        "choices": {
+            "queries": training_options.queries,
+            "max_length": training_options.max_length,
+            "fold": f"{training_options.fold} of {training_options.folds}",
+            "seed": training_options.seed,
+            "epochs": training_options.epochs,
+            "learning_rate": training_options.learning_rate,
+            "batch_size": training_options.batch_size,
+            "feedback": training_options.feedback,
+        },
+        "notes": training_set.notes,
+        **report,
+    }
+    content = json.dumps(card, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(folder / TRAINING_FILE, content.encode())
+    for name in (CHECKPOINT, TRAINING_SET_FILE):
+        (folder / name).unlink(missing_ok=True)
+    return card

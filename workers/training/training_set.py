@@ -1,0 +1,319 @@
+"""What a reranker is trained on and judged by: lists of skills for queries.
+
+Everything is drawn from a library once and kept in a file beside the weights, so that training
+can go on after an interruption whatever has become of the library meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from config.errors import PermanentError, UsageError
+from search.protocol import Filters, StoredRevision
+from skills.record import RevisionKey
+from tasks.policies import QUERY, Deadline
+from tasks.query.pipeline import StageTimings
+from tasks.query.rerank import cross_encoder_text, rerank
+from tasks.query.retrieve import RankedSkill, rank_candidates
+from tasks.services import Services
+from workers.training.cloze_queries import make_cloze_queries
+from workers.training.negative_mining import NegativeMiner
+
+OWN_TEXT, FEEDBACK = "own text", "feedback"
+RERANKED = 20
+"""Candidates of the first stage that are reranked (SkillRouter §4.3)."""
+
+_CHARACTERS_PER_TOKEN = 12
+_READ_BATCH = 500
+_MIN_LISTS = 4
+
+ProgressCallback = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """What a training is made of; the same choices over the same library give the same lists.
+
+    base: the model to start from. queries: of each skill's own text. The skills are dealt into
+    `folds` folds; those of `fold`, and the tasks that need any of them, are held out.
+    """
+
+    base: str
+    languages: tuple[str, ...]
+    feedback: str = ""
+    queries: int = 6
+    max_length: int = 256
+    folds: int = 5
+    fold: int = 0
+    seed: int = 0
+    epochs: int = 1
+    learning_rate: float = 2e-5
+    batch_size: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingList:
+    """A query, the skill it needs, skills that it does not, and what the first must not say."""
+
+    origin: str
+    query: str
+    positive: str
+    negatives: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutQuery:
+    """A query that training does not see, and how the library ranks it without a reranker."""
+
+    origin: str
+    query: str
+    needed: tuple[str, ...]
+    candidates: tuple[str, ...]
+    scores: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class TrainingSet:
+    """All that a training needs. texts: skill_id -> what the model reads of it."""
+
+    training_options: TrainingOptions
+    lists: list[TrainingList] = field(default_factory=list)
+    held_out: list[HeldOutQuery] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)
+
+
+class _Query(NamedTuple):
+    """Where it comes from, its words, the skills it needs, and what these must not say."""
+
+    origin: str
+    text: str
+    needed: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
+def build_training_set(
+    services: Services,
+    training_options: TrainingOptions,
+    tasks: Sequence[Mapping[str, Any]],
+    step: ProgressCallback,
+) -> TrainingSet:
+    """Draw queries, deal them into training and held out, and find negatives.
+
+    tasks: objects with `instruction` and `gt_skill_ids`. Raises UsageError when too little of the
+    library is left to train on.
+    """
+    revisions = _trainable(services, frozenset(training_options.languages))
+    known = {revision.key.skill_id: revision for revision in revisions}
+    labelled_tasks = _feedback(tasks, known)
+    folds = assign_folds(
+        [needed for _, needed in labelled_tasks],
+        sorted(known),
+        training_options.folds,
+        training_options.seed,
+    )
+    training = [r for r in revisions if folds[r.key.skill_id] != training_options.fold]
+    vectors = services.index.get_skill_vectors([revision.key for revision in training])
+    training_set = TrainingSet(training_options)
+    training_set.notes["skills"] = len(known)
+    training_set.notes["tasks"] = len(labelled_tasks)
+    training_set.notes["tasks without a skill of the library"] = len(tasks) - len(labelled_tasks)
+    if len(training) < _MIN_LISTS:
+        raise UsageError(
+            f"the library has {len(known)} skills in {', '.join(training_options.languages)}: "
+            "too few to train on and to hold some out"
+        )
+    miner = NegativeMiner(training, vectors)
+    queries = _queries(known, labelled_tasks, training_options)
+    for done, query in enumerate(queries):
+        step(done, len(queries))
+        candidates = _ranked(services, query.text)[:RERANKED]
+        if folds[query.needed[0]] == training_options.fold:
+            training_set.held_out.append(_held_out(query, candidates))
+        else:
+            training_set.lists += _lists(query, candidates, miner, training_set)
+    if len(training_set.lists) < _MIN_LISTS:
+        raise UsageError(
+            f"only {len(training_set.lists)} lists can be made of this library: give --feedback, "
+            "or more --queries"
+        )
+    _add_texts(services, training_set)
+    return training_set
+
+
+def _held_out(query: _Query, candidates: Sequence[RankedSkill]) -> HeldOutQuery:
+    ids = tuple(hit.key.skill_id for hit in candidates)
+    return HeldOutQuery(
+        query.origin, query.text, query.needed, ids, tuple(hit.score for hit in candidates)
+    )
+
+
+def _lists(
+    query: _Query,
+    candidates: Sequence[RankedSkill],
+    miner: NegativeMiner,
+    training_set: TrainingSet,
+) -> list[TrainingList]:
+    """One list for each skill that the query needs."""
+    ranked = [hit.key.skill_id for hit in candidates]
+    lists = []
+    for positive in query.needed:
+        seed = f"{training_set.training_options.seed}:{query.text}"
+        mined = miner.mine_negatives(positive, query.needed, ranked, seed)
+        for layer, count in mined.filtered.items():
+            name = f"false negatives by {layer}"
+            training_set.notes[name] = training_set.notes.get(name, 0) + count
+        if mined.ids:
+            lists.append(TrainingList(query.origin, query.text, positive, mined.ids, query.hidden))
+    return lists
+
+
+def assign_folds(
+    tasks: Sequence[Sequence[str]], skill_ids: Sequence[str], folds: int, seed: int
+) -> dict[str, int]:
+    """The fold of each skill; skills that a task needs together share one.
+
+    Groups that tasks ask for are dealt before the rest, each to the fold with the fewest tasks, so
+    that a fold has its part of both.
+    """
+    leader = {skill_id: skill_id for skill_id in skill_ids}
+
+    def find(skill_id: str) -> str:
+        while leader[skill_id] != skill_id:
+            skill_id = leader[skill_id]
+        return skill_id
+
+    for needed in tasks:
+        for other in needed[1:]:
+            leader[find(other)] = find(needed[0])
+    groups: dict[str, list[str]] = {}
+    for skill_id in skill_ids:
+        groups.setdefault(find(skill_id), []).append(skill_id)
+    labelled_tasks = Counter(find(needed[0]) for needed in tasks)
+    generator = random.Random(seed)  # noqa: S311  (a draw, no secret)
+    dealt: dict[str, int] = {}
+    for some in (sorted(labelled_tasks), sorted(groups.keys() - labelled_tasks.keys())):
+        generator.shuffle(some)
+        held = [0] * folds
+        for group in some:
+            fold = held.index(min(held))
+            held[fold] += labelled_tasks[group] or 1
+            dealt |= dict.fromkeys(groups[group], fold)
+    return dealt
+
+
+def _trainable(services: Services, languages: frozenset[str]) -> list[StoredRevision]:
+    """Published skills in the model's languages, with their vectors."""
+    pointers = services.library.refresh().pointers
+    keys = [RevisionKey(skill_id, seq) for skill_id, seq in sorted(pointers.items())]
+    found = []
+    for start in range(0, len(keys), _READ_BATCH):
+        part = services.index.get_revisions(keys[start : start + _READ_BATCH])
+        found += [part[key] for key in keys[start : start + _READ_BATCH] if key in part]
+    vectors = services.index.get_skill_vectors([revision.key for revision in found])
+    return [
+        revision
+        for revision in found
+        if revision.parsed.record.language in languages
+        and revision.key in vectors
+        and vectors[revision.key].any()
+    ]
+
+
+def _feedback(
+    tasks: Sequence[Mapping[str, Any]], known: Mapping[str, object]
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Task and the skills it needs that are there; tasks that need none of them are left out."""
+    labelled_tasks = []
+    for row in tasks:
+        needed = tuple(dict.fromkeys(name for name in row["gt_skill_ids"] if name in known))
+        if needed and str(row["instruction"]).strip():
+            labelled_tasks.append((str(row["instruction"]), needed))
+    return labelled_tasks
+
+
+def _queries(
+    known: Mapping[str, StoredRevision],
+    labelled_tasks: Sequence[tuple[str, tuple[str, ...]]],
+    training_options: TrainingOptions,
+) -> list[_Query]:
+    found = [_Query(FEEDBACK, task, needed, ()) for task, needed in labelled_tasks]
+    for skill_id, revision in known.items():
+        own = make_cloze_queries(
+            revision.parsed, training_options.queries, f"{training_options.seed}:{skill_id}"
+        )
+        found += [_Query(OWN_TEXT, query.text, (skill_id,), query.pieces) for query in own]
+    return found
+
+
+def _ranked(services: Services, query: str) -> tuple[RankedSkill, ...]:
+    """As the library ranks before the cross-encoder."""
+    ranking = rank_candidates(services, query, Filters(), frozenset(), StageTimings().measure)
+    return rerank(services, ranking, Deadline(QUERY.time_limit), frozenset({"rerank"})).hits
+
+
+def _add_texts(services: Services, training_set: TrainingSet) -> None:
+    """The text of every skill that a list or a held-out query names."""
+    wanted: dict[str, None] = {}
+    for drawn in training_set.lists:
+        wanted |= dict.fromkeys((drawn.positive, *drawn.negatives))
+    for held in training_set.held_out:
+        wanted |= dict.fromkeys(held.candidates)
+    pointers = services.library.refresh().pointers
+    keys = [RevisionKey(name, pointers[name]) for name in wanted if name in pointers]
+    limit = _CHARACTERS_PER_TOKEN * training_set.training_options.max_length
+    for start in range(0, len(keys), _READ_BATCH):
+        part = services.index.get_revisions(keys[start : start + _READ_BATCH])
+        training_set.texts |= {
+            key.skill_id: cross_encoder_text(found, limit) for key, found in part.items()
+        }
+
+
+def dump(training_set: TrainingSet) -> bytes:
+    """As JSON."""
+    return json.dumps(asdict(training_set), ensure_ascii=False).encode()
+
+
+def load(path: Path) -> TrainingSet:
+    """Read back what `dump` wrote; raises PermanentError when it is not that."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        training_options = data["training_options"] | {
+            "languages": tuple(data["training_options"]["languages"])
+        }
+        return TrainingSet(
+            TrainingOptions(**training_options),
+            [
+                TrainingList(
+                    row["origin"],
+                    row["query"],
+                    row["positive"],
+                    tuple(row["negatives"]),
+                    tuple(row["hidden"]),
+                )
+                for row in data["lists"]
+            ],
+            [
+                HeldOutQuery(
+                    row["origin"],
+                    row["query"],
+                    tuple(row["needed"]),
+                    tuple(row["candidates"]),
+                    tuple(row["scores"]),
+                )
+                for row in data["held_out"]
+            ],
+            data["texts"],
+            data["notes"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PermanentError(
+            f"{path} cannot be read ({error!r}); begin again with --fresh"
+        ) from None

@@ -1,0 +1,126 @@
+"""What becomes of a delivery: verified, read, and recorded as one event for each source.
+
+The id of such an event is made from what the host signed. The journal keeps ids for
+`workers.journal_days` after the work is done, in every process and over restarts, so it is what
+recognises a delivery that comes again. What is older than that is refused by its date, where the
+host tells one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import Literal
+
+import structlog
+from pydantic import BaseModel, ConfigDict
+
+from skills.events import GitPush, SourceChanged, new_event
+from workers.backend.base import Backend
+from workers.webhooks.delivery import Delivery, DeliveryError
+from workers.webhooks.payloads import PING, Push, parse_payload
+from workers.webhooks.secrets import read_secrets
+from workers.webhooks.signatures import Verification, verify_signature
+from workers.webhooks.sources import FollowedBranch, find_followed_branches
+
+log = structlog.get_logger()
+
+_DAY = 86_400.0
+_CLOCK_SKEW_SECONDS = 3_600.0
+
+
+class Receipt(BaseModel):
+    """What became of a delivery. ids: of the events it led to. reason: why there are none."""
+
+    model_config = ConfigDict(frozen=True)
+
+    state: Literal["accepted", "ignored", "pong"]
+    ids: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def handle_delivery(backend: Backend, delivery: Delivery) -> Receipt:
+    """Take a delivery in; its events are recorded when this returns.
+
+    Raises DeliveryError with the HTTP status of the answer, SetupError when a secret cannot be
+    read, TransientError when too many events wait or a store is busy.
+    """
+    settings = backend.settings
+    secrets = read_secrets(settings.webhooks, delivery.host)
+    if not secrets:
+        raise DeliveryError(
+            404, f"no webhooks of {delivery.host} are taken here: [webhooks] names no secret for it"
+        )
+    verification = verify_signature(delivery, secrets)
+    _check_age(verification.sent_at, settings.webhooks.age_seconds, settings.webhooks.age_seconds)
+    payload = parse_payload(delivery)
+    sources = find_followed_branches(
+        backend.graph.list_sources(), settings.webhooks, verification.sources, payload
+    )
+    if payload.event == PING:
+        return Receipt(state="pong", reason=_describe_followers(sources))
+    if payload.push is None:
+        return Receipt(state="ignored", reason=f"{payload.event}: only pushes change a source")
+    _check_age(payload.push.pushed_at, settings.workers.journal_days * _DAY, _CLOCK_SKEW_SECONDS)
+    if not sources:
+        raise DeliveryError(
+            403, "no git source follows this repository, or its secret counts for another one"
+        )
+    matching = [one for one in sources if one.matches(payload)]
+    if not matching:
+        return Receipt(state="ignored", reason=f"no source follows {payload.push.ref[:200]!r}")
+    return _record(backend, delivery, verification, payload.push, matching)
+
+
+def _record(
+    backend: Backend,
+    delivery: Delivery,
+    verification: Verification,
+    push: Push,
+    matching: list[FollowedBranch],
+) -> Receipt:
+    ids, is_new = [], False
+    pushed = GitPush(before=push.before, after=push.after) if push.after else None
+    for one in matching:
+        changed = SourceChanged(source_id=one.source_id, pushed=pushed)
+        event = new_event(changed, f"skillbus/webhooks/{delivery.host}").model_copy(
+            update={"id": _derive_event_id(delivery.host, verification, one.source_id)}
+        )
+        is_new |= backend.accept_if_new(event)
+        ids.append(event.id)
+    if not is_new:
+        raise DeliveryError(
+            409,
+            f"this delivery was here before, as {ids[0]}; "
+            f"`skillbus sources refresh {matching[0].source_id}` fetches once more",
+        )
+    log.info(
+        "webhook",
+        host=delivery.host,
+        delivery=delivery.id,
+        before=push.before,
+        after=push.after,
+        event_ids=ids,
+    )
+    return Receipt(state="accepted", ids=tuple(ids))
+
+
+def _derive_event_id(host: str, verification: Verification, source_id: str) -> str:
+    signed = "\0".join((host, verification.replay_key, source_id))
+    return hashlib.sha256(signed.encode()).hexdigest()[:32]
+
+
+def _check_age(sent: float | None, max_age_seconds: float, max_skew_seconds: float) -> None:
+    """Raise DeliveryError for what was sent too long ago, or is dated in the future; seconds."""
+    if sent is None:
+        return
+    age = time.time() - sent
+    if not -max_skew_seconds <= age <= max_age_seconds:
+        when = f"{age:.0f} s ago" if age > 0 else f"in {-age:.0f} s"
+        raise DeliveryError(401, f"sent {when}: too old, or the clocks of both sides differ")
+
+
+def _describe_followers(sources: list[FollowedBranch]) -> str:
+    if not sources:
+        return "no git source follows this repository yet; its pushes will be refused"
+    return f"followed by {', '.join(sorted(one.source_id for one in sources))}"
