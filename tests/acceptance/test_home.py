@@ -105,7 +105,7 @@ def test_a_damaged_index(skillbus: Skillbus, folder: Path, what: str) -> None:
     skillbus("sync", str(folder))
     assert snapshot(skillbus.home) == expected
     assert skillbus.chosen(TASK)[0] == "crafts:kiln-firing"
-    assert {row["state"] for row in skillbus("doctor", "--json").data} == {"good"}
+    assert {row["state"] for row in skillbus("doctor", "--json").data} == {"ok"}
 
 
 def test_a_damaged_journal(skillbus: Skillbus, folder: Path) -> None:

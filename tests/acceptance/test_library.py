@@ -85,7 +85,7 @@ def test_status(library: Skillbus) -> None:
 
 def test_doctor_finds_nothing_wrong(library: Skillbus) -> None:
     checks = library("doctor", "--json").data
-    assert {row["state"] for row in checks} == {"good"}
+    assert {row["state"] for row in checks} == {"ok"}
     assert {"disk", "encoder", "catalog", "index", "sources"} <= {row["check"] for row in checks}
 
 

@@ -92,7 +92,7 @@ def test_a_skill_that_poisons_paging_leaves_the_others_paged(tmp_path: Path, roo
 def test_ingest_beyond_its_time_is_tried_alone_then_told(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _limit(monkeypatch, policies.INGEST.name, seconds=1.0, retries=1)
+    _limit(monkeypatch, policies.INGEST.name, time_limit=1.0, max_retries=1)
     tries: list[float] = []
 
     def slow(texts: Sequence[str]) -> None:
@@ -114,7 +114,7 @@ def test_ingest_beyond_its_time_is_tried_alone_then_told(
 def test_what_may_pass_waits_for_the_reconciler(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _limit(monkeypatch, policies.INGEST.name, retries=1, backoff=0.01)
+    _limit(monkeypatch, policies.INGEST.name, max_retries=1, retry_backoff=0.01)
     broken = True
 
     def busy(texts: Sequence[str]) -> None:
@@ -135,7 +135,7 @@ def test_what_may_pass_waits_for_the_reconciler(
 def test_plan_beyond_its_time_goes_on_later(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _limit(monkeypatch, policies.PLAN.name, seconds=1e-9, retries=1, backoff=0.01)
+    _limit(monkeypatch, policies.PLAN.name, time_limit=1e-9, max_retries=1, retry_backoff=0.01)
     home = tmp_path / "home"
     with tiny_backend(home) as backend:
         event_id = _sync(backend, root)
@@ -167,7 +167,7 @@ def test_a_query_beyond_its_time_fails_with_a_reason(
     with tiny_backend(tmp_path / "home") as backend:
         _sync(backend, root)
         settle(backend)
-    _limit(monkeypatch, policies.QUERY.name, seconds=1e-9, retries=1, backoff=0.01)
+    _limit(monkeypatch, policies.QUERY.name, time_limit=1e-9, max_retries=1, retry_backoff=0.01)
     with tiny_backend(tmp_path / "home", workers={"query_seconds": 5}) as backend:
         query_id = backend.submit_query(QueryAsked(task="fire a kiln"), "tests")
         wait_for(lambda: backend.services.journal.get_job(query_id).state == "failed")

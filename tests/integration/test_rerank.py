@@ -163,12 +163,12 @@ def test_late_interaction_waits_until_all_its_candidates_are_paged(
     for hidden in [name for name in ids(before) if name != "crafts:wheel-zh"][:3]:
         monkeypatch.setattr(
             services.index,
-            "section_vectors",
+            "get_section_vectors",
             lambda keys, hidden=hidden: vectors([key for key in keys if key.skill_id != hidden]),
         )
         monkeypatch.setattr(
             services.graph,
-            "entries",
+            "get_entries",
             lambda names, hidden=hidden: [
                 replace(entry, embedded=entry.skill_id != hidden) for entry in entries(names)
             ],
