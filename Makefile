@@ -8,7 +8,9 @@ INSTALLED := $(VENV)/.installed
 # Where to take torch from, such as an index of CPU builds; empty takes the default build.
 TORCH_INDEX ?=
 
-.PHONY: help install demo test check bench crash schemas stack-up stack-down stack-status lock clean
+PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+.PHONY: help install demo test unit check docs bench crash schemas stack-up stack-down stack-status lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -28,16 +30,24 @@ endif
 demo: $(INSTALLED)  ## Show skillbus at work on the example skills
 	@$(BIN)/python examples/demo.py
 
+unit: $(INSTALLED)  ## Unit tests: no servers, no network, under a minute
+	$(BIN)/python -m pytest tests/unit $(PARALLEL)
+
 test: check  ## Checks, then the whole test suite
 	@$(BIN)/python -m deploy.stack fetch || echo "Tests that need these servers are left out."
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest $(PARALLEL)
 
-check: $(INSTALLED)  ## Style, types, import contracts and published schemas
+check: $(INSTALLED)  ## Style, types, imports, dependencies, published schemas, links of the docs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry config skills search graph tasks workers
 	$(BIN)/python docs/reference/schemas.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+
+docs: $(INSTALLED)  ## Build the documentation as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 # On a made-up library; `make bench BENCH="--library DIR"` measures one of your own.
 bench: $(INSTALLED)  ## Benchmarks, with the figures they print
@@ -68,9 +78,11 @@ stack-status:  ## Say which of these servers answer
 lock: $(INSTALLED)  ## Resolve pyproject.toml into requirements.lock
 	@mkdir -p build
 	cp requirements.lock build/requirements.txt
-	$(BIN)/pip-compile --extra dev --allow-unsafe --strip-extras $(UPGRADE) --quiet \
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
+		> build/dev.in
+	$(BIN)/pip-compile --allow-unsafe --strip-extras $(UPGRADE) --quiet \
 		--no-header --no-annotate --no-emit-options --no-emit-index-url --no-emit-find-links \
-		--no-emit-trusted-host --output-file build/requirements.txt pyproject.toml
+		--no-emit-trusted-host --output-file build/requirements.txt pyproject.toml build/dev.in
 	sed -E -e '/^(nvidia|cuda|triton|pip==|#)/d' -e '/^$$/d' -e 's/\+[a-z0-9.]+$$//' \
 		build/requirements.txt > requirements.lock
 
