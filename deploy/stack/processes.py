@@ -76,7 +76,7 @@ def start(
     however it ends; any other outlives it.
     """
     if tethered:
-        command = [sys.executable, "-S", str(TETHER), str(os.getpid()), *command]
+        command = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *command]
     child = _forking.submit(_fork, list(command), log, {**os.environ, **environment}).result()
     started = _started(child.pid)
     return Process(child.pid, -1 if started is None else started, child)

@@ -27,7 +27,6 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -51,6 +50,7 @@ from workers.cli.common import open_catalog
 from workers.http.access import AccessRules
 from workers.http.app import create_gateway
 from workers.http.tokens import TokenScope, TokenStore, open_token_store
+from workers.processes.interpreter import skillbus_command
 from workers.processes.serve import bind_socket, format_address, serve_in_thread
 
 ORIGIN = "skillbus/bench"
@@ -248,7 +248,7 @@ def _quantiles(values: list[float]) -> dict[str, float]:
 def served(home: Path, address: tuple[str, int]) -> Iterator[psutil.Process]:
     """`skillbus serve` on the port, warm."""
     listen = f"{address[0]}:{address[1]}"
-    command = [sys.executable, "-m", "workers.cli", "--home", str(home), "serve"]
+    command = skillbus_command(["--home", str(home), "serve"])
     environment = {**clean_environment(), "SKILLBUS_LOG_LEVEL": "error"}
     process = subprocess.Popen([*command, "--listen", listen], env=environment)
     try:

@@ -11,7 +11,6 @@ import argparse
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -31,8 +30,9 @@ from skills.passages import section_texts
 from tests.bench.library import make_library
 from workers.backend.base import Backend
 from workers.backend.embedded import EmbeddedBackend
+from workers.processes.interpreter import skillbus_command
 
-PROGRAM = [sys.executable, "-m", "workers.cli"]
+PROGRAM = skillbus_command([])
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:

@@ -36,6 +36,7 @@ from skills.events import GitFetchOptions, SourceChanged, new_event
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import TOPICS, write_skill
 from tests.support.webhooks import github, github_push
+from workers.processes.interpreter import skillbus_command
 from workers.webhooks.delivery import Delivery
 
 SOURCE = "pushed"
@@ -142,7 +143,7 @@ def _answers(home: Path) -> bool:
 
 
 def _command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "workers.cli", *words]
+    return skillbus_command(words)
 
 
 def _environment(home: Path) -> dict[str, str]:

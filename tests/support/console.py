@@ -1,9 +1,9 @@
 """Runs the console sessions of a Markdown page and compares the shape of their output.
 
 A session is every ```console block of a page, in order, in one shell. A line that begins with `$ `
-is a command, `> ` continues it, the lines below it are its output. In the output `…` at the end of
-a line stands for the rest of the line, and a line that is only `…` for any number of lines. Numbers,
-hexadecimal ids and paths below the session's folder are compared by kind, not by value.
+is a command, `> ` continues it, the lines below it are its output. In the output `…` matches the
+rest of a line, and a line that is only `…` matches any number of lines. Numbers, hexadecimal ids
+and paths below the session's folder are compared by kind, not by value.
 """
 
 from __future__ import annotations

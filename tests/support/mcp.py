@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from tests.support.program import ROOT, clean_environment
 from workers.mcp.backends import BackendSelector
 from workers.mcp.server import create_server
 from workers.mcp.skill_reader import SkillReader
+from workers.processes.interpreter import skillbus_command
 
 T = TypeVar("T")
 
@@ -46,9 +46,10 @@ def agent(opened: contextlib.AbstractAsyncContextManager[Client]) -> Iterator[Ag
 
 def stdio_parameters(home: Path) -> StdioServerParameters:
     """`skillbus mcp` on a home."""
+    program, *arguments = skillbus_command([])
     return StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "workers.cli", "mcp"],
+        command=program,
+        args=[*arguments, "mcp"],
         env={**clean_environment(), "SKILLBUS_HOME": str(home), "OMP_NUM_THREADS": "1"},
         cwd=ROOT,
     )

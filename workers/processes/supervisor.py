@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -14,6 +12,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from config.errors import UsageError
+from workers.processes.interpreter import child_environment, skillbus_command
 from workers.processes.workloads import WORKLOADS, Workload
 
 log = structlog.get_logger()
@@ -87,11 +86,13 @@ def _ensure_running(worker: _WorkerProcess, arguments: Sequence[str], processes:
         )
     if now >= worker.restart_at:
         queues = ",".join(queue.removeprefix(_PREFIX) for queue in worker.workload.queues)
-        command = [sys.executable, "-m", "workers.cli", *arguments, "worker", "--queues", queues]
-        command += ["--processes", str(processes), "--supervised"]
-        # A group of its own: Ctrl-C reaches the supervisor alone, which stops them in order.
-        env = {**os.environ, "SKILLBUS_WORKERS__METRICS_PORT": str(worker.metrics_port)}
-        worker.running = subprocess.Popen(command, process_group=0, env=env)  # noqa: S603 - our own program
+        options = ["--queues", queues, "--processes", str(processes), "--supervised"]
+        # A process group for each: Ctrl-C reaches the supervisor alone, which stops them in order.
+        worker.running = subprocess.Popen(  # noqa: S603 - our own program
+            skillbus_command([*arguments, "worker", *options]),
+            process_group=0,
+            env=child_environment({"SKILLBUS_WORKERS__METRICS_PORT": str(worker.metrics_port)}),
+        )
         worker.started = now
 
 

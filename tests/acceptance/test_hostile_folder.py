@@ -1,0 +1,140 @@
+"""No command imports anything from the folder that it runs in, or from `PYTHONPATH`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import click
+import pytest
+
+from workers.cli import cli
+from workers.processes.interpreter import child_environment, skillbus_command
+
+ROOMS = ("config", "skills", "search", "graph", "tasks", "workers")
+PROGRAM = Path(sys.executable).with_name("skillbus")
+
+CLOSED = {
+    f"SKILLBUS_SERVERS__{name}": address
+    for name, address in {
+        "BROKER": "redis://127.0.0.1:1/0",
+        "ELASTICSEARCH": "http://127.0.0.1:1",
+        "NEO4J": "bolt://127.0.0.1:1",
+    }.items()
+}
+RUNS = {
+    "sync": (["sync", "library", "--source", "s"], {}),
+    "watch": (["watch", "library"], {}),
+    "upload": (["upload", "library/one/SKILL.md", "--source", "u"], {}),
+    "query": (["query", "a task"], {}),
+    "skills": (["skills", "list"], {}),
+    "sources": (["sources", "list"], {}),
+    "failures": (["failures"], {}),
+    "status": (["status"], {}),
+    "doctor": (["doctor"], {}),
+    "dead": (["dead", "list"], {}),
+    "config": (["config", "show"], {}),
+    "serve": (["serve"], {}),
+    "gateway": (["gateway", "--listen", "127.0.0.1:0"], CLOSED),
+    "tokens": (["tokens", "list"], {}),
+    "mcp": (["mcp"], {}),
+    "consume": (["consume"], CLOSED),
+    "worker": (["worker"], CLOSED),
+    "reindex": (["reindex"], CLOSED),
+    "eval": (["eval", "routing", "tasks.jsonl"], {}),
+    "train": (["train", "roles", "labels.json", "--skills", "s=library"], {}),
+}
+SECONDS = 6.0
+"""How long a command that does not end may run: the workers have started children by then."""
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which every module that skillbus may import is a trap that writes its name."""
+    folder = tmp_path_factory.mktemp("hostile")
+    trap = f"open({str(folder / 'executed')!r}, 'a').write(__name__ + chr(10))\nraise ImportError\n"
+    standard = {name for name in sys.stdlib_module_names if not name.startswith("_")}
+    names = {name for name in packages_distributions() if name.isidentifier()}
+    for name in standard | names | {*ROOMS, "celeryconfig"}:
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "__init__.py").write_text(trap)
+    (folder / "library" / "one").mkdir(parents=True)
+    (folder / "library" / "one" / "SKILL.md").write_text(
+        "---\nname: one\ndescription: Tightens bolts\n---\n# One\n\nTurn the key.\n"
+    )
+    task = {"task_id": "1", "query": "x", "gt_skill_ids": ["s:one"]}
+    (folder / "tasks.jsonl").write_text(json.dumps(task) + "\n")
+    (folder / "labels.json").write_text("{}")
+    return folder
+
+
+def run(command: list[str], hostile: Path, home: Path, **variables: str) -> tuple[int | None, str]:
+    """Run a command in the folder until it ends, at most some seconds; its exit code and output."""
+    (hostile / "executed").unlink(missing_ok=True)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLBUS_", "PYTHON"))}
+    process = subprocess.Popen(
+        command,
+        cwd=hostile,
+        env=kept | {"SKILLBUS_HOME": str(home)} | variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        try:
+            output, _ = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+    return process.returncode, output
+
+
+def executed(hostile: Path) -> str:
+    """The traps that were imported."""
+    found = hostile / "executed"
+    return found.read_text() if found.exists() else ""
+
+
+def test_every_command_is_tried() -> None:
+    assert set(RUNS) == set(cli.list_commands(click.Context(cli)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_no_command_imports_from_its_folder(name: str, hostile: Path, tmp_path: Path) -> None:
+    arguments, variables = RUNS[name]
+    variables = variables | {"CELERY_CONFIG_MODULE": "celeryconfig"}
+    _, output = run([str(PROGRAM), *arguments], hostile, tmp_path / "home", **variables)
+    assert executed(hostile) == "", output
+    assert "Traceback" not in output
+
+
+def test_a_child_ignores_pythonpath(
+    hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{hostile}:")
+    environment = child_environment()
+    assert "PYTHONPATH" not in environment
+    code, output = run(skillbus_command(["--version"]), hostile, tmp_path, **environment)
+    assert (code, executed(hostile)) == (0, ""), output
+
+
+def test_a_foreign_package_on_pythonpath_is_refused(hostile: Path, tmp_path: Path) -> None:
+    shutil.copytree(hostile / "config", tmp_path / "path" / "config")
+    code, output = run(
+        [str(PROGRAM), "--version"], tmp_path, tmp_path, PYTHONPATH=str(tmp_path / "path")
+    )
+    assert code == 1
+    assert "'config' would be imported from" in output
+    assert executed(hostile) == ""
