@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from search.documents import text_hash
 from search.protocol import Encoder, Vector
+from search.skill_analysis import text_hash
 from skills.record import ParsedSkill
 from tasks.services import Services
 

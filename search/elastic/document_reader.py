@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from config.errors import SkillbusError
+from search.elastic.candidate_search import MAX_HITS
 from search.elastic.connection import ElasticsearchConnection
-from search.elastic.queries import MAX_HITS
-from search.elastic.records import decode_key, document_id
+from search.elastic.document_codec import decode_key, document_id
 from skills.record import RevisionKey
 
 T = TypeVar("T")

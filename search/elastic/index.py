@@ -10,19 +10,16 @@ import numpy as np
 
 from config.errors import PermanentError
 from config.settings import ServerSettings
-from search.documents import skill_text_hashes
 from search.elastic.caches import LRUCache, VectorCache
-from search.elastic.connection import BulkOperation, ElasticsearchConnection, MissingIndexError
-from search.elastic.document_reader import (
-    READ_BATCH,
-    DocumentReader,
-    batches,
-    hit_fields,
-    hit_sources,
+from search.elastic.candidate_search import (
+    VECTOR_BLOB,
+    hashes_query,
+    ids_query,
+    read_hits,
+    search_body,
 )
-from search.elastic.index_sets import SCHEMA, IndexIdentity, IndexSet, IndexSets
-from search.elastic.queries import VECTOR_BLOB, hashes_query, ids_query, read_hits, search_body
-from search.elastic.records import (
+from search.elastic.connection import BulkOperation, ElasticsearchConnection, MissingIndexError
+from search.elastic.document_codec import (
     REVISION_FIELDS,
     decode_blob,
     decode_forward_record,
@@ -36,6 +33,14 @@ from search.elastic.records import (
     skill_record,
     unpack_sections,
 )
+from search.elastic.document_reader import (
+    READ_BATCH,
+    DocumentReader,
+    batches,
+    hit_fields,
+    hit_sources,
+)
+from search.elastic.index_sets import SCHEMA, IndexIdentity, IndexSet, IndexSets
 from search.protocol import (
     Filters,
     ForwardRecord,
@@ -46,6 +51,7 @@ from search.protocol import (
     Vector,
     VectorSearch,
 )
+from search.skill_analysis import skill_text_hashes
 from skills.record import RevisionKey
 
 VECTOR_CACHE_BYTES = 128 * 1024 * 1024

@@ -19,7 +19,6 @@ from search.blob_codec import (
     unpack_hashes,
     unpack_passage_terms,
 )
-from search.documents import analyse_skill
 from search.local.revision_store import RevisionStore, batches
 from search.local.tantivy_engine import TantivyEngine
 from search.local.vector_matrix import VectorMatrix
@@ -33,6 +32,7 @@ from search.protocol import (
     Vector,
     VectorSearch,
 )
+from search.skill_analysis import analyse_skill
 from search.text.tokens import TOKENS_VERSION
 from skills import record_codec
 from skills.record import RevisionKey

@@ -22,8 +22,8 @@ from search.blob_codec import (
     quantise,
     unpack_hashes,
 )
-from search.documents import skill_text_hashes
 from search.protocol import SkillDocument, Vector
+from search.skill_analysis import skill_text_hashes
 from skills import record_codec
 from skills.record import RevisionKey
 

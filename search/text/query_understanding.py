@@ -11,7 +11,7 @@ import numpy as np
 
 from config.errors import UsageError
 from search.protocol import TermIds, Vector
-from search.scoring.background import load_background
+from search.text.background_frequencies import load_background
 from search.text.tokens import bigram_ids, term_ids, tokenize, word_count
 from skills.parsing.language_detection import detect_language
 

@@ -17,7 +17,7 @@ import numpy as np
 import Stemmer
 
 from search.protocol import TermIds
-from search.text.characters import to_simplified
+from search.text.simplified_chinese import to_simplified
 
 TOKENS_VERSION = 2
 """Part of every index's schema: a change in the stream makes old indexes unusable."""

@@ -10,7 +10,8 @@ import numpy as np
 from config.errors import PermanentError, TransientError
 from graph.links.mentions import find_mentions
 from graph.protocol import CatalogEntry, Publication
-from search.documents import (
+from search.protocol import Filters, SkillDocument, Vector
+from search.skill_analysis import (
     SkillAnalysis,
     analyse_skill,
     body_terms,
@@ -18,8 +19,7 @@ from search.documents import (
     section_text_hashes,
     skill_texts,
 )
-from search.protocol import Filters, SkillDocument, Vector
-from search.scoring.background import load_background
+from search.text.background_frequencies import load_background
 from skills import licences
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, RevisionKey

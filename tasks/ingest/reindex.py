@@ -14,8 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from search.documents import analyse_skill, section_text_hashes, skill_texts
 from search.protocol import Encoder, SearchIndex, SkillDocument, StoredRevision, Vector
+from search.skill_analysis import analyse_skill, section_text_hashes, skill_texts
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.encode import supports_language

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from config.settings import ChoiceSettings
-from search.scoring.evidence import evidence_floor, evidence_strength
+from search.scoring.evidence_floor import evidence_floor, evidence_strength
 from skills.bundle.model import Bundle
 from tasks.query.choose import SkillChoice
 from tasks.query.retrieve import Ranking

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from config.errors import TransientError
 from graph.protocol import SkillGraph
 from search.protocol import ForwardRecord, SearchIndex
-from search.scoring.statistics import LibraryStatistics
+from search.scoring.library_statistics import LibraryStatistics
 from skills.record import RevisionKey
 from tasks.policies import QUERY
 from tasks.query.degradation import CircuitBreakers

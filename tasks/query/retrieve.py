@@ -13,8 +13,13 @@ import numpy as np
 from config.errors import TransientError
 from config.settings import RetrievalSettings
 from search.protocol import Filters, Hit, LexicalSearch, Vector, VectorSearch
-from search.scoring.formats import has_dedicated_skills
-from search.scoring.scores import Candidate, ScoredCandidates, long_task_weight, score_candidates
+from search.scoring.format_promotion import has_dedicated_skills
+from search.scoring.score_candidates import (
+    Candidate,
+    ScoredCandidates,
+    long_task_weight,
+    score_candidates,
+)
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding, understand
 from skills.record import RevisionKey

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from config.settings import ChoiceSettings, Settings
 from search.protocol import StoredRevision
-from search.scoring import evidence
+from search.scoring.evidence_floor import has_evidence
 from skills.bundle.model import Withheld
 from skills.skill_policy import PolicyViolation
 from tasks.query.choose import SkillChoice
@@ -27,7 +27,7 @@ def make_policy_filter(services: Services) -> PolicyFilter:
 def is_evident(ranking: Ranking, settings: ChoiceSettings) -> bool:
     """Whether anything in the library is evidently about the task."""
     floors = (settings.floor, settings.floor_long)
-    return evidence.has_evidence(
+    return has_evidence(
         ranking.evidence,
         ranking.best_cosine,
         ranking.library_size,

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from config.settings import load_settings
 from search.protocol import Filters
-from search.scoring.evidence import evidence_strength
+from search.scoring.evidence_floor import evidence_strength
 from search.scoring.weights import ScoringWeights
 from tasks.query.retrieve import rank_candidates
 from tasks.services import Services

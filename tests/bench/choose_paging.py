@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from search.documents import analyse_skill
 from search.models.encoder import SentenceTransformerEncoder
+from search.skill_analysis import analyse_skill
 from search.text.tokens import term_ids, tokenize
 from skills.parsing.parse_skill import parse_skill
 from skills.passages import (

@@ -36,8 +36,8 @@ from search.protocol import (
     Vector,
     VectorSearch,
 )
-from search.scoring.scores import Candidate, score_candidates
-from search.scoring.statistics import LibraryStatistics
+from search.scoring.library_statistics import LibraryStatistics
+from search.scoring.score_candidates import Candidate, score_candidates
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding, understand
 from skills.record import RevisionKey

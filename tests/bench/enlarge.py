@@ -28,10 +28,10 @@ from config.settings import ServerSettings, load_settings
 from graph.links.mentions import find_mentions
 from graph.local.store import SqliteSkillGraph
 from graph.protocol import Publication
-from search.documents import analyse_skill, body_terms, description_terms, section_text_hashes
-from search.models.factory import encoder_identity
+from search.models.load_models import encoder_identity
 from search.protocol import SkillDocument, StoredRevision, Vector
-from search.scoring.background import load_background
+from search.skill_analysis import analyse_skill, body_terms, description_terms, section_text_hashes
+from search.text.background_frequencies import load_background
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tests.bench.fill import open_pair

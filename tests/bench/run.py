@@ -23,7 +23,7 @@ import psutil
 
 from config.logging import configure_logging
 from config.settings import Settings, load_settings
-from search.documents import skill_texts
+from search.skill_analysis import skill_texts
 from skills.events import QueryAsked, SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.passages import section_texts

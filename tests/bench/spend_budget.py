@@ -25,9 +25,9 @@ import numpy as np
 
 from config.errors import UsageError
 from config.settings import PassageSettings
-from search.documents import analyse_skill
 from search.models.encoder import SentenceTransformerEncoder
 from search.protocol import StoredRevision, Vector
+from search.skill_analysis import analyse_skill
 from search.text.tokens import term_ids, tokenize
 from skills.bundle.model import Bundle
 from skills.parsing.parse_skill import parse_skill

@@ -73,7 +73,7 @@ def test_an_unknown_model_is_refused(tmp_path: Path) -> None:
 
 def test_importing_is_light() -> None:
     code = (
-        "import search.models.encoder, search.models.reranker, search.models.factory, sys; "
+        "import search.models.encoder, search.models.reranker, search.models.load_models, sys; "
         "print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

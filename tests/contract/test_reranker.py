@@ -12,7 +12,7 @@ import pytest
 from config.errors import PermanentError
 from config.settings import RerankerSettings
 from search.models.encoder import DEFAULT_MODEL
-from search.models.factory import load_reranker
+from search.models.load_models import load_reranker
 from search.models.reranker import TRAINING_FILE, CrossEncoderReranker
 from search.protocol import Reranker
 from tests.support.reranking import WordReranker, write_cross_encoder

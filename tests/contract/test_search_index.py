@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from config.errors import PermanentError, TransientError
-from search.documents import analyse_skill, section_text_hashes, skill_text_hashes
 from search.local.index import LocalSearchIndex
 from search.protocol import Filters, LexicalSearch, SearchIndex, SkillDocument, VectorSearch
+from search.skill_analysis import analyse_skill, section_text_hashes, skill_text_hashes
 from search.text.tokens import tokenize
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey

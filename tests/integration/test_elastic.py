@@ -15,13 +15,13 @@ import pytest
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import ServerSettings
-from search.documents import skill_text_hashes, skill_texts
 from search.elastic import index as elastic_index
+from search.elastic.document_codec import document_id
 from search.elastic.health import index_health
 from search.elastic.index import ElasticsearchIndex
-from search.elastic.records import document_id
 from search.elastic.replacement import ElasticsearchReplacement, delete_superseded
 from search.protocol import Filters, SkillDocument
+from search.skill_analysis import skill_text_hashes, skill_texts
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.ingest import reindex as task

@@ -20,8 +20,8 @@ from graph.links.linker import relink
 from graph.links.mentions import find_mentions
 from graph.local.store import SqliteSkillGraph
 from graph.protocol import LinkType, Publication
-from search.documents import analyse_skill, body_terms, description_terms
-from search.scoring.background import load_background
+from search.skill_analysis import analyse_skill, body_terms, description_terms
+from search.text.background_frequencies import load_background
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 

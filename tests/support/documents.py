@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from search.documents import analyse_skill, section_text_hashes, skill_texts
 from search.protocol import Filters, SkillDocument
+from search.skill_analysis import analyse_skill, section_text_hashes, skill_texts
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tests.support.tiny import TinyEncoder

@@ -56,17 +56,17 @@ def preload() -> None:
     """Import what any command needs, and load the default model without using it."""
     for module in PRELOADED:
         importlib.import_module(module)
-    import search.models.factory
+    import search.models.load_models
     import workers.backend.stores
     from config.settings import EncoderSettings
 
-    make = search.models.factory.load_encoder
+    make = search.models.load_models.load_encoder
     loaded = make(EncoderSettings())
 
     def load_encoder(settings: EncoderSettings) -> Any:
         return loaded if settings == EncoderSettings() else make(settings)
 
-    search.models.factory.load_encoder = load_encoder
+    search.models.load_models.load_encoder = load_encoder
     workers.backend.stores.load_encoder = load_encoder  # imported there
 
 

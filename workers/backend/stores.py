@@ -11,7 +11,7 @@ from config.settings import Settings
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
 from search.models.encoder import SentenceTransformerEncoder
-from search.models.factory import EncoderIdentity, encoder_identity, load_encoder, load_reranker
+from search.models.load_models import EncoderIdentity, encoder_identity, load_encoder, load_reranker
 from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.coordination.protocol import Coordinator, LocalCoordinator
 from tasks.journal.protocol import Journal

@@ -87,7 +87,7 @@ def _check_git() -> str:
 
 
 def _check_encoder(settings: Settings) -> str:
-    from search.models.factory import load_encoder
+    from search.models.load_models import load_encoder
 
     encoder = load_encoder(settings.encoder)
     vector = encoder.encode(["a short text"])
@@ -95,7 +95,7 @@ def _check_encoder(settings: Settings) -> str:
 
 
 def _check_reranker(settings: Settings) -> str:
-    from search.models.factory import load_reranker
+    from search.models.load_models import load_reranker
 
     reranker = load_reranker(settings.reranker)
     reranker.score("a short task", ["a short text"])
@@ -138,7 +138,7 @@ def check_dead_letters(journal: Journal) -> str:
 
 def _check_index(settings: Settings) -> str:
     from search.local.index import LocalSearchIndex
-    from search.models.factory import encoder_identity
+    from search.models.load_models import encoder_identity
     from skills.record import RevisionKey
 
     identity = encoder_identity(settings.encoder.model)

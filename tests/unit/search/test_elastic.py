@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from config.errors import PermanentError
-from search.documents import analyse_skill, section_text_hashes, skill_text_hashes
 from search.elastic.caches import LRUCache, VectorCache
-from search.elastic.index_sets import INDEX_KINDS, IndexIdentity, index_definition, set_name
-from search.elastic.queries import read_hits, search_body
-from search.elastic.records import (
+from search.elastic.candidate_search import read_hits, search_body
+from search.elastic.document_codec import (
     EMPTY_FIELD_TOKEN,
     decode_blob,
     decode_skill_vectors,
@@ -22,7 +20,9 @@ from search.elastic.records import (
     skill_record,
     unpack_sections,
 )
+from search.elastic.index_sets import INDEX_KINDS, IndexIdentity, index_definition, set_name
 from search.protocol import FIELDS, Filters, LexicalSearch, SkillDocument, VectorSearch
+from search.skill_analysis import analyse_skill, section_text_hashes, skill_text_hashes
 from search.text.tokens import tokenize
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey

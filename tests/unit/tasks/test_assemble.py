@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from config.errors import UsageError
 from graph.protocol import Link, LinkType
-from search.documents import analyse_skill
 from search.protocol import StoredRevision
+from search.skill_analysis import analyse_skill
 from skills.bundle.model import Bundle, LeftOutSkill, render_markdown, render_skill
 from skills.parsing.parse_skill import parse_skill
 from skills.passages import PassageQuery

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from search.scoring.scores import ScoredCandidates
+from search.scoring.score_candidates import ScoredCandidates
 from search.text.query_understanding import understand
 from skills.record import RevisionKey
 from tasks.query.retrieve import build_ranking

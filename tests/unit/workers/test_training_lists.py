@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import PermanentError
-from search.documents import analyse_skill
 from search.protocol import StoredRevision, Vector
+from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, RevisionKey
 from workers.training.cloze_queries import make_cloze_queries

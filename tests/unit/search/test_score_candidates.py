@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.documents import analyse_skill
 from search.protocol import FIELDS
-from search.scoring.scores import Candidate, explain_score, long_task_weight, score_candidates
-from search.scoring.statistics import LibraryStatistics
+from search.scoring.library_statistics import LibraryStatistics
+from search.scoring.score_candidates import (
+    Candidate,
+    explain_score,
+    long_task_weight,
+    score_candidates,
+)
 from search.scoring.weights import ScoringWeights
+from search.skill_analysis import analyse_skill
 from search.text.query_understanding import understand
 from search.text.tokens import term_id
 from skills.parsing.parse_skill import parse_skill

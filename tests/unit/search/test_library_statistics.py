@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.documents import analyse_skill
 from search.protocol import ForwardRecord
-from search.scoring import statistics as module
-from search.scoring.statistics import LibraryStatistics
+from search.scoring import library_statistics as module
+from search.scoring.library_statistics import LibraryStatistics
+from search.skill_analysis import analyse_skill
 from search.text.tokens import term_ids
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from search.protocol import ForwardRecord, TermIds, Vector
-from search.scoring.formats import TermStatistics, promote_format_owners
-from search.scoring.statistics import name_terms
+from search.scoring.format_promotion import TermStatistics, promote_format_owners
+from search.scoring.library_statistics import name_terms
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding
 from search.text.tokens import is_cjk, word_count

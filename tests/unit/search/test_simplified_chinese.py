@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.text.characters import pack_character_table, to_simplified
+from search.text.simplified_chinese import pack_character_table, to_simplified
 
 
 def test_known_pairs() -> None:

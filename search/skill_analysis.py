@@ -14,7 +14,7 @@ from hashlib import blake2b
 import numpy as np
 
 from search.protocol import FIELDS, ForwardRecord, PassageTerms
-from search.scoring.background import BackgroundFrequencies
+from search.text.background_frequencies import BackgroundFrequencies
 from search.text.tokens import bigram_ids, is_cjk, term_id, term_ids, tokenize, word_count
 from skills.passages import section_texts
 from skills.record import ParsedSkill, PassageKind

@@ -93,4 +93,4 @@ def read_background(content: bytes) -> BackgroundFrequencies:
 @lru_cache(maxsize=1)
 def load_background() -> BackgroundFrequencies:
     """The background that ships with this package."""
-    return read_background(files("search.scoring").joinpath("background.npz").read_bytes())
+    return read_background(files("search.text").joinpath("background_frequencies.npz").read_bytes())

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from config.errors import PermanentError
-from search.documents import (
+from search.protocol import FIELDS
+from search.skill_analysis import (
     DESCRIPTION_PIECES,
     HEAD_PIECES,
     analyse_skill,
@@ -15,8 +16,7 @@ from search.documents import (
     text_hash,
     truncate_to_pieces,
 )
-from search.protocol import FIELDS
-from search.scoring.background import (
+from search.text.background_frequencies import (
     BackgroundFrequencies,
     build_background,
     load_background,

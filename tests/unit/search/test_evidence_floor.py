@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.scoring.evidence import TYPICAL_COSINE, evidence_floor, evidence_strength, has_evidence
+from search.scoring.evidence_floor import (
+    TYPICAL_COSINE,
+    evidence_floor,
+    evidence_strength,
+    has_evidence,
+)
 
 FLOORS = (1.65, 4.1)
 

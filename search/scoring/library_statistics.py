@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from search.protocol import FIELDS, ForwardRecord, TermIds, Vector
-from search.scoring.background import load_background
-from search.scoring.hub import compute_hubness
+from search.scoring.hubness import compute_hubness
 from search.scoring.weights import ScoringWeights
+from search.text.background_frequencies import load_background
 from skills.record import RevisionKey
 
 _MERGE_AT = 50_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search.elastic.records import EMPTY_FIELD_TOKEN, FILTER_NAMES, decode_key, hash_keyword
+from search.elastic.document_codec import EMPTY_FIELD_TOKEN, FILTER_NAMES, decode_key, hash_keyword
 from search.protocol import FIELDS, Filters, Hit, LexicalSearch, VectorSearch
 from search.scoring.weights import FIELD_BOOSTS
 

@@ -2,7 +2,7 @@
 
 A skill that says a little of everything matches every task. What it scores for an unrelated text
 is a property of the skill, so it is computed once a revision, with everyday document frequencies
-(`search.scoring.background`) in place of the library's: it depends neither on which other skills
+(`search.text.background_frequencies`) in place of the library's: it depends neither on which other skills
 are there nor on the order in which they came. Radovanović, Nanopoulos and Ivanović (JMLR 2010) show
 why such hubs arise.
 """
@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from search.protocol import ForwardRecord
-from search.scoring.background import BackgroundFrequencies
 from search.scoring.weights import ScoringWeights
+from search.text.background_frequencies import BackgroundFrequencies
 
 BACKGROUND_MEAN_LENGTHS = (3.0, 53.0, 43.0, 573.0, 224.0)
 """Mean tokens a field (FIELDS) of the documents behind the background file."""

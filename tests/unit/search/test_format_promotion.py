@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from search.documents import analyse_skill
-from search.scoring.formats import has_dedicated_skills, promote_format_owners
-from search.scoring.statistics import LibraryStatistics, name_terms
+from search.scoring.format_promotion import has_dedicated_skills, promote_format_owners
+from search.scoring.library_statistics import LibraryStatistics, name_terms
+from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 

@@ -24,7 +24,7 @@ def to_simplified(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _table() -> dict[int, int]:
-    data = files("search.text").joinpath("characters.npz").read_bytes()
+    data = files("search.text").joinpath("simplified_chinese.npz").read_bytes()
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         pairs = zip(arrays["traditional"].tolist(), arrays["simplified"].tolist(), strict=True)
         table: dict[int, int] = dict(pairs)
