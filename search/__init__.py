@@ -1,1 +1,1 @@
-"""Search: the index, the encoder and the reranker behind protocols; tokens, fusion and scoring."""
+"""Search: index, encoder and reranker behind protocols; text analysis; exact scores."""

@@ -1,4 +1,4 @@
-"""How stored blobs are written and read: numpy arrays, hashes and filters as bytes, exactly."""
+"""Encoding of numpy arrays, hashes and filters as the blobs that both indexes store."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from config.errors import PermanentError
-from search.protocol import FIELDS, Filters, ForwardRecord, PassageTerms, Vector
+from search.protocol import FIELDS, FILTER_NAMES, Filters, ForwardRecord, PassageTerms, Vector
 
 HASH_BYTES = 16
 """Length of a text hash."""
 
 
 def pack_forward(record: ForwardRecord) -> bytes:
-    """A forward record as one blob: two sizes, then its arrays, little-endian."""
+    """Pack a forward record: two sizes, then its arrays, little-endian."""
     sizes = np.array([len(record.terms), len(record.bigrams)], dtype="<u4")
     return b"".join(
         (
@@ -30,7 +30,7 @@ def pack_forward(record: ForwardRecord) -> bytes:
 
 
 def unpack_forward(blob: bytes) -> ForwardRecord:
-    """The forward record of a blob; its arrays are views of the blob and read-only."""
+    """Unpack a forward record; its arrays are read-only views of the blob."""
     reader = _Reader(blob)
     terms, bigrams = (int(size) for size in reader.take("<u4", 2))
     return ForwardRecord(
@@ -43,7 +43,7 @@ def unpack_forward(blob: bytes) -> ForwardRecord:
 
 
 def pack_passage_terms(terms: PassageTerms) -> bytes:
-    """Passage terms as one blob: the number of offsets, then the three arrays, little-endian."""
+    """Pack passage terms: the number of offsets, then the three arrays, little-endian."""
     return b"".join(
         (
             np.array([len(terms.offsets)], dtype="<u4").tobytes(),
@@ -55,7 +55,7 @@ def pack_passage_terms(terms: PassageTerms) -> bytes:
 
 
 def unpack_passage_terms(blob: bytes) -> PassageTerms:
-    """The passage terms of a blob; its arrays are views of the blob and read-only."""
+    """Unpack passage terms; the arrays are read-only views of the blob."""
     reader = _Reader(blob)
     offsets = reader.take("<i4", int(reader.take("<u4", 1)[0]))
     size = int(offsets[-1])
@@ -65,26 +65,26 @@ def unpack_passage_terms(blob: bytes) -> PassageTerms:
 class _Reader:
     def __init__(self, blob: bytes) -> None:
         self._blob = blob
-        self._place = 0
+        self._offset = 0
 
     def take(self, dtype: str, count: int) -> np.ndarray:
-        """The next `count` numbers; raises PermanentError when the blob is cut short."""
+        """Read the next `count` numbers; raises PermanentError if the blob is too short."""
         try:
-            array = np.frombuffer(self._blob, dtype=dtype, count=count, offset=self._place)
+            array = np.frombuffer(self._blob, dtype=dtype, count=count, offset=self._offset)
         except ValueError as error:
-            raise PermanentError("the search index holds a damaged record; rebuild it") from error
-        self._place += array.nbytes
+            raise PermanentError("the search index has a damaged record; rebuild it") from error
+        self._offset += array.nbytes
         return array
 
 
 def quantise(vector: Vector) -> tuple[float, bytes]:
-    """A vector as int8 with one scale; the scale of a zero vector is 1."""
+    """Quantise a vector to int8; returns (scale, data), with scale 1 for a zero vector."""
     scale = float(np.abs(vector).max(initial=0.0)) / 127 or 1.0
     return scale, np.rint(vector / scale).astype(np.int8).tobytes()
 
 
 def dequantise(scale: float, data: bytes) -> Vector:
-    """A stored vector as float32; quantised ones are made unit vectors again."""
+    """Return a stored vector as float32: exact if `scale` is 0, else normalised from int8."""
     if scale == 0.0:
         return np.frombuffer(data, dtype="<f4")
     vector = np.frombuffer(data, dtype=np.int8).astype(np.float32)
@@ -93,22 +93,22 @@ def dequantise(scale: float, data: bytes) -> Vector:
 
 
 def pack_hashes(hashes: Sequence[bytes]) -> bytes:
-    """Hashes of HASH_BYTES one after the other; raises PermanentError for another length."""
+    """Concatenate hashes of HASH_BYTES; raises PermanentError for another length."""
     if any(len(value) != HASH_BYTES for value in hashes):
         raise PermanentError(f"a text hash has {HASH_BYTES} bytes")
     return b"".join(hashes)
 
 
 def unpack_hashes(blob: bytes) -> tuple[bytes, ...]:
-    """The hashes of `pack_hashes`."""
+    """Split the hashes of `pack_hashes`."""
     return tuple(blob[i : i + HASH_BYTES] for i in range(0, len(blob), HASH_BYTES))
 
 
 def pack_filters(filters: Filters) -> str:
-    """Filter values as JSON."""
-    return json.dumps([filters.source, filters.licence, filters.language, filters.tool])
+    """Encode filter values as JSON."""
+    return json.dumps([getattr(filters, name) for name in FILTER_NAMES])
 
 
 def unpack_filters(text: str) -> Filters:
-    """The filter values of `pack_filters`."""
+    """Decode the filter values of `pack_filters`."""
     return Filters(*(tuple(values) for values in json.loads(text)))

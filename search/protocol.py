@@ -1,9 +1,9 @@
-"""What search needs of an engine, of an encoder and of a reranker.
+"""Protocols of search: SearchIndex, Encoder and Reranker, and the data they exchange.
 
 Every implementation passes the contract suite under `tests/contract`. The protocols fit an
-embedded engine (tantivy and SQLite) as well as Elasticsearch: documents are write-once under
-`skill_id@seq`, the index knows nothing of which revision is published, exact scores are computed
-by the caller from forward records, and no call needs a transaction across stores.
+embedded engine (tantivy and SQLite) as well as Elasticsearch: documents are written once under
+`skill_id@seq`, the index does not know which revision is published, callers compute exact scores
+from forward records, and no call needs a transaction across stores.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from skills.record import ParsedSkill, RevisionKey
 
 FIELDS = ("name", "description", "headings", "prose", "code")
 """The token fields, in the order of every per-field array."""
+
+FILTER_NAMES = ("source", "licence", "language", "tool")
+"""The fields of `Filters`, in order."""
 
 Vector = npt.NDArray[np.float32]
 TermIds = npt.NDArray[np.uint64]
@@ -41,7 +44,7 @@ class ForwardRecord:
     terms: sorted 64-bit term hashes, shape (n,). counts: shape (n, len(FIELDS)), uint8; a term
     counts at most 255 times in a field.
     bigrams: sorted hashes of adjacent token pairs, shape (m,); bigram_weights: float32, (m,).
-    lengths: tokens a field, float32, (len(FIELDS),).
+    lengths: words per field, float32, (len(FIELDS),).
     """
 
     terms: TermIds
@@ -65,10 +68,10 @@ class PassageTerms:
 
 @dataclass(frozen=True, slots=True)
 class SkillDocument:
-    """All that is written of one revision at the searchable stage.
+    """Everything that the index stores of one revision, apart from its section vectors.
 
     fields: the token stream of each of FIELDS. vectors: float32 (2, dimension): name +
-    description, and head. section_hashes: one content hash a section, the keys of its vectors.
+    description, and head. section_hashes: one text hash per section, the keys of its vectors.
     """
 
     key: RevisionKey
@@ -84,7 +87,7 @@ class SkillDocument:
 
 @dataclass(frozen=True, slots=True)
 class StoredRevision:
-    """What is read back of one revision to page and show it, or to index it anew."""
+    """One revision as read back from the index, to select passages, show it or reindex it."""
 
     key: RevisionKey
     content_hash: str
@@ -95,7 +98,7 @@ class StoredRevision:
 
 
 class Hit(NamedTuple):
-    """A revision that the engine found, with the engine's own score."""
+    """A revision found by a search. score: BM25 of the engine, or the cosine."""
 
     key: RevisionKey
     score: float
@@ -103,7 +106,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LexicalSearch:
-    """What `search_lexical` takes, to be asked together with others."""
+    """The arguments of `SearchIndex.search_lexical`, for `search_many`."""
 
     terms: Mapping[str, float]
     limit: int
@@ -112,7 +115,7 @@ class LexicalSearch:
 
 @dataclass(frozen=True, slots=True)
 class VectorSearch:
-    """What `search_vectors` takes, to be asked together with others."""
+    """The arguments of `SearchIndex.search_vectors`, for `search_many`."""
 
     vector: Vector
     vector_field: int
@@ -121,103 +124,119 @@ class VectorSearch:
 
 
 class SearchIndex(Protocol):
-    """Write-once documents, lexical candidates and nearest neighbours."""
+    """Store of write-once documents with lexical and vector search. Threads may share it.
+
+    Every method raises TransientError when the store is busy, full or unreachable, and
+    PermanentError when it is damaged, was opened for reading only, or was made with another model
+    (MisconfiguredError on a server). Keys and hashes may repeat in an argument; a result has each
+    once.
+    """
 
     def add(self, documents: Sequence[SkillDocument]) -> None:
-        """Write documents durably; one that exists under its key is left as it is.
+        """Write documents durably; a document whose key exists already is not changed.
 
-        When this returns the documents are visible to `candidates` and `neighbours` of this
-        process, and survive a kill. Raises TransientError when the store is busy, full or away.
+        When this returns, the searches of this process find the documents, and they survive a
+        kill.
         """
         ...
 
     def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
-        """The best revisions by per-field BM25 over any of the terms (term -> weight)."""
+        """Return the best `limit` revisions by per-field BM25, best first.
+
+        terms: index terms (`search.text.tokens`) with their query weights; a hit has any of them.
+        """
         ...
 
     def search_vectors(
         self, vector: Vector, vector_field: int, limit: int, filters: Filters
     ) -> list[Hit]:
-        """The nearest revisions by cosine to skill vector `which` (0 name, 1 head)."""
+        """Return the `limit` nearest revisions by cosine, nearest first; only cosines above 0.
+
+        vector: float32 (dimension,), of unit length. vector_field: which skill vector to compare
+        with, 0 for name + description, 1 for the head. Revisions with a zero vector are never
+        found.
+        """
         ...
 
     def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
-        """The hits of each search, in order; one round trip where that is what costs."""
+        """Return the hits of each search, in order; a remote index takes one round trip."""
         ...
 
     def get_forward_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
-        """Forward records; a key without a document is left out."""
+        """Return forward records; a key without a document is left out."""
         ...
 
     def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Skill vectors, each (2, dimension) float32; a key without a document is left out.
+        """Return skill vectors, each float32 (2, dimension); a key without a document is left out.
 
-        They may have been kept at half precision.
+        They may have been rounded to half precision.
         """
         ...
 
     def get_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
-        """Revisions as stored; a key without a document is left out."""
+        """Return revisions as stored; a key without a document is left out."""
         ...
 
     def save_section_vectors(
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
-        """Store the vectors of all sections of a revision, (len(hashes), dimension); idempotent.
+        """Store the vectors of all sections of a revision; idempotent.
 
-        Those of a revision without a document are dropped.
+        hashes: text hashes of the sections. vectors: float32 (len(hashes), dimension); they may
+        be quantised to int8. Without a document under `key` nothing is stored.
         """
         ...
 
     def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Section vectors (sections, dimension) of each revision that has all of them.
+        """Return section vectors, each float32 (sections, dimension).
 
-        A revision has them when they were stored for it; where texts are the same, those stored
-        for another may serve.
+        A revision is left out until the vectors of all its sections are stored; vectors that
+        were stored for the same texts of another revision may be used.
         """
         ...
 
     def get_cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
-        """Vectors known under these text hashes, of skills and sections alike.
+        """Return the known vectors (dimension,) by text hash, of skills and sections alike.
 
-        A cache: what was written a moment ago may be missing, and sections' may be quantised.
+        A cache: recent writes may be missing, and vectors of sections may be quantised.
         """
         ...
 
     def complete_keys(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
-        """Those of these revisions that searches find and of which nothing is missing."""
+        """Return those of the keys whose document is complete and found by searches."""
         ...
 
     def max_seq(self) -> int:
-        """The highest seq of any revision in the index, published or not; 0 without any."""
+        """Return the highest seq of any revision, published or not; 0 for an empty index."""
         ...
 
     def list_keys(self) -> list[RevisionKey]:
-        """Every revision in the index, published or not; for the reconciler."""
+        """Return every revision that searches can find, published or not."""
         ...
 
     def partial_keys(self) -> list[RevisionKey]:
-        """Revisions of which a kill left parts that no search finds; `delete` clears them away.
+        """Return revisions that an interrupted `add` or `delete` left incomplete.
 
-        One that is being written may be among them.
+        Searches do not find them and `delete` removes them. A revision that another process is
+        writing at the moment may be among them.
         """
         ...
 
     def delete(self, keys: Sequence[RevisionKey]) -> None:
-        """Delete documents, and vectors that nothing else uses; a missing key is success."""
+        """Delete documents, and vectors that no other revision uses; missing keys are ignored."""
         ...
 
     def close(self) -> None:
-        """Release files and threads."""
+        """Release files, connections and threads."""
         ...
 
 
 class Encoder(Protocol):
-    """Text to unit vectors."""
+    """Encodes texts as unit vectors. Threads may share it."""
 
     @property
     def model(self) -> str:
-        """Name, precision and version: part of every index name and vector hash."""
+        """Name, precision and version: part of every index name and text hash."""
         ...
 
     @property
@@ -227,21 +246,21 @@ class Encoder(Protocol):
 
     @property
     def languages(self) -> frozenset[str]:
-        """Languages the model knows (`en`, `zh`); its scores weigh nothing for others."""
+        """Languages the model was trained on (`en`, `zh`); cosines of others are not used."""
         ...
 
     def encode(
         self, texts: Sequence[str], before_batch: Callable[[], None] | None = None
     ) -> Vector:
-        """Unit vectors, float32 (len(texts), dimension), in the order of the texts.
+        """Return unit vectors, float32 (len(texts), dimension), in the order of the texts.
 
-        `between` is called before each batch, for a caller that lets others pass.
+        before_batch: called before each batch, so that the caller can yield to other work.
         """
         ...
 
 
 class Reranker(Protocol):
-    """Scores texts against a query, read together."""
+    """Scores the relevance of texts to a query. Threads may share it."""
 
     @property
     def model(self) -> str:
@@ -250,12 +269,13 @@ class Reranker(Protocol):
 
     @property
     def languages(self) -> frozenset[str]:
-        """Languages the model knows (`en`, `zh`); queries and skills of others are left alone."""
+        """Languages the model was trained on (`en`, `zh`); others are not reranked."""
         ...
 
     def score(self, query: str, texts: Sequence[str]) -> Vector:
-        """Relevance of each text, float32 (len(texts),), in one batch; higher is better.
+        """Return the relevance of each text, float32 (len(texts),), in one batch.
 
-        What is longer than the model reads is cut. The caller batches texts of like length.
+        Higher is better; there is no fixed scale. Text beyond the model's maximum length is
+        ignored. Texts of similar length make the fastest batches.
         """
         ...

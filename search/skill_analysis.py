@@ -1,6 +1,6 @@
-"""From a parsed skill to what search writes of it: token fields, counts, texts and signatures.
+"""Analysis of a parsed skill for the index: token fields, term counts, texts to encode, link terms.
 
-Everything here is pure: the same parsed skill always gives the same documents.
+All functions are pure: the same parsed skill always gives the same document.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from skills.passages import section_texts
 from skills.record import ParsedSkill, PassageKind
 
 BIGRAM_WEIGHTS = {"name": 3.0, "description": 2.0, "headings": 1.0}
-"""What an adjacent pair of tokens weighs by the field it stands in."""
+"""Weight of a bigram, an adjacent pair of tokens, by field."""
 
 DESCRIPTION_PIECES, HEAD_PIECES = 80, 112
-"""Caps of the two encoded texts in estimated word pieces: an encoder's time is linear in them."""
+"""Limits of the two encoded texts in estimated word pieces; encoding time is linear in them."""
 
-_COUNT_LIMIT = np.iinfo(np.uint16).max
+_MAX_COUNT = np.iinfo(np.uint16).max
 _PIECE = re.compile(r"[^\W_]+|[^\w\s]|_")
 
 
 @dataclass(frozen=True, slots=True)
 class SkillAnalysis:
-    """The token fields and the counts of one revision, in the order of FIELDS."""
+    """Token fields (in the order of FIELDS) and term counts of one revision."""
 
     fields: tuple[tuple[str, ...], ...]
     forward: ForwardRecord
@@ -39,7 +39,7 @@ class SkillAnalysis:
 
 
 def analyse_skill(parsed: ParsedSkill) -> SkillAnalysis:
-    """Tokenise a parsed skill once, for the engine, for exact scoring and for paging."""
+    """Tokenise a parsed skill, for the engine, for exact scores and for selecting passages."""
     record = parsed.record
     streams = [tokenize(parsed.text(p.first_line, p.last_line)) for p in parsed.passages]
     prose: list[str] = []
@@ -60,9 +60,9 @@ def analyse_skill(parsed: ParsedSkill) -> SkillAnalysis:
 def _forward(fields: Sequence[Sequence[str]]) -> ForwardRecord:
     ids = [term_ids(tokens) for tokens in fields]
     terms, inverse = np.unique(np.concatenate(ids), return_inverse=True)
-    places = np.repeat(np.arange(len(fields)), [len(field) for field in ids])
-    tallies = np.bincount(inverse * len(fields) + places, minlength=len(terms) * len(fields))
-    counts = np.minimum(tallies, np.iinfo(np.uint8).max).astype(np.uint8)
+    positions = np.repeat(np.arange(len(fields)), [len(field) for field in ids])
+    totals = np.bincount(inverse * len(fields) + positions, minlength=len(terms) * len(fields))
+    counts = np.minimum(totals, np.iinfo(np.uint8).max).astype(np.uint8)
     pairs: dict[int, float] = {}
     for name, field in zip(FIELDS, ids, strict=True):
         if name in BIGRAM_WEIGHTS:
@@ -86,7 +86,7 @@ def _passage_terms(streams: Sequence[Sequence[str]]) -> PassageTerms:
         ids, times = np.unique(term_ids(stream), return_counts=True)
         offsets[place + 1] = offsets[place] + len(ids)
         terms.append(ids)
-        counts.append(np.minimum(times, _COUNT_LIMIT).astype(np.uint16))
+        counts.append(np.minimum(times, _MAX_COUNT).astype(np.uint16))
     return PassageTerms(offsets, np.concatenate(terms), np.concatenate(counts))
 
 
@@ -94,31 +94,31 @@ def _passage_terms(streams: Sequence[Sequence[str]]) -> PassageTerms:
 
 
 def truncate_to_pieces(text: str, pieces: int) -> str:
-    """The start of a text worth about `pieces` word pieces, cut at a word.
+    """Return the start of a text of about `pieces` word pieces, cut at a word.
 
-    A tokenizer of the BERT family makes one piece of a common word, about one of every further
-    six letters, and one of each Chinese character and punctuation mark.
+    The estimate is for tokenizers of the BERT family: one piece per word, one more for every six
+    letters after the first, and one per Chinese character and punctuation mark.
     """
-    spent = 0
+    used = 0
     for match in _PIECE.finditer(text):
         word = match.group()
-        spent += len(word) if is_cjk(word) else 1 + (len(word) - 1) // 6
-        if spent > pieces:
+        used += len(word) if is_cjk(word) else 1 + (len(word) - 1) // 6
+        if used > pieces:
             return text[: match.start()].rstrip()
     return text.strip()
 
 
 def skill_texts(parsed: ParsedSkill) -> tuple[str, str]:
-    """The two texts that stand for a skill: name + description, and the head of its body."""
+    """Return the two encoded texts of a skill: name + description, and the head of its body."""
     record = parsed.record
     name = record.name.replace("-", " ").replace("_", " ")
-    described = truncate_to_pieces(f"{name}: {record.description}", DESCRIPTION_PIECES)
+    description = truncate_to_pieces(f"{name}: {record.description}", DESCRIPTION_PIECES)
     body = parsed.lines[parsed.body_line - 1 :] if parsed.body_line else parsed.lines
-    return described, truncate_to_pieces("\n".join(_head_lines(body)), HEAD_PIECES)
+    return description, truncate_to_pieces("\n".join(_head_lines(body)), HEAD_PIECES)
 
 
 def _head_lines(lines: Iterable[str]) -> list[str]:
-    """The first lines with something on them; more than the cap can use is never looked at."""
+    """Return the first nonempty lines, without Markdown marks, up to what HEAD_PIECES can use."""
     head: list[str] = []
     room = HEAD_PIECES * 12
     for line in lines:
@@ -132,7 +132,7 @@ def _head_lines(lines: Iterable[str]) -> list[str]:
 
 
 def text_hash(model: str, text: str) -> bytes:
-    """The 16-byte key under which the vector of a text by a model is kept."""
+    """Return the 16-byte key of the vector of a text by a model."""
     digest = blake2b(model.encode(), digest_size=16)
     digest.update(b"\0")
     digest.update(text.encode("utf-8", "surrogatepass"))
@@ -140,25 +140,25 @@ def text_hash(model: str, text: str) -> bytes:
 
 
 def skill_text_hashes(model: str, parsed: ParsedSkill) -> tuple[bytes, ...]:
-    """The keys of a skill's two vectors."""
+    """Return the keys of the two vectors of a skill."""
     return tuple(text_hash(model, text) for text in skill_texts(parsed))
 
 
 def section_text_hashes(model: str, parsed: ParsedSkill) -> tuple[bytes, ...]:
-    """The keys of the vectors of a skill's sections, in order."""
+    """Return the keys of the vectors of a skill's sections, in order."""
     return tuple(text_hash(model, text) for text in section_texts(parsed))
 
 
-# -- signatures for linking
+# -- terms that links compare
 
 
 def body_terms(
     analysis: SkillAnalysis, background: BackgroundFrequencies, top: int = 128
 ) -> dict[int, float]:
-    """The `top` heaviest terms of the whole text as a unit vector: hash -> (1 + ln tf) x idf.
+    """Return the `top` heaviest terms of the whole skill as a unit vector, by term hash.
 
-    The idf is the background's, never the library's, so that the score of a pair of skills does
-    not depend on which others are there or came first. Further terms hardly move the cosine.
+    The weight is (1 + ln tf) x background idf, so that the score of a pair of skills does not
+    depend on other skills. Lighter terms hardly change the cosine.
     """
     forward = analysis.forward
     counts = forward.counts.sum(axis=1, dtype=np.int64)
@@ -170,7 +170,7 @@ def body_terms(
 def description_terms(
     analysis: SkillAnalysis, background: BackgroundFrequencies, top: int = 64
 ) -> dict[int, float]:
-    """The terms of name and description as a unit vector, weighed as in `signature`."""
+    """Return the terms of name and description as a unit vector, weighted as in `body_terms`."""
     name, description = FIELDS.index("name"), FIELDS.index("description")
     counts = Counter(map(term_id, analysis.fields[name] + analysis.fields[description]))
     return _unit_vector(counts, background, top)

@@ -1,1 +1,1 @@
-"""The search index of the distributed deployment: Elasticsearch behind `SearchIndex`."""
+"""Search index of the distributed deployment: `SearchIndex` on Elasticsearch."""

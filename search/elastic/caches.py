@@ -1,4 +1,4 @@
-"""What a process keeps of documents it has read: they never change, so nothing goes stale."""
+"""Caches of documents that were read; documents never change, so no entry goes stale."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class VectorCache:
-    """Skill vectors at half precision in one block; the oldest make room for new ones.
+    """Skill vectors at half precision in one ring buffer; new ones replace the oldest.
 
-    Half precision moves a cosine by less than 0.0002, and halves what a process needs. Memory is
-    taken as rows fill up. Threads may share it.
+    Half precision changes a cosine by less than 0.0002 and halves the memory, which the system
+    allocates as rows are written. Threads may share it.
     """
 
     def __init__(self, dimension: int, max_bytes: int) -> None:
@@ -31,20 +31,20 @@ class VectorCache:
         self._lock = threading.Lock()
 
     def get(self, keys: Iterable[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Those that are kept, each float32 (2, dimension)."""
+        """Return the cached vectors of the keys, each float32 (2, dimension)."""
         with self._lock:
             found = [(key, place) for key in keys if (place := self._places.get(key)) is not None]
             taken = self._block[[place for _, place in found]].astype(np.float32)
         return dict(zip((key for key, _ in found), taken, strict=True))
 
     def put(self, vectors: Mapping[RevisionKey, Vector]) -> None:
-        """Keep vectors (2, dimension)."""
+        """Add vectors (2, dimension); those of a cached key are not replaced."""
         with self._lock:
             for key, pair in vectors.items():
                 if key not in self._places:
-                    self._block[self._take(key)] = pair
+                    self._block[self._allocate_row(key)] = pair
 
-    def _take(self, key: RevisionKey) -> int:
+    def _allocate_row(self, key: RevisionKey) -> int:
         place = self._next
         if place == len(self._keys):
             self._keys.append(key)
@@ -58,7 +58,7 @@ class VectorCache:
         return place
 
     def evict(self, keys: Iterable[RevisionKey]) -> None:
-        """Forget what has been deleted."""
+        """Remove the entries of deleted revisions."""
         with self._lock:
             for key in keys:
                 place = self._places.pop(key, None)
@@ -67,16 +67,16 @@ class VectorCache:
 
 
 class LRUCache(Generic[T]):
-    """Values by revision up to a sum of weights; what was used longest ago goes first."""
+    """Values by revision up to a total weight; the least recently used are removed first."""
 
     def __init__(self, max_weight: int) -> None:
-        self._room = max_weight
-        self._held = 0
+        self._max_weight = max_weight
+        self._weight = 0
         self._values: OrderedDict[RevisionKey, tuple[T, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, T]:
-        """Those that are kept."""
+        """Return the cached values of the keys."""
         found = {}
         with self._lock:
             for key in keys:
@@ -87,16 +87,16 @@ class LRUCache(Generic[T]):
         return found
 
     def put(self, key: RevisionKey, value: T, weight: int) -> None:
-        """Keep a value of so many bytes, more or less."""
+        """Add or replace a value; `weight` is about its size in bytes."""
         with self._lock:
             self._remove(key)
             self._values[key] = value, weight
-            self._held += weight
-            while self._held > self._room:
+            self._weight += weight
+            while self._weight > self._max_weight:
                 self._remove(next(iter(self._values)))
 
     def evict(self, keys: Iterable[RevisionKey]) -> None:
-        """Forget what has been deleted."""
+        """Remove the entries of deleted revisions."""
         with self._lock:
             for key in keys:
                 self._remove(key)
@@ -104,4 +104,4 @@ class LRUCache(Generic[T]):
     def _remove(self, key: RevisionKey) -> None:
         entry = self._values.pop(key, None)
         if entry is not None:
-            self._held -= entry[1]
+            self._weight -= entry[1]

@@ -1,4 +1,4 @@
-"""The connection to Elasticsearch: one client a process, its errors in our terms, bulk writes."""
+"""Connection to Elasticsearch: one client per process, error translation, bulk writes."""
 
 from __future__ import annotations
 
@@ -18,34 +18,36 @@ if TYPE_CHECKING:
     from elasticsearch import ApiError, Elasticsearch
 
 BULK_BYTES = 8 * 1024 * 1024
-"""About so much goes in one bulk request; servers refuse 100 MB and want far less."""
+"""Approximate size of a bulk request; servers refuse 100 MB and recommend far less."""
 
-_PATIENCE_SECONDS = (0.1, 0.4, 1.0)
-"""Waits before documents that a busy server turned away are offered again."""
+_RETRY_DELAYS_SECONDS = (0.1, 0.4, 1.0)
+"""Pauses before the bulk items that a busy server rejected are sent again."""
 
 _BUSY = frozenset({429, 503})
-_PASSING = frozenset({"search_context_missing_exception", "no_shard_available_action_exception"})
-"""While shards start, as after a restart; some calls answer 404 with it."""
+_TRANSIENT_TYPES = frozenset(
+    {"search_context_missing_exception", "no_shard_available_action_exception"}
+)
+"""Error types while shards start, as after a restart; some calls answer 404 with them."""
 
 
 class BulkOperation(NamedTuple):
-    """One line of a bulk request: `create` with a document, or `delete` with none.
+    """One item of a bulk request: `create`, or `delete` if `document` is None.
 
-    target: the alias it goes through. about: the document in words, for messages.
+    alias: the write alias of the index. description: names the document in messages.
     """
 
-    target: str
+    alias: str
     id: str
     document: bytes | None
     description: str
 
 
 class MissingIndexError(TransientError):
-    """An index that was there is gone: who opens it again makes it again, or says what to do."""
+    """An index was deleted while in use; opening the index set again creates or explains it."""
 
 
 class ElasticsearchConnection:
-    """Makes its client on first use, and another one after a fork. Threads may share it."""
+    """Creates its client on first use, and another one after a fork. Threads may share it."""
 
     def __init__(self, servers: ServerSettings) -> None:
         self._servers = servers
@@ -55,13 +57,13 @@ class ElasticsearchConnection:
 
     @property
     def address(self) -> str:
-        """The server as messages name it."""
+        """The server's URLs for messages, without passwords."""
         urls = self._servers.elasticsearch.split(",")
         return f"Elasticsearch at {', '.join(strip_password(url.strip()) for url in urls)}"
 
     @property
     def client(self) -> Elasticsearch:
-        """The client of this process; raises SetupError for settings that cannot be used."""
+        """The client of this process; raises MisconfiguredError for unusable settings."""
         with self._lock:
             if self._client is None or self._process != os.getpid():
                 self._client = _make_client(self._servers)
@@ -69,7 +71,7 @@ class ElasticsearchConnection:
             return self._client
 
     def close(self) -> None:
-        """Close this process's client; the next use makes another."""
+        """Close the client of this process; the next use creates another."""
         with self._lock:
             client, self._client = self._client, None
             if client is not None and self._process == os.getpid():
@@ -77,11 +79,11 @@ class ElasticsearchConnection:
 
     @contextmanager
     def translate_errors(self) -> Iterator[Elasticsearch]:
-        """The client; what it raises comes out as one of our errors, naming the server.
+        """Yield the client and translate its errors into errors of `config.errors`.
 
-        Raises TransientError when the server is away, busy, full or read-only; MissingIndexError
-        when an index is gone; SetupError for refused credentials, certificates and addresses;
-        PermanentError for what it will never accept.
+        Raises TransientError when the server is unreachable, slow, busy, full or read-only;
+        MissingIndexError when an index was deleted; MisconfiguredError for refused credentials,
+        certificates and addresses; PermanentError for requests that it will never accept.
         """
         client = self.client
         import elastic_transport
@@ -90,9 +92,9 @@ class ElasticsearchConnection:
         try:
             yield client
         except UnsupportedProductError as error:
-            raise self._stranger(error) from error
+            raise self._incompatible_error(error) from error
         except ApiError as error:
-            raise self._refused(error) from error
+            raise self._api_error(error) from error
         except elastic_transport.TlsError as error:
             raise MisconfiguredError(
                 f"{self.address}: {error.message}; see servers.elasticsearch_ca_file"
@@ -105,20 +107,20 @@ class ElasticsearchConnection:
         except elastic_transport.ConnectionError as error:
             raise TransientError(f"{self.address} cannot be reached: {error.message}") from error
         except elastic_transport.TransportError as error:
-            raise self._stranger(error) from error
+            raise self._incompatible_error(error) from error
 
-    def _stranger(self, error: Exception) -> SkillbusError:
+    def _incompatible_error(self, error: Exception) -> SkillbusError:
         return MisconfiguredError(
             f"{self.address} does not answer like Elasticsearch 9 ({error}); see "
             "servers.elasticsearch"
         )
 
-    def _refused(self, error: ApiError) -> SkillbusError:
+    def _api_error(self, error: ApiError) -> SkillbusError:
         body = error.body if isinstance(error.body, dict) else {}
         return self.to_error(error.status_code, body.get("error", error.message))
 
     def to_error(self, status: int, cause: Any) -> SkillbusError:
-        """What a status and the cause beside it, of a request or of one item, mean to us."""
+        """Return the error for the status and `error` object of an answer or a bulk item."""
         kind, reason = _reason(cause)
         kinds = _kinds(cause)
         if "cluster_block_exception" in kinds or status == 429:
@@ -134,37 +136,38 @@ class ElasticsearchConnection:
         if "media_type_header_exception" in kinds:
             return MisconfiguredError(f"{self.address} is no Elasticsearch 9 ({reason})")
         if "index_not_found_exception" in kinds:
-            return MissingIndexError(f"{self.address}: {reason}; it was there and is gone")
-        if status == 408 or status >= 500 or kinds & _PASSING:
+            return MissingIndexError(f"{self.address}: {reason}; it was deleted while in use")
+        if status == 408 or status >= 500 or kinds & _TRANSIENT_TYPES:
             return TransientError(f"{self.address} failed ({status}): {reason}")
         return PermanentError(f"{self.address} refused ({status}, {kind}): {reason}")
 
     # -- bulk
 
     def bulk(self, operations: Sequence[BulkOperation], *, wait: bool = False) -> int:
-        """Write in requests of some megabytes; every item's result is looked at on its own.
+        """Execute operations in requests of about BULK_BYTES; returns how many documents existed.
 
-        A document that exists and one to delete that does not are success; the number of those
-        that existed is returned. With `wait` the call returns when searches see what it wrote.
-        Items that a busy server turned away are offered again for a while, then TransientError
-        says how many are left; PermanentError names the first document that is never accepted,
-        when all others have been written.
+        Creating a document that exists and deleting one that does not succeed without effect.
+        wait: return when searches see the changes.
+
+        Raises TransientError if a busy server still rejects items after some retries, and
+        PermanentError for the first document that it will never accept, once all others are
+        written.
         """
         existed, refused = 0, []
         for chunk in _chunks(operations):
             left = list(chunk)
-            for pause in (*_PATIENCE_SECONDS, None):
+            for delay in (*_RETRY_DELAYS_SECONDS, None):
                 left, known, errors = self._bulk_once(left, wait)
                 existed += known
                 refused += errors
                 if not left:
                     break
-                if pause is None:
+                if delay is None:
                     raise TransientError(
-                        f"{self.address} is too busy: {len(left)} of {len(chunk)} writes were "
-                        "turned away"
+                        f"{self.address} is too busy: it rejected {len(left)} of {len(chunk)} "
+                        "writes"
                     )
-                time.sleep(pause)
+                time.sleep(delay)
         if refused:
             raise refused[0]
         return existed
@@ -172,24 +175,28 @@ class ElasticsearchConnection:
     def _bulk_once(
         self, operations: Sequence[BulkOperation], wait: bool
     ) -> tuple[list[BulkOperation], int, list[SkillbusError]]:
-        """(turned away, existed already, never accepted)."""
+        """Send one bulk request.
+
+        Returns the operations to retry, the number of documents that existed, and the errors of
+        the items that are never accepted.
+        """
         lines: list[Any] = []
         for one in operations:
             action = "delete" if one.document is None else "create"
-            lines.append({action: {"_index": one.target, "_id": one.id}})
+            lines.append({action: {"_index": one.alias, "_id": one.id}})
             if one.document is not None:
                 lines.append(one.document)
         with self.translate_errors() as client:
             answer = client.bulk(
                 operations=lines,
                 refresh="wait_for" if wait else False,
-                # a lost index must not come back by itself with a mapping that nobody wrote
+                # Otherwise the server would create a deleted index again, with a guessed mapping.
                 require_alias=True,
                 filter_path=["errors", "items.*.status", "items.*.error"],
             )
         if not answer["errors"] and all(one.document is not None for one in operations):
             return [], 0, []
-        again, known, refused = [], 0, []
+        retry, known, refused = [], 0, []
         for one, item in zip(operations, answer["items"], strict=True):
             result = next(iter(item.values()))
             status = int(result["status"])
@@ -198,12 +205,12 @@ class ElasticsearchConnection:
             if status == 409 and one.document is not None:
                 known += 1
             elif status in _BUSY and "cluster_block_exception" not in _kinds(result["error"]):
-                again.append(one)
+                retry.append(one)
             else:
-                refused.append(self._refused_item(one, status, result["error"]))
-        return again, known, refused
+                refused.append(self._item_error(one, status, result["error"]))
+        return retry, known, refused
 
-    def _refused_item(self, one: BulkOperation, status: int, cause: Any) -> SkillbusError:
+    def _item_error(self, one: BulkOperation, status: int, cause: Any) -> SkillbusError:
         error = self.to_error(status, cause)
         return type(error)(f"{one.description}: {error}")
 
@@ -231,7 +238,7 @@ def _make_client(servers: ServerSettings) -> Elasticsearch:
                 f"servers.elasticsearch_ca_file: {servers.elasticsearch_ca_file}: no such file"
             )
         options["ca_certs"] = str(servers.elasticsearch_ca_file)
-    # it warns of each lost connection with a traceback, and we raise for those that matter
+    # It logs each lost connection with a traceback; those that matter are raised as errors.
     logging.getLogger("elastic_transport").setLevel(logging.ERROR)
     try:
         return Elasticsearch(
@@ -247,7 +254,7 @@ def _make_client(servers: ServerSettings) -> Elasticsearch:
 
 
 def _reason(cause: Any) -> tuple[str, str]:
-    """(type, reason) of an error object, the root cause's where the outer one says little."""
+    """Return (type, reason) of an error object; the reason includes that of the root cause."""
     if not isinstance(cause, dict):
         return "", str(cause)
     inner = cause
@@ -261,13 +268,14 @@ def _reason(cause: Any) -> tuple[str, str]:
 
 
 def _kinds(cause: Any) -> set[str]:
-    """The types of an error object and of its root causes."""
+    """Return the types of an error object and of its root causes."""
     if not isinstance(cause, dict):
         return set()
     return {str(one.get("type", "")) for one in (cause, *cause.get("root_cause", ()))}
 
 
 def _chunks(operations: Sequence[BulkOperation]) -> Iterator[list[BulkOperation]]:
+    """Yield operations in lists of about BULK_BYTES."""
     chunk: list[BulkOperation] = []
     size = 0
     for one in operations:

@@ -1,4 +1,4 @@
-"""Documents as Elasticsearch keeps them, and back; pure."""
+"""Encoding and decoding of Elasticsearch documents, one kind per index of a set."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from search.blob_codec import (
 )
 from search.protocol import (
     FIELDS,
+    FILTER_NAMES,
     ForwardRecord,
     SkillDocument,
     StoredRevision,
@@ -34,32 +35,36 @@ from skills import record_codec
 from skills.record import RevisionKey
 
 EMPTY_FIELD_TOKEN = "\u2205"  # noqa: S105 - a token of text
-"""Stands in a field without tokens, as no token can look: so every document has every field, and
-the server counts documents and mean lengths as the embedded engine does."""
+"""Token of a field without tokens; no text has it as a token.
 
-FILTER_NAMES = ("source", "licence", "language", "tool")
+With it every document has every field, so that the server's document counts and mean lengths are
+those of the embedded engine.
+"""
 
-_DAMAGED = "the search index holds a damaged record; `skillbus reindex` or sync again"
+VECTOR_FIELDS = ("described", "head")
+"""Index fields of the two skill vectors, in the order of `SkillDocument.vectors`."""
+
+_DAMAGED = "the search index has a damaged record; run `skillbus reindex` or sync again"
 
 
 def document_id(key: RevisionKey) -> str:
-    """The `_id` of a revision's documents: short whatever its path, and base64 that packs well."""
+    """Return the `_id` of a revision's documents: a hash, as skill ids can be very long."""
     digest = blake2b(f"{key.seq}:{key.skill_id}".encode("utf-8", "surrogatepass"), digest_size=15)
     return urlsafe_b64encode(digest.digest()).decode()
 
 
 def hash_keyword(value: bytes) -> str:
-    """A text hash as a keyword."""
+    """Return a text hash as a value of a `keyword` field."""
     return urlsafe_b64encode(value).decode().rstrip("=")
 
 
 def encode_blob(blob: bytes) -> str:
-    """A blob as a `binary` field takes it."""
+    """Return a blob as a value of a `binary` field."""
     return b64encode(blob).decode()
 
 
 def decode_blob(text: str) -> bytes:
-    """The bytes of a `binary` field; raises PermanentError for anything else."""
+    """Return the bytes of a `binary` field; raises PermanentError if it is not base64."""
     try:
         return b64decode(text, validate=False)
     except (Base64Error, ValueError, TypeError) as error:
@@ -67,27 +72,27 @@ def decode_blob(text: str) -> bytes:
 
 
 def to_json(document: Mapping[str, Any]) -> bytes:
-    """A document as one line."""
+    """Return a document as one line of JSON."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _identified(key: RevisionKey, **values: Any) -> bytes:
+def _to_record(key: RevisionKey, **values: Any) -> bytes:
     return to_json({"skill_id": key.skill_id, "seq": key.seq, **values})
 
 
 def decode_key(fields: Mapping[str, Any]) -> RevisionKey:
-    """The revision that a hit's doc values name."""
+    """Return the revision key in the doc values of a hit."""
     return RevisionKey(str(fields["skill_id"][0]), int(fields["seq"][0]))
 
 
-# -- what searches touch
+# -- index `skills`: what searches find
 
 
 def skill_record(document: SkillDocument, hashes: Sequence[bytes]) -> bytes:
-    """Token fields, filters and vectors; hashes are those of the two encoded texts.
+    """Encode token fields, filters and vectors; `hashes` are those of the two encoded texts.
 
-    A zero vector (text in a language that the encoder does not know) is no one's neighbour and
-    is kept in the blob only.
+    A zero vector (text in a language that the encoder does not know) is stored in the blob only,
+    so that vector searches do not find it.
     """
     values: dict[str, Any] = {
         name: " ".join(tokens) or EMPTY_FIELD_TOKEN
@@ -96,17 +101,17 @@ def skill_record(document: SkillDocument, hashes: Sequence[bytes]) -> bytes:
     for name in FILTER_NAMES:
         if chosen := getattr(document.filters, name):
             values[name] = list(chosen)
-    for name, vector in zip(("described", "head"), document.vectors, strict=True):
+    for name, vector in zip(VECTOR_FIELDS, document.vectors, strict=True):
         if vector.any():
             values[name] = np.round(vector.astype(np.float64), 7).tolist()
     values["hashes"] = [hash_keyword(value) for value in hashes]
     vectors = np.ascontiguousarray(document.vectors, dtype="<f4").tobytes()
     values["vectors"] = encode_blob(pack_hashes(hashes) + vectors)
-    return _identified(document.key, **values)
+    return _to_record(document.key, **values)
 
 
 def decode_skill_vectors(blob: bytes) -> tuple[tuple[bytes, ...], Vector]:
-    """The two text hashes and the vectors (2, dimension) of a skill's blob."""
+    """Decode the two text hashes and the vectors (2, dimension) of a skill's blob."""
     start = 2 * HASH_BYTES
     if len(blob) <= start or (len(blob) - start) % 8:
         raise PermanentError(_DAMAGED)
@@ -114,22 +119,22 @@ def decode_skill_vectors(blob: bytes) -> tuple[tuple[bytes, ...], Vector]:
     return unpack_hashes(blob[:start]), vectors
 
 
-# -- what is read by key
+# -- indices `forward` and `revisions`: read by key
 
 
 def forward_record(document: SkillDocument) -> bytes:
-    """The term counts that exact scores are computed from."""
-    return _identified(document.key, forward=encode_blob(pack_forward(document.forward)))
+    """Encode the term counts that exact scores are computed from."""
+    return _to_record(document.key, forward=encode_blob(pack_forward(document.forward)))
 
 
 def decode_forward_record(source: Mapping[str, Any]) -> ForwardRecord:
-    """The forward record of a stored document."""
+    """Decode a forward record from the fields of a document."""
     return unpack_forward(decode_blob(source["forward"]))
 
 
 def revision_record(document: SkillDocument) -> bytes:
-    """The parsed skill, its passages' terms and its sections' hashes."""
-    return _identified(
+    """Encode the parsed skill, its passage terms and its section hashes."""
+    return _to_record(
         document.key,
         content_hash=document.content_hash,
         filters=pack_filters(document.filters),
@@ -140,11 +145,11 @@ def revision_record(document: SkillDocument) -> bytes:
 
 
 REVISION_FIELDS = ("content_hash", "parsed", "passage_terms", "section_hashes", "filters")
-"""What `revision_of` needs."""
+"""The fields that `decode_revision` needs."""
 
 
 def decode_revision(key: RevisionKey, source: Mapping[str, Any]) -> StoredRevision:
-    """The revision of a stored document."""
+    """Decode a revision from the fields of a document."""
     return StoredRevision(
         key=key,
         content_hash=str(source["content_hash"]),
@@ -155,12 +160,12 @@ def decode_revision(key: RevisionKey, source: Mapping[str, Any]) -> StoredRevisi
     )
 
 
-# -- vectors of sections
+# -- index `sections`: section vectors
 
 
 def sections_record(key: RevisionKey, hashes: Sequence[bytes], vectors: Vector) -> bytes:
-    """All section vectors of a revision, int8 with a scale each, and the hashes of their texts."""
-    return _identified(
+    """Encode the section vectors of a revision as int8, with the hashes of their texts."""
+    return _to_record(
         key,
         hashes=sorted({hash_keyword(value) for value in hashes}),
         vectors=encode_blob(pack_sections(hashes, vectors)),
@@ -168,7 +173,7 @@ def sections_record(key: RevisionKey, hashes: Sequence[bytes], vectors: Vector) 
 
 
 def pack_sections(hashes: Sequence[bytes], vectors: Vector) -> bytes:
-    """The number of sections, their hashes, then the vectors as int8 whose largest is 127."""
+    """Pack the number of sections, their hashes, and the vectors as int8 scaled to 127."""
     largest = np.abs(vectors).max(axis=1, initial=0.0, keepdims=True)
     scale = np.where(largest > 0, largest, 1.0) / 127
     quantised = np.rint(vectors / scale).astype(np.int8)
@@ -176,7 +181,7 @@ def pack_sections(hashes: Sequence[bytes], vectors: Vector) -> bytes:
 
 
 def unpack_sections(blob: bytes) -> tuple[tuple[bytes, ...], Vector]:
-    """Hashes and unit vectors (sections, dimension) of `pack_sections`."""
+    """Unpack `pack_sections`: hashes and unit vectors (sections, dimension)."""
     count = int.from_bytes(blob[:4], "little")
     start = 4 + count * HASH_BYTES
     if len(blob) < start or (count and (len(blob) - start) % count):

@@ -1,42 +1,38 @@
-"""Reading from indices: several searches at once, documents by key, and every key."""
+"""Reads from Elasticsearch: several searches in one request, documents by key, and all keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from config.errors import SkillbusError
-from search.elastic.candidate_search import MAX_HITS
+from search.batches import batches
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.document_codec import decode_key, document_id
 from skills.record import RevisionKey
 
-T = TypeVar("T")
+MAX_HITS = 10_000
+"""Maximum hits of one answer of Elasticsearch (`index.max_result_window`)."""
 
 READ_BATCH = 250
 """Documents read by key in one request."""
 
-_READERS = 2
+_READER_THREADS = 2
 _KEEP_ALIVE = "1m"
 
 
-def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Items in parts of at most `size`."""
-    return (items[start : start + size] for start in range(0, len(items), size))
-
-
 class DocumentReader:
-    """What is asked of a connection, with plain data as answers."""
+    """Reads of one connection; answers are plain data, errors are translated."""
 
     def __init__(self, connection: ElasticsearchConnection) -> None:
         self._connection = connection
 
-    def search(
+    def search_many(
         self, searches: Sequence[tuple[str, dict[str, Any]]], wanted: Sequence[str]
     ) -> list[Mapping[str, Any]]:
-        """The answers to (index, body) pairs, cut to the wanted paths."""
+        """Run (index, body) searches in one request; the answers have only the wanted paths."""
         if not searches:
             return []
         lines: list[dict[str, Any]] = []
@@ -52,19 +48,19 @@ class DocumentReader:
                 raise self._connection.to_error(int(answer["status"]), answer["error"])
         return answers
 
-    def documents(
+    def get_documents(
         self, index: str, keys: Sequence[RevisionKey], fields: Sequence[str]
     ) -> Iterator[tuple[RevisionKey, Mapping[str, Any]]]:
-        """(key, stored fields) of the documents that are there, in pages, two at a time."""
-        pages = list(batches(keys, READ_BATCH))
-        if len(pages) == 1:
-            yield from self._page(index, pages[0], fields)
-        elif pages:
-            with ThreadPoolExecutor(_READERS, thread_name_prefix="skillbus-read") as readers:
-                for found in readers.map(lambda page: self._page(index, page, fields), pages):
+        """Yield (key, stored fields) of the existing documents; batches are read in parallel."""
+        parts = list(batches(keys, READ_BATCH))
+        if len(parts) == 1:
+            yield from self._get_batch(index, parts[0], fields)
+        elif parts:
+            with ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="skillbus-read") as readers:
+                for found in readers.map(lambda part: self._get_batch(index, part, fields), parts):
                     yield from found
 
-    def _page(
+    def _get_batch(
         self, index: str, keys: Sequence[RevisionKey], fields: Sequence[str]
     ) -> list[tuple[RevisionKey, Mapping[str, Any]]]:
         with self._connection.translate_errors() as client:
@@ -86,17 +82,17 @@ class DocumentReader:
         return found
 
     def exists(self, index: str, key: RevisionKey) -> bool:
-        """Whether a document is there, as last written."""
+        """Whether a document exists; sees unrefreshed writes."""
         return key in self.existing_keys(index, [key])
 
     def existing_keys(self, index: str, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
-        """Those of which a document is there, as last written."""
+        """Return the keys that have a document; sees unrefreshed writes."""
         found = set()
-        for page in batches(keys, READ_BATCH):
+        for part in batches(keys, READ_BATCH):
             with self._connection.translate_errors() as client:
-                ids = [document_id(key) for key in page]
+                ids = [document_id(key) for key in part]
                 answer = client.mget(index=index, ids=ids, source=False)
-            for key, one in zip(page, answer["docs"], strict=True):
+            for key, one in zip(part, answer["docs"], strict=True):
                 if "error" in one:
                     raise self._connection.to_error(404, one["error"])
                 if one["found"]:
@@ -104,12 +100,12 @@ class DocumentReader:
         return found
 
     def count(self, index: str) -> int:
-        """Documents in an index."""
+        """Return the number of documents in an index."""
         with self._connection.translate_errors() as client:
             return int(client.count(index=index)["count"])
 
     def max_seq(self, index: str) -> int:
-        """The highest seq in an index as it is now; 0 where it is empty."""
+        """Refresh an index and return its highest seq; 0 if it is empty."""
         with self._connection.translate_errors() as client:
             client.indices.refresh(index=index)
             answer = client.search(
@@ -120,8 +116,8 @@ class DocumentReader:
             )
         return int(answer["aggregations"]["newest"]["value"] or 0)
 
-    def keys(self, index: str) -> Iterator[RevisionKey]:
-        """The keys in an index as it is now, in pages."""
+    def iterate_keys(self, index: str) -> Iterator[RevisionKey]:
+        """Yield every key of an index, as of its last refresh, over a point in time."""
         with self._connection.translate_errors() as client:
             context = client.open_point_in_time(index=index, keep_alive=_KEEP_ALIVE)["id"]
         after: list[Any] | None = None
@@ -144,16 +140,6 @@ class DocumentReader:
                     return
                 after = found[-1]["sort"]
         finally:
-            # the server forgets it by itself after a while
+            # On failure it expires after _KEEP_ALIVE.
             with suppress(SkillbusError), self._connection.translate_errors() as client:
                 client.close_point_in_time(id=context)
-
-
-def hit_fields(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The doc values of an answer's hits."""
-    return [hit["fields"] for hit in answer.get("hits", {}).get("hits", ())]
-
-
-def hit_sources(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The stored fields of an answer's hits."""
-    return [hit["_source"] for hit in answer.get("hits", {}).get("hits", ())]

@@ -1,4 +1,4 @@
-"""How the search index is, for readiness, `doctor` and metrics."""
+"""Health of Elasticsearch and the search index, for readiness and `doctor`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from config.errors import SkillbusError, TransientError
+from config.errors import SkillbusError
 from config.settings import ServerSettings
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.index_sets import INDEX_KINDS, SCHEMA, IndexIdentity, IndexSet, IndexSets
 
-_LOW_DISK = 0.1
-_WATCHES_DISK = "cluster.routing.allocation.disk.threshold_enabled"
+_MIN_FREE_DISK_SHARE = 0.1
+_DISK_SETTING = "cluster.routing.allocation.disk.threshold_enabled"
 _BLOCKS = frozenset(
     f"index.blocks.{name}" for name in ("write", "read_only", "read_only_allow_delete", "read")
 )
@@ -20,38 +20,39 @@ _BLOCKS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """What the server says, as far as it could be asked.
+    """State of the server and the live index set, as far as it could be read.
 
-    status: `green`, `yellow` (copies are missing) or `red` (data is). index: name of the live set,
-    "" without one. documents: revisions that searches can find, superseded ones included.
-    disk_free, disk_total: bytes, of the fullest node. problems: what is wrong and what to do.
+    status: `green`, `yellow` (replicas are missing) or `red` (data is missing). index: name of
+    the live set, "" without one. documents: revisions that searches can find, superseded ones
+    included. bytes: size on disk. superseded: names of sets that are not live. problems: what is
+    wrong and what to do.
     """
 
-    reachable: bool
     version: str = ""
     status: str = ""
     index: str = ""
     documents: int = 0
     bytes: int = 0
-    disk_free: int = 0
-    disk_total: int = 0
     superseded: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=())
 
 
 class LivenessProbe:
-    """Whether the server lives, asked again and again over one connection."""
+    """Check of whether the server answers, for repeated use over one connection."""
 
     def __init__(self, servers: ServerSettings) -> None:
         self._connection = ElasticsearchConnection(servers)
 
     def prepare(self) -> None:
-        """Load the client's library; raises UsageError for settings that cannot be used."""
+        """Load the client's library; raises MisconfiguredError for unusable settings."""
         _ = self._connection.client
 
     def version(self) -> str:
-        """The version that answers; raises TransientError when none does, UsageError when it
-        refuses the login."""
+        """Return the server's version.
+
+        Raises TransientError when it does not answer, MisconfiguredError when it refuses the
+        credentials.
+        """
         return ", ".join(_versions(self._connection))
 
     def close(self) -> None:
@@ -60,60 +61,56 @@ class LivenessProbe:
 
 
 def index_health(servers: ServerSettings, model: str, dimension: int) -> IndexHealth:
-    """Ask the server; what goes wrong is among the problems, nothing is raised for it."""
+    """Read the health; errors are reported as `problems`, not raised."""
     connection = ElasticsearchConnection(servers)
     try:
-        return _ask(connection, servers, IndexIdentity(SCHEMA, model, dimension))
-    except TransientError as error:
-        return IndexHealth(reachable=False, problems=(str(error),))
+        return _read_health(connection, servers, IndexIdentity(SCHEMA, model, dimension))
     except SkillbusError as error:
-        return IndexHealth(reachable=True, problems=(str(error),))
+        return IndexHealth(problems=(str(error),))
     finally:
         connection.close()
 
 
-def _ask(
+def _read_health(
     connection: ElasticsearchConnection, servers: ServerSettings, identity: IndexIdentity
 ) -> IndexHealth:
-    found = _server(connection)
+    found = _read_server_health(connection)
     sets = IndexSets(connection, servers)
     live = sets.get_live()
     if live is None:
         problem = (
             f"no search index with prefix {servers.elasticsearch_prefix!r} yet; a worker that "
-            "ingests makes it"
+            "ingests creates it"
         )
         return replace(found, problems=(*found.problems, problem))
     superseded = tuple(one.name for one in sets.superseded())
-    return replace(_indices(connection, found, live, identity), superseded=superseded)
+    return replace(_read_set_health(connection, found, live, identity), superseded=superseded)
 
 
-def _server(connection: ElasticsearchConnection) -> IndexHealth:
-    """What there is to say of the server, without its indices."""
+def _read_server_health(connection: ElasticsearchConnection) -> IndexHealth:
+    """Read the health of the server, without its indices."""
     with connection.translate_errors() as client:
         nodes = client.nodes.stats(
             metric="fs", filter_path=["nodes.*.fs.total", "nodes.*.name"]
         ).get("nodes", {})
-        disk = client.cluster.get_settings(include_defaults=True, filter_path=f"*.{_WATCHES_DISK}")
+        disk = client.cluster.get_settings(include_defaults=True, filter_path=f"*.{_DISK_SETTING}")
     problems = []
     versions = _versions(connection)
     if any(not version.startswith("9.") for version in versions):
         problems.append(f"{connection.address} is version {versions[0]}; skillbus needs 9")
-    free, total = _fullest(nodes)
-    if total and free < _LOW_DISK * total and _watches_disk(disk.body):
+    free, total = _fullest_disk(nodes)
+    if total and free < _MIN_FREE_DISK_SHARE * total and _has_disk_watermarks(disk.body):
         problems.append(
             f"{connection.address}: {free / 1e9:.1f} of {total / 1e9:.1f} GB free; above 95% used "
             "it refuses writes"
         )
-    return IndexHealth(
-        True, ", ".join(versions), disk_free=free, disk_total=total, problems=tuple(problems)
-    )
+    return IndexHealth(", ".join(versions), problems=tuple(problems))
 
 
-def _indices(
+def _read_set_health(
     connection: ElasticsearchConnection, found: IndexHealth, live: IndexSet, identity: IndexIdentity
 ) -> IndexHealth:
-    """What was found of the server, and what there is to say of the live set of indices."""
+    """Add the health of the live index set to that of the server."""
     problems = list(found.problems)
     if live.identity != identity:
         problems.append(
@@ -129,11 +126,11 @@ def _indices(
         blocks = client.indices.get_settings(index=names, flat_settings=True)
     if status == "red":
         problems.append(f"{connection.address}: data of {live.name} is missing (status red)")
-    blocked = _blocked(blocks.body)
+    blocked = _blocked_indices(blocks.body)
     if blocked:
         problems.append(
-            f"{', '.join(blocked)} refuse writes: a reindex under way, a full disk, or set so; "
-            "run `skillbus reindex` again, free disk, or lift index.blocks"
+            f"{', '.join(blocked)} refuse writes, because of a reindex in progress, a full disk or "
+            "a manual block; run `skillbus reindex` again, free disk, or lift index.blocks"
         )
     return replace(
         found,
@@ -153,29 +150,29 @@ def _versions(connection: ElasticsearchConnection) -> list[str]:
     return sorted({str(node["version"]) for node in info.values()})
 
 
-def _fullest(nodes: Mapping[str, Any]) -> tuple[int, int]:
-    """(free, total) bytes of the node with the least room; zeros where none tells."""
-    rooms = [
+def _fullest_disk(nodes: Mapping[str, Any]) -> tuple[int, int]:
+    """Return (free, total) bytes of the fullest node; zeros if no node reports its disk."""
+    disks = [
         (int(disk["available_in_bytes"]), int(disk["total_in_bytes"]))
         for node in nodes.values()
         if (disk := node.get("fs", {}).get("total", {})).get("total_in_bytes")
     ]
-    return min(rooms, key=lambda room: room[0] / room[1], default=(0, 0))
+    return min(disks, key=lambda disk: disk[0] / disk[1], default=(0, 0))
 
 
-def _watches_disk(settings: Mapping[str, Any]) -> bool:
-    """Whether the server minds a full disk; what was set last comes first."""
+def _has_disk_watermarks(settings: Mapping[str, Any]) -> bool:
+    """Whether the server blocks writes on a full disk; transient settings take precedence."""
     for level in ("transient", "persistent", "defaults"):
         value: Any = settings.get(level, {})
-        for name in _WATCHES_DISK.split("."):
+        for name in _DISK_SETTING.split("."):
             value = value.get(name, {})
         if value:
             return str(value) == "true"
     return True
 
 
-def _blocked(settings: Mapping[str, Any]) -> list[str]:
-    """Indices that a block keeps from being written."""
+def _blocked_indices(settings: Mapping[str, Any]) -> list[str]:
+    """Return the names of indices that have a block on writes."""
     return sorted(
         name
         for name, body in settings.items()

@@ -1,7 +1,7 @@
 """Index sets: the four indices of one model and schema, their names, mappings and aliases.
 
-A set is never changed into another. Its indices carry schema, model and dimension in `_meta`; the
-aliases `<prefix>-skills` and so on point at the live set and move together, in one call.
+The identity of a set never changes: its indices hold schema, model and dimension in `_meta`. The
+aliases `<prefix>-skills` and so on point to the live set and are moved in one request.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from search.elastic.connection import ElasticsearchConnection
 from search.text.tokens import TOKENS_VERSION
 
 STORAGE_VERSION = 1
-"""Raised when documents written before can no longer be read back."""
+"""Incremented when documents of earlier versions can no longer be read."""
 
 SCHEMA = f"{STORAGE_VERSION}.{TOKENS_VERSION}"
-"""What mappings and tokens are: another schema is another set."""
+"""Version of mappings and tokens; another schema needs another set."""
 
 INDEX_KINDS = ("skills", "forward", "revisions", "sections")
-"""The indices of a set. A revision is in `skills` last of all, and gone from it first."""
+"""The indices of a set. A revision is written to `skills` last and deleted from it first."""
 
 _META = "skillbus"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexIdentity:
-    """What an index set was made with."""
+    """Schema, model and dimension that an index set was created with."""
 
     schema: str
     model: str
@@ -45,22 +45,22 @@ class IndexIdentity:
 
 @dataclass(frozen=True, slots=True)
 class IndexSet:
-    """A set by name; `reading` and `writing` name one of its indices."""
+    """An index set by name."""
 
     name: str
     identity: IndexIdentity
 
     def index_name(self, kind: str) -> str:
-        """The index itself."""
+        """Return the name of an index of the set."""
         return f"{self.name}-{kind}"
 
     def write_alias(self, kind: str) -> str:
-        """The alias that writes go through: while it is missing nothing can be made by mistake."""
+        """Return the alias for writes, which never create an index by mistake (`require_alias`)."""
         return f"{self.name}-{kind}-write"
 
 
 def set_name(prefix: str, identity: IndexIdentity) -> str:
-    """`<prefix>-<model>-<digest>`: legible, and another one for any other identity."""
+    """Return `<prefix>-<model>-<digest>`, unique for the identity."""
     slug = re.sub(r"[^a-z0-9]+", "-", identity.model.lower()).strip("-")[:40].strip("-")
     digest = blake2b(
         f"{identity.schema}\0{identity.model}\0{identity.dimension}".encode(), digest_size=5
@@ -71,7 +71,7 @@ def set_name(prefix: str, identity: IndexIdentity) -> str:
 def index_definition(
     kind: str, identity: IndexIdentity, shards: int, replicas: int
 ) -> dict[str, Any]:
-    """Settings and mappings of an index, from its file."""
+    """Return settings and mappings of an index, from its file in `mappings`."""
     path = files("search.elastic").joinpath("mappings", f"{kind}.json")
     body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     body["settings"]["index"] |= {"number_of_shards": shards, "number_of_replicas": replicas}
@@ -99,18 +99,18 @@ class IndexSets:
     # -- finding
 
     def get_live(self) -> IndexSet | None:
-        """The set that the aliases point at, None before the first one was made."""
+        """Return the set that the aliases point to, None if there is none yet."""
         alias = f"{self._prefix}-skills"
         with self._connection.translate_errors() as client:
             found = client.options(ignore_status=404).indices.get_alias(name=alias)
         names = [name for name in found if name.startswith(f"{self._prefix}-")]
-        # Two that were made at once: the one that every process takes for live.
-        return self._described(min(names)) if names else None
+        # If two sets were activated at once, every process uses the first by name.
+        return self._read_set(min(names)) if names else None
 
-    def _described(self, skills_index: str) -> IndexSet:
+    def _read_set(self, skills_index: str) -> IndexSet:
         with self._connection.translate_errors() as client:
             mapping = client.indices.get_mapping(index=skills_index)[skills_index]["mappings"]
-        identity = _identity(mapping)
+        identity = _parse_identity(mapping)
         if identity is None:
             raise MisconfiguredError(
                 f"{self._connection.address}: {skills_index} was not made by skillbus; choose "
@@ -119,8 +119,7 @@ class IndexSets:
         return IndexSet(skills_index.removesuffix("-skills"), identity)
 
     def open(self, identity: IndexIdentity) -> IndexSet:
-        """The live set, for reading. Raises SetupError when there is none, or one of another
-        identity."""
+        """Return the live set; raises MisconfiguredError if none has this identity."""
         live = self.get_live()
         if live is None:
             raise MisconfiguredError(
@@ -131,17 +130,18 @@ class IndexSets:
         return live
 
     def ensure(self, identity: IndexIdentity) -> IndexSet:
-        """The live set, made when there is none; several processes may do so at once.
+        """Return the live set, created if there is none; several processes may do so at once.
 
-        Raises SetupError when the live set has another identity or lost an index.
+        Raises MisconfiguredError if the live set has another identity or lacks an index.
         """
         live = self.get_live()
         if live is not None:
             self._check(live, identity)
-            if missing := [kind for kind in INDEX_KINDS if kind not in self._kinds(live)]:
+            if missing := [kind for kind in INDEX_KINDS if kind not in self._get_mappings(live)]:
                 raise MisconfiguredError(
-                    f"{self._connection.address}: {live.index_name(missing[0])} is gone; restore "
-                    f"it from a snapshot, or delete the others of {live.name} and ingest again"
+                    f"{self._connection.address}: {live.index_name(missing[0])} is missing; "
+                    "restore it from a snapshot, or delete the others of "
+                    f"{live.name} and ingest again"
                 )
             return live
         self.activate(self.create(identity))
@@ -154,7 +154,8 @@ class IndexSets:
                 "set it back, or run `skillbus reindex`"
             )
 
-    def _kinds(self, one: IndexSet) -> dict[str, Mapping[str, Any]]:
+    def _get_mappings(self, one: IndexSet) -> dict[str, Mapping[str, Any]]:
+        """Return the mappings of the existing indices of a set, by kind."""
         with self._connection.translate_errors() as client:
             found = client.indices.get_mapping(
                 index=[one.index_name(kind) for kind in INDEX_KINDS], ignore_unavailable=True
@@ -162,16 +163,16 @@ class IndexSets:
         names = {one.index_name(kind): kind for kind in INDEX_KINDS}
         return {names[name]: body["mappings"] for name, body in found.items()}
 
-    # -- making
+    # -- creating
 
     def create(self, identity: IndexIdentity) -> IndexSet:
-        """A set of this identity; what is there already stays as it is."""
+        """Create a set of this identity without activating it; existing indices are kept."""
         made = IndexSet(set_name(self._prefix, identity), identity)
         for kind in INDEX_KINDS:
-            if kind not in self._kinds(made):
+            if kind not in self._get_mappings(made):
                 self._create(made, kind)
-        for kind, mapping in self._kinds(made).items():
-            if _identity(mapping) != identity:
+        for kind, mapping in self._get_mappings(made).items():
+            if _parse_identity(mapping) != identity:
                 raise MisconfiguredError(
                     f"{self._connection.address}: {made.index_name(kind)} was not made by skillbus "
                     f"for {identity}; delete it, or choose another servers.elasticsearch_prefix"
@@ -188,12 +189,12 @@ class IndexSets:
         wanted = {"index": made.index_name(kind), "aliases": {made.write_alias(kind): {}}, **body}
         with self._connection.translate_errors() as client:
             client.options(ignore_status=400).indices.create(**wanted)
-        if kind not in self._kinds(made):
-            with self._connection.translate_errors() as client:  # say why it was refused
+        if kind not in self._get_mappings(made):
+            with self._connection.translate_errors() as client:  # raises the reason
                 client.indices.create(**wanted)
 
     def activate(self, chosen: IndexSet) -> None:
-        """Point the aliases at a set, all in one step; whoever they pointed at stays as it is."""
+        """Make a set the live one: move all aliases in one request. The previous set is kept."""
         actions: list[dict[str, Any]] = []
         live = self.get_live()
         for kind in INDEX_KINDS:
@@ -213,7 +214,7 @@ class IndexSets:
     # -- replacing
 
     def block_writes(self, one: IndexSet, blocked: bool) -> None:
-        """Have a set refuse writes once those under way have ended, or take them again."""
+        """Block writes to a set, once those in progress have ended, or allow them again."""
         names = [one.index_name(kind) for kind in INDEX_KINDS]
         with self._connection.translate_errors() as client:
             if blocked:
@@ -222,13 +223,13 @@ class IndexSets:
                 client.indices.put_settings(index=names, settings={"index.blocks.write": None})
 
     def superseded(self) -> list[IndexSet]:
-        """The sets that are not live, made by a reindex or left by one."""
+        """Return the sets that are not live: of a reindex in progress, or replaced by one."""
         live = self.get_live()
         with self._connection.translate_errors() as client:
             found = client.indices.get_mapping(index=f"{self._prefix}-*-skills")
         sets = []
         for name, body in found.items():
-            identity = _identity(body["mappings"])
+            identity = _parse_identity(body["mappings"])
             one = name.removesuffix("-skills")
             if identity is not None and (live is None or one != live.name):
                 sets.append(IndexSet(one, identity))
@@ -238,14 +239,15 @@ class IndexSets:
         """Delete a set that is not live; raises UsageError for the live one."""
         live = self.get_live()
         if live is not None and live.name == one.name:
-            raise UsageError(f"{one.name} is the live set; it is not dropped")
+            raise UsageError(f"{one.name} is the live set; it cannot be deleted")
         with self._connection.translate_errors() as client:
             client.indices.delete(
                 index=[one.index_name(kind) for kind in INDEX_KINDS], ignore_unavailable=True
             )
 
 
-def _identity(mapping: Mapping[str, Any]) -> IndexIdentity | None:
+def _parse_identity(mapping: Mapping[str, Any]) -> IndexIdentity | None:
+    """Return the identity in the `_meta` of a mapping, None if skillbus did not write it."""
     meta = mapping.get("_meta", {}).get(_META)
     if not isinstance(meta, dict):
         return None

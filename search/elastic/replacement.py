@@ -1,4 +1,4 @@
-"""Replacing the live index set by one of another model or schema."""
+"""Replacement of the live index set by one of another model or schema, for a reindex."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from search.elastic.index_sets import SCHEMA, STORAGE_VERSION, IndexIdentity, In
 
 
 class ElasticsearchReplacement:
-    """The live set as `source`, the one that the settings now name as `target`.
+    """The live index set as `source`, and the set of the current settings as `target`.
 
-    The source stays complete and readable throughout, and after the switch until it is dropped.
-    Raises UsageError when there is nothing to replace, or the source cannot be read any more.
+    The source stays complete and readable, also after the switch, until it is deleted. Raises
+    UsageError when there is nothing to replace, or this version cannot read the source.
     """
 
     def __init__(self, servers: ServerSettings, model: str, dimension: int) -> None:
@@ -35,27 +35,27 @@ class ElasticsearchReplacement:
             )
         self._old = live
         self._new = self._sets.create(wanted)
-        # It may be one that was replaced before.
+        # A set that was replaced earlier still blocks writes.
         self._sets.block_writes(self._new, False)
-        self.source = _opened(servers, live, writable=False)
-        self.target = _opened(servers, self._new, writable=True)
+        self.source = _open_index(servers, live, writable=False)
+        self.target = _open_index(servers, self._new, writable=True)
         self.same_model = (live.identity.model, live.identity.dimension) == (model, dimension)
 
     @property
     def names(self) -> tuple[str, str]:
-        """The sets' names: old, new."""
+        """Names of the old and the new set."""
         return self._old.name, self._new.name
 
     def block_writes(self) -> None:
-        """Have the source refuse writes, when those under way have ended."""
+        """Block writes to the source, once those in progress have ended."""
         self._sets.block_writes(self._old, True)
 
     def allow_writes(self) -> None:
-        """Have the source take writes again."""
+        """Allow writes to the source again."""
         self._sets.block_writes(self._old, False)
 
     def switch(self) -> None:
-        """Make the target the live set, in one step."""
+        """Make the target the live set, in one request."""
         self._sets.activate(self._new)
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ def delete_superseded(servers: ServerSettings) -> list[str]:
         connection.close()
 
 
-def _opened(servers: ServerSettings, one: IndexSet, *, writable: bool) -> ElasticsearchIndex:
+def _open_index(servers: ServerSettings, one: IndexSet, *, writable: bool) -> ElasticsearchIndex:
     return ElasticsearchIndex(
         servers,
         one.identity.model,

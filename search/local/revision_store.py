@@ -1,4 +1,4 @@
-"""The SQLite half of the embedded index: revisions by number, and vectors by text hash."""
+"""SQLite store of the embedded index: revisions by row number, and vectors by text hash."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
-from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 from config.errors import PermanentError, TransientError
+from search.batches import batches
 from search.blob_codec import (
     dequantise,
     pack_filters,
@@ -28,29 +27,23 @@ from skills import record_codec
 from skills.record import RevisionKey
 
 BUSY_SECONDS = 20.0
-"""How long a statement waits for another process's transaction."""
+"""How long a statement waits for a transaction of another process."""
 
-_BATCH = 400
-_T = TypeVar("_T")
-
-
-def batches(items: Iterable[_T], size: int = _BATCH) -> Iterator[list[_T]]:
-    """Items in lists of at most `size`, within what one SQL statement may bind."""
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
+SQL_BATCH = 400
+"""Rows or hashes per SQL statement, below SQLite's limit of bound parameters."""
 
 
 def placeholders(count: int) -> str:
-    """`?, ?, …`"""
+    """Return `?, ?, …` for `count` bound parameters."""
     return ", ".join("?" * count)
 
 
 class RevisionStore:
-    """Rows and vectors in one SQLite file (WAL): many readers, one writer, commits synced.
+    """Rows and vectors in one SQLite file (WAL): many readers, one writer, synced commits.
 
-    `identity` (schema, model, dimension) is written once; another one is refused with
-    PermanentError. A locked or full store raises TransientError, a damaged one PermanentError.
+    identity: schema, model and dimension, stored when the file is created; PermanentError is
+    raised if they differ later. A locked or full store raises TransientError, a damaged one
+    PermanentError.
     """
 
     def __init__(self, path: Path, identity: dict[str, str], *, writable: bool) -> None:
@@ -90,7 +83,7 @@ class RevisionStore:
 
     @contextmanager
     def read_connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees the last commit; one thread has it at a time."""
+        """Borrow a connection from the pool; it sees the last commit."""
         with self._translate_errors():
             try:
                 connection = self._readers.get_nowait()
@@ -103,7 +96,7 @@ class RevisionStore:
 
     @contextmanager
     def write_transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction of the one writing connection: committed at the end, or rolled back."""
+        """Run the block in a transaction of the writing connection; an exception rolls it back."""
         if not self._writable:
             raise PermanentError("this search index was opened for reading only")
         with self._write_lock, self._translate_errors():
@@ -139,7 +132,7 @@ class RevisionStore:
             yield
         except sqlite3.OperationalError as error:
             raise TransientError(
-                f"the search index at {self._path.parent} is busy, full or away: {error}"
+                f"the search index at {self._path.parent} is busy, full or unreachable: {error}"
             ) from error
         except sqlite3.DatabaseError as error:
             raise PermanentError(
@@ -148,7 +141,7 @@ class RevisionStore:
             ) from error
 
     def data_version(self) -> int:
-        """A number that changes with every commit, whichever connection or process made it."""
+        """Return a number that changes with every commit of any connection or process."""
         with self._watch_lock, self._translate_errors():
             if self._watch is None:
                 self._watch = self._connect()
@@ -169,7 +162,7 @@ class RevisionStore:
     def insert(self, documents: Sequence[SkillDocument]) -> list[int | None]:
         """Write rows and skill vectors in one synced transaction.
 
-        Returns the number of each new row, None for a revision that exists and keeps its row.
+        Returns the row number of each document, None for a revision that is stored already.
         """
         with self.write_transaction() as connection:
             return [self._insert(connection, document) for document in documents]
@@ -208,7 +201,7 @@ class RevisionStore:
         return int(number[0])
 
     def put_vectors(self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector) -> None:
-        """Store section vectors as int8; those of a revision that is gone are dropped."""
+        """Store section vectors as int8; without a row for `key` nothing is stored."""
         with self.write_transaction() as connection:
             number = self.row_numbers([key], connection).get(key)
             if number is None:
@@ -246,7 +239,7 @@ class RevisionStore:
     def row_numbers(
         self, keys: Sequence[RevisionKey], connection: sqlite3.Connection | None = None
     ) -> dict[RevisionKey, int]:
-        """Row numbers of the revisions that are there."""
+        """Return the row numbers of those of the revisions that are stored."""
         if connection is None:
             with self.read_connection() as reader:
                 return self.row_numbers(keys, reader)
@@ -262,10 +255,9 @@ class RevisionStore:
     def columns(
         self, keys: Sequence[RevisionKey], names: Sequence[str]
     ) -> dict[RevisionKey, tuple[bytes, ...]]:
-        """Named columns of the revisions that are there."""
-        statement = (  # names are this package's own, never from outside
-            f"SELECT {', '.join(names)} FROM revisions WHERE skill_id = ? AND seq = ?"  # noqa: S608  (fixed names)
-        )
+        """Return columns of those of the revisions that are stored; `names` are trusted SQL."""
+        # The column names are constants of this package.
+        statement = f"SELECT {', '.join(names)} FROM revisions WHERE skill_id = ? AND seq = ?"  # noqa: S608
         found = {}
         with self.read_connection() as connection:
             for key in keys:
@@ -275,10 +267,10 @@ class RevisionStore:
         return found
 
     def vectors(self, hashes: Iterable[bytes]) -> dict[bytes, Vector]:
-        """Vectors under these hashes; a hash without one is left out."""
+        """Return vectors by text hash; a hash without one is left out."""
         found = {}
         with self.read_connection() as connection:
-            for batch in batches(dict.fromkeys(hashes)):
+            for batch in batches(dict.fromkeys(hashes), SQL_BATCH):
                 slots = placeholders(len(batch))
                 rows = connection.execute(
                     f"SELECT hash, scale, data FROM vectors WHERE hash IN ({slots})",  # noqa: S608
@@ -289,12 +281,12 @@ class RevisionStore:
         return found
 
     def max_seq(self) -> int:
-        """The highest seq of any revision."""
+        """Return the highest seq of any revision, 0 without any."""
         with self.read_connection() as connection:
             return int(connection.execute("SELECT max(seq) FROM revisions").fetchone()[0] or 0)
 
     def keys(self) -> dict[int, RevisionKey]:
-        """Every revision by its number."""
+        """Return every revision by its row number."""
         with self.read_connection() as connection:
             rows = connection.execute("SELECT number, skill_id, seq FROM revisions ORDER BY number")
             return {number: RevisionKey(skill_id, seq) for number, skill_id, seq in rows}

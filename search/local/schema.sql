@@ -1,5 +1,5 @@
--- The embedded index: one row a revision, written once, and vectors under the hash of their text.
--- Row numbers are never used twice, because the lexical engine knows revisions by them.
+-- The embedded index: one write-once row per revision, and vectors by the hash of their text.
+-- Row numbers are never reused: the lexical engine identifies revisions by them.
 CREATE TABLE IF NOT EXISTS meta (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS revisions (
     content_hash   TEXT    NOT NULL,
     filters        TEXT    NOT NULL,  -- JSON: the four lists of Filters
     vector_hashes  BLOB    NOT NULL,  -- two hashes of 16 bytes
-    section_hashes BLOB    NOT NULL,  -- one hash of 16 bytes a section
+    section_hashes BLOB    NOT NULL,  -- one hash of 16 bytes per section
     parsed         BLOB    NOT NULL,
     forward        BLOB    NOT NULL,
     passage_terms  BLOB    NOT NULL,
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS vectors (
     data  BLOB NOT NULL
 ) WITHOUT ROWID;
 
--- Which revisions use a vector; the last one to go takes it along.
+-- Which revisions use a vector; it is deleted with the last of them.
 CREATE TABLE IF NOT EXISTS uses (
     hash   BLOB    NOT NULL,
     number INTEGER NOT NULL,

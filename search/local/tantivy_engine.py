@@ -1,4 +1,4 @@
-"""The lexical half of the embedded index: tantivy over the five token fields."""
+"""Lexical engine of the embedded index: tantivy over the five token fields."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import PermanentError, TransientError
-from search.protocol import FIELDS, Filters
+from search.protocol import FIELDS, FILTER_NAMES, Filters
 from search.scoring.weights import FIELD_BOOSTS
 
 MAX_QUERY_TERMS = 60
-"""At most so many terms, the heaviest, go into one query; exact scores use all of them."""
+"""Only the heaviest terms go into one engine query; exact scores use all of them."""
 
-_FILTERS = ("source", "licence", "language", "tool")
 _WRITER_BYTES = 50_000_000
 
 
 class TantivyEngine:
-    """Documents of five token fields and four raw filters under a number.
+    """Documents of five token fields and four raw filters, by row number.
 
-    A writer is opened at the first write; only one process can hold it. Searching follows the
-    commits of other processes. Writes must be serialised by the caller.
+    The writer lock, which one process can hold, is taken at the first write. Searches see the
+    commits of other processes. The caller must serialise writes.
     """
 
     def __init__(self, folder: Path, *, writable: bool) -> None:
@@ -52,7 +51,7 @@ class TantivyEngine:
     # -- writing
 
     def write(self, documents: Iterable[tuple[int, Sequence[Sequence[str]], Filters]]) -> None:
-        """Write (number, token fields, filters) durably, replacing what has the same number."""
+        """Write (number, token fields, filters) durably; replaces documents of the same number."""
         with self._writing() as writer:
             for number, fields, filters in documents:
                 writer.delete_documents_by_term("row", str(number))
@@ -61,7 +60,7 @@ class TantivyEngine:
         self._reload()
 
     def delete_documents(self, numbers: Iterable[int]) -> None:
-        """Delete documents durably; a missing one is success."""
+        """Delete documents durably; missing numbers are ignored."""
         with self._writing() as writer:
             for number in numbers:
                 writer.delete_documents_by_term("row", str(number))
@@ -74,14 +73,14 @@ class TantivyEngine:
         document.add_text("row", str(number))
         for name, tokens in zip(FIELDS, fields, strict=True):
             document.add_text(name, " ".join(tokens))
-        for name in _FILTERS:
+        for name in FILTER_NAMES:
             for value in getattr(filters, name):
                 document.add_text(f"filter_{name}", value)
         return document
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
-        """The writer; given back to the system when a write fails, and opened anew next time."""
+        """Borrow the writer; a failed write discards it, and the next call opens another."""
         if not self._writable:
             raise PermanentError("this search index was opened for reading only")
         with self._translate_errors():
@@ -98,7 +97,7 @@ class TantivyEngine:
     def search(
         self, terms: Mapping[str, float], limit: int, filters: Filters
     ) -> list[tuple[int, float]]:
-        """(number, score) of the best documents that have any of the terms, best first."""
+        """Return (number, score) of the best documents with any of the terms, best first."""
         with self._translate_errors():
             self._reload_if_changed()
             searcher = self._index.searcher()
@@ -110,7 +109,7 @@ class TantivyEngine:
         return [(int(n), float(score)) for n, (score, _) in zip(numbers, found, strict=True)]
 
     def numbers(self) -> set[int]:
-        """The number of every document."""
+        """Return the number of every document."""
         with self._translate_errors():
             self._reload_if_changed()
             searcher = self._index.searcher()
@@ -122,7 +121,7 @@ class TantivyEngine:
         return {int(number) for number in values}
 
     def missing_numbers(self, numbers: Iterable[int]) -> list[int]:
-        """Those of the numbers that no document has."""
+        """Return those of the numbers that no document has."""
         with self._translate_errors():
             self._reload_if_changed()
             searcher = self._index.searcher()
@@ -135,14 +134,14 @@ class TantivyEngine:
             self._tantivy.Occur.Should,
         )
         clauses = []
-        for term, weight in self._heaviest(searcher, terms):
+        for term, weight in self._select_terms(searcher, terms):
             for name, field_weight in zip(FIELDS, FIELD_BOOSTS, strict=True):
                 match = query_type.term_query(self._schema, name, term, "freq")
                 clauses.append((should, query_type.boost_query(match, weight * field_weight)))
         if not clauses:
             return None
         query = query_type.boolean_query(clauses)
-        for name in _FILTERS:
+        for name in FILTER_NAMES:
             values = getattr(filters, name)
             if values:
                 allowed = query_type.term_set_query(self._schema, f"filter_{name}", list(values))
@@ -150,7 +149,7 @@ class TantivyEngine:
                 query = query_type.boolean_query([(must, query), (must, silent)])
         return query
 
-    def _heaviest(self, searcher: Any, terms: Mapping[str, float]) -> list[tuple[str, float]]:
+    def _select_terms(self, searcher: Any, terms: Mapping[str, float]) -> list[tuple[str, float]]:
         present = [(term, weight) for term, weight in terms.items() if term and weight > 0]
         if len(present) <= MAX_QUERY_TERMS:
             return present
@@ -163,7 +162,7 @@ class TantivyEngine:
         return heapq.nlargest(MAX_QUERY_TERMS, present, key=mass)
 
     def _reload_if_changed(self) -> None:
-        """See the newest commit, whichever process made it."""
+        """Make the last commit of any process visible."""
         status = (self._folder / "meta.json").stat()
         if (status.st_ino, status.st_mtime_ns) != self._seen:
             self._reload()
@@ -175,7 +174,7 @@ class TantivyEngine:
             self._seen = (status.st_ino, status.st_mtime_ns)
 
     def close(self) -> None:
-        """Let merges end and give the writer lock back."""
+        """Wait for segment merges and release the writer lock."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with self._translate_errors():
@@ -183,7 +182,7 @@ class TantivyEngine:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """tantivy raises ValueError for everything; tell a busy or full store from a broken one."""
+        """Translate errors by message: tantivy raises ValueError for nearly everything."""
         try:
             yield
         except (ValueError, OSError, RuntimeError) as error:
@@ -206,6 +205,6 @@ def _schema(tantivy: Any) -> Any:
     builder.add_text_field("row", tokenizer_name="raw", index_option="basic")
     for name in FIELDS:
         builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
-    for name in _FILTERS:
+    for name in FILTER_NAMES:
         builder.add_text_field(f"filter_{name}", tokenizer_name="raw", index_option="basic")
     return builder.build()

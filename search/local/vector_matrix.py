@@ -1,4 +1,4 @@
-"""Skill vectors in memory: exact nearest neighbours over one float32 matrix a process."""
+"""Exact nearest neighbours of the embedded index: all skill vectors in one float32 matrix."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from search.batches import batches
 from search.blob_codec import HASH_BYTES, dequantise
-from search.local.revision_store import RevisionStore, batches, placeholders
-from search.protocol import Filters, Vector
+from search.local.revision_store import SQL_BATCH, RevisionStore, placeholders
+from search.protocol import FILTER_NAMES, Filters, Vector
 from skills.record import RevisionKey
 
-_FILTERS = ("source", "licence", "language", "tool")
 _GROWTH = 1.25
 
 
 @dataclass(slots=True)
 class _Table:
-    """What is in memory; rows beyond `size` are room to grow. Never changed below `size`."""
+    """A snapshot of the vectors in memory.
+
+    Rows below `size` never change, so that searches need no lock; rows beyond are spare room.
+    """
 
     numbers: npt.NDArray[np.int64]
     vectors: npt.NDArray[np.float32]
@@ -34,10 +37,10 @@ class _Table:
 
 
 class VectorMatrix:
-    """The skill vectors of every revision, loaded at first use and extended as rows appear.
+    """The skill vectors of every revision, loaded at first use and extended by `refresh`.
 
-    Rows are found by their numbers, which only grow; when rows have gone, whoever deleted them,
-    the table is read anew. Several threads may search while one refreshes.
+    Row numbers only grow, so that new rows are those above the last number; after a delete the
+    whole table is read again. Several threads may search while one refreshes.
     """
 
     def __init__(self, store: RevisionStore, dimension: int) -> None:
@@ -54,13 +57,13 @@ class VectorMatrix:
         )
 
     def get_key(self, number: int) -> RevisionKey | None:
-        """The revision under a row number, None when it has gone."""
+        """Return the revision under a row number, None if it was deleted."""
         table = self._table
         place = table.places.get(number)
         return None if place is None else table.keys[place]
 
     def vectors(self, keys: Iterable[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Both vectors (2, dimension) of each revision that is in memory."""
+        """Return both vectors (2, dimension) of each revision that is in memory."""
         table = self._table
         found = {}
         for key in keys:
@@ -72,16 +75,15 @@ class VectorMatrix:
     def find_nearest(
         self, vector: Vector, vector_field: int, limit: int, filters: Filters
     ) -> list[tuple[RevisionKey, float]]:
-        """(revision, cosine) of the nearest by skill vector `which`, best first.
+        """Return (revision, cosine) of the nearest by one of the two skill vectors, best first.
 
-        Skills with a zero vector (text in a language the encoder does not know) are no one's
-        neighbours.
+        Zero vectors (text in a language that the encoder does not know) are never found.
         """
         table = self._table
         size = table.size
         if limit < 1 or not size:
             return []
-        # Row by row rather than one product: as fast, and no pool of threads is left spinning.
+        # vecdot, not a matrix product: as fast, and leaves no BLAS threads spinning.
         scores = np.vecdot(table.vectors[vector_field, :size], np.asarray(vector, dtype=np.float32))
         allowed = _allowed(table, size, filters)
         if allowed is not None:
@@ -94,7 +96,7 @@ class VectorMatrix:
     # -- following the store
 
     def refresh(self) -> None:
-        """See what has been committed since; cheap when nothing was."""
+        """Load what was committed since the last call; cheap if nothing was."""
         with self._lock:
             data_version = self._store.data_version()
             if data_version != self._version:
@@ -124,7 +126,7 @@ class VectorMatrix:
     def _extended(
         self, connection: sqlite3.Connection, old: _Table, last: int, added: int
     ) -> _Table:
-        """A table with the rows above `last`; shares what did not change with the old one."""
+        """Return the table with the rows above `last` added; shares arrays with the old one."""
         table = replace(old)
         if table.size + added > len(table.numbers):
             room = int((table.size + added) * _GROWTH) if table.size else added
@@ -139,7 +141,7 @@ class VectorMatrix:
             table.keys.append(key)
             table.places[number] = place
             table.key_places[key] = place
-            for name, values in zip(_FILTERS, json.loads(filters), strict=True):
+            for name, values in zip(FILTER_NAMES, json.loads(filters), strict=True):
                 for value in values:
                     table.values.setdefault((name, value), []).append(place)
             table.size += 1
@@ -149,13 +151,13 @@ class VectorMatrix:
 def _rows(
     connection: sqlite3.Connection, last: int
 ) -> Iterator[tuple[int, RevisionKey, str, Vector]]:
-    """(number, key, filters, both vectors) of the rows above a number, in order."""
+    """Yield (number, key, filters, both vectors) of the rows above `last`, in order."""
     rows = connection.execute(
         "SELECT number, skill_id, seq, filters, vector_hashes FROM revisions"
         " WHERE number > ? ORDER BY number",
         (last,),
     )
-    for batch in batches(rows):
+    for batch in batches(rows, SQL_BATCH):
         hashes = [bytes(blob[i : i + HASH_BYTES]) for *_, blob in batch for i in (0, HASH_BYTES)]
         known = {
             bytes(text): dequantise(scale, data)
@@ -177,9 +179,9 @@ def _vectors(
 
 
 def _allowed(table: _Table, size: int, filters: Filters) -> npt.NDArray[np.bool_] | None:
-    """Which rows pass the filters; None when all do."""
+    """Return which of the first `size` rows pass the filters; None without filters."""
     allowed: npt.NDArray[np.bool_] | None = None
-    for name in _FILTERS:
+    for name in FILTER_NAMES:
         values = getattr(filters, name)
         if not values:
             continue

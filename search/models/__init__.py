@@ -1,1 +1,1 @@
-"""Encoders and rerankers."""
+"""Encoder and reranker models, and loading them from settings."""

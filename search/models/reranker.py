@@ -1,6 +1,6 @@
-"""Cross-encoders: relevance of texts to a query, read together.
+"""Reranker over sentence-transformers cross-encoders: relevance of texts to a query.
 
-torch is imported when a reranker is made, never with this module.
+torch is imported when a reranker is created, not with this module, as it takes seconds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from config.errors import PermanentError
 from search.models.encoder import (
@@ -22,28 +23,29 @@ from search.models.encoder import (
     model_load_errors,
     silence_libraries,
 )
-from search.protocol import Vector
+from search.protocol import Reranker, Vector
 
 TRAINING_FILE = "skillbus.json"
-"""Beside the weights of a reranker that skillbus trained: from what, and what it reached."""
+"""File in the folder of a reranker trained by skillbus: training data, languages and results."""
 
 _HEADS = ("ForSequenceClassification", "ForCausalLM")
-_CHARACTERS_A_TOKEN = 12
+_MAX_CHARACTERS_PER_TOKEN = 12
 
 
-class CrossEncoderReranker:
-    """A `Reranker` over a sentence-transformers cross-encoder, by name or folder.
+class CrossEncoderReranker(Reranker):
+    """A `Reranker` over a sentence-transformers cross-encoder.
 
-    `max_length` bounds the tokens of query and text together, as does the model itself. A model
-    uses `threads` torch threads. Weights are bfloat16 where the processor multiplies it natively.
-    Raises PermanentError when the model cannot be loaded, is no cross-encoder or gives more than
-    one score a pair.
+    model: name or folder. max_length: maximum tokens of query and text together, up to the
+    model's own limit. threads: torch threads per call.
+
+    Weights are bfloat16 where the processor multiplies it natively. Raises PermanentError if the
+    model cannot be loaded, is no cross-encoder or gives more than one score per pair.
     """
 
     def __init__(
         self, model: str, *, max_length: int = 512, threads: int = 1, device: str = "cpu"
     ) -> None:
-        # The tokenizer's own threads would take processors that our threads share out.
+        # Threads of the tokenizer would compete with other threads for processors.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch
 
@@ -58,29 +60,31 @@ class CrossEncoderReranker:
         self._network.eval()
         self._model = f"{model}:{'bf16' if low_precision else 'f32'}:1"
         self._languages = _languages(model)
-        # A tokenizer reads a text to its end however little of it counts.
-        self._characters = _CHARACTERS_A_TOKEN * int(self._network.max_seq_length)
+        # The tokenizer processes a whole text, even if only its start is used: cut it before.
+        self._characters = _MAX_CHARACTERS_PER_TOKEN * int(self._network.max_seq_length)
 
     @property
+    @override
     def model(self) -> str:
-        """Name, precision and version."""
         return self._model
 
     @property
+    @override
     def languages(self) -> frozenset[str]:
-        """Languages the model was trained on; others are assumed for models not known here."""
+        """Those of the training file; else `en` for models known to be English only, or both."""
         return self._languages
 
+    @override
     def score(self, query: str, texts: Sequence[str]) -> Vector:
-        """Relevance of each text, float32 (len(texts),), as the model's logits; in one batch."""
+        """Return the logit of each text, float32 (len(texts),), in one batch."""
         if not texts:
             return np.empty(0, dtype=np.float32)
         limit = self._characters
-        with self._lock:  # fast tokenizers refuse to be shared while truncating
+        with self._lock:  # fast tokenizers are not thread-safe with truncation
             scores = self._network.predict(
                 [(query[:limit], text[:limit]) for text in texts],
                 batch_size=len(texts),
-                activation_fn=self._raw,  # a sigmoid would make good candidates all alike
+                activation_fn=self._raw,  # a sigmoid would make all good candidates score about 1
                 show_progress_bar=False,
                 convert_to_numpy=True,
             )
@@ -110,14 +114,14 @@ def _load(model: str, max_length: int, device: str) -> Any:
             "cross-encoder, or switch reranking off (reranker.model)"
         ) from error
     if int(network.num_labels) != 1:
-        raise PermanentError(f"the reranker {model!r} gives several scores a pair, not one")
-    own = (network.max_seq_length, getattr(network.config, "max_position_embeddings", None))
-    network.max_seq_length = min([max_length, *(int(limit) for limit in own if limit)])
+        raise PermanentError(f"the reranker {model!r} gives several scores per pair, not one")
+    limits = (network.max_seq_length, getattr(network.config, "max_position_embeddings", None))
+    network.max_seq_length = min([max_length, *(int(limit) for limit in limits if limit)])
     return network
 
 
 def _languages(model: str) -> frozenset[str]:
-    """What the training file says, else what the name tells."""
+    """Return the languages in the training file, or else those that the name implies."""
     record = Path(model) / TRAINING_FILE
     if record.is_file():
         try:

@@ -1,1 +1,1 @@
-"""Exact scores of candidates, and the statistics and constants behind them."""
+"""Exact scores of candidates, the evidence floor, and the statistics and weights behind them."""

@@ -1,7 +1,7 @@
-"""File formats that a task names, and the skills that are about them.
+"""Promotion of skills about a file format that the task names.
 
-A task often needs, besides its subject, the skill for a format that it mentions once: the words
-of the subject outnumber that one. Such a skill gets a place of its own among the first.
+A task often needs, in addition to its subject, the skill for a format that it names once, and the
+words of the subject outweigh that one word. Such a skill is moved up to a place among the first.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from search.protocol import TermIds, Vector
 from search.text.tokens import term_ids
 
 MIN_DEDICATED_SHARE = 0.02
-"""Skills named after a format, over skills that mention it, from which it is a craft of its own.
+"""Minimum ratio of skills named after a format to skills that mention it.
 
-Many skills mention JSON and next to none is about it: nobody needs a skill to write JSON. The
-ratio hardly moves with the size of the library.
+It excludes formats that need no skill: many skills mention JSON and hardly any is about it. The
+ratio hardly depends on the size of the library.
 """
 
 MIN_FORMAT_IDF = 1.0
-"""A format that more of the library mentions than this idf says is its everyday business."""
+"""Formats with a lower idf are mentioned by too much of the library to single out a skill."""
 
 MIN_OWNER_SHARE = 0.5
-"""Share of the idf mass of a skill's name that must be the format's."""
+"""Minimum share of the format in the idf mass of a skill's name, for a skill to own it."""
 
-_OWNING_WORTH = 5.0
-"""What a name that says nothing else counts beside the score, when several own a format."""
+_SHARE_WEIGHT = 5.0
+"""Weight of that share, added to the score, when several skills own a format."""
 
 
 class TermStatistics(Protocol):
-    """What is asked of the library."""
+    """Term statistics of the published library."""
 
     def idf(self, terms: TermIds) -> Vector:
-        """Inverse document frequency of each term."""
+        """Return the inverse document frequency of each term, float32 (len(terms),)."""
         ...
 
     def document_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
-        """In how many skills each term is."""
+        """Return the number of skills that have each term, (len(terms),)."""
         ...
 
     def name_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
-        """In how many names each term is."""
+        """Return the number of skills whose name has each term, (len(terms),)."""
         ...
 
 
 def has_dedicated_skills(words: Sequence[str], library: TermStatistics) -> bool:
-    """Whether a format, by the index terms it goes by, is one that skills are about."""
+    """Whether the library has skills about a format; `words`: index terms of the format's names."""
     ids = term_ids(words)
     mentions = int(library.document_frequencies(ids).sum())
     owners = int(library.name_frequencies(ids).sum())
@@ -65,17 +65,17 @@ def promote_format_owners(
     order: list[int],
     places: int,
 ) -> tuple[list[int], dict[int, str]]:
-    """Give the owner of each special format that the task names one of the first `places`, up to
-    half of them.
+    """Move the best owner of each format with dedicated skills into the first `places`.
 
-    Who makes room for them are the last of these that own no such format themselves.
+    formats: index terms of each format that the task names. names: name terms of each candidate,
+    in the order of `scores`. order: candidates, best first. At most half of the places are used;
+    the last of the first `places` that own no such format make room.
 
-    names: the name terms of each candidate, in the order of `scores`; order: candidates best
-    first. Returns the new order, and for each candidate that was moved up the format.
+    Returns the new order, and the format by candidate that was moved up.
     """
     slots: dict[int, str] = {}
     first = order[:places]
-    held: set[int] = set()
+    kept: set[int] = set()
     for kind, words in formats.items() if places > 0 else ():
         owners = _owners(words, names, library) if has_dedicated_skills(words, library) else {}
         if not owners:
@@ -83,13 +83,13 @@ def promote_format_owners(
         # Ties go to the candidate that ranks higher.
         best = max(
             (i for i in order if i in owners),
-            key=lambda i: scores[i] + _OWNING_WORTH * owners[i],
+            key=lambda i: scores[i] + _SHARE_WEIGHT * owners[i],
         )
         if best in first:
-            held.add(best)
+            kept.add(best)
         elif len(slots) < places // 2:
             slots.setdefault(best, kind)
-    leaving = [i for i in reversed(first) if i not in held][: len(slots)]
+    leaving = [i for i in reversed(first) if i not in kept][: len(slots)]
     head = [i for i in first if i not in leaving]
     placed = {*head, *slots}
     return [*head, *slots, *(i for i in order if i not in placed)], slots
@@ -98,7 +98,7 @@ def promote_format_owners(
 def _owners(
     words: Sequence[str], names: Sequence[TermIds], library: TermStatistics
 ) -> dict[int, float]:
-    """Candidates whose name is mostly the format, with the share of the name that is."""
+    """Return the candidates whose name is mostly the format, with the share that is."""
     together = np.concatenate(names)
     owners = np.repeat(np.arange(len(names)), [len(name) for name in names])
     said = np.isin(together, term_ids(words))

@@ -1,10 +1,9 @@
-"""How high a skill scores for text that has nothing to do with it.
+"""Hubness: the expected score of a skill for unrelated text.
 
-A skill that says a little of everything matches every task. What it scores for an unrelated text
-is a property of the skill, so it is computed once a revision, with everyday document frequencies
-(`search.text.background_frequencies`) in place of the library's: it depends neither on which other skills
-are there nor on the order in which they came. Radovanović, Nanopoulos and Ivanović (JMLR 2010) show
-why such hubs arise.
+A skill that mentions a little of everything matches every task. Its expected score for unrelated
+text is computed once per revision, with background document frequencies instead of the library's,
+so that it does not depend on other skills. Radovanović, Nanopoulos and Ivanović (JMLR 2010)
+explain why such hubs arise.
 """
 
 from __future__ import annotations
@@ -19,16 +18,17 @@ from search.scoring.weights import ScoringWeights
 from search.text.background_frequencies import BackgroundFrequencies
 
 BACKGROUND_MEAN_LENGTHS = (3.0, 53.0, 43.0, 573.0, 224.0)
-"""Mean tokens a field (FIELDS) of the documents behind the background file."""
+"""Mean words per field (FIELDS) of the documents behind the background frequencies."""
 
 
 def compute_hubness(
     records: Sequence[ForwardRecord], background: BackgroundFrequencies, weights: ScoringWeights
 ) -> npt.NDArray[np.float64]:
-    """Expected BM25F over the root of its mass, (len(records),), of an unrelated text.
+    """Return the expected BM25F of each record for unrelated text, (len(records),).
 
-    BM25F is a sum over terms, so the expectation over texts is the sum of each term's gain times
-    the share of everyday documents that have it: no probe texts are drawn.
+    Like `ScoredCandidates.evidence` it is divided by the root of the text's idf mass. BM25F is a
+    sum over terms, so its expectation is the sum of each term's gain times the share of
+    background documents that have the term; no texts are sampled.
     """
     if not records:
         return np.empty(0)
@@ -41,14 +41,14 @@ def compute_hubness(
     tf = np.einsum("tf,tf->t", counts, (np.array(weights.field_weights) / damped)[owners])
     worth = expected_idf(background, np.concatenate([record.terms for record in records]))
     gains = worth * (k + 1.0) * tf / (tf + k)
-    summed = np.bincount(owners, weights=gains, minlength=len(records))
+    sums = np.bincount(owners, weights=gains, minlength=len(records))
     mass = expected_idf(background, background.terms).sum()
-    return np.asarray(summed / np.sqrt(mass or 1.0), dtype=np.float64)
+    return np.asarray(sums / np.sqrt(mass or 1.0), dtype=np.float64)
 
 
 def expected_idf(
     background: BackgroundFrequencies, terms: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.float64]:
-    """Share of everyday documents that have each term, times its idf; 0 for unknown terms."""
+    """Return idf times the share of background documents with the term; 0 for unknown terms."""
     idf = background.idf(terms)
     return np.where(idf < background.max_idf, idf / np.expm1(idf), 0.0)

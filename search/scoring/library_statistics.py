@@ -1,4 +1,4 @@
-"""What is counted over the published library: document frequencies, mean field lengths, hubs."""
+"""Statistics of the published library: document frequencies, mean field lengths, hubness."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from search.scoring.weights import ScoringWeights
 from search.text.background_frequencies import load_background
 from skills.record import RevisionKey
 
-_MERGE_AT = 50_000
+_MAX_RECENT_TERMS = 50_000
 _NAME = FIELDS.index("name")
 
 
 class TermCounts:
-    """How often each term was counted: sorted arrays, and the newest terms one by one.
+    """Counts of terms: sorted arrays, plus a dict of recently added terms.
 
-    Counting costs the number of terms given, whatever was counted before. Not for several
-    threads at a time.
+    The cost of `add` depends only on the number of terms given. Not thread-safe.
     """
 
     def __init__(self, lists: Sequence[TermIds] = ()) -> None:
@@ -32,16 +31,16 @@ class TermCounts:
         self._recent: dict[int, int] = {}
 
     def add(self, terms: TermIds, step: int) -> None:
-        """Count each of the (distinct) terms `step` times more."""
+        """Add `step` to the count of each of the (distinct) terms."""
         places, known = self._find(terms)
         self._counts[places[known]] += step
         for term in terms[~known].tolist():
             self._recent[term] = self._recent.get(term, 0) + step
-        if len(self._recent) > _MERGE_AT:
+        if len(self._recent) > _MAX_RECENT_TERMS:
             self._merge()
 
     def get_counts(self, terms: TermIds) -> npt.NDArray[np.int64]:
-        """The count of each term, int64 (len(terms),); 0 for one that was never counted."""
+        """Return the count of each term, int64 (len(terms),); 0 for unknown terms."""
         places, known = self._find(terms)
         found = np.zeros(len(terms), dtype=np.int64)
         found[known] = self._counts[places[known]]
@@ -57,7 +56,7 @@ class TermCounts:
         return places, self._terms[places] == terms
 
     def _merge(self) -> None:
-        """Move the terms counted one by one into the sorted arrays."""
+        """Merge the recently added terms into the sorted arrays."""
         recent = np.array(sorted(self._recent), dtype=np.uint64)
         counted = np.array([self._recent[term] for term in recent.tolist()], dtype=np.int64)
         places = np.searchsorted(self._terms, recent)
@@ -69,8 +68,8 @@ class TermCounts:
 class LibraryStatistics:
     """Document frequencies (over any field), lengths and forward records of published revisions.
 
-    The figures depend on which revisions are in, never on the order in which they came. Adding
-    or discarding one costs its own number of terms. Threads may read while one changes it.
+    The numbers depend on which revisions were added, not on their order. The cost of adding or
+    discarding one depends only on its number of terms. Threads may read while one writes.
     """
 
     def __init__(self, records: Mapping[RevisionKey, ForwardRecord] | None = None) -> None:
@@ -92,19 +91,19 @@ class LibraryStatistics:
 
     @property
     def mean_lengths(self) -> Vector:
-        """Mean length of each field in words, float32 (len(FIELDS),); 1 where all are empty."""
+        """Mean words per field, float32 (len(FIELDS),); 1 for a field that is always empty."""
         means = self._lengths / max(len(self._records), 1)
         return np.where(means > 0, means, 1.0).astype(np.float32)
 
     def add(self, key: RevisionKey, record: ForwardRecord) -> None:
-        """Count one more revision; one that is in already is left as it is."""
+        """Add a revision, unless it was added already."""
         with self._lock:
             if key not in self._records:
                 self._records[key] = record
                 self._count(record, 1)
 
     def discard(self, key: RevisionKey) -> None:
-        """Take a revision out; a missing one is success."""
+        """Remove a revision, if it was added."""
         with self._lock:
             record = self._records.pop(key, None)
             self._hubs.pop(key, None)
@@ -117,25 +116,25 @@ class LibraryStatistics:
         self._names.add(name_terms(record), step)
 
     def document_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
-        """Number of revisions that have each term in any field, int64 (len(terms),)."""
+        """Return the number of revisions with each term in any field, int64 (len(terms),)."""
         with self._lock:
             return self._documents.get_counts(terms)
 
     def name_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
-        """Number of revisions that have each term in their name, int64 (len(terms),)."""
+        """Return the number of revisions with each term in their name, int64 (len(terms),)."""
         with self._lock:
             return self._names.get_counts(terms)
 
     def idf(self, terms: TermIds) -> Vector:
-        """ln(1 + (N - df + .5) / (df + .5)) of each term, float32: never negative."""
-        with self._lock:  # both of one moment: a frequency above the size would be negative
+        """Return ln(1 + (N - df + .5) / (df + .5)) of each term, float32; never negative."""
+        with self._lock:  # df and N must be consistent: a df above N would make it negative
             found, size = self._documents.get_counts(terms), len(self._records)
         return np.log1p((size - found + 0.5) / (found + 0.5)).astype(np.float32)
 
     def get_hubness(
         self, keys: Sequence[RevisionKey], records: Sequence[ForwardRecord]
     ) -> npt.NDArray[np.float64]:
-        """What each revision scores for unrelated text, (len(keys),); computed once a revision."""
+        """Return the hubness of each revision, (len(keys),); computed once per revision."""
         found = {key: self._hubs.get(key) for key in keys}
         fresh = [place for place, key in enumerate(keys) if found[key] is None]
         if fresh:
@@ -145,12 +144,12 @@ class LibraryStatistics:
             computed = dict(zip([keys[place] for place in fresh], scores.tolist(), strict=True))
             found |= computed
             with self._lock:
-                # One that is out by now would stay for ever.
+                # A revision that was discarded meanwhile would never be removed.
                 self._hubs |= {key: computed[key] for key in computed if key in self._records}
         return np.array([found[key] for key in keys], dtype=np.float64)
 
     def get_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
-        """Forward records of the revisions that are in; others are left out."""
+        """Return the forward records of those of the revisions that were added."""
         found = {}
         for key in keys:
             record = self._records.get(key)
@@ -159,10 +158,10 @@ class LibraryStatistics:
         return found
 
     def missing_keys(self, keys: Iterable[RevisionKey]) -> list[RevisionKey]:
-        """Those of the keys that are not in."""
+        """Return the keys that were not added."""
         return [key for key in keys if key not in self._records]
 
 
 def name_terms(record: ForwardRecord) -> TermIds:
-    """The terms of a revision's name, sorted."""
+    """Return the terms of a revision's name, sorted."""
     return record.terms[record.counts[:, _NAME].nonzero()[0]]

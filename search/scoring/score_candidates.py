@@ -1,13 +1,13 @@
-"""Exact scores of candidates, the same over every engine.
+"""Exact scores of candidates, independent of the engine that found them.
 
-All of it is numpy over forward records and library statistics: BM25F, names, adjacent pairs,
-hubs and cosines, each divided by a fixed spread so that they add up alike in libraries of any
-size. Long tasks and short queries are weighed differently, with a straight blend in between.
+Computed with numpy from forward records and library statistics: BM25F, names, bigrams, hubness
+and cosines, each divided by a fixed spread so that their proportions hold in libraries of any
+size. Weights are interpolated between short queries and long tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -27,24 +27,27 @@ _BUCKETS = np.uint64(1 << 16)
 
 
 class ScoringStatistics(TermStatistics, Protocol):
-    """What scoring asks of the library."""
+    """Statistics of the published library that scores depend on."""
 
     @property
     def mean_lengths(self) -> Vector:
-        """Mean length of each field."""
+        """Mean words per field, float32 (len(FIELDS),)."""
         ...
 
     def get_hubness(
         self, keys: Sequence[RevisionKey], records: Sequence[ForwardRecord]
     ) -> npt.NDArray[np.float64]:
-        """What each revision scores for unrelated text, (len(keys),)."""
+        """Return the hubness of each revision, (len(keys),)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A revision to be scored. cosines: of the task with its two skill vectors; None when they
-    say nothing (no vectors, or a language that the encoder does not know)."""
+    """A revision to score.
+
+    cosines: of the task with its two skill vectors; None without vectors, or if the encoder does
+    not know the language of the task or the skill.
+    """
 
     key: RevisionKey
     forward: ForwardRecord
@@ -53,13 +56,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class ScoredCandidates:
-    """Candidates in order of their score, best first.
+    """Scored candidates, best first; all arrays are (n,), in the order of `keys`.
 
-    scores: float64 (n,), descending except where a format slot moved a candidate up. components:
-    each part's contribution to the score, (n,), in the same order. evidence: BM25F of the task
-    over the root of its mass, (n,): comparable between tasks, 0 where no term matches. nearness:
-    the better of the two cosines, (n,), 0 where they say nothing. slots:
-    the format for which a candidate was moved up, by key.
+    scores: float64, descending except where a format slot moved a candidate up. components: the
+    contribution of each part to the score. evidence: BM25F over the root of the task's idf mass,
+    comparable between tasks; 0 if no term matches. best_cosine: the better of the two cosines, 0
+    without. slots: the format for which a candidate was moved up, by key.
     """
 
     keys: tuple[RevisionKey, ...]
@@ -71,7 +73,7 @@ class ScoredCandidates:
 
 
 def long_task_weight(understanding: Understanding, weights: ScoringWeights) -> float:
-    """t of the task: 0 for a short query, 1 for a long task."""
+    """Return t of the task for interpolation: 0 for a short query, 1 for a long task."""
     beyond = understanding.words - weights.short_words
     return min(max(beyond / weights.blend_words, 0.0), 1.0)
 
@@ -83,9 +85,9 @@ def score_candidates(
     weights: ScoringWeights | None = None,
     without: frozenset[str] = frozenset(),
 ) -> ScoredCandidates:
-    """Score and order candidates; ties are broken by skill_id, then by the newer revision.
+    """Score and sort candidates; ties are broken by skill_id, then by the newer revision.
 
-    `without` leaves parts out: `names`, `bigrams`, `hub`, `dense`, `artifacts`.
+    without: parts to leave out, of `names`, `bigrams`, `hub`, `dense` and `artifacts`.
     """
     weights = weights or ScoringWeights()
     if not candidates:
@@ -99,16 +101,16 @@ def score_candidates(
     components = {"bm25f": lexical}
     names = [name_terms(record) for record in records]
     if "names" not in without:
-        components["names"] = _names(understanding, names, idf, statistics, weights, t)
+        components["names"] = _name_scores(understanding, names, idf, statistics, weights, t)
     if "bigrams" not in without:
-        pairs = _bigrams(understanding, records, idf, weights)
+        pairs = _bigram_scores(understanding, records, idf, weights)
         components["bigrams"] = weights.bigrams * pairs / weights.bigrams_spread
     if "hub" not in without:
         hubs = statistics.get_hubness([candidate.key for candidate in candidates], records)
-        share = weights.hub * _english(understanding)
+        share = weights.hub * _english_share(understanding)
         components["hub"] = share * (weights.hub_mean - hubs) / weights.hub_spread
     if "dense" not in without:
-        components["dense"] = _dense(candidates, lexical, weights, t)
+        components["dense"] = _dense_scores(candidates, lexical, weights, t)
     total = np.sum(list(components.values()), axis=0)
     order = sorted(
         range(len(candidates)),
@@ -138,14 +140,14 @@ def _bm25f(
     weights: ScoringWeights,
     t: float,
 ) -> npt.NDArray[np.float64]:
-    """BM25F as for long tasks and as for short queries, blended, over the root of the mass."""
+    """Return BM25F, interpolated between short and long, over the root of the task's idf mass."""
     mass = understanding.weights.astype(np.float64) * idf
     owners, places, rows = _matches(understanding.ids, [record.terms for record in records])
     counts = np.concatenate([record.counts for record in records])[rows].astype(np.float64)
     lengths = np.stack([record.lengths for record in records]).astype(np.float64)
     norms = np.array(weights.length_norms)
     damped = 1.0 - norms + norms * lengths / statistics.mean_lengths.astype(np.float64)
-    damped = np.maximum(damped, 1e-6)  # an empty field has no term that this could raise
+    damped = np.maximum(damped, 1e-6)  # an empty field has no terms, so its floor has no effect
     root = float(np.sqrt(mass.sum())) or 1.0
 
     def over_fields(field_weights: Sequence[float], k: float) -> npt.NDArray[np.float64]:
@@ -164,12 +166,13 @@ def _bm25f(
 
 
 def _matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Ints, _Ints]:
-    """Where any of the lists has a wanted hash.
+    """Find wanted hashes in lists of hashes.
 
-    Returns, for every match, the list, the place in `wanted`, and the row in all lists together.
+    Returns three arrays with, for every match, the index of the list, the index in `wanted`, and
+    the row in the concatenation of all lists.
     """
     together = np.concatenate(lists)
-    # Of a hundred thousand terms a few hundred match: most are told apart by their last bits.
+    # Of a hundred thousand terms a few hundred match: a table of the low bits excludes most.
     likely = np.zeros(_BUCKETS, dtype=np.bool_)
     likely[wanted & (_BUCKETS - 1)] = True
     rows = np.flatnonzero(likely[together & (_BUCKETS - 1)])
@@ -183,7 +186,7 @@ def _matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Ints, _
     return ends.searchsorted(rows, side="right"), order[near[found]], rows
 
 
-def _names(
+def _name_scores(
     understanding: Understanding,
     names: Sequence[TermIds],
     idf: npt.NDArray[np.float64],
@@ -191,35 +194,36 @@ def _names(
     weights: ScoringWeights,
     t: float,
 ) -> npt.NDArray[np.float64]:
-    """How much of a name the task says, and for short queries how much of the query it is.
+    """Return the contribution of names that the task mentions.
 
-    The share of the idf mass of a name's terms that the task mentions favours names of one
-    common word; a short query is a name only when the name is all of the query too.
+    coverage: the share of the idf mass of the name's terms that the task has. It favours names of
+    one common word, so that for short queries its product with the share of the query that the
+    name has is added, squared: 1 if query and name are the same.
     """
     together = np.concatenate(names)
     if not len(together):
         return np.zeros(len(names))
     owners = np.repeat(np.arange(len(names)), [len(name) for name in names])
     own = statistics.idf(together).astype(np.float64)
-    said = own * np.isin(together, understanding.ids)
+    mentioned_idf = own * np.isin(together, understanding.ids)
     mass = np.bincount(owners, weights=own, minlength=len(names))
-    mentioned = np.bincount(owners, weights=said, minlength=len(names))
+    mentioned = np.bincount(owners, weights=mentioned_idf, minlength=len(names))
     coverage = mentioned / np.maximum(mass, 1e-9)
-    # A name's terms are distinct, so what it says of the query is the mass of those mentioned.
-    naming = coverage * mentioned / max(float(idf.sum()), 1e-9)
+    # A name's terms are distinct, so `mentioned` is also its part of the query's mass.
+    sameness = coverage * mentioned / max(float(idf.sum()), 1e-9)
     return (
         weights.interpolate(weights.name_coverage, t) * coverage / weights.name_coverage_spread
-        + (1.0 - t) * weights.exact_name * naming**2
+        + (1.0 - t) * weights.exact_name * sameness**2
     )
 
 
-def _bigrams(
+def _bigram_scores(
     understanding: Understanding,
     records: Sequence[ForwardRecord],
     idf: npt.NDArray[np.float64],
     weights: ScoringWeights,
 ) -> npt.NDArray[np.float64]:
-    """Adjacent pairs in common, saturated by field weight, over the root of the task's mass."""
+    """Return the common bigrams, saturated by field weight, over the root of the task's mass."""
     owners, places, rows = _matches(understanding.pairs, [record.bigrams for record in records])
     if not len(owners):
         return np.zeros(len(records))
@@ -230,23 +234,24 @@ def _bigrams(
     return np.bincount(owners, weights=gains, minlength=len(records)) / root
 
 
-def _english(understanding: Understanding) -> float:
-    """Share of the task's words outside Chinese, Japanese and Korean: what everyday documents,
-    which are mostly English, can foretell of its matches."""
+def _english_share(understanding: Understanding) -> float:
+    """Return the share of the task's words that are not Chinese, Japanese or Korean.
+
+    The background documents behind hubness are mostly English, so hubness applies to this share.
+    """
     chinese = word_count([term for term in understanding.terms if is_cjk(term)])
     return 1.0 - chinese / max(understanding.words, 1e-9)
 
 
-def _dense(
+def _dense_scores(
     candidates: Sequence[Candidate],
     lexical: npt.NDArray[np.float64],
     weights: ScoringWeights,
     t: float,
 ) -> npt.NDArray[np.float64]:
-    """Cosines as deviations from what unrelated texts have.
+    """Return the contribution of cosines, relative to those of unrelated texts.
 
-    A candidate whose cosines say nothing gets what those have that match the task as well in
-    words: no more and no less is known of it.
+    A candidate without cosines gets the value expected from its lexical score.
     """
     known = np.array([candidate.cosines is not None for candidate in candidates])
     scores = np.zeros(len(candidates))
@@ -257,29 +262,18 @@ def _dense(
     shares = np.array([weights.interpolate(part, t) for part in parts])
     scores[known] = ((cosines - weights.dense_mean) / weights.dense_spread) @ shares
     if not known.all():
-        scores[~known] = _expected(lexical[known], scores[known], lexical[~known])
+        scores[~known] = _regress(lexical[known], scores[known], lexical[~known])
     return scores
 
 
-def _expected(
+def _regress(
     lexical: npt.NDArray[np.float64],
     dense: npt.NDArray[np.float64],
     others: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """The straight line of `dense` over `lexical` (least squares) at `others`."""
+    """Return the least-squares line of `dense` over `lexical`, at `others`."""
     middle = dense.mean()
     deviation = lexical - lexical.mean()
     spread = float(deviation @ deviation)
     slope = float(deviation @ (dense - middle)) / spread if spread > 1e-9 else 0.0
     return np.asarray(middle + slope * (others - lexical.mean()), dtype=np.float64)
-
-
-def explain_score(scored: ScoredCandidates, key: RevisionKey) -> Mapping[str, float]:
-    """Each part's contribution to the score of one candidate, with `score` and `evidence`."""
-    place = scored.keys.index(key)
-    parts = {name: float(values[place]) for name, values in scored.components.items()}
-    return {
-        **parts,
-        "score": float(scored.scores[place]),
-        "evidence": float(scored.evidence[place]),
-    }

@@ -1,26 +1,28 @@
-"""The constants of the exact score."""
+"""Weights of the lexical search and of the exact score."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 FIELD_BOOSTS = (4.0, 3.0, 1.0, 0.5, 0.3)
-"""What a field's own BM25 weighs in an engine's score of candidates, in the order of FIELDS."""
+"""Boost of each field in the BM25 of the engines, in the order of FIELDS."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringWeights:
-    """Constants of the score; each spread is the typical deviation of that part over a library.
+    """Weights of the exact score, chosen by `tests/bench/choose_ranking.py`.
 
-    Those that differ between short queries and long tasks are pairs (short, long).
-    `tests/bench/choose_ranking.py` chose them, as those that hold over many draws of a library.
+    Each `*_spread` is the typical standard deviation of that part over a library. Weights that
+    differ between short queries and long tasks are pairs (short, long).
 
-    short_words, blend_words: the blend t goes from 0 to 1 between `short_words` and
-    `short_words + blend_words` distinct words. field_weights (of name, description, headings,
-    prose, code), body_short (of prose and code for short queries), length_norms, k_short,
-    k_long: BM25F. names: the task says what the name says. naming: task and name say the same,
-    for short queries. hub: what a skill scores for unrelated text, taken off. dense_*: cosines
-    of the two skill vectors.
+    short_words, blend_words: t goes from 0 to 1 between `short_words` and `short_words +
+    blend_words` distinct words. BM25F: field_weights (of FIELDS), body_short (of prose and code,
+    for short queries), length_norms, k_short, k_long. name_coverage: the task has the words of
+    the name. exact_name: query and name are the same, for short queries. bigrams, bigrams_half:
+    common bigrams, and the field weight at which their gain is half. hub, hub_mean: hubness,
+    relative to its mean, is subtracted. dense_description, dense_head: cosines of the two skill
+    vectors; dense_mean: cosine of unrelated texts. slots: places, of which half may go to
+    promoted skills.
     """
 
     short_words: float = 20.0
@@ -47,5 +49,5 @@ class ScoringWeights:
     slots: int = 10
 
     def interpolate(self, pair: tuple[float, float], t: float) -> float:
-        """A pair at t: 0 for a short query, 1 for a long task."""
+        """Interpolate a pair at t: 0 for a short query, 1 for a long task."""
         return (1.0 - t) * pair[0] + t * pair[1]

@@ -1,1 +1,1 @@
-"""Text analysis: tokens, characters, and what a query asks for."""
+"""Text analysis: tokens, background term frequencies, Chinese variants, query understanding."""

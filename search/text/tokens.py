@@ -1,7 +1,7 @@
-"""Text to index terms: the one token stream that every engine indexes.
+"""Tokenizer: text to the index terms that every engine indexes, and stable hashes of terms.
 
-Both deployments rank alike because tokens are made here and engines only split them at blanks.
-Nothing in a token can be read as a query operator: tokens hold letters and digits only.
+Engines get the terms separated by spaces and only split them, so that both deployments rank
+alike. Tokens consist of letters and digits only, so that none can act as a query operator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from search.protocol import TermIds
 from search.text.simplified_chinese import to_simplified
 
 TOKENS_VERSION = 2
-"""Part of every index's schema: a change in the stream makes old indexes unusable."""
+"""Part of every index's schema: increment when `tokenize` changes, so that skills are reindexed."""
 
 MIN_TOKEN_LENGTH, MAX_TOKEN_LENGTH = 2, 40
 """Tokens outside these lengths are dropped; single Chinese characters are the exception."""
@@ -52,15 +52,15 @@ _stemmer_lock = threading.Lock()
 
 
 def is_cjk(token: str) -> bool:
-    """Whether a token comes from a run of Chinese, Japanese or Korean characters."""
+    """Whether a token begins with a Chinese, Japanese or Korean character."""
     return _IS_CJK.match(token) is not None
 
 
 def _term(word: str) -> str | None:
-    """The index term of one lowercase word; None where it is a stop word or of odd length."""
+    """Return the index term of a lowercase word; None for stop words and excluded lengths."""
     if not MIN_TOKEN_LENGTH <= len(word) <= MAX_TOKEN_LENGTH or word in STOP_WORDS:
         return None
-    with _stemmer_lock:  # the stemmer keeps state between calls
+    with _stemmer_lock:  # the stemmer is not thread-safe
         return str(_stemmer.stemWord(word))
 
 
@@ -77,13 +77,13 @@ def _word_tokens(word: str) -> tuple[str, ...]:
 
 
 def tokenize(text: str) -> list[str]:
-    """Index terms of a text in reading order.
+    """Return the index terms of a text in reading order.
 
-    Letter and digit runs are lowercased and stemmed (Snowball English); one that changes case or
-    between letters and digits is kept whole and adds its parts. Stop words and words outside
-    2-40 characters are left out; C++, C# and F# are spelled out (`cpp`, `csharp`, `fsharp`). Runs
-    of Chinese, Japanese or Korean become character bigrams, traditional characters as simplified
-    ones.
+    Words are runs of letters and digits, lowercased and stemmed (Snowball English). A word with
+    a change of case, or between letters and digits, yields the whole word and its parts. Stop
+    words and words outside 2-40 characters are dropped; C++, C# and F# become `cpp`, `csharp` and
+    `fsharp`. Runs of Chinese, Japanese or Korean become character bigrams, with traditional
+    characters replaced by simplified ones.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
@@ -102,24 +102,24 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 def word_count(tokens: Sequence[str]) -> float:
-    """Length of a token stream in words: a Chinese bigram counts half, a word being about two."""
+    """Return the number of words of a token stream; a Chinese bigram counts as half a word."""
     return sum(0.5 if ord(token[0]) > 0x2E7F and is_cjk(token) else 1.0 for token in tokens)
 
 
 @lru_cache(maxsize=1 << 17)
 def term_id(token: str) -> int:
-    """A stable hash of a token, 63 bits so that it fits a signed column of any store."""
+    """Return a stable hash of a token, of 63 bits so that it fits a signed integer column."""
     digest = blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 def term_ids(tokens: Iterable[str]) -> TermIds:
-    """`term_id` of each token, in order."""
+    """Return `term_id` of each token, in order, uint64."""
     return np.fromiter((term_id(token) for token in tokens), dtype=np.uint64)
 
 
 def bigram_ids(ids: TermIds) -> TermIds:
-    """Stable hashes of adjacent pairs of a stream of term ids, shape (max(len - 1, 0),)."""
+    """Return stable hashes of adjacent pairs of term ids, uint64 (max(len - 1, 0),)."""
     if len(ids) < 2:
         return np.empty(0, dtype=np.uint64)
     left, right = ids[:-1], ids[1:]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +37,12 @@ WEIGHTS = (0.0, 0.5, 0.75, 1.0, 1.5, 2.0)
 NAMES = ("Hit@1", "MRR@10", "nDCG@10", "R@10")
 Floats = npt.NDArray[np.float64]
 
+MAX_SENTENCES = 64
+_FENCE = re.compile(r"^(```++|~~~++)[^\n]*+\n.*?(?:^\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?])\s+(?=[\"'(\[]?[A-Z0-9`])|(?<=[。！？；])|\n\s*(?:[-*+•]|\d+[.)])?\s*"
+)
+
 FORMS: dict[str, Callable[[Vector, Vector, Vector], float]] = {
     "best section": lambda task, _, sections: late_interaction_score(task, sections),
     "best two": lambda task, _, sections: float(np.sort(sections @ task)[-2:].mean()),
@@ -56,6 +63,12 @@ class Case(NamedTuple):
     late: dict[str, Floats]
 
 
+def split_sentences(text: str) -> list[str]:
+    """Return sentences and list items in order, without code blocks; at most MAX_SENTENCES."""
+    parts = (part.strip() for part in _SENTENCE_END.split(_FENCE.sub("\n", text)))
+    return list(dict.fromkeys(part for part in parts if len(part) > 2))[:MAX_SENTENCES]
+
+
 def load(services: Services, tasks: Path) -> Iterator[Case]:
     """Rank each task and score the sections of its candidates."""
     encoder = services.encoder.get()
@@ -68,7 +81,7 @@ def load(services: Services, tasks: Path) -> Iterator[Case]:
         places = [at for at, hit in enumerate(head) if len(vectors.get(hit.key, ()))]
         if ranking.vector is None:
             continue
-        parts = encoder.encode(list(ranking.understanding.sentences) or [row["instruction"]])
+        parts = encoder.encode(split_sentences(ranking.understanding.text) or [row["instruction"]])
         late = {
             name: np.array([form(ranking.vector, parts, vectors[head[at].key]) for at in places])
             for name, form in FORMS.items()

@@ -28,7 +28,7 @@ from config.settings import ServerSettings, load_settings
 from graph.links.mentions import find_mentions
 from graph.local.store import SqliteSkillGraph
 from graph.protocol import Publication
-from search.models.load_models import encoder_identity
+from search.models.encoder import encoder_identity
 from search.protocol import SkillDocument, StoredRevision, Vector
 from search.skill_analysis import analyse_skill, body_terms, description_terms, section_text_hashes
 from search.text.background_frequencies import load_background

@@ -26,7 +26,7 @@ from graph.local.store import SqliteSkillGraph
 from graph.protocol import CatalogEntry, LinkFeatures, Publication, SkillGraph, SkillState
 from search.elastic.index import ElasticsearchIndex
 from search.local.index import LocalSearchIndex
-from search.models.load_models import encoder_identity
+from search.models.encoder import encoder_identity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
 from tasks.ingest.reindex import IndexCopier, ReportProgress

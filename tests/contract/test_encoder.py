@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from config.errors import PermanentError
-from search.models.encoder import DEFAULT_MODEL, SentenceTransformerEncoder, model_identity
+from search.models.encoder import DEFAULT_MODEL, SentenceTransformerEncoder, encoder_identity
 from search.protocol import Encoder
 
 TEXTS = [
@@ -62,7 +62,7 @@ def test_threads_encode_at_once(encoder: Encoder) -> None:
 
 
 def test_identity_is_known_without_loading(encoder: Encoder) -> None:
-    assert model_identity(DEFAULT_MODEL) == (encoder.model, encoder.dimension)
+    assert encoder_identity(DEFAULT_MODEL) == (encoder.model, encoder.dimension)
     assert encoder.languages == {"en"}
 
 

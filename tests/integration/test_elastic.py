@@ -100,11 +100,11 @@ class TestOpening:
 
     def comes_back_when_it_was_deleted(self, index: ElasticsearchIndex) -> None:
         chosen = index.ensure()
-        index.sets.activate(replace(chosen, name=chosen.name))
+        index._sets.activate(replace(chosen, name=chosen.name))
         with index._connection.translate_errors() as client:
             every = client.indices.get_alias(index=f"{chosen.name}-*")
             client.indices.delete(index=",".join(every))
-        with pytest.raises(TransientError, match="is gone"):
+        with pytest.raises(TransientError, match="was deleted"):
             index.add([document("anvil")])
         index.add([document("anvil")])
         assert index.list_keys() == [document("anvil").key]
@@ -153,7 +153,7 @@ class TestWriting:
     def test_a_read_only_index_is_a_matter_of_time(self, index: ElasticsearchIndex) -> None:
         index.add([document("loom")])
         chosen = index.ensure()
-        index.sets.block_writes(chosen, True)
+        index._sets.block_writes(chosen, True)
         try:
             with pytest.raises(TransientError, match="takes no writes"):
                 index.add([document("kiln")])
@@ -163,7 +163,7 @@ class TestWriting:
             health = index_health(index._connection._servers, MODEL, DIMENSION)
             assert any("refuse writes" in one for one in health.problems)
         finally:
-            index.sets.block_writes(chosen, False)
+            index._sets.block_writes(chosen, False)
         index.add([document("kiln")])
         assert names(index, "kiln") == {"kiln"}
 
@@ -230,7 +230,7 @@ class TestReading:
         self, index: ElasticsearchIndex, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("search.elastic.document_reader.READ_BATCH", 3)
-        monkeypatch.setattr(elastic_index, "READ_BATCH", 3)
+        monkeypatch.setattr("search.elastic.vector_reader.READ_BATCH", 3)
         documents = [document(f"loom-{number}") for number in range(10)]
         index.add(documents)
         keys = [one.key for one in documents]
@@ -329,7 +329,7 @@ class TestReindex:
         self.check(settings, pointers, library)
         assert delete_superseded(settings) == [old.ensure().name]
         assert delete_superseded(settings) == []
-        with pytest.raises(TransientError, match="is gone"):
+        with pytest.raises(TransientError, match="was deleted"):
             old.list_keys()
         with pytest.raises(UsageError, match="already"):
             ElasticsearchReplacement(settings, OtherEncoder.model, DIMENSION)
@@ -352,7 +352,7 @@ class TestReindex:
             task.reindex(replacement, copier, lambda: dict(list(pointers.items())[:7]))
         assert len(replacement.target.list_keys()) == 7
         replacement.close()
-        live = old.sets.get_live()
+        live = old._sets.get_live()
         assert live is not None
         assert live.name == old.ensure().name
         one = document("loom-middle", seq=50)

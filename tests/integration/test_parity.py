@@ -16,7 +16,7 @@ import pytest
 
 from config.errors import UsageError
 from config.settings import PolicySettings, ServerSettings, Settings
-from search.models.load_models import encoder_identity
+from search.models.encoder import encoder_identity
 from skills.events import QueryAsked
 from skills.token_count import count_tokens
 from tasks.policies import Deadline

@@ -12,7 +12,7 @@ from config.settings import ServerSettings
 from graph.neo4j.store import Neo4jSkillGraph
 from graph.protocol import Publication
 from search.elastic.index import ElasticsearchIndex
-from search.models.load_models import encoder_identity
+from search.models.encoder import encoder_identity
 from skills.record import RevisionKey
 from tests.support.catalog import empty_catalog, open_catalog
 from tests.support.documents import tiny_document

@@ -26,7 +26,7 @@ from config.settings import Settings
 from deploy.stack.ports import free_port
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.index import ElasticsearchIndex
-from search.models.load_models import encoder_identity
+from search.models.encoder import encoder_identity
 from tasks.app import queue_depth
 from tasks.broker.redis_connection import connect
 from tests.support.catalog import empty_catalog, open_catalog

@@ -13,7 +13,7 @@ from graph.neo4j.store import Neo4jSkillGraph
 from graph.protocol import SkillGraph, SkillState
 from search.elastic.index import ElasticsearchIndex
 from search.local.index import LocalSearchIndex
-from search.models.load_models import encoder_identity
+from search.models.encoder import encoder_identity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
 from tasks.broker.redis_connection import connect

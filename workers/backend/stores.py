@@ -10,8 +10,12 @@ from config.errors import UsageError
 from config.settings import Settings
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
-from search.models.encoder import SentenceTransformerEncoder
-from search.models.load_models import EncoderIdentity, encoder_identity, load_encoder, load_reranker
+from search.models.encoder import (
+    EncoderIdentity,
+    SentenceTransformerEncoder,
+    encoder_identity,
+)
+from search.models.load_models import load_encoder, load_reranker
 from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.coordination.protocol import Coordinator, LocalCoordinator
 from tasks.journal.protocol import Journal

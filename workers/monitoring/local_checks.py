@@ -138,7 +138,7 @@ def check_dead_letters(journal: Journal) -> str:
 
 def _check_index(settings: Settings) -> str:
     from search.local.index import LocalSearchIndex
-    from search.models.load_models import encoder_identity
+    from search.models.encoder import encoder_identity
     from skills.record import RevisionKey
 
     identity = encoder_identity(settings.encoder.model)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from config.errors import SkillbusError
 from config.secrets import strip_password
 from config.settings import ServerSettings, Settings
-from search.models.load_models import EncoderIdentity, encoder_identity
+from search.models.encoder import EncoderIdentity, encoder_identity
 from skills.record import RevisionKey
 from tasks.broker import redis_connection
 from tasks.broker.facts import inspect_rabbitmq

@@ -9,7 +9,7 @@ import pytest
 
 from config.errors import PermanentError
 from search.elastic.caches import LRUCache, VectorCache
-from search.elastic.candidate_search import read_hits, search_body
+from search.elastic.candidate_search import parse_hits, search_body
 from search.elastic.document_codec import (
     EMPTY_FIELD_TOKEN,
     decode_blob,
@@ -115,9 +115,9 @@ class TestQueries:
             {"_score": score, "fields": {"skill_id": [name], "seq": [1]}}
             for name, score in (("a", 1.0), ("b", 0.75), ("c", 0.5), ("d", 0.1))
         ]
-        found = read_hits(VectorSearch(unit(1)[0], 0, 9, Filters()), {"hits": {"hits": hits}})
+        found = parse_hits(VectorSearch(unit(1)[0], 0, 9, Filters()), {"hits": {"hits": hits}})
         assert [(hit.key.skill_id, hit.score) for hit in found] == [("a", 1.0), ("b", 0.5)]
-        assert read_hits(LexicalSearch({}, 9, Filters()), {}) == []
+        assert parse_hits(LexicalSearch({}, 9, Filters()), {}) == []
 
 
 class TestSets:

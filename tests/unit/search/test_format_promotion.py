@@ -24,7 +24,7 @@ PLAIN = [(f"subject-{word}", "Plain words.") for word in ("alder", "birch", "ced
 def test_a_format_that_many_mention_and_none_is_about_is_not_special() -> None:
     statistics, _ = library(*PLAIN, ("tide-tables", "Write json."), ("looms", "Read json."))
     assert not has_dedicated_skills(("json",), statistics)
-    assert not has_dedicated_skills(("unheard",), statistics)
+    assert not has_dedicated_skills(("unseen",), statistics)
 
 
 def test_a_format_with_an_owner_is_special_until_the_library_is_all_about_it() -> None:

@@ -46,7 +46,7 @@ def test_figures_do_not_depend_on_the_order(order: list[RevisionKey], at_once: i
 
 
 def test_merging_keeps_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MERGE_AT", 2)
+    monkeypatch.setattr(module, "_MAX_RECENT_TERMS", 2)
     statistics = LibraryStatistics()
     for key, entry in RECORDS.items():
         statistics.add(key, entry)

@@ -11,7 +11,7 @@ from search.protocol import FIELDS
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.score_candidates import (
     Candidate,
-    explain_score,
+    ScoredCandidates,
     long_task_weight,
     score_candidates,
 )
@@ -49,6 +49,10 @@ LONG = "Fire the stoneware in a kiln on a schedule with cones. " + " ".join(
 def names(text: str, **options: object) -> list[str]:
     scored = score_candidates(understand(text), LIBRARY, STATISTICS, **options)
     return [key.skill_id.removeprefix("home:") for key in scored.keys]
+
+
+def component(scored: ScoredCandidates, key: RevisionKey, name: str) -> float:
+    return float(scored.components[name][scored.keys.index(key)])
 
 
 def test_the_skill_that_is_meant_comes_first() -> None:
@@ -93,20 +97,20 @@ def test_chinese_pairs_count_half() -> None:
 
 
 def test_dense_scores_decide_short_queries() -> None:
-    task = understand("unheard words")
+    task = understand("unseen words")
     near = Candidate(LIBRARY[2].key, LIBRARY[2].forward, (0.9, 0.9))
     mean = ScoringWeights().dense_mean
     same = Candidate(LIBRARY[0].key, LIBRARY[0].forward, (mean, mean))
     scored = score_candidates(task, [same, near], STATISTICS)
     assert scored.keys[0] == near.key
-    assert explain_score(scored, same.key)["dense"] == pytest.approx(0.0)
+    assert component(scored, same.key, "dense") == pytest.approx(0.0)
 
 
 def test_unknown_cosines_are_taken_as_those_of_equal_matches() -> None:
     task = understand("Fire the stoneware in a kiln")
     seen = [Candidate(c.key, c.forward, (0.5, 0.5)) for c in LIBRARY if c is not LIBRARY[1]]
     scored = score_candidates(task, [*seen, LIBRARY[1]], STATISTICS)
-    parts = [explain_score(scored, c.key)["dense"] for c in (LIBRARY[0], LIBRARY[1])]
+    parts = [component(scored, c.key, "dense") for c in (LIBRARY[0], LIBRARY[1])]
     assert parts[0] == pytest.approx(parts[1])
     none = score_candidates(task, LIBRARY, STATISTICS)
     assert not none.components["dense"].any()
@@ -126,7 +130,7 @@ def test_a_hub_is_marked_down() -> None:
     library = [*LIBRARY, hub]
     statistics = LibraryStatistics({c.key: c.forward for c in library})
     scored = score_candidates(understand("elm"), library, statistics)
-    parts = {key.skill_id: explain_score(scored, key)["hub"] for key in scored.keys}
+    parts = {key.skill_id: component(scored, key, "hub") for key in scored.keys}
     assert parts["home:plain-hub"] == min(parts.values())
     free = score_candidates(understand("elm"), library, statistics, without=frozenset({"hub"}))
     assert "hub" not in free.components

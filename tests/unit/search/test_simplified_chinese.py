@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.text.simplified_chinese import pack_character_table, to_simplified
+from search.text.simplified_chinese import to_simplified
+from tests.support.data_files import build_character_table
 
 
 def test_known_pairs() -> None:
@@ -24,4 +25,4 @@ def test_the_length_stays_and_twice_is_once(text: str) -> None:
 
 def test_packing_leaves_out_what_is_no_pair() -> None:
     table = ["見\t见 現\n", "同\t同\n", "ab\tc\n", "\U00020000\t见\n", "壞\n"]
-    assert pack_character_table(table) == pack_character_table(["見\t见\n"])
+    assert build_character_table(table) == build_character_table(["見\t见\n"])

@@ -18,13 +18,13 @@ from search.skill_analysis import (
 )
 from search.text.background_frequencies import (
     BackgroundFrequencies,
-    build_background,
     load_background,
     read_background,
 )
 from search.text.tokens import term_id, tokenize
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill
+from tests.support.data_files import build_background
 
 SKILL = """---
 name: kiln-firing
@@ -137,7 +137,7 @@ def test_the_shipped_background_knows_everyday_terms() -> None:
 
 
 def test_an_empty_background_gives_the_largest_idf() -> None:
-    empty = BackgroundFrequencies(np.empty(0, np.uint64), np.empty(0, np.uint8), 5.0, 0)
+    empty = BackgroundFrequencies(np.empty(0, np.uint64), np.empty(0, np.uint8), 5.0)
     assert empty.idf(np.array([1], dtype=np.uint64)).tolist() == [5.0]
 
 

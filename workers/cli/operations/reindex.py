@@ -52,7 +52,8 @@ def _drop(settings: Settings) -> dict[str, Any]:
 
 def _reindex(settings: Settings) -> dict[str, Any]:
     from search.elastic.replacement import ElasticsearchReplacement
-    from search.models.load_models import encoder_identity, load_encoder
+    from search.models.encoder import encoder_identity
+    from search.models.load_models import load_encoder
     from tasks.ingest import reindex as task
     from workers.backend.stores import open_graph
 
