@@ -1,4 +1,8 @@
-"""Connection to Elasticsearch: one client per process, error translation, bulk writes."""
+"""Connection to Elasticsearch: one client per process, error translation, bulk writes.
+
+The client library is imported on first use, not with this module, as commands that need no server
+would wait for it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of exact vectors from Elasticsearch, by revision and by text hash."""
+"""Reads of vectors from Elasticsearch, by revision and by text hash."""
 
 from __future__ import annotations
 

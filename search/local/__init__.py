@@ -1,1 +1,1 @@
-"""The embedded search index: tantivy, SQLite and numpy."""
+"""Embedded search index: tantivy, SQLite and numpy."""

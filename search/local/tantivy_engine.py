@@ -28,7 +28,7 @@ class TantivyEngine:
     """
 
     def __init__(self, folder: Path, *, writable: bool) -> None:
-        import tantivy
+        import tantivy  # not with this module: distributed deployments do without it
 
         self._tantivy = tantivy
         self._folder = folder

@@ -7,12 +7,12 @@ words of the subject outweigh that one word. Such a skill is moved up to a place
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from search.protocol import TermIds, Vector
+from search.protocol import TermIds
+from search.scoring.library_statistics import LibraryStatistics
 from search.text.tokens import term_ids
 
 MIN_DEDICATED_SHARE = 0.02
@@ -32,23 +32,7 @@ _SHARE_WEIGHT = 5.0
 """Weight of that share, added to the score, when several skills own a format."""
 
 
-class TermStatistics(Protocol):
-    """Term statistics of the published library."""
-
-    def idf(self, terms: TermIds) -> Vector:
-        """Return the inverse document frequency of each term, float32 (len(terms),)."""
-        ...
-
-    def document_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
-        """Return the number of skills that have each term, (len(terms),)."""
-        ...
-
-    def name_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
-        """Return the number of skills whose name has each term, (len(terms),)."""
-        ...
-
-
-def has_dedicated_skills(words: Sequence[str], library: TermStatistics) -> bool:
+def has_dedicated_skills(words: Sequence[str], library: LibraryStatistics) -> bool:
     """Whether the library has skills about a format; `words`: index terms of the format's names."""
     ids = term_ids(words)
     mentions = int(library.document_frequencies(ids).sum())
@@ -61,7 +45,7 @@ def promote_format_owners(
     formats: Mapping[str, Sequence[str]],
     names: Sequence[TermIds],
     scores: npt.NDArray[np.float64],
-    library: TermStatistics,
+    library: LibraryStatistics,
     order: list[int],
     places: int,
 ) -> tuple[list[int], dict[int, str]]:
@@ -96,16 +80,16 @@ def promote_format_owners(
 
 
 def _owners(
-    words: Sequence[str], names: Sequence[TermIds], library: TermStatistics
+    words: Sequence[str], names: Sequence[TermIds], library: LibraryStatistics
 ) -> dict[int, float]:
     """Return the candidates whose name is mostly the format, with the share that is."""
-    together = np.concatenate(names)
+    terms = np.concatenate(names)
     owners = np.repeat(np.arange(len(names)), [len(name) for name in names])
-    said = np.isin(together, term_ids(words))
-    about = np.unique(owners[said])
-    kept = np.isin(owners, about)
-    idf = library.idf(together[kept]).astype(np.float64)
+    is_format = np.isin(terms, term_ids(words))
+    named = np.unique(owners[is_format])
+    kept = np.isin(owners, named)
+    idf = library.idf(terms[kept]).astype(np.float64)
     mass = np.bincount(owners[kept], weights=idf, minlength=len(names))
-    own = np.bincount(owners[kept], weights=idf * said[kept], minlength=len(names))
-    shares = {i: float(own[i] / max(mass[i], 1e-9)) for i in about.tolist()}
+    format_mass = np.bincount(owners[kept], weights=idf * is_format[kept], minlength=len(names))
+    shares = {i: float(format_mass[i] / max(mass[i], 1e-9)) for i in named.tolist()}
     return {i: share for i, share in shares.items() if share >= MIN_OWNER_SHARE}

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from search.protocol import ForwardRecord, TermIds, Vector
-from search.scoring.format_promotion import TermStatistics, promote_format_owners
-from search.scoring.library_statistics import name_terms
+from search.protocol import ForwardRecord, TermIds
+from search.scoring.format_promotion import promote_format_owners
+from search.scoring.library_statistics import LibraryStatistics, name_terms
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding
 from search.text.tokens import is_cjk, word_count
@@ -24,21 +23,6 @@ from skills.record import RevisionKey
 
 _Ints = npt.NDArray[np.intp]
 _BUCKETS = np.uint64(1 << 16)
-
-
-class ScoringStatistics(TermStatistics, Protocol):
-    """Statistics of the published library that scores depend on."""
-
-    @property
-    def mean_lengths(self) -> Vector:
-        """Mean words per field, float32 (len(FIELDS),)."""
-        ...
-
-    def get_hubness(
-        self, keys: Sequence[RevisionKey], records: Sequence[ForwardRecord]
-    ) -> npt.NDArray[np.float64]:
-        """Return the hubness of each revision, (len(keys),)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +65,7 @@ def long_task_weight(understanding: Understanding, weights: ScoringWeights) -> f
 def score_candidates(
     understanding: Understanding,
     candidates: Sequence[Candidate],
-    statistics: ScoringStatistics,
+    statistics: LibraryStatistics,
     weights: ScoringWeights | None = None,
     without: frozenset[str] = frozenset(),
 ) -> ScoredCandidates:
@@ -136,7 +120,7 @@ def _bm25f(
     understanding: Understanding,
     records: Sequence[ForwardRecord],
     idf: npt.NDArray[np.float64],
-    statistics: ScoringStatistics,
+    statistics: LibraryStatistics,
     weights: ScoringWeights,
     t: float,
 ) -> npt.NDArray[np.float64]:
@@ -190,7 +174,7 @@ def _name_scores(
     understanding: Understanding,
     names: Sequence[TermIds],
     idf: npt.NDArray[np.float64],
-    statistics: ScoringStatistics,
+    statistics: LibraryStatistics,
     weights: ScoringWeights,
     t: float,
 ) -> npt.NDArray[np.float64]:
