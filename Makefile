@@ -44,7 +44,7 @@ check: $(INSTALLED)  ## Style, types, imports, dependencies, published schemas, 
 	$(BIN)/lint-imports
 	$(BIN)/deptry config skills search graph tasks workers
 	$(BIN)/python docs/reference/schemas.py --check
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 docs: $(INSTALLED)  ## Build the documentation as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
