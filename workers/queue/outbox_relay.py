@@ -9,7 +9,7 @@ import time
 import structlog
 from pydantic import ValidationError
 
-from config.errors import SkillbusError, TransientError, UsageError
+from config.errors import SkillbusError, UsageError
 from skills.events import (
     MessageRefused,
     QueryAnswered,
@@ -100,8 +100,6 @@ class OutboxRelay:
             return False
         try:
             job = self._backend.journal.get_job(job_id)
-        except TransientError:
-            raise
         except UsageError as error:  # forgotten just now, or written by another version
             log.error("reply cannot be made", job_id=job_id, reason=str(error))
             self._backend.journal.mark_replied(job_id)
