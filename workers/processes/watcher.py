@@ -163,7 +163,7 @@ class Watcher:
                 self._missing.discard(source_id)
                 self._next_rescan[source_id] = 0.0  # what changed before anybody watched
             if exists and time.monotonic() >= self._next_rescan[source_id]:
-                self._next_rescan[source_id] = time.monotonic() + self._settings.look_seconds
+                self._next_rescan[source_id] = time.monotonic() + self._settings.rescan_seconds
                 self._pending[source_id].add_path(source.root)
 
     def _watch(self, source: Source) -> None:
