@@ -6,26 +6,24 @@ there too (`baselines`). Pure numpy; term counts come as plain arrays, so that t
 nothing of an engine.
 """
 
-from skills.passages.baselines import (
+from skills.passages.embedded_texts import MAX_EMBEDDED_CHARACTERS, passage_texts, section_texts
+from skills.passages.inputs import (
+    DEFAULT_WEIGHTS,
+    Floats,
+    PassageInput,
+    PassageQuery,
+    PassageWeights,
+)
+from skills.passages.line_ranges import get_line_ranges
+from skills.passages.scoring import PassageScores, score_passages
+from skills.passages.selection import passage_utilities, required_gaps, select_passages
+from skills.passages.selection_baselines import (
     select_all,
     select_by_graph_walk,
     select_mmr,
     select_top_k,
     split_into_chunks,
 )
-from skills.passages.cutoff import passage_utilities, required_gaps, select_passages
-from skills.passages.inputs import (
-    DEFAULT_WEIGHTS,
-    MAX_EMBEDDED_CHARACTERS,
-    Floats,
-    PassageInput,
-    PassageQuery,
-    PassageWeights,
-    passage_texts,
-    section_texts,
-)
-from skills.passages.line_ranges import get_line_ranges
-from skills.passages.scoring import PassageScores, score_passages
 
 __all__ = [
     "DEFAULT_WEIGHTS",

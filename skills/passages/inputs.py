@@ -7,11 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from skills.parsing.headings import heading_paths_below_title
-from skills.record import ParsedSkill, Section
-
-MAX_EMBEDDED_CHARACTERS = 1500
-"""Characters of a text to embed; about what a 256-token encoder can read."""
+from skills.record import ParsedSkill
 
 Floats = npt.NDArray[np.float32]
 
@@ -102,35 +98,8 @@ class PassageInput:
     passage_vectors: Floats | None = None
 
 
-def section_texts(parsed: ParsedSkill) -> tuple[str, ...]:
-    """The text to embed for each section: heading path without the title, newline, its text."""
-    return tuple(
-        _headed(path, parsed.text(_after_heading(section), section.last_line))
-        for path, section in zip(
-            heading_paths_below_title(parsed.sections), parsed.sections, strict=True
-        )
-    )
-
-
-def passage_texts(parsed: ParsedSkill) -> tuple[str, ...]:
-    """The text to embed for each passage, under the heading path of its section."""
-    paths = heading_paths_below_title(parsed.sections)
-    return tuple(
-        _headed(paths[passage.section], parsed.text(passage.first_line, passage.last_line))
-        for passage in parsed.passages
-    )
-
-
 def cosines(query: PassageQuery, vectors: Floats | None) -> Floats | None:
     """Cosine of the query and each of some unit vectors (n,); None where either is missing."""
     if query.vector is None or vectors is None:
         return None
     return np.asarray(vectors @ query.vector, np.float32)
-
-
-def _after_heading(section: Section) -> int:
-    return section.heading_line + 1 if section.heading_line else section.first_line
-
-
-def _headed(path: tuple[str, ...], text: str) -> str:
-    return f"{' > '.join(path)}\n{text}"[:MAX_EMBEDDED_CHARACTERS]

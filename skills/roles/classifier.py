@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from config.errors import PermanentError
-from skills.record import Role
+from skills.record import Passage, Role, Section
 from skills.roles.features import FEATURE_COUNT, extract_features
-from skills.roles.passage_context import PassageContext, find_lists
+from skills.roles.passage_context import PassageContext, build_passage_contexts, find_lists
 from skills.roles.rules import RolePrediction, classify_by_rules
 
 FORMAT = 1
@@ -76,6 +76,21 @@ class RoleClassifier:
                 self.rules_share,
             )
         )
+
+
+def classify_passages(
+    lines: Sequence[str],
+    sections: Sequence[Section],
+    passages: Sequence[Passage],
+    classifier: RoleClassifier | None = None,
+) -> list[RolePrediction]:
+    """The role of each passage and its probability.
+
+    `lines` are the lines of the whole file; `sections` and `passages` are its fragments. The
+    default classifier is the one that ships with the package.
+    """
+    contexts = build_passage_contexts(lines, sections, passages)
+    return (classifier or load_default_classifier()).predict(contexts)
 
 
 def blend_probabilities(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from skills.parsing.headings import heading_paths_below_title
+from skills.headings import heading_paths_below_title
 from skills.record import Passage, PassageKind, Section
 from skills.roles import cues
 

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from skills.scanner.rules.hidden_text import fold_homoglyphs, strip_invisible
+from skills.scanner.character_folding import fold_homoglyphs, strip_invisible
 
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from skills.scanner.normalised_text import NormalisedText
-
-_TAGS = "\U000e0000-\U000e007f"
-_BIDI = "\u202a-\u202e\u2066-\u2069"
-_ZERO_WIDTH = "\u180e\u200b-\u200d\u2060-\u2064\ufeff\u3164\uffa0"
-_SELECTORS = "\U000e0100-\U000e01ef"
-_INVISIBLE = re.compile(f"[{_TAGS}{_BIDI}{_ZERO_WIDTH}{_SELECTORS}\u200e\u200f\u00ad]+")
+from skills.scanner.character_folding import MIXED_ALPHABET_WORD, SELECTORS, TAGS, ZERO_WIDTH
+from skills.scanner.normalised_text import NormalisedText
 
 _FLAG = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f")
-_TAG_RUN = re.compile(f"[{_TAGS}]+")
+_TAG_RUN = re.compile(f"[{TAGS}]+")
 _OVERRIDE = re.compile("[\u202d\u202e]")
 _EMBEDDING = re.compile("[\u202a-\u202c\u2066-\u2069]")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-_SELECTOR_RUN = re.compile(f"[{_SELECTORS}]{{2,}}|[\ufe00-\ufe0f]{{3,}}")
-_INSIDE_WORD = re.compile(f"(?<=[A-Za-z])[{_ZERO_WIDTH}]+(?=[A-Za-z])")
-_LONG_RUN = re.compile(f"[{_ZERO_WIDTH}]{{4,}}")
+_SELECTOR_RUN = re.compile(f"[{SELECTORS}]{{2,}}|[\ufe00-\ufe0f]{{3,}}")
+_INSIDE_WORD = re.compile(f"(?<=[A-Za-z])[{ZERO_WIDTH}]+(?=[A-Za-z])")
+_LONG_RUN = re.compile(f"[{ZERO_WIDTH}]{{4,}}")
 _SPACE = re.compile("[\u200b\u2060-\u2064\u180e\u3164\uffa0\ufeff]")
 
-_LOOK_LATIN = "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅ"
-_LATIN = str.maketrans(_LOOK_LATIN, "aeopcyxijshdqwABEKMHOPCTXIJS")
-_WORD_OF_BOTH = re.compile(
-    rf"\b(?=[a-zA-Z{_LOOK_LATIN}]*[{_LOOK_LATIN}])(?=[{_LOOK_LATIN}]*[a-zA-Z])"
-    rf"[a-zA-Z{_LOOK_LATIN}]{{3,60}}\b"
-)
 _MANY_WORDS = 2
 
 _COMMENT_READ = 4000
@@ -61,16 +48,6 @@ _DEED = re.compile(
 )
 
 
-def fold_homoglyphs(line: str) -> str:
-    """The line with letters that look Latin made Latin in words that mix the alphabets."""
-    return _WORD_OF_BOTH.sub(lambda word: word[0].translate(_LATIN), line)
-
-
-def strip_invisible(line: str) -> str:
-    """The line without characters that show nothing."""
-    return _INVISIBLE.sub("", line)
-
-
 def find_hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
     """(line, level, what) of invisible characters that have no honest use where they stand.
 
@@ -97,7 +74,7 @@ def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
             yield 2, "a character that reverses the direction of the text"
         elif _EMBEDDING.search(text):
             yield 1, "direction marks without right-to-left text"
-    mixed = len(set(_WORD_OF_BOTH.findall(text)))
+    mixed = len(set(MIXED_ALPHABET_WORD.findall(text)))
     if mixed:
         level = 2 if mixed >= _MANY_WORDS else 1
         yield level, "Cyrillic letters that look Latin within a Latin word"

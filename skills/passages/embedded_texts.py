@@ -1,0 +1,36 @@
+"""The texts that are embedded for the sections and passages of a skill."""
+
+from __future__ import annotations
+
+from skills.headings import heading_paths_below_title
+from skills.record import ParsedSkill, Section
+
+MAX_EMBEDDED_CHARACTERS = 1500
+"""Characters of a text to embed; about what a 256-token encoder can read."""
+
+
+def section_texts(parsed: ParsedSkill) -> tuple[str, ...]:
+    """The text to embed for each section: heading path without the title, newline, its text."""
+    return tuple(
+        _headed(path, parsed.text(_after_heading(section), section.last_line))
+        for path, section in zip(
+            heading_paths_below_title(parsed.sections), parsed.sections, strict=True
+        )
+    )
+
+
+def passage_texts(parsed: ParsedSkill) -> tuple[str, ...]:
+    """The text to embed for each passage, under the heading path of its section."""
+    paths = heading_paths_below_title(parsed.sections)
+    return tuple(
+        _headed(paths[passage.section], parsed.text(passage.first_line, passage.last_line))
+        for passage in parsed.passages
+    )
+
+
+def _after_heading(section: Section) -> int:
+    return section.heading_line + 1 if section.heading_line else section.first_line
+
+
+def _headed(path: tuple[str, ...], text: str) -> str:
+    return f"{' > '.join(path)}\n{text}"[:MAX_EMBEDDED_CHARACTERS]
