@@ -32,12 +32,11 @@ status: NO_SKILL_HIT ({reason}). Go on without a skill.
 """
 
 _MAX_NAMED = 5
-"""Skills left out, and withheld, that the Markdown names; the JSON has them all."""
+"""Maximum skills left out, and withheld, that the Markdown names; the JSON names all."""
 
 
 def render_markdown(bundle: Bundle) -> str:
-    """The bundle as Markdown: status, then the skills best first, then links, what is left out and
-    what is withheld."""
+    """The bundle as Markdown: the skills, best first, then links, skills left out and withheld."""
     if bundle.status == "NO_SKILL_HIT":
         summary = render_withheld(bundle.withheld)
         return "\n".join(
@@ -61,7 +60,7 @@ def render_skill(rank: int, skill: BundleSkill) -> str:
 
 
 def render_header(rank: int, skill: BundleSkill) -> str:
-    """A skill's name, provenance, reasons and files."""
+    """A skill's name, source, reasons and files."""
     licence = quote_value(skill.licence) if skill.licence else "no licence stated"
     facts = [
         f"source: {quote_value(skill.path)} ({quote_value(skill.skill_id)}, "
@@ -90,7 +89,7 @@ def render_passage(passage: BundlePassage) -> str:
 
 
 def render_links(links: tuple[BundleLink, ...]) -> str:
-    """Links among the chosen, one a line."""
+    """Links between the chosen skills, one per line."""
     if not links:
         return ""
     listed = "\n".join(
@@ -102,7 +101,7 @@ def render_links(links: tuple[BundleLink, ...]) -> str:
 
 
 def render_left_out(left_out: tuple[LeftOutSkill, ...]) -> str:
-    """Skills that were considered and not sent."""
+    """Skills that were considered but not sent."""
     if not left_out:
         return ""
     listed = [
@@ -115,7 +114,7 @@ def render_left_out(left_out: tuple[LeftOutSkill, ...]) -> str:
 
 
 def render_withheld(withheld: Withheld) -> str:
-    """What the policy keeps back."""
+    """Skills that the policy withholds."""
     if not withheld.count:
         return ""
     listed = [
@@ -127,12 +126,12 @@ def render_withheld(withheld: Withheld) -> str:
 
 
 def summarise_withheld(withheld: Withheld) -> str:
-    """How many skills are withheld and why, in a few words."""
+    """The number of withheld skills and the reasons, in a few words."""
     kinds = ", ".join(f"{count} for {kind}" for kind, count in withheld.kinds.items())
     skills = "1 skill is" if withheld.count == 1 else f"{withheld.count} skills are"
     return f"{skills} withheld by policy ({kinds})"
 
 
 def format_line_range(first: int, last: int) -> str:
-    """Lines as a person writes them: `7` or `7-9`."""
+    """A line range as text: `7` or `7-9`."""
     return str(first) if first == last else f"{first}-{last}"

@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class BundleModel(BaseModel):
-    """A part of the bundle."""
+    """Base class of the parts of a bundle."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class BundlePassage(BundleModel):
-    """Lines of a SKILL.md, 1-based and inclusive, as they stand there."""
+    """Lines of a SKILL.md, 1-based and inclusive, unchanged."""
 
     first_line: int
     last_line: int
@@ -25,7 +25,7 @@ class BundlePassage(BundleModel):
 
 
 class LeftOutPassages(BundleModel):
-    """What of a skill the bundle does not hold."""
+    """Passages of a skill that the bundle does not contain."""
 
     passages: int = 0
     tokens: int = 0
@@ -33,21 +33,21 @@ class LeftOutPassages(BundleModel):
 
 
 class SafetySummary(BundleModel):
-    """The scanner's marks: level 0 is clean, 3 dangerous."""
+    """The scanner's findings: level 0 is none, 3 dangerous."""
 
     level: int = Field(default=0, ge=0, le=3)
     reasons: tuple[str, ...] = ()
 
 
 class Revision(BundleModel):
-    """Which revision the text was read from."""
+    """The revision that the text is from."""
 
     seq: int
     content_hash: str
 
 
 class BundleSkill(BundleModel):
-    """One chosen skill. `tokens` counts its part of the Markdown."""
+    """A chosen skill. `tokens` counts its part of the Markdown."""
 
     skill_id: str
     name: str
@@ -69,18 +69,18 @@ class BundleSkill(BundleModel):
 
 
 class BundleLink(BundleModel):
-    """A link among the chosen skills."""
+    """A link between two chosen skills."""
 
     source: str
     target: str
     type: str
     weight: float
-    confidence: float = Field(description="share of labelled links like it that were right")
+    confidence: float = Field(description="share of similar labelled links that were correct")
     evidence: str
 
 
 class LeftOutSkill(BundleModel):
-    """A skill that was considered and not sent, and why."""
+    """A skill that was considered but not sent, and the reason."""
 
     skill_id: str
     name: str
@@ -89,7 +89,7 @@ class LeftOutSkill(BundleModel):
 
 
 class WithheldSkill(BundleModel):
-    """A skill that would have been considered and that the policy keeps back, and why."""
+    """A skill that would have been considered but is withheld by policy, and the reason."""
 
     skill_id: str
     kind: Literal["safety", "licence", "source"]
@@ -97,7 +97,7 @@ class WithheldSkill(BundleModel):
 
 
 class Withheld(BundleModel):
-    """What the policy keeps back: how many, by kind, and which, unless a setting hides that."""
+    """Withheld skills: their number, by kind, and their ids unless a setting hides them."""
 
     count: int = 0
     kinds: dict[str, int] = {}
@@ -107,8 +107,8 @@ class Withheld(BundleModel):
 class Bundle(BundleModel):
     """The answer to a query.
 
-    `tokens` is exactly what the Markdown form counts and never above `budget`; `reason` says why
-    there is no skill; `degraded` says which stages were skipped or fell short, and why.
+    `tokens` is the exact count of the Markdown form and never above `budget`; `reason` says why
+    there is no skill; `degraded` names the stages that were skipped or limited, and why.
     """
 
     schema_id: Literal["skillbus.bundle.v1"] = "skillbus.bundle.v1"

@@ -16,13 +16,13 @@ from skills.record import Passage, PassageKind, Role, Section
 from skills.token_count import count_tokens
 
 MAX_CODE_LINES = 12
-"""Code blocks of more lines than this are split at their blank lines."""
+"""Code blocks with more lines are split at blank lines."""
 
 MIN_CHUNK_LINES = 4
-"""The fewest lines of a chunk of code."""
+"""Minimum lines of a chunk of code."""
 
 MAX_JOINED_TOKENS = 300
-"""Paragraphs are joined up to this many tokens; beyond it a lead-in stays a passage of its own."""
+"""Paragraphs are joined up to this many tokens; a longer lead-in stays a separate passage."""
 
 _KINDS = {
     BlockType.PARAGRAPH: PassageKind.PARAGRAPH,
@@ -40,7 +40,7 @@ _BOLD_LINE = re.compile(r"(\*\*|__)[^*_]{1,100}\1")
 
 @dataclass(slots=True)
 class _PassageDraft:
-    """A passage in the making; `lead` is the place of its lead-in among the pieces."""
+    """A passage under construction; `lead` is the index of its lead-in among the drafts."""
 
     kind: PassageKind
     section: int
@@ -81,7 +81,7 @@ def split_blocks(
 
 
 def _sections(blocks: Sequence[MarkdownBlock], body_line: int) -> tuple[Section, ...]:
-    """One section a heading, and one for what stands before the first."""
+    """One section per heading, and one for the text before the first heading."""
     sections: list[Section] = []
     path: list[tuple[int, str]] = []
     opened: MarkdownBlock | None = None
@@ -109,7 +109,7 @@ def _sections(blocks: Sequence[MarkdownBlock], body_line: int) -> tuple[Section,
 def _add(
     lines: Sequence[str], block: MarkdownBlock, section: int, drafts: list[_PassageDraft]
 ) -> None:
-    """Append a block's passages to the pieces, or join it to the last of them."""
+    """Append a block's passages to the drafts, or join the block to the last draft."""
     before = drafts[-1] if drafts and drafts[-1].section == section else None
     lead = _lead(block, before, drafts)
     if block.shape is BlockType.CODE:
@@ -132,7 +132,7 @@ def _add(
 
 
 def _joins(lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, tokens: int) -> bool:
-    """Whether a block becomes part of the passage before it: a break, or a paragraph."""
+    """Whether a block joins the passage before it; true for breaks and some paragraphs."""
     if block.shape is BlockType.BREAK:
         return True
     if block.shape is not BlockType.PARAGRAPH or before.tokens + tokens > MAX_JOINED_TOKENS:
@@ -147,7 +147,7 @@ def _joins(lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, to
 def _lead(
     block: MarkdownBlock, before: _PassageDraft | None, drafts: Sequence[_PassageDraft]
 ) -> int:
-    """The place of the piece that introduces a block, -1 without one."""
+    """Index of the draft that introduces a block, -1 without one."""
     if before is None:
         return -1
     if before.introduces:
@@ -158,7 +158,7 @@ def _lead(
 
 
 def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:
-    """Whether a paragraph is a local header of what follows it."""
+    """Whether a paragraph acts as a heading of the block after it."""
     text = " ".join(lines[block.first - 1 : block.last][-3:]).strip(_MARKS)
     if text.endswith((":", "：")):
         return True
@@ -171,7 +171,7 @@ def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:
 
 
 def _chunks(lines: Sequence[str], block: MarkdownBlock) -> list[tuple[int, int]]:
-    """Line ranges of a code block: whole, or at least CHUNK lines each between blank lines."""
+    """Line ranges of a code block: whole, or chunks split at blank lines."""
     if block.last - block.first + 1 <= MAX_CODE_LINES:
         return [(block.first, block.last)]
     chunks: list[tuple[int, int]] = []

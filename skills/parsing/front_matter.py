@@ -1,7 +1,7 @@
-"""Finding and reading the frontmatter of a SKILL.md, well formed or not.
+"""Finds and parses the frontmatter of a SKILL.md, well formed or not.
 
 Every scalar is a string (`yes` stays "yes"). Values are strings, lists and mappings with string
-keys. What strict YAML refuses is read line by line.
+keys. A frontmatter that is not strict YAML is parsed line by line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from skills.parsing.strict_yaml import (
 from skills.record import ParseWarning
 
 _PREAMBLE = 60
-"""Non-blank lines looked at for a frontmatter that does not open the file."""
+"""Non-blank lines searched for a frontmatter that does not open the file."""
 
 # The TOML parser takes time quadratic in the length of a dotted key.
 _TOML_LENGTH = 8_192
@@ -36,7 +36,7 @@ _FENCE_OPEN = re.compile(r"\s{0,3}(?:`{3,}|~{3,})\s*[\w-]*\s*")
 
 @dataclass(slots=True)
 class Frontmatter:
-    """What was read: its mapping, the first line of the body (1-based) and what was wrong."""
+    """The parsed mapping, the first line of the body (1-based) and the warnings."""
 
     values: YamlMapping = field(default_factory=dict)
     body_line: int = 1
@@ -58,7 +58,7 @@ class _FrontmatterBlock:
 
 
 def parse_frontmatter(lines: Sequence[str], limits: YamlLimits) -> Frontmatter:
-    """Read the frontmatter of a file; without one the values are empty and the body is all."""
+    """Parse the frontmatter of a file; without one, there are no values and all lines are body."""
     found = Frontmatter()
     block = _locate(lines, found)
     if block is None:
@@ -74,7 +74,7 @@ def parse_frontmatter(lines: Sequence[str], limits: YamlLimits) -> Frontmatter:
 
 
 def _read_second(lines: Sequence[str], found: Frontmatter, limits: YamlLimits) -> None:
-    """Merge a second frontmatter right behind the first; what the first says stands."""
+    """Merge a second frontmatter right after the first, whose values take precedence."""
     at = _skip_blank(lines, found.body_line)
     if at > len(lines) or lines[at - 1].rstrip() != "---":
         return
@@ -119,7 +119,7 @@ def _delimited(lines: Sequence[str], at: int, found: Frontmatter) -> _Frontmatte
 
 
 def _swallows_body(lines: Sequence[str], at: int, last: int) -> bool:
-    """Whether the next `---` is a rule far down in the body: Markdown lies in between."""
+    """Whether the closing `---` is a thematic break of the body, with Markdown before it."""
     between = lines[at : last - 1]
     blank = False
     for line in between:
@@ -139,7 +139,7 @@ def _unopened(lines: Sequence[str], at: int, found: Frontmatter) -> _Frontmatter
 
 
 def _behind_preamble(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
-    """A frontmatter behind comments, headings, conflict marks or the opening of a fence."""
+    """A frontmatter after comments, headings, conflict markers or an opening fence."""
     number, seen, fence = at, 0, 0
     while number <= len(lines) and seen < _PREAMBLE:
         line = lines[number - 1]
@@ -167,7 +167,7 @@ def _behind_preamble(lines: Sequence[str], at: int, found: Frontmatter) -> _Fron
 def _misplaced(
     lines: Sequence[str], block: _FrontmatterBlock, fence: int, found: Frontmatter
 ) -> _FrontmatterBlock:
-    """Warn of the place, and take a fence that ends right behind the block with it."""
+    """Warn of the misplaced block, and skip a closing fence right after it."""
     if fence:
         found.warn("frontmatter_fenced", fence, "the frontmatter stands in a code fence")
         after = _skip_blank(lines, block.body_line)
@@ -191,7 +191,7 @@ def _json_block(lines: Sequence[str], at: int) -> _FrontmatterBlock | None:
 
 
 def _closing(lines: Sequence[str], start: int, mark: str) -> int:
-    """The line that is the closing mark, 0 without one."""
+    """The line of the closing mark, 0 without one."""
     for number in range(start, len(lines) + 1):
         if lines[number - 1].startswith(mark) and lines[number - 1].rstrip() == mark:
             return number
@@ -269,7 +269,7 @@ def _read(
 
 
 def _without_conflict(block: Sequence[str], first: int, found: Frontmatter) -> list[str]:
-    """The lines without merge marks and without the other side of each conflict."""
+    """The lines without conflict markers and without the second side of each conflict."""
     marks = find_conflict_markers(block)
     if not marks:
         return list(block)
@@ -302,7 +302,7 @@ def _read_foreign(text: str, block: _FrontmatterBlock, found: Frontmatter) -> Ya
 
 
 def _as_value(value: object, depth: int) -> YamlValue:
-    """Strings throughout; what is nested deeper than `depth` is left out."""
+    """The value with strings as scalars; levels below `depth` are dropped."""
     if isinstance(value, dict):
         inner = value.items() if depth else ()
         return {

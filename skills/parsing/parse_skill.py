@@ -1,6 +1,6 @@
-"""From the bytes of a SKILL.md to a parsed skill (spec §4.2; SkillPager §3.1).
+"""Parses the bytes of a SKILL.md into a ParsedSkill (spec §4.2; SkillPager §3.1).
 
-What can be read is kept, with a warning for what was wrong; what cannot is a ParseError.
+Defects become warnings; a file that cannot be read raises ParseError.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["ParseError", "ParseLimits", "parse_skill"]
 
 @dataclass(frozen=True, slots=True)
 class ParseLimits:
-    """Bounds of one SKILL.md. Beyond max_bytes or max_passages it is refused as a whole.
+    """Limits of a SKILL.md. A file beyond max_bytes or max_passages raises ParseError.
 
-    A frontmatter beyond max_frontmatter_bytes (counted in characters) is cut; one that is nested
-    deeper, has more values or uses more aliases than YAML may have here is read line by line.
+    A frontmatter beyond max_frontmatter_bytes (counted in characters) is cut; one beyond the YAML
+    limits is parsed line by line.
     """
 
     max_bytes: int = 2_000_000
@@ -47,11 +47,11 @@ def parse_skill(
     classifier: RoleClassifier | None = None,
     file_contents: Mapping[str, bytes] | None = None,
 ) -> ParsedSkill:
-    """Parse the SKILL.md of the folder `path`; `files` are the folder's other files, and `texts`
-    what those of them hold that are read as well (`skills.parsing.sibling_files`), None where they
-    were not read.
+    """Parse the SKILL.md of the folder `path`.
 
-    `classifier` gives the passages their roles, by default the one that ships with the package.
+    files: the folder's other files. classifier: assigns roles to passages; by default the one that
+    ships with the package. file_contents: contents of the files that
+    `skills.parsing.sibling_files` selects, by path; None if they were not read.
 
     Raises ParseError when the file is empty, binary, without any letter or digit, or larger than
     the limits.
@@ -115,11 +115,15 @@ def _with_roles(
 
 
 def _conflicts(lines: Sequence[str], body_line: int) -> list[ParseWarning]:
-    """A warning when marks of an unresolved merge stand in the body; they stay in the text."""
+    """A warning about conflict markers in the body; they stay in the text."""
     marks = [number for number in find_conflict_markers(lines) if number >= body_line]
     if not marks:
         return []
-    return [ParseWarning("conflict_marks", marks[0], "marks of an unresolved merge in the body")]
+    return [
+        ParseWarning(
+            "conflict_marks", marks[0], "conflict markers of an unresolved merge in the body"
+        )
+    ]
 
 
 def _unclosed_fences(blocks: Sequence[MarkdownBlock]) -> list[ParseWarning]:

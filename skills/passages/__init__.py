@@ -1,9 +1,9 @@
-"""Which passages of one skill a query needs.
+"""Selects the passages of a skill that a query needs.
 
-A section (heading to next heading) is scored, a passage is sent (`scores`); passages are kept while
-they are worth what they cost (`stop`). SkillPager's rule and the methods it was compared with are
-there too (`baselines`). Pure numpy; term counts come as plain arrays, so that this package knows
-nothing of an engine.
+`scoring` scores sections and passages for a query, `selection` keeps the passages whose score is
+worth their tokens (method F), `line_ranges` turns them into lines. `selection_baselines` has
+SkillPager's MMR and the methods it was compared with; `embedded_texts` has the texts whose vectors
+the scores use. Pure numpy; term counts are plain arrays, independent of a search engine.
 """
 
 from skills.passages.embedded_texts import MAX_EMBEDDED_CHARACTERS, passage_texts, section_texts

@@ -6,11 +6,11 @@ from skills.headings import heading_paths_below_title
 from skills.record import ParsedSkill, Section
 
 MAX_EMBEDDED_CHARACTERS = 1500
-"""Characters of a text to embed; about what a 256-token encoder can read."""
+"""Maximum characters of a text to embed; about what an encoder with 256 tokens reads."""
 
 
 def section_texts(parsed: ParsedSkill) -> tuple[str, ...]:
-    """The text to embed for each section: heading path without the title, newline, its text."""
+    """The text to embed for each section: heading path without the title, line feed, text."""
     return tuple(
         _headed(path, parsed.text(_after_heading(section), section.last_line))
         for path, section in zip(

@@ -1,4 +1,4 @@
-"""Method F's scores: what each section and each passage of a skill has to do with a query."""
+"""Method F's scores: relevance of each section and passage of a skill to a query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skills.record import Section
 class PassageScores:
     """Scores of sections (S,) and passages (P,).
 
-    `dense` is False where no vector was used; `terms` is how many distinct terms the query has.
+    `dense` is False if no vector was used; `terms` is the number of distinct terms of the query.
     """
 
     sections: Floats
@@ -30,8 +30,8 @@ def score_passages(
 ) -> PassageScores:
     """Score every section and passage of a skill for a query (method F).
 
-    Each term is z-normalised within the skill before it is weighed. A term whose vectors are
-    missing weighs nothing. Takes well under a millisecond for a usual skill.
+    Each term of the score is z-normalised within the skill and then weighted; a term without
+    vectors is left out. Takes well under a millisecond for a skill of usual size.
     """
     count = len(skill.parsed.passages)
     owner = np.fromiter((p.section for p in skill.parsed.passages), np.intp, count)
@@ -84,7 +84,7 @@ def _bm25(matches: Floats, lengths: Floats, query: PassageQuery, weights: Passag
 
 
 def _z(values: Floats) -> Floats:
-    """Zero mean and unit spread; zeros where all are alike."""
+    """Values with zero mean and unit standard deviation; zeros if all are equal."""
     spread = float(values.std()) if values.size else 0.0
     if spread < 1e-9:
         return np.zeros_like(values)
@@ -92,7 +92,7 @@ def _z(values: Floats) -> Floats:
 
 
 def _chapters(sections: Sequence[Section]) -> npt.NDArray[np.intp]:
-    """The chapter of each section: a heading of level 1 or 2 opens one."""
+    """The chapter of each section: a heading of level 1 or 2 begins one."""
     opens = np.fromiter((section.level <= 2 for section in sections), np.intp, len(sections))
     return np.cumsum(opens)
 
@@ -100,7 +100,7 @@ def _chapters(sections: Sequence[Section]) -> npt.NDArray[np.intp]:
 def _smooth(
     base: Floats, chapters: npt.NDArray[np.intp], weights: PassageWeights
 ) -> npt.NDArray[np.floating]:
-    """Add what the neighbours in the chapter and the chapter's best are worth."""
+    """Add weighted scores of the neighbours in the chapter and of the chapter's best passage."""
     if not base.size:
         return base
     same = chapters[1:] == chapters[:-1]

@@ -1,7 +1,7 @@
-"""A linear classifier of passages, and its judgement put together with that of the rules.
+"""Classifies passages: a linear classifier, blended with the rules.
 
-Multinomial logistic regression over the features of `features`; its weights are made by
-`skillbus train roles` and described by `weights.json`.
+Multinomial logistic regression over the features of `skills.roles.features`. `skillbus train
+roles` trains its weights; `weights.json` describes those that ship.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from skills.roles.passage_context import PassageContext, build_passage_contexts,
 from skills.roles.rules import RolePrediction, classify_by_rules
 
 FORMAT = 1
-"""Raised whenever features or their places change: weights of another format are refused."""
+"""Increased whenever features or their buckets change; other formats are rejected."""
 
 ROLES = tuple(Role)
 """The order of roles in every array here."""
 
 LIST_SHARE = 0.5
-"""How much of an item's judgement is that of its whole list."""
+"""Share of the whole list in the probabilities of an item."""
 
 _UNREADABLE = (
     ValueError,
@@ -42,21 +42,21 @@ _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What numpy raises for a file that is cut off, damaged or of another make."""
+"""Errors of numpy for a file that is truncated, damaged or of another type."""
 
 Probabilities = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class RoleClassifier:
-    """Weights (WIDTH, 6), an intercept a role, and the share that the rules have in a judgement."""
+    """Weights (FEATURE_COUNT, 6), an intercept per role, and the share of the rules."""
 
     weights: npt.NDArray[np.float32]
     intercepts: npt.NDArray[np.float32]
     rules_share: float
 
     def predict_probabilities(self, blocks: Sequence[PassageContext]) -> Probabilities:
-        """Of each role for each block, (blocks, 6), by the features alone."""
+        """Probability of each role per passage, (passages, 6), from the features alone."""
         if not blocks:
             return np.zeros((0, len(ROLES)))
         features = extract_features(blocks)
@@ -67,7 +67,7 @@ class RoleClassifier:
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
     def predict(self, blocks: Sequence[PassageContext]) -> list[RolePrediction]:
-        """The role of each block and its probability, rules and neighbours heard."""
+        """The role of each passage and its probability, from features, rules and neighbours."""
         return pick_likeliest_roles(
             blend_probabilities(
                 blocks,
@@ -99,9 +99,10 @@ def blend_probabilities(
     by_features: Probabilities,
     share: float,
 ) -> Probabilities:
-    """`share` of the rules' verdicts and the rest by features, (blocks, 6).
+    """Probabilities (passages, 6): `share` of the rules' predictions, the rest by features.
 
-    Items then lean on their list by LIST_SHARE, by lines, and the chunks of one code block agree.
+    List items are then averaged with their list by LIST_SHARE, weighted by lines; the chunks of a
+    code block get their mean.
     """
     mixed = (1 - share) * by_features
     for index, (role, _) in enumerate(predictions):
@@ -120,13 +121,13 @@ def blend_probabilities(
 
 
 def pick_likeliest_roles(mixed: Probabilities) -> list[RolePrediction]:
-    """The likeliest role of each row, the first of equals, and its probability."""
+    """The likeliest role of each row, the first in case of a tie, and its probability."""
     best = mixed.argmax(axis=1)
     return [(ROLES[role], float(mixed[row, role])) for row, role in enumerate(best.tolist())]
 
 
 def dump_weights(classifier: RoleClassifier) -> bytes:
-    """The content of a weights file: only places that weigh anything, in half precision."""
+    """The content of a weights file: non-zero weights in half precision."""
     used = np.flatnonzero(np.abs(classifier.weights).max(axis=1) > 0)
     out = io.BytesIO()
     np.savez_compressed(
@@ -160,7 +161,7 @@ def parse_weights(content: bytes) -> RoleClassifier:
 
 
 def rules_only_classifier() -> RoleClassifier:
-    """A classifier whose rules decide alone; needs no weights file."""
+    """A classifier that uses the rules only; needs no weights file."""
     shape = (FEATURE_COUNT, len(ROLES))
     return RoleClassifier(np.zeros(shape, np.float32), np.zeros(len(ROLES), np.float32), 1.0)
 

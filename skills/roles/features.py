@@ -1,7 +1,7 @@
-"""Features of passages for the classifier: signs of form and place, and hashed words.
+"""Features of passages for the classifier: indicators of form and place, and hashed words.
 
-Every feature exists twice, alone and bound to the kind of block, so that one heading may mean one
-thing for code and another for text. Words are hashed (CRC-32): the weights hold no vocabulary.
+Every feature exists twice, alone and combined with the kind of passage, so that a heading may mean
+one thing for code and another for text. Words are hashed (CRC-32): the weights hold no vocabulary.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from skills.roles.passage_context import PassageContext, find_lists
 from skills.roles.rules import DATA_LANGUAGES, SHELL_LANGUAGES
 
 SIGN_BUCKETS = 1 << 15
-"""Places of signs, in front; so many that hardly two of them meet."""
+"""Hash buckets of indicators, at the front; enough to make collisions rare."""
 
 WORD_BUCKETS = 1 << 15
-"""Places of words, behind the signs."""
+"""Hash buckets of words, after the indicators."""
 
 FEATURE_COUNT = SIGN_BUCKETS + WORD_BUCKETS
-"""Number of places."""
+"""Number of buckets."""
 
 _WORD = re.compile(r"[a-z]+|[\u4e00-\u9fff]")
 _HEADING_WORDS, _LEAD_WORDS = 40, 30
@@ -80,7 +80,7 @@ CueNames = frozenset[str] | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Sparse rows: places[starts[i]:starts[i + 1]] with their values belong to block i."""
+    """Sparse rows: places[starts[i]:starts[i + 1]] and their values belong to passage i."""
 
     places: npt.NDArray[np.int32]
     values: npt.NDArray[np.float32]
@@ -93,13 +93,13 @@ def _hash(name: str, size: int) -> int:
 
 @lru_cache(maxsize=1 << 13)
 def _places(kind: str, group: str, names: CueNames) -> tuple[int, ...]:
-    """The places of signs, each alone and bound to the kind."""
+    """Buckets of indicators, each alone and combined with the kind."""
     signs = [f"{group} {name}" for name in sorted(names)]
     return tuple(_hash(form, SIGN_BUCKETS) for sign in signs for form in (sign, f"{kind}:{sign}"))
 
 
 class _Row:
-    """Features in the making: places, and for runs of them how many have which value."""
+    """A row under construction: buckets, and run lengths of their values."""
 
     def __init__(self) -> None:
         self.places: list[int] = []
@@ -107,7 +107,7 @@ class _Row:
         self.values: list[float] = []
 
     def add_signs(self, kind: str, groups: Iterable[tuple[str, CueNames]]) -> None:
-        """Signs weigh 1."""
+        """Add indicators, each with value 1."""
         before = len(self.places)
         for group, names in groups:
             if names:
@@ -116,7 +116,7 @@ class _Row:
         self.values.append(1.0)
 
     def add_words(self, groups: Iterable[tuple[str, list[str]]]) -> None:
-        """The words of a group have unit length together."""
+        """Add words; the words of a group have unit length together."""
         for group, words in groups:
             if words:
                 self.places += [
@@ -126,7 +126,7 @@ class _Row:
                 self.values.append(len(words) ** -0.5)
 
     def add(self, other: _Row) -> None:
-        """All features of another row."""
+        """Add all features of another row."""
         self.places += other.places
         self.counts += other.counts
         self.values += other.values
@@ -134,7 +134,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """What the features of a block take from the whole document."""
+    """Values of the whole document that the features of a passage use."""
 
     blocks: Sequence[PassageContext]
     shares: tuple[str, ...]
@@ -143,7 +143,7 @@ class _Document:
 
 
 def extract_features(blocks: Sequence[PassageContext]) -> Features:
-    """The features of a document's blocks."""
+    """The features of a document's passages."""
     document = _document(blocks)
     above: dict[tuple[str, int], _Row] = {}
     all_rows = _Row()
@@ -194,7 +194,7 @@ def _document(blocks: Sequence[PassageContext]) -> _Document:
 
 
 def _signs(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
-    """Groups of signs that a block gives."""
+    """Groups of indicators of a passage."""
     block = document.blocks[index]
     yield "is", ("any", block.passage.kind.value)
     yield "says", block.line_cues
@@ -269,19 +269,19 @@ def _place_signs(document: _Document, index: int) -> Iterator[tuple[str, CueName
 
 
 def _level(value: float, steps: Sequence[float]) -> int:
-    """How many of the ascending steps the value exceeds."""
+    """Number of the ascending steps that the value exceeds."""
     return bisect_left(steps, value)
 
 
 def _heading_words(block: PassageContext) -> Iterator[tuple[str, list[str]]]:
-    """Groups of words, with pairs of neighbours, of the heading right above and of the others."""
+    """Groups of words and bigrams of the nearest heading and of the others."""
     nearest = _WORD.findall(block.nearest_heading.lower())[:_HEADING_WORDS]
     yield "heading", nearest + _pairs(nearest)
     yield "above", _WORD.findall(" ".join(block.headings[1:]).lower())[:_HEADING_WORDS]
 
 
 def _words(block: PassageContext) -> Iterator[tuple[str, list[str]]]:
-    """Groups of words, with pairs of neighbours, of the opening and of the lead."""
+    """Groups of words and bigrams of the opening and of the lead-in."""
     first = _WORD.findall(block.first_line[:_OPENING].lower())[:2]
     yield "first", first[:1] + _pairs(first)
     if block.lead:

@@ -1,7 +1,7 @@
 """Roles by rules over shape, headings and wording, in English and Chinese.
 
-The first rule that fits decides, and each carries a confidence of its own. The passages around
-may then decide for one that only introduces them, and the items of a list agree.
+The first rule that matches decides; each rule has its own confidence. Items of a list then get the
+majority's role, and a passage that only introduces another gets that one's role.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ DATA_LANGUAGES = frozenset(
 """Languages of data and plain text."""
 
 MAX_SETUP_LINES = 10
-"""Lines of a code block, fences included, that installs or sets up rather than works."""
+"""Maximum lines of a setup code block, fences included."""
 
 _MAJORITY = 0.6
-"""Share of a list's lines that decides for the whole list."""
+"""Share of a list's lines that decides the role of the whole list."""
 
 
 def classify_by_rules(blocks: Sequence[PassageContext]) -> list[RolePrediction]:
-    """The role of each block of a document, and how sure its rule is, in [0, 1]."""
+    """The role of each passage of a document, and the confidence of its rule, in [0, 1]."""
     predictions = [_RULES[block.passage.kind](block) for block in blocks]
     _agree_in_lists(blocks, predictions)
     _agree_in_code(blocks, predictions)
@@ -62,7 +62,7 @@ def _code(block: PassageContext) -> RolePrediction:
 
 
 def _orders(block: PassageContext) -> bool:
-    """Whether a lead-in tells to do what its code does, and does not merely offer a way."""
+    """Whether the lead-in is imperative and the code is not just an alternative."""
     return "imperative" in block.lead_cues and "alternative" not in block.lead_cues
 
 
@@ -98,7 +98,7 @@ def _text(block: PassageContext) -> RolePrediction:
 
 
 def _plain(block: PassageContext) -> RolePrediction:
-    """Text without a heading that speaks: by its form."""
+    """The role of text by its form, where no heading decides."""
     if "definition" in block.line_cues:
         return Role.PARAM, 0.5
     if "numbered" in block.line_cues and "titled" not in block.line_cues:
@@ -117,7 +117,7 @@ _RULES: dict[PassageKind, Callable[[PassageContext], RolePrediction]] = {
 
 
 def _agree_in_lists(blocks: Sequence[PassageContext], predictions: list[RolePrediction]) -> None:
-    """Give the items of one list the role that most of their lines have."""
+    """Give the items of a list the role of most of their lines."""
     for start, end in find_lists(blocks):
         lines: Counter[Role] = Counter()
         for index in range(start, end):
@@ -130,14 +130,14 @@ def _agree_in_lists(blocks: Sequence[PassageContext], predictions: list[RolePred
 
 
 def _agree_in_code(blocks: Sequence[PassageContext], predictions: list[RolePrediction]) -> None:
-    """The chunks of one code block, fenced once, take the role of its first."""
+    """Give the chunks of a code block the role of its first chunk."""
     for index in range(1, len(blocks)):
         if blocks[index].continues_code_of(blocks[index - 1]):
             predictions[index] = predictions[index - 1]
 
 
 def _follow_introduced(blocks: Sequence[PassageContext], predictions: list[RolePrediction]) -> None:
-    """A paragraph that ends in a colon takes the role of what it introduces, unless it orders."""
+    """Give a paragraph that ends in a colon the role of the next passage, unless imperative."""
     for index in range(len(blocks) - 2, -1, -1):
         block, following = blocks[index], blocks[index + 1]
         if (

@@ -1,4 +1,4 @@
-"""Characters that show nothing or look like Latin letters, and their removal."""
+"""Removes invisible characters and replaces homoglyphs of Latin letters."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MIXED_ALPHABET_WORD = re.compile(
 
 
 def fold_homoglyphs(line: str) -> str:
-    """The line with letters that look Latin made Latin in words that mix the alphabets."""
+    """The line with homoglyphs replaced by Latin letters in words that mix alphabets."""
     return MIXED_ALPHABET_WORD.sub(lambda word: word[0].translate(_TO_LATIN), line)
 
 
 def strip_invisible(line: str) -> str:
-    """The line without characters that show nothing."""
+    """The line without invisible characters."""
     return _INVISIBLE.sub("", line)

@@ -1,7 +1,7 @@
-"""Marks what is suspicious in the text of a skill, which is hostile input.
+"""Finds suspicious content in the text of a skill, which is untrusted input.
 
-A finding is a mark for a policy to act on, not a verdict. Level 3 is dangerous where it stands;
-what is only quoted, or named to be refused, counts a level lower for each of the two.
+Findings are input of a policy, not a verdict. Level 3 is dangerous; a match that is quoted, or that
+the text warns against, is a level lower for each of the two.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from skills.scanner.rules.typosquatting import find_typosquats
 from skills.scanner.signals.combinations import ALL_SIGNALS, find_combinations
 
 SCANNER_VERSION = 3
-"""The version of the scanner: raised whenever it may say something else of a text, so that marks
-of an older one are made anew."""
+"""Increased whenever kinds or levels of findings may change; skills scanned by an older version are
+scanned again."""
 MAX_FINDINGS = 200
-"""Findings kept of one skill, the gravest first; beyond that they say nothing new."""
+"""Maximum findings kept per skill; the highest levels are kept."""
 MAX_PER_RULE = 20
-"""Findings of one rule in one skill."""
+"""Maximum findings of one rule per skill."""
 MAX_EXCERPT_CHARACTERS = 80
-"""Characters of what was seen that a reason quotes."""
+"""Maximum characters of the matched text that a reason quotes."""
 
 RULES = (
     SPEECH_RULES
@@ -49,35 +49,35 @@ RULES = (
 def scan_lines(lines: Sequence[str], body_line: int) -> tuple[SafetyFinding, ...]:
     """The findings of a SKILL.md, by line; `body_line` is the first line of its body.
 
-    The frontmatter is read as well: its description reaches a prompt before anything else
-    does. Time is linear in the text. A reason holds no control characters and is bounded.
+    The frontmatter is scanned too, since its description reaches prompts first. Time is linear in
+    the text. Reasons have no control characters and limited length.
     """
     text = NormalisedText(lines, body_line)
     findings = {
         SafetyFinding(kind, level, line, f"{what}: {escape_excerpt(seen)}" if seen else what)
-        for kind, level, line, what, seen in _find_marks(lines, text)
+        for kind, level, line, what, seen in _find_all(lines, text)
     }
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
 
 
 def rescan(parsed: ParsedSkill) -> ParsedSkill:
-    """The skill with the marks of this scanner, as it is where it has them.
+    """The skill with findings of this version of the scanner; unchanged if it has them already.
 
-    Of the files beside SKILL.md only the marks are kept and not the text, so those stay.
+    Findings in other files of the folder stay as they are, since those files are not stored.
     """
     record = parsed.record
     if record.scanner >= SCANNER_VERSION:
         return parsed
-    sibling_marks = tuple(mark for mark in record.safety if mark.file)
-    marks = (*scan_lines(parsed.lines, parsed.body_line), *sibling_marks)
-    level = max((mark.level for mark in marks), default=0)
-    marked = replace(record, safety=marks, safety_level=level, scanner=SCANNER_VERSION)
-    return replace(parsed, record=marked)
+    of_siblings = tuple(finding for finding in record.safety if finding.file)
+    findings = (*scan_lines(parsed.lines, parsed.body_line), *of_siblings)
+    level = max((finding.level for finding in findings), default=0)
+    rescanned = replace(record, safety=findings, safety_level=level, scanner=SCANNER_VERSION)
+    return replace(parsed, record=rescanned)
 
 
 def escape_excerpt(text: str) -> str:
-    """What was seen, cut to SHOWN characters, with everything unprintable escaped."""
+    """The text cut to MAX_EXCERPT_CHARACTERS, with unprintable characters escaped."""
     cut = text if len(text) <= MAX_EXCERPT_CHARACTERS else text[: MAX_EXCERPT_CHARACTERS - 1] + "…"
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
 
@@ -85,11 +85,11 @@ def escape_excerpt(text: str) -> str:
 @cache
 def _anchors() -> AnchorIndex:
     of_rules = (anchor for one in RULES for anchor in one.anchors)
-    of_signs = (anchor for one in ALL_SIGNALS for anchor in one.anchors)
-    return AnchorIndex((*of_rules, *of_signs))
+    of_signals = (anchor for one in ALL_SIGNALS for anchor in one.anchors)
+    return AnchorIndex((*of_rules, *of_signals))
 
 
-def _find_marks(
+def _find_all(
     lines: Sequence[str], text: NormalisedText
 ) -> Iterator[tuple[str, int, int, str, str]]:
     for line, level, what in find_hidden_characters(lines):
@@ -102,13 +102,13 @@ def _find_marks(
         yield "combination", level, text.line_at(start), what, ""
     for start, what in find_typosquats(text.folded):
         yield "supply_chain", 2, text.line_at(start), what, ""
-    yield from _encoded(text)
+    yield from _find_encoded(text)
     for start, level, what in find_hidden_comments(text):
         yield "hidden_text", level, text.line_at(start), what, ""
 
 
-def _encoded(text: NormalisedText) -> Iterator[tuple[str, int, int, str, str]]:
-    """Encoded text that would be marked if it could be read: nobody hides that for good reason."""
+def _find_encoded(text: NormalisedText) -> Iterator[tuple[str, int, int, str, str]]:
+    """Findings in decoded text, with a higher level: honest text has no reason to encode these."""
     for start, decoded in find_encoded_payloads(text.display):
         inner = NormalisedText(decoded.split("\n"), 1)
         present = _anchors().find_in(inner.folded)

@@ -19,7 +19,6 @@ from skills.events import (
     SkillRemoved,
     SkillUpserted,
     new_reply,
-    reply_to,
 )
 from tasks.journal.protocol import Job, trace_of
 from tasks.measures import MetricsRecorder
@@ -107,7 +106,7 @@ class OutboxRelay:
         answers = self._build_answers(job)
         if answers is None:
             return False
-        name, trace = reply_to(job.event), trace_of(job.event)
+        name, trace = job.event.replyto, trace_of(job.event)
         for answer in answers:
             reply = new_reply(job.event, answer, ORIGIN, trace)
             if self._reply_publisher is None:

@@ -1,4 +1,4 @@
-"""Text that a person does not see and a model reads: invisible characters, HTML comments."""
+"""Finds text that people do not see and models read: invisible characters, HTML comments."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _DEED = re.compile(
 
 
 def find_hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """(line, level, what) of invisible characters that have no honest use where they stand.
+    """(line, level, description) of invisible characters without a legitimate use.
 
-    Joiners in emoji and in scripts that need them, flags spelt with tags, a mark at the start
-    of the file, and direction marks beside right-to-left letters are in order.
+    Legitimate are joiners in emoji and in scripts that need them, flags spelt with tag characters,
+    a byte order mark at the start of the file, and direction marks in right-to-left text.
     """
     for number, line in enumerate(lines, start=1):
         if not line.isascii():
@@ -87,7 +87,7 @@ def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
 
 
 def find_hidden_comments(text: NormalisedText) -> Iterator[tuple[int, int, str]]:
-    """(offset, level, what) of HTML comments outside code that give orders to the reader."""
+    """(offset, level, description) of HTML comments with instructions, outside code."""
     start = text.folded.find("<!--")
     while start >= 0:
         end = text.folded.find("-->", start)

@@ -1,4 +1,4 @@
-"""Words to the agent against its user, in English and Chinese."""
+"""Prompt injection: text addressed to the agent against its user, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -331,4 +331,4 @@ SPEECH_RULES: tuple[Rule, ...] = (
         in_line=True,
     ),
 )
-"""Rules over prose."""
+"""Rules for prose."""

@@ -1,4 +1,4 @@
-"""Names of packages that are nearly those of well-known ones: a slip of the pen, or bait."""
+"""Finds names of packages that are one letter away from a well-known package."""
 
 from __future__ import annotations
 
@@ -161,8 +161,8 @@ _MOST = 20
 
 
 def find_typosquats(folded: str) -> Iterator[tuple[int, str]]:
-    """(offset, what) of names in installing commands that differ from a known one by one letter
-    left out, doubled, changed or swapped with its neighbour."""
+    """(offset, description) of names in install commands that differ from a known name by one
+    letter omitted, doubled, changed or swapped."""
     for command in islice(_INSTALL.finditer(folded), _MOST):
         for name in islice(_NAME.finditer(command[1]), _MOST):
             meant = _meant(name[1].rstrip(".,"))
@@ -172,7 +172,7 @@ def find_typosquats(folded: str) -> Iterator[tuple[int, str]]:
 
 
 def _meant(name: str) -> str:
-    """The known name that this one nearly is, "" for none."""
+    """The known name that is one letter away from `name`, "" for none."""
     pieces = {name, *re.split(r"[-_]", name)}
     if not pieces.isdisjoint(_KNOWN):
         return ""
@@ -185,8 +185,8 @@ def _meant(name: str) -> str:
 
 
 def _slip(name: str, known: str, *, whole: bool) -> bool:
-    """Whether neighbours are swapped or a letter doubled; of a whole name, also whether a letter
-    is left out, added or changed."""
+    """Whether `name` is `known` with two letters swapped or one doubled, or, with `whole`, with a
+    letter omitted, added or changed."""
     if abs(len(name) - len(known)) > 1:
         return False
     start = 0
