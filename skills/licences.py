@@ -37,9 +37,9 @@ _CLAUSES_FIRST = re.compile(r"(?P<many>[23])[ -]clause bsd")
 _WORD = re.compile(r"\(|\)|[^\s()]+")
 _OPERATORS = frozenset(("OR", "AND", "WITH"))
 _MAX_PARENTHESES = 20
-_ENDS = re.compile(r"-only$|-or-later$|\+$")
+_VERSION_SUFFIX = re.compile(r"-only$|-or-later$|\+$")
 
-_TEXTS = (
+_LICENCE_TEXTS = (
     ("MIT", re.compile(r"permission is hereby granted, free of charge, to any person obtaining")),
     ("Apache-2.0", re.compile(r"apache license\s+version 2\.0")),
     ("AGPL-3.0", re.compile(r"gnu affero general public license\s+version 3")),
@@ -56,7 +56,7 @@ _TEXTS = (
     ("Unlicense", re.compile(r"free and unencumbered software released into the public domain")),
 )
 _MAX_TEXT_CHARACTERS = 4_000
-_POINTS = re.compile(
+_REFERS_TO_FILE = re.compile(
     r"(?:see |complete terms in |terms in )?(?:the )?(?:\./)?(?:licen[cs]e|copying)(?:\.txt|\.md)?"
     r"(?: for complete terms| has complete terms)?\.?"
 )
@@ -96,7 +96,7 @@ def is_licence_allowed(text: str, allowed: frozenset[str]) -> bool:
     """
     if not text.strip() or text.strip().casefold() == UNKNOWN:
         return UNKNOWN in allowed
-    if _is_one(text, allowed):
+    if _is_identifier_allowed(text, allowed):
         return True
     words = _WORD.findall(text)
     if words.count("(") > _MAX_PARENTHESES or not _OPERATORS.intersection(words):
@@ -112,14 +112,14 @@ def normalise_allowed(allowed: Sequence[str]) -> frozenset[str]:
 def detect_licence(text: str) -> str:
     """The identifier of a licence text, "" if it is not recognised."""
     plain = " ".join(text[:_MAX_TEXT_CHARACTERS].casefold().split())
-    return next((name for name, words in _TEXTS if words.search(plain)), "")
+    return next((name for name, words in _LICENCE_TEXTS if words.search(plain)), "")
 
 
 def resolve_licence(licence: str, text: str) -> str:
     """The licence of a skill: as stated in its frontmatter, or, if that is empty or only refers to
     the licence file, as detected in the text of that file."""
     plain = licence.strip()
-    if plain and plain.casefold() != UNKNOWN and not _POINTS.fullmatch(plain.casefold()):
+    if plain and plain.casefold() != UNKNOWN and not _REFERS_TO_FILE.fullmatch(plain.casefold()):
         return licence
     return detect_licence(text) or licence
 
@@ -130,9 +130,12 @@ def is_licence_file(path: str) -> bool:
     return "/" not in path and name in ("license", "licence", "copying", "unlicense")
 
 
-def _is_one(text: str, allowed: Collection[str]) -> bool:
+def _is_identifier_allowed(text: str, allowed: Collection[str]) -> bool:
     one = spdx_identifier(text)
-    return one.casefold() in allowed or spdx_identifier(_ENDS.sub("", one)).casefold() in allowed
+    return (
+        one.casefold() in allowed
+        or spdx_identifier(_VERSION_SUFFIX.sub("", one)).casefold() in allowed
+    )
 
 
 class _Expression:
@@ -145,31 +148,31 @@ class _Expression:
         self._malformed = False
 
     def allows(self) -> bool:
-        allowed = self._either()
+        allowed = self._parse_or()
         return allowed and not self._word and not self._malformed
 
     def _next(self) -> str:
         word, self._word = self._word, next(self._words, "")
         return word
 
-    def _either(self) -> bool:
-        allowed = self._both()
+    def _parse_or(self) -> bool:
+        allowed = self._parse_and()
         while self._word == "OR":
             self._next()
-            allowed |= self._both()
+            allowed |= self._parse_and()
         return allowed
 
-    def _both(self) -> bool:
-        allowed = self._one()
+    def _parse_and(self) -> bool:
+        allowed = self._parse_term()
         while self._word == "AND":
             self._next()
-            allowed &= self._one()
+            allowed &= self._parse_term()
         return allowed
 
-    def _one(self) -> bool:
+    def _parse_term(self) -> bool:
         word = self._next()
         if word == "(":
-            allowed = self._either()
+            allowed = self._parse_or()
             self._malformed |= self._next() != ")"
             return allowed
         if word in ("", ")", *_OPERATORS):
@@ -178,4 +181,4 @@ class _Expression:
         if self._word == "WITH":
             self._next()
             self._malformed |= self._next() in ("", "(", ")", *_OPERATORS)
-        return _is_one(word, self._allowed)
+        return _is_identifier_allowed(word, self._allowed)

@@ -25,7 +25,7 @@ _SCHEMAS = "#/components/schemas/"
 _AMQP = "0.3.0"
 """Version of AsyncAPI's bindings for AMQP 0-9-1."""
 
-_ABOUT = """\
+_DESCRIPTION = """\
 skillbus keeps a library of agent skills and answers tasks with bundles of them. Any program that
 can write to a queue can send events and queries, as CloudEvents 1.0 in structured JSON. Replies go
 to the queue or stream that the event names.
@@ -33,7 +33,7 @@ to the queue or stream that the event names.
 An event is identified by its `source` and `id` together and is processed once, however often it is
 sent. A reply may be delivered twice, with the same `id`."""
 
-_QUEUE = """\
+_QUEUE_DESCRIPTION = """\
 On RabbitMQ a durable queue: publish persistent messages to the default exchange with the queue's
 name as routing key. The properties `reply_to` and `correlation_id` may replace the event's
 `replyto` and `correlationid`. On Redis a stream, `XADD {channel} * {field} JSON`; the fields
@@ -65,7 +65,7 @@ def _document() -> dict[str, Any]:
         "info": {
             "title": "skillbus",
             "version": "1.0.0",
-            "description": _ABOUT,
+            "description": _DESCRIPTION,
             "license": {
                 "name": "Apache-2.0",
                 "url": "https://www.apache.org/licenses/LICENSE-2.0",
@@ -75,10 +75,10 @@ def _document() -> dict[str, Any]:
         "servers": _servers(),
         "channels": {"events": _events(), "replies": _replies()},
         "operations": {
-            "receiveQuestion": _receive(
+            "receiveQuestion": _receive_operation(
                 "Answer a query", [QUERY_ASKED], [QUERY_ANSWERED, QUERY_FAILED, MESSAGE_REFUSED]
             ),
-            "receiveChange": _receive(
+            "receiveChange": _receive_operation(
                 "Apply a change",
                 [name for name in REQUESTS if name != QUERY_ASKED],
                 [SKILL_PUBLISHED, SKILL_FAILED, MESSAGE_REFUSED],
@@ -122,11 +122,11 @@ def _events() -> dict[str, Any]:
     return {
         "address": EVENTS_CHANNEL,
         "title": "Events and queries",
-        "description": _QUEUE.format(channel=EVENTS_CHANNEL, field=STREAM_FIELD),
+        "description": _QUEUE_DESCRIPTION.format(channel=EVENTS_CHANNEL, field=STREAM_FIELD),
         "servers": [{"$ref": "#/servers/rabbitmq"}, {"$ref": "#/servers/redis"}],
         "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in REQUESTS},
         "bindings": {
-            "amqp": _queue(
+            "amqp": _amqp_queue(
                 {"name": EVENTS_CHANNEL, "durable": True, "exclusive": False, "autoDelete": False}
             ),
             "redis": {},
@@ -135,7 +135,7 @@ def _events() -> dict[str, Any]:
     }
 
 
-def _queue(queue: dict[str, Any]) -> dict[str, Any]:
+def _amqp_queue(queue: dict[str, Any]) -> dict[str, Any]:
     return {"is": "queue", "queue": queue, "bindingVersion": _AMQP}
 
 
@@ -154,12 +154,12 @@ def _replies() -> dict[str, Any]:
             }
         },
         "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in REPLIES},
-        "bindings": {"amqp": _queue({"name": REPLY_PREFIX + "{name}"}), "redis": {}},
+        "bindings": {"amqp": _amqp_queue({"name": REPLY_PREFIX + "{name}"}), "redis": {}},
         "x-redis-stream": {"stream": REPLY_PREFIX + "{name}", "field": STREAM_FIELD},
     }
 
 
-def _receive(summary: str, names: list[str], answers: list[str]) -> dict[str, Any]:
+def _receive_operation(summary: str, names: list[str], answers: list[str]) -> dict[str, Any]:
     return {
         "action": "receive",
         "summary": summary,
@@ -192,17 +192,19 @@ def _message(name: str) -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     """Schemas of the envelope, of the data of each type, and of each event as both combined."""
-    found = _flat(Event.model_json_schema(ref_template=_SCHEMAS + "{model}"), "Event")
+    found = _flatten_definitions(
+        Event.model_json_schema(ref_template=_SCHEMAS + "{model}"), "Event"
+    )
     for name, model in EVENT_TYPES.items():
         schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")
-        found |= _flat(schema, model.__name__)
+        found |= _flatten_definitions(schema, model.__name__)
         data = {"$ref": _SCHEMAS + model.__name__}
         kind = {"type": "object", "properties": {"type": {"const": name}, "data": data}}
         found[name] = {"allOf": [{"$ref": _SCHEMAS + "Event"}, kind]}
     return found
 
 
-def _flat(schema: dict[str, Any], name: str) -> dict[str, Any]:
+def _flatten_definitions(schema: dict[str, Any], name: str) -> dict[str, Any]:
     """A schema and its definitions at one level, in JSON Schema draft 7 as AsyncAPI requires."""
     definitions = schema.pop("$defs", {})
     return {key: _as_draft_07(value) for key, value in {**definitions, name: schema}.items()}

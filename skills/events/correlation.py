@@ -62,7 +62,7 @@ def new_reply(request: Event, data: Reply, source: str, trace_id: str = "") -> E
     trace_id: the trace of the task, for a request without a trace.
     """
     event = new_event(data, source, get_trace_id(request) or trace_id)
-    about = _about(data)
+    about = _get_subject(data)
     named = f"{request.source}\0{request.id}\0{event.type}\0{about}"
     changes = {
         "id": hashlib.sha256(named.encode()).hexdigest()[:32],
@@ -72,7 +72,7 @@ def new_reply(request: Event, data: Reply, source: str, trace_id: str = "") -> E
     return event.model_copy(update=changes)
 
 
-def _about(data: Reply) -> str:
+def _get_subject(data: Reply) -> str:
     """What distinguishes replies of one type to one request."""
     if isinstance(data, SkillPublished):
         return f"{data.skill_id}@{data.revision.seq}"

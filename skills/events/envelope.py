@@ -34,14 +34,14 @@ RESERVED_SOURCE_PREFIX = "skillbus/"
 """Prefix of the `source` of events made by skillbus, reserved for it."""
 
 _EXTENSION_NAME = re.compile(r"[a-z0-9]{1,64}")
-_EXTENSION_CHARACTERS = 2_000
+_MAX_EXTENSION_CHARACTERS = 2_000
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _VERSIONED = re.compile(r"(.+)\.v([0-9]+)", re.DOTALL)
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?=-|$)"
 )
-_PROBLEMS = 5
-_SHOWN = 80
+_MAX_PROBLEMS = 5
+_MAX_SHOWN_CHARACTERS = 80
 
 
 def _require_timestamp_text(value: object) -> object:
@@ -103,7 +103,8 @@ class Event(BaseModel):
         return {
             name: value
             for name, value in members.items()
-            if name == "data" or (value is not None and (name in _MEMBERS or _fits(name, value)))
+            if name == "data"
+            or (value is not None and (name in _MEMBERS or _is_extension(name, value)))
         }
 
     @field_validator("data")
@@ -121,7 +122,7 @@ class Event(BaseModel):
         """The data as its model; raises UsageError for an unknown type or bad data."""
         model = EVENT_TYPES.get(self.type)
         if model is None:
-            raise UsageError(_unknown(self.type))
+            raise UsageError(_describe_unknown_type(self.type))
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
@@ -131,16 +132,16 @@ class Event(BaseModel):
 _MEMBERS = frozenset(Event.model_fields)
 
 
-def _fits(name: object, value: object) -> bool:
+def _is_extension(name: object, value: object) -> bool:
     """Whether a member is a valid extension attribute of CloudEvents."""
     if not isinstance(name, str) or not _EXTENSION_NAME.fullmatch(name):
         return False
     if isinstance(value, str):
-        return len(value) <= _EXTENSION_CHARACTERS and not _CONTROL.search(value)
+        return len(value) <= _MAX_EXTENSION_CHARACTERS and not _CONTROL.search(value)
     return isinstance(value, bool) or (isinstance(value, int) and abs(value) < 1 << 31)
 
 
-def _unknown(name: str) -> str:
+def _describe_unknown_type(name: str) -> str:
     versioned = _VERSIONED.fullmatch(name)
     others = [
         found[2]
@@ -149,7 +150,7 @@ def _unknown(name: str) -> str:
     ]
     if versioned and others:
         return (
-            f"version {versioned[2][:_SHOWN]} of {versioned[1]} is not known; "
+            f"version {versioned[2][:_MAX_SHOWN_CHARACTERS]} of {versioned[1]} is not known; "
             f"known: {', '.join(others)}"
         )
     return f"event type {name!r} is not known; known: {', '.join(sorted(EVENT_TYPES))}"
@@ -208,13 +209,15 @@ def parse_request(text: str | bytes) -> Event:
 def describe_validation_error(error: ValidationError) -> str:
     """A validation error as one line of limited length: the places and what is wrong."""
     problems = error.errors(include_url=False, include_input=False)
-    lines = [f"{_place(problem['loc'])}: {problem['msg']}" for problem in problems[:_PROBLEMS]]
-    if len(problems) > _PROBLEMS:
-        lines.append(f"and {len(problems) - _PROBLEMS} more")
+    lines = [
+        f"{_format_place(problem['loc'])}: {problem['msg']}" for problem in problems[:_MAX_PROBLEMS]
+    ]
+    if len(problems) > _MAX_PROBLEMS:
+        lines.append(f"and {len(problems) - _MAX_PROBLEMS} more")
     return "; ".join(lines)
 
 
-def _place(parts: tuple[int | str, ...]) -> str:
+def _format_place(parts: tuple[int | str, ...]) -> str:
     """The place of a problem; keys from the input are cut and put on one line."""
     named = ".".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(part)) for part in parts)
-    return (named[:_SHOWN] + "…" * (len(named) > _SHOWN)) or "value"
+    return (named[:_MAX_SHOWN_CHARACTERS] + "…" * (len(named) > _MAX_SHOWN_CHARACTERS)) or "value"

@@ -18,8 +18,8 @@ MAX_EVENT_FILES = 1_000
 MAX_EVENT_FILE_BYTES = 8 << 20
 """Maximum total size of these files in bytes, as UTF-8."""
 
-_PATH_CHARACTERS = 4_096
-_NAME_BYTES = 255
+_MAX_PATH_CHARACTERS = 4_096
+_MAX_NAME_BYTES = 255
 _SKILL_FILE = "SKILL.md"
 
 
@@ -44,8 +44,8 @@ def check_file_path(path: str) -> str:
     _check_path(path)
     if "\\" in path or not path.isprintable():
         raise ValueError("a file's path must be printable and have '/' between its parts")
-    if any(len(part.encode()) > _NAME_BYTES for part in path.split("/")):
-        raise ValueError(f"a part of a file's path has more than {_NAME_BYTES} bytes")
+    if any(len(part.encode()) > _MAX_NAME_BYTES for part in path.split("/")):
+        raise ValueError(f"a part of a file's path has more than {_MAX_NAME_BYTES} bytes")
     return path
 
 
@@ -54,7 +54,7 @@ def _check_path(path: str) -> None:
         raise ValueError("a path must be relative, with no part that is empty, '.' or '..'")
 
 
-def _whole_number(value: object) -> object:
+def _require_integer(value: object) -> object:
     """Accept integers of JSON, but no booleans and no digits in quotes."""
     if isinstance(value, bool | str | bytes):
         raise ValueError("must be a whole number")
@@ -72,18 +72,18 @@ SkillId = Annotated[
     str,
     Field(
         min_length=3,
-        max_length=_PATH_CHARACTERS,
+        max_length=_MAX_PATH_CHARACTERS,
         pattern=r"^[^:@\s/\\\x00-\x1f\x7f][^:@\s\\\x00-\x1f\x7f]*:[^\x00]+$",
         description="source id, colon, the folder's path in the source (`.` for the root itself)",
     ),
     AfterValidator(check_skill_id),
 ]
-RelativePath = Annotated[str, Field(max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")]
+RelativePath = Annotated[str, Field(max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")]
 FilePath = Annotated[
-    str, Field(min_length=1, max_length=_PATH_CHARACTERS), AfterValidator(check_file_path)
+    str, Field(min_length=1, max_length=_MAX_PATH_CHARACTERS), AfterValidator(check_file_path)
 ]
 _FilterValues = Annotated[tuple[str, ...], Field(max_length=100)]
-_WHOLE = BeforeValidator(_whole_number)
+_INTEGER = BeforeValidator(_require_integer)
 
 
 class GitFetchOptions(BaseModel):
@@ -124,7 +124,7 @@ class SourceChanged(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     source_id: SourceId
-    root: str = Field(default="", max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
+    root: str = Field(default="", max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
     paths: tuple[RelativePath, ...] = ()
     git: GitFetchOptions | None = Field(default=None, exclude_if=lambda git: git is None)
     pushed: GitPush | None = Field(default=None, exclude_if=lambda pushed: pushed is None)
@@ -183,7 +183,7 @@ class SkillRemoved(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    skill_id: str = Field(min_length=3, max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
+    skill_id: str = Field(min_length=3, max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
 
 
 class QueryFilters(BaseModel):
@@ -206,8 +206,8 @@ class QueryAsked(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: str
-    budget: Annotated[int, Field(ge=1, le=10_000_000), _WHOLE] | None = None
-    top: Annotated[int, Field(ge=1, le=100), _WHOLE] | None = None
+    budget: Annotated[int, Field(ge=1, le=10_000_000), _INTEGER] | None = None
+    top: Annotated[int, Field(ge=1, le=100), _INTEGER] | None = None
     filters: QueryFilters = QueryFilters()
     without: tuple[str, ...] = ()
     explain: bool = Field(default=False, strict=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skills.parsing.markdown import BlockType, MarkdownBlock, parse_blocks
+from skills.parsing.markdown import BlockType, MarkdownBlock
 from skills.record import Passage, PassageKind, Role, Section
 from skills.token_count import count_tokens
 
@@ -52,23 +52,16 @@ class _PassageDraft:
     introduces: bool = False
 
 
-def split_text(
-    lines: Sequence[str], body_line: int
-) -> tuple[tuple[Section, ...], tuple[Passage, ...]]:
-    """Sections and passages of the lines from `body_line` (1-based) on.
-
-    Roles are left at `concept` with confidence 0. A paragraph that ends in a colon, is one bold
-    line, or whose last sentence opens with if, when or otherwise joins the paragraph after it,
-    and is the lead-in of a list, table or code block after it. A paragraph that opens with or,
-    and, e.g. or i.e. joins the paragraph or list item before it.
-    """
-    return split_blocks(lines, parse_blocks(lines, body_line), body_line)
-
-
 def split_blocks(
     lines: Sequence[str], blocks: Sequence[MarkdownBlock], body_line: int
 ) -> tuple[tuple[Section, ...], tuple[Passage, ...]]:
-    """Sections and passages from blocks that have been scanned already."""
+    """Sections and passages of the Markdown blocks from line `body_line` (1-based) on.
+
+    Roles are `concept` with confidence 0. A paragraph that ends in a colon, is one bold line, or
+    whose last sentence begins with if, when or otherwise is joined with the next paragraph, and is
+    the lead-in of a list, table or code block after it. A paragraph that begins with or, and, e.g.
+    or i.e. is joined with the paragraph or list item before it.
+    """
     sections = _sections(blocks, body_line)
     drafts: list[_PassageDraft] = []
     section = -1
@@ -76,7 +69,7 @@ def split_blocks(
         if section < 0 or block.shape is BlockType.HEADING:
             section += 1
         if block.shape is not BlockType.HEADING:
-            _add(lines, block, section, drafts)
+            _add_block(lines, block, section, drafts)
     return sections, tuple(_passage(index, draft) for index, draft in enumerate(drafts))
 
 
@@ -106,14 +99,14 @@ def _sections(blocks: Sequence[MarkdownBlock], body_line: int) -> tuple[Section,
     return tuple(sections)
 
 
-def _add(
+def _add_block(
     lines: Sequence[str], block: MarkdownBlock, section: int, drafts: list[_PassageDraft]
 ) -> None:
     """Append a block's passages to the drafts, or join the block to the last draft."""
     before = drafts[-1] if drafts and drafts[-1].section == section else None
-    lead = _lead(block, before, drafts)
+    lead = _find_lead_in(block, before, drafts)
     if block.shape is BlockType.CODE:
-        for first, last in _chunks(lines, block):
+        for first, last in _split_code(lines, block):
             size = _tokens(lines, first, last)
             drafts.append(
                 _PassageDraft(PassageKind.CODE, section, first, last, size, block.language, lead)
@@ -121,7 +114,7 @@ def _add(
         return
     tokens = _tokens(lines, block.first, block.last)
     introduces = block.shape is BlockType.PARAGRAPH and _introduces(lines, block)
-    if before is not None and _joins(lines, block, before, tokens):
+    if before is not None and _joins_previous(lines, block, before, tokens):
         before.last = block.last
         before.tokens += tokens
         before.introduces = introduces and before.kind is PassageKind.PARAGRAPH
@@ -131,7 +124,9 @@ def _add(
     drafts.append(draft)
 
 
-def _joins(lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, tokens: int) -> bool:
+def _joins_previous(
+    lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, tokens: int
+) -> bool:
     """Whether a block joins the passage before it; true for breaks and some paragraphs."""
     if block.shape is BlockType.BREAK:
         return True
@@ -144,7 +139,7 @@ def _joins(lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, to
     return _CONNECTIVE.match(lines[block.first - 1].lstrip(_MARKS)) is not None
 
 
-def _lead(
+def _find_lead_in(
     block: MarkdownBlock, before: _PassageDraft | None, drafts: Sequence[_PassageDraft]
 ) -> int:
     """Index of the draft that introduces a block, -1 without one."""
@@ -170,7 +165,7 @@ def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:
     return _OPENER.match(sentence.lstrip(_MARKS)) is not None
 
 
-def _chunks(lines: Sequence[str], block: MarkdownBlock) -> list[tuple[int, int]]:
+def _split_code(lines: Sequence[str], block: MarkdownBlock) -> list[tuple[int, int]]:
     """Line ranges of a code block: whole, or chunks split at blank lines."""
     if block.last - block.first + 1 <= MAX_CODE_LINES:
         return [(block.first, block.last)]

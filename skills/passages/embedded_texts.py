@@ -12,7 +12,7 @@ MAX_EMBEDDED_CHARACTERS = 1500
 def section_texts(parsed: ParsedSkill) -> tuple[str, ...]:
     """The text to embed for each section: heading path without the title, line feed, text."""
     return tuple(
-        _headed(path, parsed.text(_after_heading(section), section.last_line))
+        _with_heading_path(path, parsed.text(_first_text_line(section), section.last_line))
         for path, section in zip(
             heading_paths_below_title(parsed.sections), parsed.sections, strict=True
         )
@@ -23,14 +23,16 @@ def passage_texts(parsed: ParsedSkill) -> tuple[str, ...]:
     """The text to embed for each passage, under the heading path of its section."""
     paths = heading_paths_below_title(parsed.sections)
     return tuple(
-        _headed(paths[passage.section], parsed.text(passage.first_line, passage.last_line))
+        _with_heading_path(
+            paths[passage.section], parsed.text(passage.first_line, passage.last_line)
+        )
         for passage in parsed.passages
     )
 
 
-def _after_heading(section: Section) -> int:
+def _first_text_line(section: Section) -> int:
     return section.heading_line + 1 if section.heading_line else section.first_line
 
 
-def _headed(path: tuple[str, ...], text: str) -> str:
+def _with_heading_path(path: tuple[str, ...], text: str) -> str:
     return f"{' > '.join(path)}\n{text}"[:MAX_EMBEDDED_CHARACTERS]

@@ -24,10 +24,10 @@ def get_line_ranges(
         heading = parsed.sections[passage.section].heading_line
         if heading and context:
             spans.add((heading, heading))
-    return _merge(parsed, sorted(spans))
+    return _merge_ranges(parsed, sorted(spans))
 
 
-def _merge(parsed: ParsedSkill, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_ranges(parsed: ParsedSkill, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Join ranges that touch or are separated by blank lines only."""
     merged: list[tuple[int, int]] = []
     for first, last in spans:

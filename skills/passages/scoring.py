@@ -35,25 +35,27 @@ def score_passages(
     """
     count = len(skill.parsed.passages)
     owner = np.fromiter((p.section for p in skill.parsed.passages), np.intp, count)
-    matches, lengths = _matches(query, skill, count)
+    matches, lengths = _count_matches(query, skill, count)
     by_section = _sum_rows(matches, owner, len(skill.parsed.sections))
     section_lengths = np.bincount(owner, lengths, len(skill.parsed.sections)).astype(np.float32)
-    sections = weights.section_bm25 * _z(_bm25(by_section, section_lengths, query, weights))
-    passages = weights.passage_bm25 * _z(_bm25(matches, lengths, query, weights))
+    sections = weights.section_bm25 * _standardise(
+        _bm25(by_section, section_lengths, query, weights)
+    )
+    passages = weights.passage_bm25 * _standardise(_bm25(matches, lengths, query, weights))
     cosine = cosines(query, skill.section_vectors)
     if cosine is not None:
-        sections = sections + weights.section_cosine * _z(cosine)
+        sections = sections + weights.section_cosine * _standardise(cosine)
     nearness = cosines(query, skill.passage_vectors)
     if nearness is not None:
-        passages = passages + weights.passage_cosine * _z(nearness)
-    chapters = _chapters(skill.parsed.sections)
+        passages = passages + weights.passage_cosine * _standardise(nearness)
+    chapters = _find_chapters(skill.parsed.sections)
     smoothed = _smooth(sections[owner] + passages, chapters[owner], weights).astype(np.float32)
     return PassageScores(
         sections.astype(np.float32), smoothed, cosine is not None, len(query.terms)
     )
 
 
-def _matches(query: PassageQuery, skill: PassageInput, count: int) -> tuple[Floats, Floats]:
+def _count_matches(query: PassageQuery, skill: PassageInput, count: int) -> tuple[Floats, Floats]:
     """Counts of each query term in each passage (P, n), and passage lengths (P,)."""
     rows = np.repeat(np.arange(count), np.diff(skill.offsets))
     lengths = np.bincount(rows, skill.counts, count).astype(np.float32)
@@ -83,7 +85,7 @@ def _bm25(matches: Floats, lengths: Floats, query: PassageQuery, weights: Passag
     return np.asarray(saturated @ (idf * query.weights), np.float32)
 
 
-def _z(values: Floats) -> Floats:
+def _standardise(values: Floats) -> Floats:
     """Values with zero mean and unit standard deviation; zeros if all are equal."""
     spread = float(values.std()) if values.size else 0.0
     if spread < 1e-9:
@@ -91,7 +93,7 @@ def _z(values: Floats) -> Floats:
     return np.asarray((values - values.mean()) / spread, np.float32)
 
 
-def _chapters(sections: Sequence[Section]) -> npt.NDArray[np.intp]:
+def _find_chapters(sections: Sequence[Section]) -> npt.NDArray[np.intp]:
     """The chapter of each section: a heading of level 1 or 2 begins one."""
     opens = np.fromiter((section.level <= 2 for section in sections), np.intp, len(sections))
     return np.cumsum(opens)

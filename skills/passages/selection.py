@@ -30,7 +30,7 @@ def required_gaps(
         return np.empty(0, np.float32)
     times = scores.terms / weights.breadth_terms
     clipped = min(max(times, 1 / weights.breadth_limit), weights.breadth_limit)
-    gaps = -_margins(scores, skill, weights) - weights.breadth * math.log(clipped)
+    gaps = -_compute_margins(scores, skill, weights) - weights.breadth * math.log(clipped)
     gaps[scores.passages == scores.passages.max()] = min(0.0, float(gaps.min()))
     return gaps
 
@@ -51,7 +51,7 @@ def select_passages(
     if max_tokens is None:
         return [int(index) for index in kept]
     worth_first = kept[np.argsort(gaps[kept], kind="stable")].tolist()
-    return sorted(_within(skill.parsed, worth_first, max_tokens))
+    return sorted(_select_fitting(skill.parsed, worth_first, max_tokens))
 
 
 def passage_utilities(
@@ -64,10 +64,10 @@ def passage_utilities(
     """
     if not scores.passages.size:
         return np.empty(0, np.float32)
-    return np.asarray(np.exp(weights.odds * _margins(scores, skill, weights)), np.float32)
+    return np.asarray(np.exp(weights.odds * _compute_margins(scores, skill, weights)), np.float32)
 
 
-def _margins(scores: PassageScores, skill: PassageInput, weights: PassageWeights) -> Floats:
+def _compute_margins(scores: PassageScores, skill: PassageInput, weights: PassageWeights) -> Floats:
     """Score relative to the best in a skill of usual length, minus the log of the cost (P,)."""
     tokens = np.array([max(passage.tokens, 1) for passage in skill.parsed.passages], np.float32)
     stretch = (float(tokens.sum()) / weights.gap_tokens) ** weights.gap_power
@@ -77,7 +77,7 @@ def _margins(scores: PassageScores, skill: PassageInput, weights: PassageWeights
     return np.asarray(below - weights.cost * np.log(tokens / weights.cost_tokens), np.float32)
 
 
-def _within(parsed: ParsedSkill, worth_first: Sequence[int], max_tokens: int) -> list[int]:
+def _select_fitting(parsed: ParsedSkill, worth_first: Sequence[int], max_tokens: int) -> list[int]:
     """The passages that fit in order, counting the tokens of their headings and lead-ins."""
     fitting: list[int] = []
     paid: set[int] = set()

@@ -55,24 +55,24 @@ class RoleClassifier:
     intercepts: npt.NDArray[np.float32]
     rules_share: float
 
-    def predict_probabilities(self, blocks: Sequence[PassageContext]) -> Probabilities:
+    def predict_probabilities(self, contexts: Sequence[PassageContext]) -> Probabilities:
         """Probability of each role per passage, (passages, 6), from the features alone."""
-        if not blocks:
+        if not contexts:
             return np.zeros((0, len(ROLES)))
-        features = extract_features(blocks)
+        features = extract_features(contexts)
         parts = self.weights[features.places] * features.values[:, None]
         scores = np.add.reduceat(parts, features.starts[:-1], axis=0) + self.intercepts
         scores -= scores.max(axis=1, keepdims=True)
         powers = np.exp(scores, dtype=np.float64)
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
-    def predict(self, blocks: Sequence[PassageContext]) -> list[RolePrediction]:
+    def predict(self, contexts: Sequence[PassageContext]) -> list[RolePrediction]:
         """The role of each passage and its probability, from features, rules and neighbours."""
         return pick_likeliest_roles(
             blend_probabilities(
-                blocks,
-                classify_by_rules(blocks),
-                self.predict_probabilities(blocks),
+                contexts,
+                classify_by_rules(contexts),
+                self.predict_probabilities(contexts),
                 self.rules_share,
             )
         )
@@ -94,7 +94,7 @@ def classify_passages(
 
 
 def blend_probabilities(
-    blocks: Sequence[PassageContext],
+    contexts: Sequence[PassageContext],
     predictions: Sequence[RolePrediction],
     by_features: Probabilities,
     share: float,
@@ -107,13 +107,13 @@ def blend_probabilities(
     mixed = (1 - share) * by_features
     for index, (role, _) in enumerate(predictions):
         mixed[index, ROLES.index(role)] += share
-    for start, end in find_lists(blocks):
-        lines = np.array([len(block.lines) for block in blocks[start:end]], dtype=np.float64)
+    for start, end in find_lists(contexts):
+        lines = np.array([len(context.lines) for context in contexts[start:end]], dtype=np.float64)
         together = lines @ mixed[start:end] / max(1.0, lines.sum())
         mixed[start:end] += LIST_SHARE * (together - mixed[start:end])
     start = 0
-    for index in range(1, len(blocks) + 1):
-        if index == len(blocks) or not blocks[index].continues_code_of(blocks[index - 1]):
+    for index in range(1, len(contexts) + 1):
+        if index == len(contexts) or not contexts[index].continues_code_of(contexts[index - 1]):
             if index - start > 1:
                 mixed[start:index] = mixed[start:index].mean(axis=0)
             start = index

@@ -23,13 +23,13 @@ from skills.roles import cues
 from skills.roles.passage_context import PassageContext, find_lists
 from skills.roles.rules import DATA_LANGUAGES, SHELL_LANGUAGES
 
-SIGN_BUCKETS = 1 << 15
+INDICATOR_BUCKETS = 1 << 15
 """Hash buckets of indicators, at the front; enough to make collisions rare."""
 
 WORD_BUCKETS = 1 << 15
 """Hash buckets of words, after the indicators."""
 
-FEATURE_COUNT = SIGN_BUCKETS + WORD_BUCKETS
+FEATURE_COUNT = INDICATOR_BUCKETS + WORD_BUCKETS
 """Number of buckets."""
 
 _WORD = re.compile(r"[a-z]+|[\u4e00-\u9fff]")
@@ -95,7 +95,9 @@ def _hash(name: str, size: int) -> int:
 def _places(kind: str, group: str, names: CueNames) -> tuple[int, ...]:
     """Buckets of indicators, each alone and combined with the kind."""
     signs = [f"{group} {name}" for name in sorted(names)]
-    return tuple(_hash(form, SIGN_BUCKETS) for sign in signs for form in (sign, f"{kind}:{sign}"))
+    return tuple(
+        _hash(form, INDICATOR_BUCKETS) for sign in signs for form in (sign, f"{kind}:{sign}")
+    )
 
 
 class _Row:
@@ -106,7 +108,7 @@ class _Row:
         self.counts: list[int] = []
         self.values: list[float] = []
 
-    def add_signs(self, kind: str, groups: Iterable[tuple[str, CueNames]]) -> None:
+    def add_indicators(self, kind: str, groups: Iterable[tuple[str, CueNames]]) -> None:
         """Add indicators, each with value 1."""
         before = len(self.places)
         for group, names in groups:
@@ -120,7 +122,7 @@ class _Row:
         for group, words in groups:
             if words:
                 self.places += [
-                    SIGN_BUCKETS + _hash(f"{group}:{word}", WORD_BUCKETS) for word in words
+                    INDICATOR_BUCKETS + _hash(f"{group}:{word}", WORD_BUCKETS) for word in words
                 ]
                 self.counts.append(len(words))
                 self.values.append(len(words) ** -0.5)
@@ -136,28 +138,28 @@ class _Row:
 class _Document:
     """Values of the whole document that the features of a passage use."""
 
-    blocks: Sequence[PassageContext]
+    contexts: Sequence[PassageContext]
     shares: tuple[str, ...]
     kinds: dict[int, Counter[PassageKind]]
     opens_list: frozenset[int]
 
 
-def extract_features(blocks: Sequence[PassageContext]) -> Features:
+def extract_features(contexts: Sequence[PassageContext]) -> Features:
     """The features of a document's passages."""
-    document = _document(blocks)
+    document = _document(contexts)
     above: dict[tuple[str, int], _Row] = {}
     all_rows = _Row()
     starts = [0]
-    for index, block in enumerate(blocks):
-        kind = _kind(block)
-        place = (kind, block.passage.section)
+    for index, context in enumerate(contexts):
+        kind = _kind(context)
+        place = (kind, context.passage.section)
         if place not in above:
             above[place] = _Row()
-            above[place].add_signs(kind, _heading_signs(block))
-            above[place].add_words(_heading_words(block))
+            above[place].add_indicators(kind, _heading_indicators(context))
+            above[place].add_words(_heading_words(context))
         all_rows.add(above[place])
-        all_rows.add_signs(kind, _signs(document, index))
-        all_rows.add_words(_words(block))
+        all_rows.add_indicators(kind, _find_indicators(document, index))
+        all_rows.add_words(_words(context))
         starts.append(len(all_rows.places))
     return Features(
         np.array(all_rows.places, np.int32),
@@ -166,60 +168,60 @@ def extract_features(blocks: Sequence[PassageContext]) -> Features:
     )
 
 
-def _kind(block: PassageContext) -> str:
-    kind = block.passage.kind
+def _kind(context: PassageContext) -> str:
+    kind = context.passage.kind
     return kind.value if kind in (PassageKind.CODE, PassageKind.TABLE) else "text"
 
 
-def _document(blocks: Sequence[PassageContext]) -> _Document:
+def _document(contexts: Sequence[PassageContext]) -> _Document:
     kinds: dict[int, Counter[PassageKind]] = {}
     lines = code = 0
-    for block in blocks:
-        kinds.setdefault(block.passage.section, Counter())[block.passage.kind] += 1
-        lines += len(block.lines)
-        code += len(block.lines) if block.passage.kind is PassageKind.CODE else 0
-    sections = {block.passage.section: block for block in blocks}
+    for context in contexts:
+        kinds.setdefault(context.passage.section, Counter())[context.passage.kind] += 1
+        lines += len(context.lines)
+        code += len(context.lines) if context.passage.kind is PassageKind.CODE else 0
+    sections = {context.passage.section: context for context in contexts}
     steps = sum(
-        "step" in block.heading_cues[0] for block in sections.values() if block.heading_cues
+        "step" in context.heading_cues[0] for context in sections.values() if context.heading_cues
     )
     return _Document(
-        blocks,
+        contexts,
         (
             f"code {_level(code / max(1, lines), (0.1, 0.3, 0.6, 0.8))}",
             f"step {_level(steps / max(1, len(sections)), (0.05, 0.2, 0.4))}",
         ),
         kinds,
-        frozenset(start for start, _ in find_lists(blocks)),
+        frozenset(start for start, _ in find_lists(contexts)),
     )
 
 
-def _signs(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
+def _find_indicators(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
     """Groups of indicators of a passage."""
-    block = document.blocks[index]
-    yield "is", ("any", block.passage.kind.value)
-    yield "says", block.line_cues
-    if block.lead:
+    context = document.contexts[index]
+    yield "is", ("any", context.passage.kind.value)
+    yield "says", context.line_cues
+    if context.lead:
         yield "led", ("so",)
-        yield "asked", block.lead_cues
-    if block.passage.kind is PassageKind.CODE:
-        yield from _code_signs(block)
+        yield "asked", context.lead_cues
+    if context.passage.kind is PassageKind.CODE:
+        yield from _code_indicators(context)
     else:
-        yield from _text_signs(document, index)
-    yield from _place_signs(document, index)
+        yield from _text_indicators(document, index)
+    yield from _place_indicators(document, index)
 
 
-def _heading_signs(block: PassageContext) -> Iterator[tuple[str, CueNames]]:
-    yield "depth", (str(min(3, len(block.headings))),)
-    yield "near", block.heading_cues[0] if block.heading_cues else ()
-    yield "far", frozenset().union(*block.heading_cues[1:])
-    yield "under", frozenset().union(*block.heading_cues)
-    yield "heading", cues.find_cues(block.nearest_heading.lower(), _HEADING)
-    if any(_STEP_NUMBER.match(heading) for heading in block.headings):
+def _heading_indicators(context: PassageContext) -> Iterator[tuple[str, CueNames]]:
+    yield "depth", (str(min(3, len(context.headings))),)
+    yield "near", context.heading_cues[0] if context.heading_cues else ()
+    yield "far", frozenset().union(*context.heading_cues[1:])
+    yield "under", frozenset().union(*context.heading_cues)
+    yield "heading", cues.find_cues(context.nearest_heading.lower(), _HEADING)
+    if any(_STEP_NUMBER.match(heading) for heading in context.headings):
         yield "under", ("number",)
 
 
-def _code_signs(block: PassageContext) -> Iterator[tuple[str, CueNames]]:
-    language = block.passage.language.lower()
+def _code_indicators(context: PassageContext) -> Iterator[tuple[str, CueNames]]:
+    language = context.passage.language.lower()
     family = (
         "shell"
         if language in SHELL_LANGUAGES
@@ -229,38 +231,38 @@ def _code_signs(block: PassageContext) -> Iterator[tuple[str, CueNames]]:
     )
     yield "family", (family,)
     yield "language", (language,)
-    yield "code", cues.find_cues("\n".join(block.lines[:_CODE_LINES]), _CODE)
-    if block.is_marked_example:
+    yield "code", cues.find_cues("\n".join(context.lines[:_CODE_LINES]), _CODE)
+    if context.is_marked_example:
         yield "marked", ("so",)
 
 
-def _text_signs(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
-    block = document.blocks[index]
-    if block.introduces:
+def _text_indicators(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
+    context = document.contexts[index]
+    if context.introduces:
         yield "introduces", ("so",)
-    yield "first", cues.find_cues(block.first_line, _FIRST)
-    yield "text", cues.find_cues("\n".join(block.lines), _TEXT)
-    if block.passage.kind is PassageKind.TABLE:
-        yield "column", cues.find_cues(block.first_line.lower(), cues.COLUMNS)
-    if block.passage.kind is PassageKind.LIST_ITEM:
+    yield "first", cues.find_cues(context.first_line, _FIRST)
+    yield "text", cues.find_cues("\n".join(context.lines), _TEXT)
+    if context.passage.kind is PassageKind.TABLE:
+        yield "column", cues.find_cues(context.first_line.lower(), cues.COLUMNS)
+    if context.passage.kind is PassageKind.LIST_ITEM:
         yield "list", ("opens" if index in document.opens_list else "goes on",)
 
 
-def _place_signs(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
-    blocks, block = document.blocks, document.blocks[index]
-    section = block.passage.section
-    yield "lines", (str(_level(len(block.lines), (1, 3, 6, 10, 20))),)
-    length = sum(map(len, block.lines))
+def _place_indicators(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
+    contexts, context = document.contexts, document.contexts[index]
+    section = context.passage.section
+    yield "lines", (str(_level(len(context.lines), (1, 3, 6, 10, 20))),)
+    length = sum(map(len, context.lines))
     yield "length", (str(_level(length, (60, 120, 250, 500, 1000))),)
-    yield "place", (str(5 * index // len(blocks)),)
+    yield "place", (str(5 * index // len(contexts)),)
     yield "share", document.shares
     for side, other in (("before", index - 1), ("after", index + 1)):
-        if 0 <= other < len(blocks) and blocks[other].passage.section == section:
-            yield side, (blocks[other].passage.kind.value,)
-            yield side, blocks[other].line_cues
+        if 0 <= other < len(contexts) and contexts[other].passage.section == section:
+            yield side, (contexts[other].passage.kind.value,)
+            yield side, contexts[other].line_cues
         else:
             yield side, ("nothing",)
-    if index and block.continues_code_of(blocks[index - 1]):
+    if index and context.continues_code_of(contexts[index - 1]):
         yield "chunk", ("so",)
     kinds = document.kinds[section]
     yield "codes here", (str(min(3, kinds[PassageKind.CODE])),)
@@ -273,19 +275,19 @@ def _level(value: float, steps: Sequence[float]) -> int:
     return bisect_left(steps, value)
 
 
-def _heading_words(block: PassageContext) -> Iterator[tuple[str, list[str]]]:
+def _heading_words(context: PassageContext) -> Iterator[tuple[str, list[str]]]:
     """Groups of words and bigrams of the nearest heading and of the others."""
-    nearest = _WORD.findall(block.nearest_heading.lower())[:_HEADING_WORDS]
+    nearest = _WORD.findall(context.nearest_heading.lower())[:_HEADING_WORDS]
     yield "heading", nearest + _pairs(nearest)
-    yield "above", _WORD.findall(" ".join(block.headings[1:]).lower())[:_HEADING_WORDS]
+    yield "above", _WORD.findall(" ".join(context.headings[1:]).lower())[:_HEADING_WORDS]
 
 
-def _words(block: PassageContext) -> Iterator[tuple[str, list[str]]]:
+def _words(context: PassageContext) -> Iterator[tuple[str, list[str]]]:
     """Groups of words and bigrams of the opening and of the lead-in."""
-    first = _WORD.findall(block.first_line[:_OPENING].lower())[:2]
+    first = _WORD.findall(context.first_line[:_OPENING].lower())[:2]
     yield "first", first[:1] + _pairs(first)
-    if block.lead:
-        lead = _WORD.findall(block.lead.lower())[:_LEAD_WORDS]
+    if context.lead:
+        lead = _WORD.findall(context.lead.lower())[:_LEAD_WORDS]
         yield "lead", lead + _pairs(lead)
 
 

@@ -85,7 +85,7 @@ def build_passage_contexts(
     known = {
         heading: cues.find_cues(heading.lower(), cues.HEADINGS) for heading in set(chain(*paths))
     }
-    blocks: list[PassageContext] = []
+    contexts: list[PassageContext] = []
     for passage in passages:
         path = paths[passage.section]
         text = lines[passage.first_line - 1 : passage.last_line]
@@ -99,23 +99,25 @@ def build_passage_contexts(
             cues.find_cues(first, cues.WORDING),
             cues.find_cues(lead.lower(), cues.WORDING),
         )
-        blocks.append(PassageContext(passage, path, kept, lead, heading_cues, line_cues, lead_cues))
-    return blocks
+        contexts.append(
+            PassageContext(passage, path, kept, lead, heading_cues, line_cues, lead_cues)
+        )
+    return contexts
 
 
-def find_lists(blocks: Sequence[PassageContext]) -> list[tuple[int, int]]:
+def find_lists(contexts: Sequence[PassageContext]) -> list[tuple[int, int]]:
     """Lists, as [start, end): items of one section, in a row, under one lead-in."""
     runs: list[tuple[int, int]] = []
-    for index, block in enumerate(blocks):
-        if block.passage.kind is not PassageKind.LIST_ITEM:
+    for index, context in enumerate(contexts):
+        if context.passage.kind is not PassageKind.LIST_ITEM:
             continue
-        previous = blocks[index - 1].passage if index else None
+        previous = contexts[index - 1].passage if index else None
         if (
             runs
             and runs[-1][1] == index
             and previous is not None
-            and previous.section == block.passage.section
-            and previous.lead_in == block.passage.lead_in
+            and previous.section == context.passage.section
+            and previous.lead_in == context.passage.lead_in
         ):
             runs[-1] = (runs[-1][0], index + 1)
         else:

@@ -21,19 +21,19 @@ class AnchorIndex:
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words = sorted(set(words))
-        groups = [_places(word) for word in self._words]
+        groups = [_hash_buckets(word) for word in self._words]
         self._groups = np.concatenate(groups)
         self._starts = np.cumsum([0, *map(len, groups[:-1])])
 
     def find_in(self, text: str) -> frozenset[str]:
         """The words whose byte groups all occur in the text: its words, and rarely others."""
         table = np.zeros(_TABLE, bool)
-        table[_places(text)] = True
+        table[_hash_buckets(text)] = True
         found = np.logical_and.reduceat(table[self._groups], self._starts)
         return frozenset(self._words[place] for place in np.flatnonzero(found))
 
 
-def _places(text: str) -> npt.NDArray[np.uint32]:
+def _hash_buckets(text: str) -> npt.NDArray[np.uint32]:
     """Hash buckets of the byte groups in a text, and bucket 0, which is always set, so that a word
     shorter than a group is reported for every text."""
     content = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8).astype(np.uint32)

@@ -11,7 +11,7 @@ from itertools import accumulate
 from skills.scanner.character_folding import fold_homoglyphs, strip_invisible
 
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
-_SPELT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
+_SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _ABOUT_ATTACKS = re.compile(
     r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
     r"|threat|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
@@ -21,8 +21,8 @@ _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
 """Quotes around a command that is an argument, as in `sh -c "…"`, are not a quotation."""
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
-_LOOK_BACK = 80
-_QUOTED = 300
+_NEGATION_REACH = 80
+_MAX_QUOTATION = 300
 _SENTENCE = re.compile(r"[.!?;]\s|[。！？；]|\n")
 CONTEXT_LINES = 6
 """Lines before and after an anchor in which a match of its rule lies."""
@@ -46,10 +46,13 @@ class NormalisedText:
     """
 
     def __init__(self, lines: Sequence[str], body_line: int) -> None:
-        plain = [_spaced(line if line.isascii() else _plain(line)) for line in lines]
+        plain = [
+            _collapse_spaces(line if line.isascii() else _replace_characters(line))
+            for line in lines
+        ]
         self._fenced = _fenced(plain, body_line)
-        self.display = "".join(_ended(plain, self._fenced, body_line)).replace("\\\n", "  ")
-        self.folded = _lower(self.display)
+        self.display = "".join(_join_lines(plain, self._fenced, body_line)).replace("\\\n", "  ")
+        self.folded = _lower_same_length(self.display)
         head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
         self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
@@ -109,12 +112,12 @@ class NormalisedText:
 
     def _within_quotes(self, offset: int) -> bool:
         """Whether the offset is inside a quotation that begins in the same line."""
-        before = self.folded[self.folded.rfind("\n", 0, offset) + 1 : offset][-_QUOTED:]
+        before = self.folded[self.folded.rfind("\n", 0, offset) + 1 : offset][-_MAX_QUOTATION:]
         return before.count('"') % 2 == 1 or before.rfind("“") > before.rfind("”")
 
     def is_negated(self, offset: int) -> bool:
         """Whether the sentence before the offset warns against what follows."""
-        return bool(_NEGATION.search(self.sentence_before(offset, _LOOK_BACK)))
+        return bool(_NEGATION.search(self.sentence_before(offset, _NEGATION_REACH)))
 
     def sentence_before(self, offset: int, max_characters: int) -> str:
         """The part of the sentence before the offset, at most `max_characters`."""
@@ -123,20 +126,20 @@ class NormalisedText:
         return before[ends[-1] if ends else 0 :]
 
 
-def _plain(line: str) -> str:
+def _replace_characters(line: str) -> str:
     shown = unicodedata.normalize("NFKC", strip_invisible(line))
     return fold_homoglyphs(shown).replace("\n", " ").replace("’", "'")
 
 
-def _spaced(line: str) -> str:
+def _collapse_spaces(line: str) -> str:
     """The line with white space collapsed after its indentation, and with words spelt letter by
     letter joined."""
-    if _SPELT.search(line):
-        line = _SPELT.sub(lambda word: word[0].replace(" ", ""), line)
+    if _SPELT_OUT.search(line):
+        line = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), line)
     return _SPACES.sub(" ", line) if _SPACES.search(line) else line
 
 
-def _ended(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:
+def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:
     """Each line with its separator: a space within a paragraph, else a line feed."""
     for number, line in enumerate(lines[:-1], start=1):
         following = lines[number]
@@ -154,7 +157,7 @@ def _ended(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iter
     yield from lines[-1:]
 
 
-def _lower(text: str) -> str:
+def _lower_same_length(text: str) -> str:
     """Lower case of the same length; U+0130 is the only character that grows when lowered."""
     return text.replace("\u0130", "I").lower()
 

@@ -21,7 +21,7 @@ from skills.scanner.rules.commands import COMMAND_RULES
 from skills.scanner.rules.deception import DECEPTION_RULES
 from skills.scanner.rules.hidden_text import find_hidden_characters, find_hidden_comments
 from skills.scanner.rules.injected_instructions import INSTRUCTION_RULES
-from skills.scanner.rules.prompt_injection import SPEECH_RULES
+from skills.scanner.rules.prompt_injection import PROMPT_INJECTION_RULES
 from skills.scanner.rules.takeover import TAKEOVER_RULES
 from skills.scanner.rules.typosquatting import find_typosquats
 from skills.scanner.signals.combinations import ALL_SIGNALS, find_combinations
@@ -37,7 +37,7 @@ MAX_EXCERPT_CHARACTERS = 80
 """Maximum characters of the matched text that a reason quotes."""
 
 RULES = (
-    SPEECH_RULES
+    PROMPT_INJECTION_RULES
     + INSTRUCTION_RULES
     + DECEPTION_RULES
     + ATTACK_PATTERN_RULES

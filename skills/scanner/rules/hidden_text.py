@@ -18,9 +18,9 @@ _INSIDE_WORD = re.compile(f"(?<=[A-Za-z])[{ZERO_WIDTH}]+(?=[A-Za-z])")
 _LONG_RUN = re.compile(f"[{ZERO_WIDTH}]{{4,}}")
 _SPACE = re.compile("[\u200b\u2060-\u2064\u180e\u3164\uffa0\ufeff]")
 
-_MANY_WORDS = 2
+_SUSPICIOUS_WORDS = 2
 
-_COMMENT_READ = 4000
+_MAX_COMMENT_CHARACTERS = 4000
 _IGNORE = r"(?<![-\w])(?:ignore|disregard)\s{1,3}(?:all|any|the|previous|prior|your|every\w*|what)"
 _ORDER = re.compile(
     rf"{_IGNORE}\b|\b(?:you must|you are|you should|execute|run the|curl -{{1,2}}|curl http|"
@@ -56,11 +56,11 @@ def find_hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str
     """
     for number, line in enumerate(lines, start=1):
         if not line.isascii():
-            for level, what in _in_line(line, first=number == 1):
+            for level, what in _find_in_line(line, first=number == 1):
                 yield number, level, what
 
 
-def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
+def _find_in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
     text = line.removeprefix("\ufeff") if first else line
     tags = _TAG_RUN.search(_FLAG.sub("", text))
     if tags:
@@ -76,7 +76,7 @@ def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
             yield 1, "direction marks without right-to-left text"
     mixed = len(set(MIXED_ALPHABET_WORD.findall(text)))
     if mixed:
-        level = 2 if mixed >= _MANY_WORDS else 1
+        level = 2 if mixed >= _SUSPICIOUS_WORDS else 1
         yield level, "Cyrillic letters that look Latin within a Latin word"
     if _LONG_RUN.search(text):
         yield 2, "a run of zero-width characters, which can carry a message"
@@ -91,7 +91,7 @@ def find_hidden_comments(text: NormalisedText) -> Iterator[tuple[int, int, str]]
     start = text.folded.find("<!--")
     while start >= 0:
         end = text.folded.find("-->", start)
-        comment = text.folded[start + 4 : end if end >= 0 else None][:_COMMENT_READ]
+        comment = text.folded[start + 4 : end if end >= 0 else None][:_MAX_COMMENT_CHARACTERS]
         order = _ORDER.search(comment)
         spoken = _TO_MODELS.match(comment)
         if spoken and _DEED.search(comment) and not text.in_code(start):

@@ -23,12 +23,12 @@ ALL_SIGNALS = PHRASE_SIGNALS + VOCABULARY_SIGNALS
 _BLANK = re.compile(r"\n[ \t]*(?=\n)")
 _HEADING = re.compile(r"(?m)^#{1,6} ")
 _MAX_PLACES = 50
-_LOOK_AHEAD = 2_000
+_MAX_LOOKAHEAD = 2_000
 
 _Pairs = frozenset[frozenset[str]]
 
 
-def _pairs(table: Mapping[str, str]) -> _Pairs:
+def _make_pairs(table: Mapping[str, str]) -> _Pairs:
     """The pairs of a table from names to the names that they combine with, separated by spaces."""
     return frozenset(
         frozenset(pair)
@@ -38,7 +38,7 @@ def _pairs(table: Mapping[str, str]) -> _Pairs:
     )
 
 
-_PARAGRAPH = _pairs(
+_PARAGRAPH = _make_pairs(
     {
         "silence": "secret private config",
         "mute": "private config",
@@ -52,7 +52,7 @@ _PARAGRAPH = _pairs(
     }
 )
 """Pairs that count within a paragraph only, being too common within a section."""
-_SECTION = _pairs(
+_SECTION = _make_pairs(
     {
         "silence mute unseen false answer": (
             "out address picture carry bypass code harm door obey swap bias"
@@ -74,7 +74,7 @@ _SECTION = _pairs(
         "pressure": "secret out address",
     }
 )
-_FILE = _pairs(
+_FILE = _make_pairs(
     {
         "false": "out secret code harm door picture",
         "silence": "out",
@@ -104,8 +104,8 @@ def find_combinations(
 
     present: the anchors that the text may contain (`AnchorIndex.find_in`).
     """
-    starts = _paragraphs(text.folded)
-    places = _anchored(text.folded, starts, present)
+    starts = _find_paragraphs(text.folded)
+    places = _find_anchored_paragraphs(text.folded, starts, present)
     if len(places) < 2:
         return
     found = _SignalFinder(text, starts)
@@ -170,11 +170,11 @@ class _SignalFinder:
         """The offset of a signal in a paragraph, -1 if absent."""
         if (name, place) not in self._known:
             start, end = self._starts[place], self._starts[place + 1]
-            self._known[name, place] = _first(_BY_NAME[name], self._text, start, end)
+            self._known[name, place] = _find_signal(_BY_NAME[name], self._text, start, end)
         return self._known[name, place]
 
 
-def _paragraphs(folded: str) -> list[int]:
+def _find_paragraphs(folded: str) -> list[int]:
     """Offsets of paragraphs. A paragraph that ends in a colon includes the next one, and a code
     block includes the text after it."""
     ends = (blank for blank in _BLANK.finditer(folded) if not _goes_on(folded, blank))
@@ -188,12 +188,14 @@ def _goes_on(folded: str, blank: re.Match[str]) -> bool:
     last = folded[folded.rfind("\n", 0, start) + 1 : start].strip()
     if last not in ("```", "~~~"):
         return False
-    following = folded.find("\n\n", end + 1, end + _LOOK_AHEAD)
-    spoken = folded[end : following if following >= 0 else end + _LOOK_AHEAD].strip()
+    following = folded.find("\n\n", end + 1, end + _MAX_LOOKAHEAD)
+    spoken = folded[end : following if following >= 0 else end + _MAX_LOOKAHEAD].strip()
     return spoken[-1:] not in (":", "：") and spoken[:1] not in ("#", "`", "~")
 
 
-def _anchored(folded: str, starts: list[int], present: frozenset[str]) -> dict[str, list[int]]:
+def _find_anchored_paragraphs(
+    folded: str, starts: list[int], present: frozenset[str]
+) -> dict[str, list[int]]:
     """By signal, the paragraphs that contain one of its anchors."""
     found = {}
     for signal in ALL_SIGNALS:
@@ -212,7 +214,7 @@ def _anchored(folded: str, starts: list[int], present: frozenset[str]) -> dict[s
     return found
 
 
-def _first(signal: Signal, text: NormalisedText, start: int, end: int) -> int:
+def _find_signal(signal: Signal, text: NormalisedText, start: int, end: int) -> int:
     """Offset of a signal's first match that is neither quoted nor negated, else -1."""
     for match in signal.pattern.finditer(text.folded, start, end):
         at = match.start()
