@@ -1,1 +1,1 @@
-"""Settings, logging and the error hierarchy: what every room may use."""
+"""Settings, secrets, logging and the error hierarchy; imports no other package of skillbus."""

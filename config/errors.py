@@ -1,30 +1,43 @@
-"""The error hierarchy. Adapters translate what their client libraries raise into these."""
+"""The error hierarchy. Adapters translate the errors of their client libraries into these.
+
+`TransientError`, `PermanentError`, `StaleError` and `MisconfiguredError` exclude one another: an
+error is of exactly one of these kinds, so the order of `except` clauses decides nothing.
+"""
 
 
 class SkillbusError(Exception):
-    """Anything skillbus raises on purpose; its message says what was wrong and what to do."""
+    """Base of all errors that skillbus raises on purpose.
+
+    The message says what is wrong and what to do about it.
+    """
 
 
 class TransientError(SkillbusError):
-    """May pass on its own (a busy store, a missed deadline): the task is retried."""
+    """An error that may pass without intervention, such as a busy store or a missed deadline.
+
+    A task is retried; the recorded work waits.
+    """
 
 
 class PermanentError(SkillbusError):
-    """Will fail the same way again: the event or query is recorded as failed with this reason."""
+    """An error that a retry cannot mend: the event, query or skill is recorded as failed."""
 
 
 class StaleError(SkillbusError):
-    """A newer revision has already won: the work is done, nothing is written."""
+    """A newer revision has been written already; the work counts as done, nothing is written."""
+
+
+class MisconfiguredError(SkillbusError):
+    """A setting does not fit the environment: a login, address, model, version or program.
+
+    An operator has to correct it. Recorded work waits until then, with the retries of a
+    `TransientError`; a query or command fails at once (exit code 2, HTTP 503).
+    """
 
 
 class UsageError(PermanentError):
-    """The caller asked for something that cannot be (exit code 2, HTTP 400)."""
-
-
-class MisconfiguredError(TransientError, UsageError):
-    """A server and the settings do not fit (a login, a model, a version): somebody has to put it
-    right. Who asks is told at once (exit code 2); what is recorded waits until then."""
+    """The caller asked for something impossible (exit code 2, HTTP 400)."""
 
 
 class NotFoundError(UsageError):
-    """The caller named something that is not there (exit code 2, HTTP 404)."""
+    """The caller named something that does not exist (exit code 2, HTTP 404)."""

@@ -1,4 +1,4 @@
-"""Passwords: read from files when a connection is made, kept out of all that is shown."""
+"""Passwords: reading them from files, and adding them to or removing them from URLs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from config.errors import MisconfiguredError
 
 
 def read_secret(path: Path | None, setting: str) -> str | None:
-    """The only line of a secret's file, None without a file.
+    """The content of a secret's file, which is one line; None without a file.
 
-    Raises SetupError that names the setting when the file is missing, unreadable or empty.
+    Raises MisconfiguredError with the name of the setting when the file is missing, unreadable or
+    empty.
     """
     if path is None:
         return None
@@ -21,12 +22,14 @@ def read_secret(path: Path | None, setting: str) -> str | None:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise MisconfiguredError(f"{setting}: {path}: {reason}") from None
     if not secret:
-        raise MisconfiguredError(f"{setting}: {path} is empty; it holds the password, in one line")
+        raise MisconfiguredError(
+            f"{setting}: {path} is empty; write the password into it, in one line"
+        )
     return secret
 
 
 def add_password(url: str, password: str | None) -> str:
-    """A URL with the password in its place; for clients that take it nowhere else."""
+    """A URL with the password in it, for clients that accept it only there."""
     if password is None:
         return url
     parts = urlsplit(url)
@@ -35,7 +38,7 @@ def add_password(url: str, password: str | None) -> str:
 
 
 def strip_password(url: str) -> str:
-    """A URL as it may be shown."""
+    """A URL without its password, for messages and logs."""
     parts = urlsplit(url)
     user, found, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{found}{host}"))

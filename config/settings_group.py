@@ -1,4 +1,4 @@
-"""What the groups of settings have in common."""
+"""Base class of the groups of settings."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The domain: records, parsing, roles, paging, bundles, events, safety. Pure; no I/O."""
+"""The domain: skill records, parsing, roles, scanner, passages, bundles, events. No I/O."""

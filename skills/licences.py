@@ -1,8 +1,8 @@
-"""Licences as people write them, told as SPDX identifiers where they can be.
+"""Recognises licences as people write them, and compares them with allowed licences.
 
-`license: MIT license` and `Apache License, Version 2.0` name what the identifiers `MIT` and
-`Apache-2.0` name, and `MIT OR GPL-3.0-only` is a choice (SPDX specification, annex D). What is not
-recognised is a licence of that very text.
+`license: MIT license` and `Apache License, Version 2.0` are the SPDX identifiers `MIT` and
+`Apache-2.0`; `MIT OR GPL-3.0-only` is an SPDX expression (SPDX specification, annex D). A licence
+that is not recognised is kept as its text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 UNKNOWN = "unknown"
-"""In a list of allowed licences: skills that state none."""
+"""Entry of a list of allowed licences for skills that state none."""
 
 _IDS = (
     *("MIT", "MIT-0", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "ISC", "Unlicense"),
@@ -36,10 +36,10 @@ _CLAUSES = re.compile(r"(?:new |simplified )?bsd[ -](?P<many>[23])[ -]clause")
 _CLAUSES_FIRST = re.compile(r"(?P<many>[23])[ -]clause bsd")
 _WORD = re.compile(r"\(|\)|[^\s()]+")
 _OPERATORS = frozenset(("OR", "AND", "WITH"))
-_DEEPEST = 20
-_ENDS = re.compile(r"-only$|-or-later$|\+$")
+_MAX_PARENTHESES = 20
+_VERSION_SUFFIX = re.compile(r"-only$|-or-later$|\+$")
 
-_TEXTS = (
+_LICENCE_TEXTS = (
     ("MIT", re.compile(r"permission is hereby granted, free of charge, to any person obtaining")),
     ("Apache-2.0", re.compile(r"apache license\s+version 2\.0")),
     ("AGPL-3.0", re.compile(r"gnu affero general public license\s+version 3")),
@@ -55,8 +55,8 @@ _TEXTS = (
     ("CC-BY-4.0", re.compile(r"attribution 4\.0 international")),
     ("Unlicense", re.compile(r"free and unencumbered software released into the public domain")),
 )
-_TEXT_READ = 4_000
-_POINTS = re.compile(
+_MAX_TEXT_CHARACTERS = 4_000
+_REFERS_TO_FILE = re.compile(
     r"(?:see |complete terms in |terms in )?(?:the )?(?:\./)?(?:licen[cs]e|copying)(?:\.txt|\.md)?"
     r"(?: for complete terms| has complete terms)?\.?"
 )
@@ -64,7 +64,7 @@ _POINTS = re.compile(
 
 @lru_cache(4_096)
 def spdx_identifier(text: str) -> str:
-    """The SPDX identifier that a text means, else the text with its spaces made one."""
+    """The SPDX identifier of a licence, else the text with white space collapsed."""
     plain = " ".join(text.split())
     folded = plain.casefold()
     bare = re.sub(r"^the | licen[cs]e\b| licence\b", "", folded).strip(" ,.") or folded
@@ -82,61 +82,64 @@ def spdx_identifier(text: str) -> str:
 
 
 def licence_names(text: str) -> tuple[str, ...]:
-    """The names by which a stated licence can be asked for: as it stands, and its identifier."""
+    """The names under which a stated licence can be filtered: its text and its identifier."""
     plain = " ".join(text.split())
     return tuple(dict.fromkeys(filter(None, (plain, spdx_identifier(plain)))))
 
 
 @lru_cache(4_096)
 def is_licence_allowed(text: str, allowed: frozenset[str]) -> bool:
-    """Whether a stated licence, or an expression of several, is among those allowed.
+    """Whether a stated licence or SPDX expression is allowed.
 
-    allowed: as `folded` makes them. Of `A OR B` one must be, of `A AND B` both; an exception
-    (`WITH`) only adds to what the licence permits.
+    allowed: as by `normalise_allowed`. Of `A OR B` one must be allowed, of `A AND B` both; an
+    exception (`WITH`) is ignored, since it only adds permissions.
     """
     if not text.strip() or text.strip().casefold() == UNKNOWN:
         return UNKNOWN in allowed
-    if _is_one(text, allowed):
+    if _is_identifier_allowed(text, allowed):
         return True
     words = _WORD.findall(text)
-    if words.count("(") > _DEEPEST or not _OPERATORS.intersection(words):
+    if words.count("(") > _MAX_PARENTHESES or not _OPERATORS.intersection(words):
         return False
     return _Expression(words, allowed).allows()
 
 
 def normalise_allowed(allowed: Sequence[str]) -> frozenset[str]:
-    """A list of allowed licences as it is compared: identifiers in one case."""
+    """Allowed licences normalised for comparison: identifiers in lower case."""
     return frozenset(spdx_identifier(one).casefold().removesuffix("-only") for one in allowed)
 
 
 def detect_licence(text: str) -> str:
-    """The identifier of a licence by its own words, "" when they are not known."""
-    plain = " ".join(text[:_TEXT_READ].casefold().split())
-    return next((name for name, words in _TEXTS if words.search(plain)), "")
+    """The identifier of a licence text, "" if it is not recognised."""
+    plain = " ".join(text[:_MAX_TEXT_CHARACTERS].casefold().split())
+    return next((name for name, words in _LICENCE_TEXTS if words.search(plain)), "")
 
 
 def resolve_licence(licence: str, text: str) -> str:
-    """The licence of a skill: what its frontmatter states, or where that says nothing but to look
-    there, what the licence file beside it is by its words."""
+    """The licence of a skill: as stated in its frontmatter, or, if that is empty or only refers to
+    the licence file, as detected in the text of that file."""
     plain = licence.strip()
-    if plain and plain.casefold() != UNKNOWN and not _POINTS.fullmatch(plain.casefold()):
+    if plain and plain.casefold() != UNKNOWN and not _REFERS_TO_FILE.fullmatch(plain.casefold()):
         return licence
     return detect_licence(text) or licence
 
 
 def is_licence_file(path: str) -> bool:
-    """Whether a file of a skill's folder, by its path in it, holds the skill's licence."""
+    """Whether a path in a skill's folder is that of its licence file."""
     name = path.casefold().partition(".")[0]
     return "/" not in path and name in ("license", "licence", "copying", "unlicense")
 
 
-def _is_one(text: str, allowed: Collection[str]) -> bool:
+def _is_identifier_allowed(text: str, allowed: Collection[str]) -> bool:
     one = spdx_identifier(text)
-    return one.casefold() in allowed or spdx_identifier(_ENDS.sub("", one)).casefold() in allowed
+    return (
+        one.casefold() in allowed
+        or spdx_identifier(_VERSION_SUFFIX.sub("", one)).casefold() in allowed
+    )
 
 
 class _Expression:
-    """A recursive descent over an SPDX expression; what is malformed allows nothing."""
+    """Recursive descent parser of SPDX expressions; a malformed one allows nothing."""
 
     def __init__(self, words: Sequence[str], allowed: Collection[str]) -> None:
         self._words: Iterator[str] = iter(words)
@@ -145,31 +148,31 @@ class _Expression:
         self._malformed = False
 
     def allows(self) -> bool:
-        allowed = self._either()
+        allowed = self._parse_or()
         return allowed and not self._word and not self._malformed
 
     def _next(self) -> str:
         word, self._word = self._word, next(self._words, "")
         return word
 
-    def _either(self) -> bool:
-        allowed = self._both()
+    def _parse_or(self) -> bool:
+        allowed = self._parse_and()
         while self._word == "OR":
             self._next()
-            allowed |= self._both()
+            allowed |= self._parse_and()
         return allowed
 
-    def _both(self) -> bool:
-        allowed = self._one()
+    def _parse_and(self) -> bool:
+        allowed = self._parse_term()
         while self._word == "AND":
             self._next()
-            allowed &= self._one()
+            allowed &= self._parse_term()
         return allowed
 
-    def _one(self) -> bool:
+    def _parse_term(self) -> bool:
         word = self._next()
         if word == "(":
-            allowed = self._either()
+            allowed = self._parse_or()
             self._malformed |= self._next() != ")"
             return allowed
         if word in ("", ")", *_OPERATORS):
@@ -178,4 +181,4 @@ class _Expression:
         if self._word == "WITH":
             self._next()
             self._malformed |= self._next() in ("", "(", ")", *_OPERATORS)
-        return _is_one(word, self._allowed)
+        return _is_identifier_allowed(word, self._allowed)

@@ -1,4 +1,4 @@
-"""What skillbus knows of one skill at one revision: the types that every room shares.
+"""A parsed skill at one revision: record, sections, passages, warnings and findings.
 
 Lines are 1-based and inclusive, counted over the whole SKILL.md (frontmatter included).
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 
 class Role(StrEnum):
-    """What a passage does for the reader (SkillPager §3.1)."""
+    """Role of a passage for the reader (SkillPager §3.1)."""
 
     STEP = "step"
     EXAMPLE = "example"
@@ -32,7 +32,7 @@ class PassageKind(StrEnum):
 
 
 class RevisionKey(NamedTuple):
-    """One revision of one skill; documents are written once under this key."""
+    """A revision of a skill; documents are written once under this key."""
 
     skill_id: str
     seq: int
@@ -50,7 +50,7 @@ _OfRevision = TypeVar("_OfRevision", bound=_Revised)
 
 
 def select_latest_revisions(items: Iterable[_OfRevision]) -> dict[str, _OfRevision]:
-    """What is about the highest seq of each skill, by skill_id in the order of first mention."""
+    """The item with the highest seq of each skill, by skill_id in order of first occurrence."""
     newest: dict[str, _OfRevision] = {}
     for one in items:
         if one.key.seq > newest.setdefault(one.key.skill_id, one).key.seq:
@@ -60,7 +60,7 @@ def select_latest_revisions(items: Iterable[_OfRevision]) -> dict[str, _OfRevisi
 
 @dataclass(frozen=True, slots=True)
 class ParseWarning:
-    """Something wrong in the file that was read all the same; `line` 0 is the whole file."""
+    """A defect of a file that was parsed nevertheless; `line` 0 is the whole file."""
 
     code: str
     line: int
@@ -69,9 +69,9 @@ class ParseWarning:
 
 @dataclass(frozen=True, slots=True)
 class SafetyFinding:
-    """A mark of the scanner (spec §7). `level` 1 is worth a look, 2 suspicious, 3 dangerous.
+    """A finding of the scanner (spec §7). `level` 1 is minor, 2 suspicious, 3 dangerous.
 
-    `file` is the path of a file beside SKILL.md, "" for SKILL.md itself.
+    `file` is the path of another file of the folder, "" for SKILL.md itself.
     """
 
     kind: str
@@ -83,7 +83,7 @@ class SafetyFinding:
 
 @dataclass(frozen=True, slots=True)
 class SiblingFile:
-    """A file of the skill's folder beside SKILL.md; `path` is relative to the folder, with `/`."""
+    """Another file of the skill's folder; `path` is relative to the folder, with `/`."""
 
     path: str
     size: int
@@ -92,10 +92,10 @@ class SiblingFile:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Heading to next heading; the unit that is scored. `heading_path` starts at the H1.
+    """The text from a heading to the next one; scored as a unit. `heading_path` starts at the H1.
 
     `level` and `heading_line` are 0 for the text before the first heading. `first_line` is the
-    heading's own line where there is one.
+    heading's line, if there is one.
     """
 
     index: int
@@ -108,10 +108,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A typed, line-addressed fragment; the unit that is sent.
+    """A typed range of lines; selected and sent as a unit.
 
     `language` is a code block's info string. `lead_in` is the index of the passage that
-    introduces the list or block this one belongs to, -1 without one.
+    introduces this passage's list or block, -1 without one.
     """
 
     index: int
@@ -130,7 +130,7 @@ class Passage:
 class SkillRecord:
     """The normalised record of a skill (spec §4.2; Graph of Skills table 5).
 
-    scanner: the version of the scanner that made the marks (`skills.scanner.SCANNER`).
+    scanner: the version of the scanner that made the findings (`SCANNER_VERSION`).
     """
 
     name: str
@@ -161,7 +161,7 @@ class SkillRecord:
 
 @dataclass(frozen=True, slots=True)
 class ParsedSkill:
-    """A SKILL.md as read: its record, its text by line, and its fragments.
+    """A parsed SKILL.md: its record, lines, sections and passages.
 
     `lines` are the lines of the whole file without line ends; `lines[n - 1]` is line n.
     `body_line` is the first line after the frontmatter.
@@ -175,5 +175,5 @@ class ParsedSkill:
     warnings: tuple[ParseWarning, ...] = ()
 
     def text(self, first_line: int, last_line: int) -> str:
-        """The text of a line range, as it stands in the file."""
+        """The text of a line range, unchanged."""
         return "\n".join(self.lines[first_line - 1 : last_line])

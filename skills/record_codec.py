@@ -1,4 +1,4 @@
-"""Parsed skills as bytes: compact JSON under zlib, with a version in front; exact both ways."""
+"""Serialises parsed skills: a version byte, then compact JSON under zlib; lossless."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from skills.record import (
 )
 
 VERSION = 2
-"""Raised whenever what is written changes."""
+"""Increased whenever the format changes."""
 _READABLE_VERSIONS = (1, VERSION)
-"""Versions that can be read: 1 knows of no scanner and of no file beside SKILL.md."""
+"""Readable versions; 1 has no scanner version and no findings in other files."""
 
 _COMPRESSION_LEVEL = 3
 _ROLES = list(Role)
@@ -44,11 +44,11 @@ _LISTS = frozenset(
 
 
 class CodecError(PermanentError):
-    """Stored bytes that this version did not write: index the skill again."""
+    """Stored bytes cannot be read; the skill has to be indexed again."""
 
 
 def dump(parsed: ParsedSkill) -> bytes:
-    """Bytes from which `load` makes an equal parsed skill."""
+    """Serialise a skill; `load` restores an equal one."""
     record = parsed.record
     plain = {name: getattr(record, name) for name in _RECORD}
     plain["files"] = [(file.path, file.size, file.sha256) for file in record.files]
@@ -80,7 +80,7 @@ def dump(parsed: ParsedSkill) -> bytes:
 
 
 def load(data: bytes) -> ParsedSkill:
-    """The parsed skill of `dump`. Raises CodecError for anything else."""
+    """Deserialise a skill; raises CodecError for bytes that `dump` did not make."""
     if not data or data[0] not in _READABLE_VERSIONS:
         raise CodecError(f"stored skill is not of a version up to {VERSION}; index it again")
     try:

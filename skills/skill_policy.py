@@ -1,4 +1,4 @@
-"""Which skills may be sent: by the scanner's level, by licence, and by where they come from."""
+"""Decides which skills may be sent, by scanner level, licence and source."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class PolicyViolation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SkillPolicy:
-    """The settings as rules, and what single sources allow.
+    """The policy of the settings and of single sources.
 
-    Every way out of the library asks `refusal`, or `of_record` for a revision that it has read.
-    licences: allowed in the whole library, none: any. own: by source, the licences that it
-    allows, where it has a list; a skill must pass both.
+    Everything that sends skills calls `find_violation`, or `find_record_violation` for a revision
+    that it has read. licences: allowed in the whole library, empty for any. source_licences: by
+    source id, the licences allowed for sources with their own list; a skill must satisfy both.
     """
 
     highest_level: int
@@ -37,7 +37,7 @@ class SkillPolicy:
 
     @classmethod
     def from_settings(cls, settings: PolicySettings) -> SkillPolicy:
-        """The rules that the settings make."""
+        """The policy of the settings."""
         by_trust: dict[str, set[str]] = {"send": set(), "withhold": set()}
         for source, trust in settings.sources.items():
             by_trust[trust].add(source)
@@ -49,7 +49,7 @@ class SkillPolicy:
         )
 
     def with_source_licences(self, allowed: Mapping[str, Sequence[str]]) -> SkillPolicy:
-        """The rules with the licences that sources allow, by source id; an empty list: any."""
+        """The policy with allowed licences by source id; an empty list allows any."""
         own = {
             source: licences.normalise_allowed(names) for source, names in allowed.items() if names
         }
@@ -57,15 +57,15 @@ class SkillPolicy:
 
     @property
     def allows_all(self) -> bool:
-        """Whether nothing can be withheld, so that nothing need be looked up."""
+        """Whether the policy can withhold nothing, so that no lookup is needed."""
         return self.highest_level >= 3 and not (
             self.licences or self.withheld_sources or self.source_licences
         )
 
     def find_violation(self, source: str, level: int, licence: str) -> PolicyViolation | None:
-        """Why a skill of this source, scanner level and licence is withheld; None when it is not.
+        """Why a skill of this source, scanner level and licence is withheld; None if it is not.
 
-        A source decides before licence and level, and safety is named before a licence.
+        The source is checked first, then the level, then the licence.
         """
         if source in self.withheld_sources:
             return PolicyViolation("source", "nothing of its source is sent")
@@ -81,12 +81,12 @@ class SkillPolicy:
         return None
 
     def find_record_violation(self, skill_id: str, record: SkillRecord) -> PolicyViolation | None:
-        """Why a skill that was read is withheld; its marks are those of this scanner."""
+        """Why a skill is withheld; the record must have findings of the current scanner."""
         return self.find_violation(get_source_id(skill_id), record.safety_level, record.licence)
 
 
 def get_source_id(skill_id: str) -> str:
-    """The source that a skill is of."""
+    """The id of a skill's source."""
     return skill_id.partition(":")[0]
 
 

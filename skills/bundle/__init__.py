@@ -1,1 +1,1 @@
-"""Bundles: the answer to a query, its JSON model and its Markdown form."""
+"""Bundles: the answer to a query, as JSON model and as Markdown."""

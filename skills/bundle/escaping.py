@@ -1,8 +1,8 @@
-"""Skill text as data: what stands in the Markdown of a bundle cannot leave its place.
+"""Escapes skill text, which is untrusted, for the Markdown of a bundle and for terminals.
 
-A passage stands between tags that nothing in it can close, open or imitate, and every other value
-from a skill stands on one line, in which it can neither start markup nor pass for two values.
-Characters that show nothing are shown as what they are.
+A passage is enclosed in tags that its text cannot close, open or imitate. Any other value from a
+skill is put on one line, in which it can neither start markup nor look like two values. Invisible
+characters are replaced by a visible note.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u3164\ufeff\uffa0\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_SHOWS_NOTHING = re.compile(f"{_FLAG}|[{_CONTROL}{_INVISIBLE}\ufe00-\ufe0f]+")
-_STEERS = re.compile(f"[{_CONTROL}{_INVISIBLE}\ufe00-\ufe0f\ud800-\udfff]")
+_INVISIBLE_RUN = re.compile(f"{_FLAG}|[{_CONTROL}{_INVISIBLE}\ufe00-\ufe0f]+")
+_UNSAFE_IN_TERMINAL = re.compile(f"[{_CONTROL}{_INVISIBLE}\ufe00-\ufe0f\ud800-\udfff]")
 _JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
 
 _LESS_THAN = "<\uff1c\ufe64\u2039\u3008\u2329\u27e8\u300a\u00ab\u02c2\u1438\u276e\u276c\u29fc\u227a"
 _OPENING = re.compile(f"[{_LESS_THAN}]")
 _TAG = "passage"
-_TAG_READ = 120
+_TAG_LOOKAHEAD = 120
 _SLASHES = "/\\\u2044\u2215\u2571\u29f8\u27cb"
 _LOOK_ALIKES = str.maketrans(
     "\u0440\u03c1\u0430\u03b1\u0455\u0261\u0581\u0435\u03b5\u0501\u0251\ua731\u0262\u1d00\u1d07\u1d18",
@@ -45,60 +45,60 @@ _PLAIN = re.compile(r"[\w./:@+~=%#*-]+")
 
 
 def escape_passage(text: str) -> str:
-    """The text of a passage as it can stand between its tags.
+    """The text of a passage, safe between its tags.
 
-    As in the file, but for tags of that name or like it, characters that show nothing, and what
-    would go on beyond the passage: a code fence left open is closed, a comment left open escaped.
+    It is unchanged except for tags of that or a similar name, invisible characters, and constructs
+    that would extend beyond the passage: an open code fence is closed, an open comment escaped.
     """
     if text.isascii() and "<" not in text and "`" not in text and "~" not in text:
         return show_invisible(text)
-    return _closed(_without_tags(show_invisible(text)))
+    return _close_open_blocks(_escape_tags(show_invisible(text)))
 
 
 def escape_inline(text: str) -> str:
-    """Text from a skill on one line: no line, tag, link, image or comment begins in it."""
+    """Text from a skill on one line, without the beginning of a tag, link, image or comment."""
     return show_invisible(" ".join(text.split())).replace("<", "&lt;").replace("](", "]\\(")
 
 
 def escape_terminal_line(text: str) -> str:
-    """Text from a skill on one line of a terminal, which no character in it can steer."""
+    """Text from a skill on one line of a terminal, without control characters."""
     return show_invisible(" ".join(text.split()))
 
 
 def escape_attribute(text: str) -> str:
-    """Text from a skill between the double quotes of a tag's attribute."""
+    """Text from a skill for a tag's attribute in double quotes."""
     return escape_inline(text).replace('"', "'").replace(">", "&gt;")
 
 
 def quote_value(text: str) -> str:
-    """A path, id or licence beside other values: itself when plain, else as a JSON string, so
-    that it cannot pass for more than one."""
+    """A path, id or licence in a list of values: unchanged if plain, else as a JSON string, so
+    that it cannot look like several values."""
     shown = escape_inline(text)
     return shown if _PLAIN.fullmatch(shown) else json.dumps(shown, ensure_ascii=False)
 
 
 def dump_terminal_json(data: object) -> str:
-    """Data as JSON that a terminal can show: the same data to whoever parses it, with what shows
-    nothing or could steer the terminal as escapes. What JSON does not know becomes its text."""
+    """Data as JSON that is safe on a terminal: invisible and control characters are JSON escapes,
+    so a parser reads the same data. Values of types unknown to JSON become their text."""
     text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
     if text.isascii():
         return text.replace("\x7f", "\\u007f")
-    return _STEERS.sub(
+    return _UNSAFE_IN_TERMINAL.sub(
         lambda found: json.dumps(found.group())[1:-1].replace("\x7f", "\\u007f"), text
     )
 
 
 def show_invisible(text: str) -> str:
-    """The text with each run of characters that show nothing replaced by their number.
+    """The text with each run of invisible characters replaced by a note of their number.
 
     Joiners in emoji and in scripts that need them, and flags, stay.
     """
     if text.isascii() and text.isprintable():
         return text
-    return _SHOWS_NOTHING.sub(_named, text)
+    return _INVISIBLE_RUN.sub(_note_hidden, text)
 
 
-def _named(run: re.Match[str]) -> str:
+def _note_hidden(run: re.Match[str]) -> str:
     hidden, text = run.group(), run.string
     if hidden[0] == "\U0001f3f4":
         return hidden
@@ -114,10 +114,10 @@ def _named(run: re.Match[str]) -> str:
     return f"[hidden characters: {len(hidden)}]"
 
 
-def _without_tags(text: str) -> str:
+def _escape_tags(text: str) -> str:
     return _OPENING.sub(
         lambda found: (
-            "&lt;" if _begins_tag(text[found.end() : found.end() + _TAG_READ]) else found[0]
+            "&lt;" if _begins_tag(text[found.end() : found.end() + _TAG_LOOKAHEAD]) else found[0]
         ),
         text,
     )
@@ -129,8 +129,8 @@ def _begins_tag(following: str) -> bool:
     return letters.lstrip(_SLASHES + " \t\n").startswith(_TAG)
 
 
-def _closed(text: str) -> str:
-    """Close the fence that is left open, and escape what opens a comment and does not end it."""
+def _close_open_blocks(text: str) -> str:
+    """Close an open code fence, and escape the beginning of comments that do not end."""
     lines, mark = [], ""
     outside: list[int] = []
     for number, line in enumerate(text.split("\n")):
@@ -148,13 +148,15 @@ def _closed(text: str) -> str:
     for number in outside:
         if "<" in lines[number]:
             ended = {opener: place - starts[number] for opener, place in last.items()}
-            lines[number] = _ended(lines[number], ended)
+            lines[number] = _escape_unended(lines[number], ended)
     return "\n".join([*lines, mark] if mark else lines)
 
 
-def _ended(line: str, ended: dict[str, int]) -> str:
-    """The line with each `<` escaped that opens what does not end; `ended`: by opener, where in
-    the text, counted from the line's start, its end stands last."""
+def _escape_unended(line: str, ended: dict[str, int]) -> str:
+    """The line with each `<` escaped that opens a construct without an end.
+
+    ended: by opener, the offset of the last end in the text, relative to the line's start.
+    """
     shown, folded = [], line.lower()
     for at, character in enumerate(line):
         unended = character == "<" and any(

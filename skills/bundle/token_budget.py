@@ -1,4 +1,4 @@
-"""How the tokens of a bundle are spent across skills: by expected worth, not in equal parts."""
+"""Allocates the tokens of a bundle to skills by expected utility, not in equal parts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BudgetItem:
-    """What one skill would like to send.
+    """A skill with its candidate passages.
 
-    base: tokens of its header. worth: how much the skill is expected to matter, above 0.
-    passages: (index, worth of its tokens within the skill, tokens), any order; the worth is above
-    0, about 1 for the passage that matters most, and comparable between skills.
+    utility: expected utility of the skill, above 0. passages: (index, utility of the passage within
+    the skill, tokens) in any order; the utility is above 0, about 1 for the best passage, and
+    comparable between skills.
     """
 
     header_tokens: int
@@ -21,12 +21,12 @@ class BudgetItem:
 
 
 def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] | None]:
-    """For each offer the passages that are bought, ascending, or None when the skill is not.
+    """The selected passages of each item, ascending, or None if the item is not selected.
 
-    A skill enters with its header and its best passage, which together are worth no less than the
-    skill; a further passage is worth that × its worth within the skill. What is worth most is
-    bought first, so a small budget goes deep into the best skills before it reaches the last ones.
-    The costs of what is bought never add up to more than the budget.
+    A skill is selected with its header and its best passage, at a utility of at least that of the
+    skill; a further passage has the skill's utility × its utility within the skill. The highest
+    utility comes first, so a small budget is spent on the best skills before it reaches the last.
+    The total never exceeds the budget.
     """
     selected: list[list[int] | None] = [None] * len(items)
     left = budget
@@ -39,7 +39,7 @@ def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] 
         for place, item in enumerate(items)
         for index, utility, cost in item.passages
     ]
-    # An entry sorts before passages of the same worth and place: its index is the lowest.
+    # An entry sorts before passages of the same utility and item: its index is the lowest.
     for _, place, index, cost in sorted(entries + passages):
         mine = selected[place]
         if index < 0:
@@ -54,7 +54,7 @@ def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] 
 
 
 def _cheapest_entry(item: BudgetItem, left: int) -> tuple[list[int], int] | None:
-    """The header with the best passage that fits, and their cost; None when none fits."""
+    """The best passage that fits with the header, and their tokens; None if none fits."""
     if not item.passages:
         return ([], item.header_tokens) if item.header_tokens <= left else None
     fitting = [passage for passage in item.passages if item.header_tokens + passage[2] <= left]

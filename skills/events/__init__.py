@@ -1,4 +1,4 @@
-"""Events as CloudEvents 1.0 JSON objects, versioned by type."""
+"""Events of skillbus: CloudEvents 1.0 JSON objects, versioned by type."""
 
 from skills.events.correlation import (
     EVENTS_CHANNEL,
@@ -7,13 +7,10 @@ from skills.events.correlation import (
     STREAM_FIELD,
     MessageSender,
     check_reply_to,
-    correlation_id,
     new_refusal,
     new_reply,
-    owner,
     parse_sender,
     replace_origin,
-    reply_to,
 )
 from skills.events.envelope import (
     EVENT_TYPES,
@@ -106,16 +103,13 @@ __all__ = [
     "check_reply_to",
     "check_skill_id",
     "check_source_id",
-    "correlation_id",
     "describe_validation_error",
     "get_trace_id",
     "new_event",
     "new_refusal",
     "new_reply",
-    "owner",
     "parse_event",
     "parse_request",
     "parse_sender",
     "replace_origin",
-    "reply_to",
 ]

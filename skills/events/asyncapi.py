@@ -1,4 +1,4 @@
-"""The AsyncAPI 3.0 document of the queues: what goes in, what comes back, and in which form."""
+"""The AsyncAPI 3.0 document of the queues: events, replies and their schemas."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ _SCHEMAS = "#/components/schemas/"
 _AMQP = "0.3.0"
 """Version of AsyncAPI's bindings for AMQP 0-9-1."""
 
-_ABOUT = """\
+_DESCRIPTION = """\
 skillbus keeps a library of agent skills and answers tasks with bundles of them. Any program that
-can write to a queue can send it events and questions, as CloudEvents 1.0 in structured JSON; where
-one names a place for replies, the answers go there.
+can write to a queue can send events and queries, as CloudEvents 1.0 in structured JSON. Replies go
+to the queue or stream that the event names.
 
-An event is known by its `source` and `id` together and is carried out once, however often it
-comes. A reply may come twice: it then has the same `id`."""
+An event is identified by its `source` and `id` together and is processed once, however often it is
+sent. A reply may be delivered twice, with the same `id`."""
 
-_QUEUE = """\
+_QUEUE_DESCRIPTION = """\
 On RabbitMQ a durable queue: publish persistent messages to the default exchange with the queue's
-name as routing key. The properties `reply_to` and `correlation_id` may stand for the event's
-`replyto` and `correlationid`. On Redis a stream, `XADD {channel} * {field} JSON`: further fields
-`reply_to` and `correlation_id` may stand for these."""
+name as routing key. The properties `reply_to` and `correlation_id` may replace the event's
+`replyto` and `correlationid`. On Redis a stream, `XADD {channel} * {field} JSON`; the fields
+`reply_to` and `correlation_id` of the entry may replace them."""
 
 
 def asyncapi_document() -> str:
     """The document as YAML, as published under docs/reference."""
-    # Written and read, so that no object is there twice and YAML needs no anchors.
+    # A JSON round trip copies shared objects, so that the YAML has no anchors.
     document = json.loads(json.dumps(_document()))
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as such."""
+    """Writes multi-line text as block scalars."""
 
 
 def _write_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
@@ -65,7 +65,7 @@ def _document() -> dict[str, Any]:
         "info": {
             "title": "skillbus",
             "version": "1.0.0",
-            "description": _ABOUT,
+            "description": _DESCRIPTION,
             "license": {
                 "name": "Apache-2.0",
                 "url": "https://www.apache.org/licenses/LICENSE-2.0",
@@ -75,11 +75,11 @@ def _document() -> dict[str, Any]:
         "servers": _servers(),
         "channels": {"events": _events(), "replies": _replies()},
         "operations": {
-            "receiveQuestion": _receive(
-                "Answer a question", [QUERY_ASKED], [QUERY_ANSWERED, QUERY_FAILED, MESSAGE_REFUSED]
+            "receiveQuestion": _receive_operation(
+                "Answer a query", [QUERY_ASKED], [QUERY_ANSWERED, QUERY_FAILED, MESSAGE_REFUSED]
             ),
-            "receiveChange": _receive(
-                "Take note of a change",
+            "receiveChange": _receive_operation(
+                "Apply a change",
                 [name for name in REQUESTS if name != QUERY_ASKED],
                 [SKILL_PUBLISHED, SKILL_FAILED, MESSAGE_REFUSED],
             ),
@@ -90,7 +90,7 @@ def _document() -> dict[str, Any]:
             "securitySchemes": {
                 "password": {
                     "type": "userPassword",
-                    "description": "A user of the broker's own, where it asks for one.",
+                    "description": "A user of the broker, if it requires one.",
                 }
             },
         },
@@ -105,26 +105,28 @@ def _servers() -> dict[str, Any]:
             "protocolVersion": version,
             "description": what,
             "variables": {
-                "host": {"default": f"localhost:{port}", "description": "Where the broker runs."}
+                "host": {"default": f"localhost:{port}", "description": "Address of the broker."}
             },
             "security": [{"$ref": "#/components/securitySchemes/password"}],
         }
 
     return {
-        "rabbitmq": server("amqp", "0-9-1", 5672, "RabbitMQ, where `submissions.broker` names it."),
-        "redis": server("redis", "7", 6379, "Redis, where `submissions.broker` names it."),
+        "rabbitmq": server(
+            "amqp", "0-9-1", 5672, "RabbitMQ, if `submissions.broker` is its address."
+        ),
+        "redis": server("redis", "7", 6379, "Redis, if `submissions.broker` is its address."),
     }
 
 
 def _events() -> dict[str, Any]:
     return {
         "address": EVENTS_CHANNEL,
-        "title": "Events and questions",
-        "description": _QUEUE.format(channel=EVENTS_CHANNEL, field=STREAM_FIELD),
+        "title": "Events and queries",
+        "description": _QUEUE_DESCRIPTION.format(channel=EVENTS_CHANNEL, field=STREAM_FIELD),
         "servers": [{"$ref": "#/servers/rabbitmq"}, {"$ref": "#/servers/redis"}],
         "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in REQUESTS},
         "bindings": {
-            "amqp": _queue(
+            "amqp": _amqp_queue(
                 {"name": EVENTS_CHANNEL, "durable": True, "exclusive": False, "autoDelete": False}
             ),
             "redis": {},
@@ -133,7 +135,7 @@ def _events() -> dict[str, Any]:
     }
 
 
-def _queue(queue: dict[str, Any]) -> dict[str, Any]:
+def _amqp_queue(queue: dict[str, Any]) -> dict[str, Any]:
     return {"is": "queue", "queue": queue, "bindingVersion": _AMQP}
 
 
@@ -141,23 +143,23 @@ def _replies() -> dict[str, Any]:
     return {
         "address": REPLY_PREFIX + "{name}",
         "title": "Replies",
-        "description": "Declared and read by who asks. On Redis a stream, which is cut to the "
-        f"newest entries and expires; the JSON text is in the field `{STREAM_FIELD}`.",
+        "description": "Declared and read by the requester. On Redis a stream, which is "
+        f"trimmed and expires; the JSON text is in the field `{STREAM_FIELD}`.",
         "servers": [{"$ref": "#/servers/rabbitmq"}, {"$ref": "#/servers/redis"}],
         "parameters": {
             "name": {
-                "description": "The asker's choice: at most 100 letters, digits, `.`, `_` or `-`, "
+                "description": "Chosen by the sender: up to 100 letters, digits, `.`, `_` or `-`, "
                 "the first a letter or digit.",
                 "examples": ["my-ci"],
             }
         },
         "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in REPLIES},
-        "bindings": {"amqp": _queue({"name": REPLY_PREFIX + "{name}"}), "redis": {}},
+        "bindings": {"amqp": _amqp_queue({"name": REPLY_PREFIX + "{name}"}), "redis": {}},
         "x-redis-stream": {"stream": REPLY_PREFIX + "{name}", "field": STREAM_FIELD},
     }
 
 
-def _receive(summary: str, names: list[str], answers: list[str]) -> dict[str, Any]:
+def _receive_operation(summary: str, names: list[str], answers: list[str]) -> dict[str, Any]:
     return {
         "action": "receive",
         "summary": summary,
@@ -167,7 +169,7 @@ def _receive(summary: str, names: list[str], answers: list[str]) -> dict[str, An
         "reply": {
             "address": {
                 "location": "$message.payload#/replyto",
-                "description": "No reply is sent where it is missing.",
+                "description": "Without it no reply is sent.",
             },
             "channel": {"$ref": "#/channels/replies"},
             "messages": [{"$ref": f"#/channels/replies/messages/{name}"} for name in answers],
@@ -189,25 +191,27 @@ def _message(name: str) -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    """The envelope, the data of each type, and each type's event as both together."""
-    found = _flat(Event.model_json_schema(ref_template=_SCHEMAS + "{model}"), "Event")
+    """Schemas of the envelope, of the data of each type, and of each event as both combined."""
+    found = _flatten_definitions(
+        Event.model_json_schema(ref_template=_SCHEMAS + "{model}"), "Event"
+    )
     for name, model in EVENT_TYPES.items():
         schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")
-        found |= _flat(schema, model.__name__)
+        found |= _flatten_definitions(schema, model.__name__)
         data = {"$ref": _SCHEMAS + model.__name__}
         kind = {"type": "object", "properties": {"type": {"const": name}, "data": data}}
         found[name] = {"allOf": [{"$ref": _SCHEMAS + "Event"}, kind]}
     return found
 
 
-def _flat(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """A schema and those that it needs, side by side, in the dialect that AsyncAPI builds on."""
+def _flatten_definitions(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """A schema and its definitions at one level, in JSON Schema draft 7 as AsyncAPI requires."""
     definitions = schema.pop("$defs", {})
     return {key: _as_draft_07(value) for key, value in {**definitions, name: schema}.items()}
 
 
 def _as_draft_07(node: Any) -> Any:
-    """What pydantic writes for JSON Schema 2020-12, as draft 7 has it: a tuple's parts."""
+    """A JSON Schema 2020-12 of pydantic as draft 7: `prefixItems` of tuples is `items`."""
     if isinstance(node, list):
         return [_as_draft_07(one) for one in node]
     if isinstance(node, dict):

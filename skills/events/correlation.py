@@ -1,4 +1,4 @@
-"""Whose an event is, where its answer goes, and the events that answer it."""
+"""Owners, reply addresses and correlation of events, and the replies to them."""
 
 from __future__ import annotations
 
@@ -14,39 +14,23 @@ from skills.events.envelope import Event, describe_validation_error, get_trace_i
 from skills.events.replies import MessageRefused, Reply, SkillFailed, SkillPublished
 
 EVENTS_CHANNEL = "skillbus.events"
-"""The queue of RabbitMQ, and the stream of Redis, that skillbus takes events from."""
+"""Name of the RabbitMQ queue or Redis stream from which skillbus consumes events."""
 
 STREAM_FIELD = "event"
-"""The field of a stream's entry that holds the JSON text."""
+"""Field of a stream entry with the JSON text."""
 
 REPLY_PREFIX = "skillbus.replies."
-"""How the name of every queue or stream begins that answers may be written to."""
+"""Prefix of the names of all queues and streams that replies may be written to."""
 
 GATEWAY_SOURCE = "skillbus/gateway"
-"""The `source` of events that the gateway makes of requests that it has checked; nobody else's
-events have it."""
+"""`source` of events that the gateway makes from requests it has checked; reserved for it."""
 
 _REPLY_NAME = re.compile(r"skillbus\.replies\.[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CORRELATION_ID = re.compile(r"[\x20-\x7e]{1,200}")
 
 
-def owner(event: Event) -> str:
-    """Name of the token that sent an event, "" for the user's own socket and command line."""
-    return event.owner
-
-
-def reply_to(event: Event) -> str:
-    """Name of the queue or stream where the answer is wanted, "" for nowhere."""
-    return event.replyto
-
-
-def correlation_id(event: Event) -> str:
-    """What the sender wants repeated in the answer, "" for nothing."""
-    return event.correlationid
-
-
 def check_reply_to(name: str) -> str:
-    """A reply name as it is; raises UsageError for one that answers may not be written to."""
+    """`name`, if replies may be written to it; raises UsageError otherwise."""
     if not _REPLY_NAME.fullmatch(name):
         raise UsageError(
             f"replies cannot go to {name[:200]!r}: the name must be {REPLY_PREFIX} and at most "
@@ -56,10 +40,10 @@ def check_reply_to(name: str) -> str:
 
 
 def replace_origin(event: Event, owner: str, reply_to: str = "", correlation_id: str = "") -> Event:
-    """The event as the way in accepts it.
+    """A received event with the owner, reply address and correlation id of its connection.
 
-    owner: replaces what the sender wrote, "" too. reply_to, correlation_id: replace the event's
-    own where given. Raises UsageError for one that is not allowed.
+    owner: always replaces the event's owner, "" included. reply_to, correlation_id: replace those
+    of the event unless empty. Raises UsageError for a value that is not allowed.
     """
     if reply_to:
         check_reply_to(reply_to)
@@ -72,14 +56,13 @@ def replace_origin(event: Event, owner: str, reply_to: str = "", correlation_id:
 
 
 def new_reply(request: Event, data: Reply, source: str, trace_id: str = "") -> Event:
-    """An event that answers another: `subject` is the question's id, and its `correlationid` and
-    trace go on.
+    """The reply to an event: `subject` is the request's id, `correlationid` and trace are copied.
 
-    An answer that is made twice has the same id both times, so that who gets it twice can tell.
-    trace_id: of the work, for a question without a trace of its own.
+    The id is derived from request and data, so that a receiver recognises a duplicate.
+    trace_id: the trace of the task, for a request without a trace.
     """
     event = new_event(data, source, get_trace_id(request) or trace_id)
-    about = _about(data)
+    about = _get_subject(data)
     named = f"{request.source}\0{request.id}\0{event.type}\0{about}"
     changes = {
         "id": hashlib.sha256(named.encode()).hexdigest()[:32],
@@ -89,8 +72,8 @@ def new_reply(request: Event, data: Reply, source: str, trace_id: str = "") -> E
     return event.model_copy(update=changes)
 
 
-def _about(data: Reply) -> str:
-    """What tells answers of one type to one question apart."""
+def _get_subject(data: Reply) -> str:
+    """What distinguishes replies of one type to one request."""
     if isinstance(data, SkillPublished):
         return f"{data.skill_id}@{data.revision.seq}"
     return f"{data.skill_id}: {data.reason}" if isinstance(data, SkillFailed) else ""
@@ -98,7 +81,7 @@ def _about(data: Reply) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MessageSender:
-    """What a message that is no event still says of who sent it; "" for what it does not."""
+    """Sender data of a message that is not a valid event; "" for missing members."""
 
     message_id: str = ""
     reply_to: str = ""
@@ -106,7 +89,7 @@ class MessageSender:
 
 
 def parse_sender(text: str | bytes) -> MessageSender:
-    """What can be made out of a refused message, so that its sender can be told."""
+    """The sender data of a refused message, as far as it can be parsed."""
     try:
         members = json.loads(text)
     except (ValueError, RecursionError):
@@ -125,7 +108,7 @@ def parse_sender(text: str | bytes) -> MessageSender:
 
 
 def new_refusal(sender: MessageSender, reason: str, letter_id: str, source: str) -> Event:
-    """The event that tells a sender that a message was refused; its `subject` is its id."""
+    """The reply to the sender of a refused message; `subject` is the message's id."""
     data = MessageRefused(reason=reason, letter_id=letter_id, message_id=sender.message_id)
     event = new_event(data, source)
     changes = {"subject": sender.message_id, "correlationid": sender.correlation_id}

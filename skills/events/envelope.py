@@ -1,4 +1,4 @@
-"""The CloudEvents 1.0 envelope: made, read and checked."""
+"""The CloudEvents 1.0 envelope of events: creating, parsing and validating it."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from skills.events.requests import REQUESTS, Request, SourceChanged
 EventData = Request | Reply
 
 EVENT_TYPES: dict[str, type[EventData]] = {**REQUESTS, **REPLIES}
-"""Type of an event -> model of its data."""
+"""Event type -> model of its data."""
 
 RESERVED_SOURCE_PREFIX = "skillbus/"
-"""How the `source` of every event that skillbus makes begins; no other may."""
+"""Prefix of the `source` of events made by skillbus, reserved for it."""
 
 _EXTENSION_NAME = re.compile(r"[a-z0-9]{1,64}")
-_EXTENSION_CHARACTERS = 2_000
+_MAX_EXTENSION_CHARACTERS = 2_000
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _VERSIONED = re.compile(r"(.+)\.v([0-9]+)", re.DOTALL)
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?=-|$)"
 )
-_PROBLEMS = 5
-_SHOWN = 80
+_MAX_PROBLEMS = 5
+_MAX_SHOWN_CHARACTERS = 80
 
 
 def _require_timestamp_text(value: object) -> object:
-    """A time in words: a number could be seconds or milliseconds."""
+    """Reject numbers, which could be seconds or milliseconds."""
     if not isinstance(value, str | datetime):
-        raise ValueError("must be a time as RFC 3339 writes it")
+        raise ValueError("must be an RFC 3339 timestamp")
     return value
 
 
@@ -65,9 +65,10 @@ Timestamp = Annotated[AwareDatetime, BeforeValidator(_require_timestamp_text)]
 class Event(BaseModel):
     """A CloudEvents 1.0 envelope in structured mode.
 
-    Extension attributes that nothing here reads are carried along; members that are no CloudEvents
-    attributes are left out. owner: name of the token that sent it, "" for the user; set by the way
-    in, whatever the sender wrote. replyto, correlationid: where an answer goes and what it repeats.
+    Unknown extension attributes are kept; members that are no CloudEvents attributes are dropped.
+    owner: name of the token that sent the event, "" for the local user; set on receipt, whatever
+    the sender wrote. replyto: queue or stream for replies, "" for none. correlationid: copied to
+    replies.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -96,19 +97,20 @@ class Event(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_unknown_members(cls, members: Any) -> Any:
-        """Drop what is unset, and what cannot be an extension attribute."""
+        """Drop unset members, and those that cannot be extension attributes."""
         if not isinstance(members, Mapping):
             return members
         return {
             name: value
             for name, value in members.items()
-            if name == "data" or (value is not None and (name in _MEMBERS or _fits(name, value)))
+            if name == "data"
+            or (value is not None and (name in _MEMBERS or _is_extension(name, value)))
         }
 
     @field_validator("data")
     @classmethod
     def _check_serialisable(cls, data: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """Refuse what JSON as UTF-8 cannot hold; what was read from JSON can be written again."""
+        """Reject data that cannot be written as JSON in UTF-8; data parsed from JSON always can."""
         if info.mode == "python":
             try:
                 json.dumps(data, ensure_ascii=False).encode()
@@ -120,7 +122,7 @@ class Event(BaseModel):
         """The data as its model; raises UsageError for an unknown type or bad data."""
         model = EVENT_TYPES.get(self.type)
         if model is None:
-            raise UsageError(_unknown(self.type))
+            raise UsageError(_describe_unknown_type(self.type))
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
@@ -130,16 +132,16 @@ class Event(BaseModel):
 _MEMBERS = frozenset(Event.model_fields)
 
 
-def _fits(name: object, value: object) -> bool:
-    """Whether a member is an extension attribute as CloudEvents defines them."""
+def _is_extension(name: object, value: object) -> bool:
+    """Whether a member is a valid extension attribute of CloudEvents."""
     if not isinstance(name, str) or not _EXTENSION_NAME.fullmatch(name):
         return False
     if isinstance(value, str):
-        return len(value) <= _EXTENSION_CHARACTERS and not _CONTROL.search(value)
+        return len(value) <= _MAX_EXTENSION_CHARACTERS and not _CONTROL.search(value)
     return isinstance(value, bool) or (isinstance(value, int) and abs(value) < 1 << 31)
 
 
-def _unknown(name: str) -> str:
+def _describe_unknown_type(name: str) -> str:
     versioned = _VERSIONED.fullmatch(name)
     others = [
         found[2]
@@ -148,16 +150,16 @@ def _unknown(name: str) -> str:
     ]
     if versioned and others:
         return (
-            f"version {versioned[2][:_SHOWN]} of {versioned[1]} is not known; "
+            f"version {versioned[2][:_MAX_SHOWN_CHARACTERS]} of {versioned[1]} is not known; "
             f"known: {', '.join(others)}"
         )
     return f"event type {name!r} is not known; known: {', '.join(sorted(EVENT_TYPES))}"
 
 
 def new_event(data: EventData, source: str, trace_id: str = "") -> Event:
-    """An event about `data`, with a fresh id and the time of now.
+    """An event with `data`, a new id and the current time.
 
-    trace_id: of what led to it, where that has one; kept as `traceparent` when it is of that form.
+    trace_id: the trace to continue; set as `traceparent` if it is a valid W3C trace id.
     """
     name = next(name for name, model in EVENT_TYPES.items() if isinstance(data, model))
     event = Event(id=uuid.uuid4().hex, source=source, type=name, data=data.model_dump(mode="json"))
@@ -166,15 +168,15 @@ def new_event(data: EventData, source: str, trace_id: str = "") -> Event:
 
 
 def get_trace_id(event: Event) -> str:
-    """The trace id of an event's `traceparent` (CloudEvents' extension for distributed tracing,
-    in the form of W3C Trace Context), "" where it has none or one that is not of that form."""
+    """The trace id of an event's `traceparent` (distributed tracing extension of CloudEvents, W3C
+    Trace Context), "" without a valid one."""
     parent = (event.model_extra or {}).get("traceparent")
     found = _TRACEPARENT.match(parent) if isinstance(parent, str) else None
     return found[1] if found else ""
 
 
 def parse_event(text: str | bytes) -> Event:
-    """An event from JSON; raises UsageError that says what is wrong with it."""
+    """An event from JSON; raises UsageError if it is not valid."""
     try:
         event = Event.model_validate_json(text)
     except ValidationError as error:
@@ -186,34 +188,36 @@ def parse_event(text: str | bytes) -> Event:
 
 
 def parse_request(text: str | bytes) -> Event:
-    """An event from somebody else, who may send requests in a name of their own.
+    """A request from another program, as an event.
 
-    Raises UsageError for anything that `parse_event` refuses, for answers, for a `source` that
-    only skillbus itself may give, and for what only `skillbus sources add` may say.
+    Raises UsageError as `parse_event` does, and for replies, for a reserved `source`, and for fetch
+    options of git, which only `skillbus sources add` may set.
     """
     event = parse_event(text)
     if event.type not in REQUESTS:
-        raise UsageError(f"{event.type} is what skillbus answers; send {', '.join(REQUESTS)}")
+        raise UsageError(f"{event.type} is a reply of skillbus; send {', '.join(REQUESTS)}")
     if event.source.startswith(RESERVED_SOURCE_PREFIX):
         raise UsageError(
-            f"source {event.source!r}: only skillbus itself is {RESERVED_SOURCE_PREFIX}…"
+            f"source {event.source!r}: {RESERVED_SOURCE_PREFIX}… is reserved for skillbus"
         )
     content = event.parse_data()
     if isinstance(content, SourceChanged) and content.git is not None:
-        raise UsageError("git: how a repository is fetched is for `skillbus sources add` to say")
+        raise UsageError("git: only `skillbus sources add` can set how a repository is fetched")
     return event
 
 
 def describe_validation_error(error: ValidationError) -> str:
-    """A validation error in one line of bounded length: where, and what is wrong."""
+    """A validation error as one line of limited length: the places and what is wrong."""
     problems = error.errors(include_url=False, include_input=False)
-    lines = [f"{_place(problem['loc'])}: {problem['msg']}" for problem in problems[:_PROBLEMS]]
-    if len(problems) > _PROBLEMS:
-        lines.append(f"and {len(problems) - _PROBLEMS} more")
+    lines = [
+        f"{_format_place(problem['loc'])}: {problem['msg']}" for problem in problems[:_MAX_PROBLEMS]
+    ]
+    if len(problems) > _MAX_PROBLEMS:
+        lines.append(f"and {len(problems) - _MAX_PROBLEMS} more")
     return "; ".join(lines)
 
 
-def _place(parts: tuple[int | str, ...]) -> str:
-    """Where a problem is; keys that somebody made up are cut and shown on one line."""
+def _format_place(parts: tuple[int | str, ...]) -> str:
+    """The place of a problem; keys from the input are cut and put on one line."""
     named = ".".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(part)) for part in parts)
-    return (named[:_SHOWN] + "…" * (len(named) > _SHOWN)) or "value"
+    return (named[:_MAX_SHOWN_CHARACTERS] + "…" * (len(named) > _MAX_SHOWN_CHARACTERS)) or "value"

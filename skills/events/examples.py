@@ -1,4 +1,4 @@
-"""One event of every type, as the published documents show it."""
+"""An example of each event type, for the published documents."""
 
 from __future__ import annotations
 

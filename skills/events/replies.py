@@ -1,4 +1,4 @@
-"""What skillbus sends back: answers to questions, and what became of skills and messages."""
+"""Replies of skillbus: answers to queries, and outcomes of skills and messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MESSAGE_REFUSED = "skillbus.message.refused.v1"
 
 
 class QueryAnswered(Bundle):
-    """A question was answered: the data is its bundle."""
+    """A query was answered: the data is the bundle."""
 
 
 class QueryFailed(BaseModel):
-    """A question has no answer, and why."""
+    """A query failed, and why."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -27,9 +27,9 @@ class QueryFailed(BaseModel):
 
 
 class SkillPublished(BaseModel):
-    """A skill can be found as of this revision.
+    """A skill is searchable as of this revision.
 
-    `warnings` counts what was odd in its SKILL.md; `safety_level` is the scanner's, 0 to 3.
+    `warnings` counts the defects in its SKILL.md; `safety_level` is the scanner's, 0 to 3.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -42,7 +42,7 @@ class SkillPublished(BaseModel):
 
 
 class SkillFailed(BaseModel):
-    """A skill could not be published, and why; an earlier revision of it stays."""
+    """A skill could not be published, and why; its earlier revision stays."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -53,7 +53,7 @@ class SkillFailed(BaseModel):
 class MessageRefused(BaseModel):
     """A message was not accepted, and why; it is kept as the dead letter `letter_id`.
 
-    `message_id` is the `id` that it seems to have, "" where none could be made out.
+    `message_id` is the `id` of the message, "" if it could not be parsed.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -72,4 +72,4 @@ REPLIES: dict[str, type[Reply]] = {
     SKILL_FAILED: SkillFailed,
     MESSAGE_REFUSED: MessageRefused,
 }
-"""Type of an event that skillbus sends -> model of its data."""
+"""Event type of a reply -> model of its data."""

@@ -1,4 +1,4 @@
-"""What can be sent to skillbus: changes of sources and skills, and questions."""
+"""Requests to skillbus: changes of sources and skills, and queries."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ SKILL_REMOVED = "skillbus.skill.removed.v1"
 QUERY_ASKED = "skillbus.query.asked.v1"
 
 MAX_EVENT_FILES = 1_000
-"""Files of a skill that comes by value."""
+"""Maximum files of a skill that is sent in an event."""
 
 MAX_EVENT_FILE_BYTES = 8 << 20
-"""Bytes of all these files together, as UTF-8."""
+"""Maximum total size of these files in bytes, as UTF-8."""
 
-_PATH_CHARACTERS = 4_096
-_NAME_BYTES = 255
+_MAX_PATH_CHARACTERS = 4_096
+_MAX_NAME_BYTES = 255
 _SKILL_FILE = "SKILL.md"
 
 
 def check_source_id(source_id: str) -> str:
-    """A source's id as it is; raises ValueError where it could be taken for a way up."""
+    """`source_id`; raises ValueError if it contains path parts like `..`."""
     if any(part in ("", ".", "..") for part in source_id.split("/")):
         raise ValueError("parts between slashes must be names, and not '.' or '..'")
     return source_id
 
 
 def check_skill_id(skill_id: str) -> str:
-    """A skill's id as it is; raises ValueError where its path leaves the source."""
+    """`skill_id`; raises ValueError if its path leaves the source."""
     source_id, _, path = skill_id.partition(":")
     check_source_id(source_id)
     if path != ".":
@@ -40,12 +40,12 @@ def check_skill_id(skill_id: str) -> str:
 
 
 def check_file_path(path: str) -> str:
-    """The path of a file inside a skill's folder; raises ValueError for any other."""
+    """`path`; raises ValueError unless it is a relative path inside a skill's folder."""
     _check_path(path)
     if "\\" in path or not path.isprintable():
         raise ValueError("a file's path must be printable and have '/' between its parts")
-    if any(len(part.encode()) > _NAME_BYTES for part in path.split("/")):
-        raise ValueError(f"a part of a file's path has more than {_NAME_BYTES} bytes")
+    if any(len(part.encode()) > _MAX_NAME_BYTES for part in path.split("/")):
+        raise ValueError(f"a part of a file's path has more than {_MAX_NAME_BYTES} bytes")
     return path
 
 
@@ -54,8 +54,8 @@ def _check_path(path: str) -> None:
         raise ValueError("a path must be relative, with no part that is empty, '.' or '..'")
 
 
-def _whole_number(value: object) -> object:
-    """What JSON calls an integer, and neither a truth value nor digits in quotes."""
+def _require_integer(value: object) -> object:
+    """Accept integers of JSON, but no booleans and no digits in quotes."""
     if isinstance(value, bool | str | bytes):
         raise ValueError("must be a whole number")
     return value
@@ -72,26 +72,26 @@ SkillId = Annotated[
     str,
     Field(
         min_length=3,
-        max_length=_PATH_CHARACTERS,
+        max_length=_MAX_PATH_CHARACTERS,
         pattern=r"^[^:@\s/\\\x00-\x1f\x7f][^:@\s\\\x00-\x1f\x7f]*:[^\x00]+$",
         description="source id, colon, the folder's path in the source (`.` for the root itself)",
     ),
     AfterValidator(check_skill_id),
 ]
-RelativePath = Annotated[str, Field(max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")]
+RelativePath = Annotated[str, Field(max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")]
 FilePath = Annotated[
-    str, Field(min_length=1, max_length=_PATH_CHARACTERS), AfterValidator(check_file_path)
+    str, Field(min_length=1, max_length=_MAX_PATH_CHARACTERS), AfterValidator(check_file_path)
 ]
 _FilterValues = Annotated[tuple[str, ...], Field(max_length=100)]
-_WHOLE = BeforeValidator(_whole_number)
+_INTEGER = BeforeValidator(_require_integer)
 
 
 class GitFetchOptions(BaseModel):
-    """What is fetched of a git repository, and how often.
+    """What is fetched from a git repository, and how often.
 
-    `branch`: empty is the remote's own choice. `path`: the folder that holds the skills, empty is
-    all of it. `licences`: those that are allowed, none given: any. `credential_file`: a file in
-    the folder of credentials. `poll_seconds`: 0 is as the settings say.
+    `branch`: empty for the remote's default branch. `path`: the folder with the skills, empty for
+    the whole repository. `licences`: allowed licences, empty for any. `credential_file`: a file in
+    the folder of credentials. `poll_seconds`: 0 for the interval of the settings.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -104,7 +104,7 @@ class GitFetchOptions(BaseModel):
 
 
 class GitPush(BaseModel):
-    """The commits of a branch before a push, empty where there was none, and after it."""
+    """The commits of a branch before a push (empty for a new branch) and after it."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -113,25 +113,25 @@ class GitPush(BaseModel):
 
 
 class SourceChanged(BaseModel):
-    """Something in a source may have changed; no paths means all of it.
+    """Files of a source may have changed; without paths, any of them.
 
-    `paths` are relative to the root, with `/`: files or folders that came, changed or went. A
-    source that is known needs no `root`. With `git` the root is the address of a repository,
-    which is a source from then on, or is fetched in another way than before. `pushed`: what the
-    repository's host has told of its branch, and may not serve yet.
+    `paths` are relative to the root, with `/`: files or folders that were added, changed or
+    removed. A known source needs no `root`. With `git`, `root` is the address of a repository,
+    which becomes a source or gets these fetch options. `pushed`: a push that the repository's host
+    has reported but may not serve yet.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     source_id: SourceId
-    root: str = Field(default="", max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
+    root: str = Field(default="", max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
     paths: tuple[RelativePath, ...] = ()
     git: GitFetchOptions | None = Field(default=None, exclude_if=lambda git: git is None)
     pushed: GitPush | None = Field(default=None, exclude_if=lambda pushed: pushed is None)
 
 
 class SourceRemoved(BaseModel):
-    """A source and all its skills are to be withdrawn."""
+    """A source and all its skills are to be removed."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -139,10 +139,10 @@ class SourceRemoved(BaseModel):
 
 
 class SkillUpserted(BaseModel):
-    """A skill came or changed: it is to be read anew from its source, or is here with its files.
+    """A skill was added or changed: it is read again from its source, or from `files`.
 
-    `files` are path -> text, paths relative to the skill's folder, with its SKILL.md and at most
-    `MOST_FILES` of `MOST_FILE_BYTES` bytes of UTF-8 together. They replace all files of before.
+    `files` are path -> text, with paths relative to the skill's folder: its SKILL.md and at most
+    999 other files, 8 MiB of UTF-8 together. They replace all previous files.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -167,13 +167,11 @@ def _check_files(files: dict[str, str]) -> None:
         raise ValueError(f"files must hold {_SKILL_FILE}")
     size = sum(len(path.encode()) + len(text.encode()) for path, text in files.items())
     if size > MAX_EVENT_FILE_BYTES:
-        raise ValueError(
-            f"files have {size} bytes; at most {MAX_EVENT_FILE_BYTES} come in an event"
-        )
+        raise ValueError(f"files have {size} bytes; an event holds at most {MAX_EVENT_FILE_BYTES}")
     for path in files:
         folder, _, name = path.rpartition("/")
         if name == _SKILL_FILE and folder:
-            raise ValueError(f"{path} would be a skill of its own; send it as one")
+            raise ValueError(f"{path} would be another skill; send it in another event")
         while folder:
             if folder in files:
                 raise ValueError(f"{folder} cannot be a file and hold {path}")
@@ -181,15 +179,15 @@ def _check_files(files: dict[str, str]) -> None:
 
 
 class SkillRemoved(BaseModel):
-    """A skill is to be withdrawn, whatever its folder holds, until the folder changes again."""
+    """A skill is to be removed until its folder changes again."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    skill_id: str = Field(min_length=3, max_length=_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
+    skill_id: str = Field(min_length=3, max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
 
 
 class QueryFilters(BaseModel):
-    """Values that every skill of the bundle must have one of."""
+    """Allowed values of each field; every skill of the bundle has one of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -200,16 +198,16 @@ class QueryFilters(BaseModel):
 
 
 class QueryAsked(BaseModel):
-    """A task in words, with how much the answer may hold.
+    """A query: a task in words, with limits of the answer.
 
-    `without` switches stages off. `budget` is in tokens, `top` in skills; None takes the setting.
+    `without` switches stages off. `budget` is in tokens, `top` in skills; null for the setting.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: str
-    budget: Annotated[int, Field(ge=1, le=10_000_000), _WHOLE] | None = None
-    top: Annotated[int, Field(ge=1, le=100), _WHOLE] | None = None
+    budget: Annotated[int, Field(ge=1, le=10_000_000), _INTEGER] | None = None
+    top: Annotated[int, Field(ge=1, le=100), _INTEGER] | None = None
     filters: QueryFilters = QueryFilters()
     without: tuple[str, ...] = ()
     explain: bool = Field(default=False, strict=True)
@@ -224,4 +222,4 @@ REQUESTS: dict[str, type[Request]] = {
     SKILL_REMOVED: SkillRemoved,
     QUERY_ASKED: QueryAsked,
 }
-"""Type of an event that may be sent to skillbus -> model of its data."""
+"""Event type of a request -> model of its data."""

@@ -21,12 +21,12 @@ def events_schema() -> str:
         definitions |= schema.pop("$defs", {}) | {model.__name__: schema}
         reference = {"$ref": f"#/$defs/{model.__name__}"}
         kinds.append({"properties": {"type": {"const": name}, "data": reference}})
-    return _text(_DIALECT | envelope | {"oneOf": kinds, "$defs": definitions})
+    return _to_json(_DIALECT | envelope | {"oneOf": kinds, "$defs": definitions})
 
 
 def event_schemas() -> dict[str, str]:
     """Type -> the JSON Schema of events of that type alone, with an example."""
-    return {name: _text(event_schema(name)) for name in EVENT_TYPES}
+    return {name: _to_json(event_schema(name)) for name in EVENT_TYPES}
 
 
 def event_schema(name: str) -> dict[str, Any]:
@@ -44,5 +44,5 @@ def event_schema(name: str) -> dict[str, Any]:
     return _DIALECT | envelope | named | {"properties": properties} | shown
 
 
-def _text(schema: dict[str, Any]) -> str:
+def _to_json(schema: dict[str, Any]) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""From the bytes of a SKILL.md to its lines, whatever wrote them."""
+"""Decodes the bytes of a SKILL.md, in any common encoding, into lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from config.errors import PermanentError
 from skills.record import ParseWarning
 
-# UTF-32 first: its little-endian mark begins with that of UTF-16.
+# UTF-32 first: its little-endian byte order mark begins with that of UTF-16.
 _WIDE_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -60,7 +60,7 @@ def decode_lines(path: str, content: bytes) -> tuple[tuple[str, ...], list[Parse
 
 
 def find_conflict_markers(lines: Sequence[str]) -> list[int]:
-    """The lines (1-based) that are marks of an unresolved git merge; [] unless one opens."""
+    """Lines (1-based) with conflict markers of git; [] without an opening marker."""
     marks = [
         number
         for number, line in enumerate(lines, 1)

@@ -11,18 +11,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skills.parsing.markdown import BlockType, MarkdownBlock, parse_blocks
+from skills.parsing.markdown import BlockType, MarkdownBlock
 from skills.record import Passage, PassageKind, Role, Section
 from skills.token_count import count_tokens
 
 MAX_CODE_LINES = 12
-"""Code blocks of more lines than this are split at their blank lines."""
+"""Code blocks with more lines are split at blank lines."""
 
 MIN_CHUNK_LINES = 4
-"""The fewest lines of a chunk of code."""
+"""Minimum lines of a chunk of code."""
 
 MAX_JOINED_TOKENS = 300
-"""Paragraphs are joined up to this many tokens; beyond it a lead-in stays a passage of its own."""
+"""Paragraphs are joined up to this many tokens; a longer lead-in stays a separate passage."""
 
 _KINDS = {
     BlockType.PARAGRAPH: PassageKind.PARAGRAPH,
@@ -40,7 +40,7 @@ _BOLD_LINE = re.compile(r"(\*\*|__)[^*_]{1,100}\1")
 
 @dataclass(slots=True)
 class _PassageDraft:
-    """A passage in the making; `lead` is the place of its lead-in among the pieces."""
+    """A passage under construction; `lead` is the index of its lead-in among the drafts."""
 
     kind: PassageKind
     section: int
@@ -52,23 +52,16 @@ class _PassageDraft:
     introduces: bool = False
 
 
-def split_text(
-    lines: Sequence[str], body_line: int
-) -> tuple[tuple[Section, ...], tuple[Passage, ...]]:
-    """Sections and passages of the lines from `body_line` (1-based) on.
-
-    Roles are left at `concept` with confidence 0. A paragraph that ends in a colon, is one bold
-    line, or whose last sentence opens with if, when or otherwise joins the paragraph after it,
-    and is the lead-in of a list, table or code block after it. A paragraph that opens with or,
-    and, e.g. or i.e. joins the paragraph or list item before it.
-    """
-    return split_blocks(lines, parse_blocks(lines, body_line), body_line)
-
-
 def split_blocks(
     lines: Sequence[str], blocks: Sequence[MarkdownBlock], body_line: int
 ) -> tuple[tuple[Section, ...], tuple[Passage, ...]]:
-    """Sections and passages from blocks that have been scanned already."""
+    """Sections and passages of the Markdown blocks from line `body_line` (1-based) on.
+
+    Roles are `concept` with confidence 0. A paragraph that ends in a colon, is one bold line, or
+    whose last sentence begins with if, when or otherwise is joined with the next paragraph, and is
+    the lead-in of a list, table or code block after it. A paragraph that begins with or, and, e.g.
+    or i.e. is joined with the paragraph or list item before it.
+    """
     sections = _sections(blocks, body_line)
     drafts: list[_PassageDraft] = []
     section = -1
@@ -76,12 +69,12 @@ def split_blocks(
         if section < 0 or block.shape is BlockType.HEADING:
             section += 1
         if block.shape is not BlockType.HEADING:
-            _add(lines, block, section, drafts)
+            _add_block(lines, block, section, drafts)
     return sections, tuple(_passage(index, draft) for index, draft in enumerate(drafts))
 
 
 def _sections(blocks: Sequence[MarkdownBlock], body_line: int) -> tuple[Section, ...]:
-    """One section a heading, and one for what stands before the first."""
+    """One section per heading, and one for the text before the first heading."""
     sections: list[Section] = []
     path: list[tuple[int, str]] = []
     opened: MarkdownBlock | None = None
@@ -106,14 +99,14 @@ def _sections(blocks: Sequence[MarkdownBlock], body_line: int) -> tuple[Section,
     return tuple(sections)
 
 
-def _add(
+def _add_block(
     lines: Sequence[str], block: MarkdownBlock, section: int, drafts: list[_PassageDraft]
 ) -> None:
-    """Append a block's passages to the pieces, or join it to the last of them."""
+    """Append a block's passages to the drafts, or join the block to the last draft."""
     before = drafts[-1] if drafts and drafts[-1].section == section else None
-    lead = _lead(block, before, drafts)
+    lead = _find_lead_in(block, before, drafts)
     if block.shape is BlockType.CODE:
-        for first, last in _chunks(lines, block):
+        for first, last in _split_code(lines, block):
             size = _tokens(lines, first, last)
             drafts.append(
                 _PassageDraft(PassageKind.CODE, section, first, last, size, block.language, lead)
@@ -121,7 +114,7 @@ def _add(
         return
     tokens = _tokens(lines, block.first, block.last)
     introduces = block.shape is BlockType.PARAGRAPH and _introduces(lines, block)
-    if before is not None and _joins(lines, block, before, tokens):
+    if before is not None and _joins_previous(lines, block, before, tokens):
         before.last = block.last
         before.tokens += tokens
         before.introduces = introduces and before.kind is PassageKind.PARAGRAPH
@@ -131,8 +124,10 @@ def _add(
     drafts.append(draft)
 
 
-def _joins(lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, tokens: int) -> bool:
-    """Whether a block becomes part of the passage before it: a break, or a paragraph."""
+def _joins_previous(
+    lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, tokens: int
+) -> bool:
+    """Whether a block joins the passage before it; true for breaks and some paragraphs."""
     if block.shape is BlockType.BREAK:
         return True
     if block.shape is not BlockType.PARAGRAPH or before.tokens + tokens > MAX_JOINED_TOKENS:
@@ -144,10 +139,10 @@ def _joins(lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, to
     return _CONNECTIVE.match(lines[block.first - 1].lstrip(_MARKS)) is not None
 
 
-def _lead(
+def _find_lead_in(
     block: MarkdownBlock, before: _PassageDraft | None, drafts: Sequence[_PassageDraft]
 ) -> int:
-    """The place of the piece that introduces a block, -1 without one."""
+    """Index of the draft that introduces a block, -1 without one."""
     if before is None:
         return -1
     if before.introduces:
@@ -158,7 +153,7 @@ def _lead(
 
 
 def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:
-    """Whether a paragraph is a local header of what follows it."""
+    """Whether a paragraph acts as a heading of the block after it."""
     text = " ".join(lines[block.first - 1 : block.last][-3:]).strip(_MARKS)
     if text.endswith((":", "：")):
         return True
@@ -170,8 +165,8 @@ def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:
     return _OPENER.match(sentence.lstrip(_MARKS)) is not None
 
 
-def _chunks(lines: Sequence[str], block: MarkdownBlock) -> list[tuple[int, int]]:
-    """Line ranges of a code block: whole, or at least CHUNK lines each between blank lines."""
+def _split_code(lines: Sequence[str], block: MarkdownBlock) -> list[tuple[int, int]]:
+    """Line ranges of a code block: whole, or chunks split at blank lines."""
     if block.last - block.first + 1 <= MAX_CODE_LINES:
         return [(block.first, block.last)]
     chunks: list[tuple[int, int]] = []

@@ -1,7 +1,7 @@
-"""Finding and reading the frontmatter of a SKILL.md, well formed or not.
+"""Finds and parses the frontmatter of a SKILL.md, well formed or not.
 
 Every scalar is a string (`yes` stays "yes"). Values are strings, lists and mappings with string
-keys. What strict YAML refuses is read line by line.
+keys. A frontmatter that is not strict YAML is parsed line by line.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from skills.parsing.strict_yaml import (
 )
 from skills.record import ParseWarning
 
-_PREAMBLE = 60
-"""Non-blank lines looked at for a frontmatter that does not open the file."""
+_MAX_PREAMBLE_LINES = 60
+"""Non-blank lines searched for a frontmatter that does not open the file."""
 
 # The TOML parser takes time quadratic in the length of a dotted key.
 _TOML_LENGTH = 8_192
@@ -36,7 +36,7 @@ _FENCE_OPEN = re.compile(r"\s{0,3}(?:`{3,}|~{3,})\s*[\w-]*\s*")
 
 @dataclass(slots=True)
 class Frontmatter:
-    """What was read: its mapping, the first line of the body (1-based) and what was wrong."""
+    """The parsed mapping, the first line of the body (1-based) and the warnings."""
 
     values: YamlMapping = field(default_factory=dict)
     body_line: int = 1
@@ -58,7 +58,7 @@ class _FrontmatterBlock:
 
 
 def parse_frontmatter(lines: Sequence[str], limits: YamlLimits) -> Frontmatter:
-    """Read the frontmatter of a file; without one the values are empty and the body is all."""
+    """Parse the frontmatter of a file; without one, there are no values and all lines are body."""
     found = Frontmatter()
     block = _locate(lines, found)
     if block is None:
@@ -69,16 +69,16 @@ def parse_frontmatter(lines: Sequence[str], limits: YamlLimits) -> Frontmatter:
         found.warn("frontmatter_unreadable", block.first, "no `key: value` in the frontmatter")
         return found
     found.values, found.body_line = values, block.body_line
-    _read_second(lines, found, limits)
+    _merge_second(lines, found, limits)
     return found
 
 
-def _read_second(lines: Sequence[str], found: Frontmatter, limits: YamlLimits) -> None:
-    """Merge a second frontmatter right behind the first; what the first says stands."""
+def _merge_second(lines: Sequence[str], found: Frontmatter, limits: YamlLimits) -> None:
+    """Merge a second frontmatter right after the first, whose values take precedence."""
     at = _skip_blank(lines, found.body_line)
     if at > len(lines) or lines[at - 1].rstrip() != "---":
         return
-    last = _closing(lines, at + 1, "---")
+    last = _find_closing(lines, at + 1, "---")
     if last and _looks_like_mapping(lines, at + 1, last - 1):
         found.warn("frontmatter_doubled", at, "a second frontmatter follows the first")
         block = _FrontmatterBlock(at + 1, last - 1, last + 1)
@@ -95,21 +95,21 @@ def _locate(lines: Sequence[str], found: Frontmatter) -> _FrontmatterBlock | Non
         return None
     opening = lines[at - 1].rstrip()
     if opening == "+++":
-        last = _closing(lines, at + 1, "+++")
+        last = _find_closing(lines, at + 1, "+++")
         return _FrontmatterBlock(at + 1, last - 1, last + 1, "toml") if last else None
     if opening.lstrip() == "{" or opening.startswith('{"'):
         return _json_block(lines, at)
     if opening == "---":
-        return _delimited(lines, at, found)
+        return _find_delimited(lines, at, found)
     if _WANTED.match(opening):
-        return _unopened(lines, at, found)
-    return _behind_preamble(lines, at, found)
+        return _find_unopened(lines, at, found)
+    return _find_after_preamble(lines, at, found)
 
 
-def _delimited(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
+def _find_delimited(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
     """The block that the `---` of line `at` opens."""
-    last = _closing(lines, at + 1, "---")
-    end = _mapping_end(lines, at + 1)
+    last = _find_closing(lines, at + 1, "---")
+    end = _find_mapping_end(lines, at + 1)
     if last and (end >= last - 1 or not _swallows_body(lines, at, last)):
         return _FrontmatterBlock(at + 1, last - 1, last + 1)
     if end <= at:
@@ -119,7 +119,7 @@ def _delimited(lines: Sequence[str], at: int, found: Frontmatter) -> _Frontmatte
 
 
 def _swallows_body(lines: Sequence[str], at: int, last: int) -> bool:
-    """Whether the next `---` is a rule far down in the body: Markdown lies in between."""
+    """Whether the closing `---` is a thematic break of the body, with Markdown before it."""
     between = lines[at : last - 1]
     blank = False
     for line in between:
@@ -129,30 +129,32 @@ def _swallows_body(lines: Sequence[str], at: int, last: int) -> bool:
     return False
 
 
-def _unopened(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
+def _find_unopened(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
     """A mapping at the top of the file without its opening `---`."""
-    end = _mapping_end(lines, at)
+    end = _find_mapping_end(lines, at)
     found.warn("frontmatter_unopened", at, "the frontmatter has no opening `---`")
     after = _skip_blank(lines, end + 1)
     closed = after <= len(lines) and lines[after - 1].rstrip() == "---"
     return _FrontmatterBlock(at, end, after + 1 if closed else end + 1)
 
 
-def _behind_preamble(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
-    """A frontmatter behind comments, headings, conflict marks or the opening of a fence."""
+def _find_after_preamble(
+    lines: Sequence[str], at: int, found: Frontmatter
+) -> _FrontmatterBlock | None:
+    """A frontmatter after comments, headings, conflict markers or an opening fence."""
     number, seen, fence = at, 0, 0
-    while number <= len(lines) and seen < _PREAMBLE:
+    while number <= len(lines) and seen < _MAX_PREAMBLE_LINES:
         line = lines[number - 1]
         seen += 1
         if line.rstrip() == "---":
-            last = _closing(lines, number + 1, "---")
+            last = _find_closing(lines, number + 1, "---")
             if last and _looks_like_mapping(lines, number + 1, last - 1):
-                return _misplaced(
+                return _warn_misplaced(
                     lines, _FrontmatterBlock(number + 1, last - 1, last + 1), fence, found
                 )
         elif fence and number == fence + 1 and _WANTED.match(line):
-            end = _mapping_end(lines, number)
-            return _misplaced(lines, _FrontmatterBlock(number, end, end + 1), fence, found)
+            end = _find_mapping_end(lines, number)
+            return _warn_misplaced(lines, _FrontmatterBlock(number, end, end + 1), fence, found)
         elif line.lstrip().startswith("<!--"):
             while number < len(lines) and "-->" not in lines[number - 1]:
                 number += 1
@@ -164,10 +166,10 @@ def _behind_preamble(lines: Sequence[str], at: int, found: Frontmatter) -> _Fron
     return None
 
 
-def _misplaced(
+def _warn_misplaced(
     lines: Sequence[str], block: _FrontmatterBlock, fence: int, found: Frontmatter
 ) -> _FrontmatterBlock:
-    """Warn of the place, and take a fence that ends right behind the block with it."""
+    """Warn of the misplaced block, and skip a closing fence right after it."""
     if fence:
         found.warn("frontmatter_fenced", fence, "the frontmatter stands in a code fence")
         after = _skip_blank(lines, block.body_line)
@@ -190,8 +192,8 @@ def _json_block(lines: Sequence[str], at: int) -> _FrontmatterBlock | None:
     return _FrontmatterBlock(at, last, last + 1, "json")
 
 
-def _closing(lines: Sequence[str], start: int, mark: str) -> int:
-    """The line that is the closing mark, 0 without one."""
+def _find_closing(lines: Sequence[str], start: int, mark: str) -> int:
+    """The line of the closing mark, 0 without one."""
     for number in range(start, len(lines) + 1):
         if lines[number - 1].startswith(mark) and lines[number - 1].rstrip() == mark:
             return number
@@ -204,7 +206,7 @@ def _skip_blank(lines: Sequence[str], number: int) -> int:
     return number
 
 
-def _mapping_end(lines: Sequence[str], start: int) -> int:
+def _find_mapping_end(lines: Sequence[str], start: int) -> int:
     """The last line from `start` on that can belong to a block mapping."""
     last = start - 1
     keyed = False
@@ -247,13 +249,13 @@ def _text(lines: Sequence[str], block: _FrontmatterBlock) -> str:
 def _read(
     lines: Sequence[str], block: _FrontmatterBlock, found: Frontmatter, limits: YamlLimits
 ) -> YamlMapping:
-    kept = _without_conflict(lines[block.first - 1 : block.last], block.first, found)
+    kept = _drop_conflicts(lines[block.first - 1 : block.last], block.first, found)
     text = "\n".join(kept)
     if len(text) > limits.max_bytes:
         found.warn("frontmatter_long", block.first, "the frontmatter was cut at its size limit")
         text = text[: limits.max_bytes]
     if block.syntax != "yaml":
-        return _read_foreign(text, block, found)
+        return _parse_toml_or_json(text, block, found)
     try:
         strict = parse_strict_yaml(text, limits)
     except YamlError as error:
@@ -268,8 +270,8 @@ def _read(
     return strict.mapping
 
 
-def _without_conflict(block: Sequence[str], first: int, found: Frontmatter) -> list[str]:
-    """The lines without merge marks and without the other side of each conflict."""
+def _drop_conflicts(block: Sequence[str], first: int, found: Frontmatter) -> list[str]:
+    """The lines without conflict markers and without the second side of each conflict."""
     marks = find_conflict_markers(block)
     if not marks:
         return list(block)
@@ -284,14 +286,15 @@ def _without_conflict(block: Sequence[str], first: int, found: Frontmatter) -> l
     return kept
 
 
-def _read_foreign(text: str, block: _FrontmatterBlock, found: Frontmatter) -> YamlMapping:
+def _parse_toml_or_json(text: str, block: _FrontmatterBlock, found: Frontmatter) -> YamlMapping:
     """A frontmatter in TOML or JSON."""
     if block.syntax == "toml":
         text = text[:_TOML_LENGTH]
     try:
         read = tomllib.loads(text) if block.syntax == "toml" else json.loads(text)
         values = {
-            replace_invalid_characters(str(key)): _as_value(value, 8) for key, value in read.items()
+            replace_invalid_characters(str(key)): _to_yaml_value(value, 8)
+            for key, value in read.items()
         }
     except (ValueError, RecursionError) as error:
         reason = str(error)[:100]
@@ -301,15 +304,16 @@ def _read_foreign(text: str, block: _FrontmatterBlock, found: Frontmatter) -> Ya
     return values
 
 
-def _as_value(value: object, depth: int) -> YamlValue:
-    """Strings throughout; what is nested deeper than `depth` is left out."""
+def _to_yaml_value(value: object, depth: int) -> YamlValue:
+    """The value with strings as scalars; levels below `depth` are dropped."""
     if isinstance(value, dict):
         inner = value.items() if depth else ()
         return {
-            replace_invalid_characters(str(key)): _as_value(item, depth - 1) for key, item in inner
+            replace_invalid_characters(str(key)): _to_yaml_value(item, depth - 1)
+            for key, item in inner
         }
     if isinstance(value, list):
-        return [_as_value(item, depth - 1) for item in value] if depth else []
+        return [_to_yaml_value(item, depth - 1) for item in value] if depth else []
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else replace_invalid_characters(str(value))

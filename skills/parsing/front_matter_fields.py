@@ -1,4 +1,4 @@
-"""Reading the fields of a frontmatter: many spellings of a key, strings or lists as values."""
+"""Looks up fields of a frontmatter: several spellings of a key, strings or lists as values."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from skills.parsing.lenient_yaml import YamlMapping, YamlValue
 
 MAX_ITEMS = 40
-"""The most entries kept of any list field."""
+"""Maximum entries kept of a list field."""
 
 MAX_ITEM_CHARACTERS = 200
-"""Characters kept of one entry."""
+"""Maximum characters kept of an entry."""
 
 MAX_NAME_WORDS = 6
-"""What has more words than this is a sentence and not the name of a skill."""
+"""A text with more words is taken for a sentence, not for a skill's name."""
 
 _OUTSIDE_BRACKETS = re.compile(r"(?:[^,;\n(]|\([^)\n]{0,200}\)?)+")
 _TOOL = re.compile(r"[^\s,;(]+(?:\([^)\n]{0,200}\)?)?")
@@ -30,7 +30,7 @@ class FrontmatterFields:
         self._inner = _normalised(inner) if isinstance(inner, dict) else {}
 
     def get(self, *keys: str) -> YamlValue:
-        """The first value under any of the keys that is not empty, else an empty string."""
+        """The first non-empty value under any of the keys, else an empty string."""
         for level in (self._top, self._inner):
             for key in keys:
                 if value := level.get(key):
@@ -59,7 +59,7 @@ class FrontmatterFields:
         return unique_texts(found)
 
     def get_other_fields(self, known: frozenset[str], entries: int = 64) -> dict[str, str]:
-        """Everything under other keys as dotted key -> text, bounded in number and length."""
+        """All values under other keys as dotted key -> text, limited in number and length."""
         found: dict[str, str] = {}
         rest = {key: value for key, value in self._top.items() if key not in known}
         _flatten(rest, "", found, entries)
@@ -87,7 +87,7 @@ def parse_tool_names(value: YamlValue) -> tuple[str, ...]:
 def parse_skill_names(value: YamlValue) -> tuple[str, ...]:
     """Names of other skills from a list, a text with commas, or a mapping's `skills`.
 
-    A mapping without `skills` is of packages, commands and the like, and names no skill.
+    A mapping without `skills` lists packages or commands, and names no skill.
     """
     if isinstance(value, dict):
         inner = _normalised(value)
@@ -102,7 +102,7 @@ def parse_skill_names(value: YamlValue) -> tuple[str, ...]:
 
 
 def unique_texts(texts: list[str]) -> tuple[str, ...]:
-    """Stripped of blanks and quotes, without empty ones and repetitions, bounded."""
+    """The texts without surrounding blanks and quotes, empty texts and repetitions."""
     seen: dict[str, None] = {}
     for text in texts:
         cleaned = " ".join(text.strip().strip("\"'`[]").split())[:MAX_ITEM_CHARACTERS].strip()
@@ -114,7 +114,7 @@ def unique_texts(texts: list[str]) -> tuple[str, ...]:
 
 
 def _named(item: YamlValue) -> list[str]:
-    """What an entry of a list is called: itself, or the name that a mapping gives."""
+    """The name of a list entry: the text itself, or the name in a mapping."""
     if isinstance(item, str):
         return [item]
     if isinstance(item, list):

@@ -1,4 +1,4 @@
-"""Which language a skill's prose is written in, from the scripts of its letters."""
+"""Detects the language of a skill's prose from the scripts of its letters."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _HARDLY = 0.08
 def detect_language(text: str) -> str:
     """The language of a prose text: `en`, `zh`, `mixed` (both) or `other`.
 
-    The shares are of words, a Chinese word taken as 1.5 characters. Chinese technical prose is
+    Shares are counted in words; a Chinese word counts as 1.5 characters. Chinese technical prose is
     full of English names, so half of the words being Chinese makes a text `zh`; below 8% it is
     `en`. Text in another script (Cyrillic, Arabic, kana, Hangul, ...) that outweighs half of the
     Latin words and half of the Chinese characters is `other`. Languages in Latin letters are not
-    told apart and read as `en`, as does a text without letters.
+    distinguished: they count as `en`, as does a text without letters.
     """
     characters = len(_CHINESE.findall(text))
     latin = len(_LATIN_WORD.findall(text))

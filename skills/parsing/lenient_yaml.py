@@ -1,4 +1,4 @@
-"""Reading a frontmatter that strict YAML refuses, line by line, and losing nothing on purpose."""
+"""Parses a frontmatter that is not strict YAML line by line, keeping as much as possible."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _DEPTH = 6
 
 
 def parse_lenient_yaml(lines: Sequence[str], depth: int = 0) -> YamlMapping:
-    """The `key: value` pairs of the outermost level; of a key given twice the first stands.
+    """The `key: value` pairs of the outermost level; the first value of a duplicate key is kept.
 
     Values may be quoted or not, of several lines, block scalars (`|`, `>`), lists (`- a` or
-    `[a, b]`) and nested mappings. A line that is no pair continues the value before it.
+    `[a, b]`) and nested mappings. Any other line continues the value before it.
     """
     lines = [line.replace("\t", "    ") for line in lines]
     margin = min((_indent(line) for line in lines if _KEY.match(line.strip())), default=0)
@@ -38,7 +38,7 @@ def parse_lenient_yaml(lines: Sequence[str], depth: int = 0) -> YamlMapping:
 
 
 def _ends_quote(first: str, rest: Sequence[str]) -> bool:
-    """Whether a quoted value is over; one that runs over blank lines is taken as never closed."""
+    """Whether a quoted value ends here; one that spans blank lines counts as never closed."""
     mark = first[0]
     if first.count(mark) >= 2:
         return True
@@ -66,7 +66,7 @@ def _value(first: str, rest: Sequence[str], depth: int) -> YamlValue:
 
 
 def _items(lines: Sequence[str], depth: int) -> list[YamlValue]:
-    """The entries of a list; one of several lines that begins with a pair is a mapping."""
+    """The entries of a list; an entry of several lines that begins with a pair is a mapping."""
     margin = _indent(lines[0])
     items: list[list[str]] = []
     for line in lines:

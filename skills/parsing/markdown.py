@@ -1,9 +1,8 @@
 """A line-based scanner of Markdown blocks.
 
-It follows CommonMark where skill files do, and their habits where they do not: list contents
-indented by two columns, fences nested in a Markdown fence, tables without a delimiter row,
-headings in Chinese without a blank after the marks. Every line is looked at a bounded number of
-times, whatever the file holds.
+It follows CommonMark, except for common deviations in skill files: list contents indented by two
+columns, fences nested in a Markdown fence, tables without a delimiter row, headings in Chinese
+without a blank after the marks. Each line is read a bounded number of times.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from enum import StrEnum
 
 
 class BlockType(StrEnum):
-    """What a block is."""
+    """Type of a block."""
 
     HEADING = "heading"
     PARAGRAPH = "paragraph"
@@ -30,7 +29,7 @@ class MarkdownBlock:
     """Lines `first` to `last` (1-based, inclusive) of one shape.
 
     `level` and `title` are a heading's; `language` is the first word of a fence's info string;
-    `fenced` tells a fence from indented code, `closed` whether the fence has its end.
+    `fenced` is False for indented code; `closed` is False for a fence without an end.
     """
 
     shape: BlockType
@@ -50,10 +49,10 @@ _HTML = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?=[\s/>]|$)|<!--")
 _HEADING_MARKS = re.compile(r"#{1,6}")
 _CJK_START = re.compile(r"[\u4e00-\u9fff【（「]")
 _NESTING_INFO = frozenset({"markdown", "md", "mdx", "skill", "text", "txt"})
-# How far the end of a fence around other fences is looked for, and how far in the whole file.
+# Lines searched for the end of a fence around other fences, per fence and in the whole file.
 _NESTED_LINES = 500
 _NESTED_BUDGET = 50_000
-# Characters that may follow a closing fence by mistake, as the `**` of bold text around it.
+# Characters that may follow a closing fence by mistake, such as the `**` of bold text around it.
 _STRAY = 3
 _SETEXT_LENGTH = 120
 _SENTENCE_ENDS = (".", ":", "。", "：", ";", "；", "!", "！", "|")
@@ -80,7 +79,7 @@ def measure_indent(line: str) -> int:
 def parse_heading(line: str) -> tuple[int, str] | None:
     """Level and title of an ATX heading, None for any other line.
 
-    A heading glued to the `---` that closes a frontmatter is one.
+    A heading right after the `---` of a frontmatter, in the same line, counts.
     """
     if "#" not in line[:4] or measure_indent(line) > 3:
         return None
@@ -128,7 +127,7 @@ class _BlockParser:
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
         self._end = len(lines)
-        # Fence marks that are known not to be closed before the end of the file.
+        # Fence marks known not to be closed before the end of the file.
         self._unclosed: dict[str, int] = {}
         self._comments_end = True
         self._nested_budget = _NESTED_BUDGET
@@ -194,7 +193,7 @@ class _BlockParser:
 
     @staticmethod
     def _closes(line: str, mark: str) -> bool:
-        """Whether a line is the mark again, with no more behind it than stray punctuation."""
+        """Whether a line repeats the mark, followed at most by stray punctuation."""
         text = line.strip()
         if not text.startswith(mark):
             return False
@@ -220,7 +219,7 @@ class _BlockParser:
         return -1
 
     def _unclosed_end(self, at: int) -> int:
-        """The last line of a fence that is never closed: before the next chapter, else the end."""
+        """The last line of an unclosed fence: before the next `##` heading, else the last."""
         for number in range(at + 1, self._end):
             if self._lines[number].startswith("## ") and not self._lines[number - 1].strip():
                 return self._trim(at, number - 1)
@@ -250,7 +249,7 @@ class _BlockParser:
         return bool(_ITEM.match(text) or _CLOSE_ITEM.match(text))
 
     def _item(self, at: int) -> MarkdownBlock:
-        """A top-level item with everything that is nested in it."""
+        """A top-level item with everything nested in it."""
         base = measure_indent(self._lines[at])
         last, after_blank = at, False
         number = at + 1
@@ -292,7 +291,7 @@ class _BlockParser:
         return MarkdownBlock(BlockType.TABLE, at + 1, last + 1)
 
     def _comment(self, at: int) -> MarkdownBlock:
-        """An HTML comment, blank lines and all; one that is never closed is a paragraph."""
+        """An HTML comment including blank lines; one that is never closed is a paragraph."""
         if self._comments_end:
             for number in range(at, self._end):
                 if "-->" in self._lines[number]:
@@ -318,7 +317,7 @@ class _BlockParser:
         return MarkdownBlock(BlockType.PARAGRAPH, at + 1, last + 1)
 
     def _underlines(self, first: int, last: int) -> int:
-        """The level of the setext heading that ends with the line after `last`, 0 without one."""
+        """The level of a setext heading underlined by the line after `last`, 0 without one."""
         line = self._lines[last + 1].strip()
         text = self._lines[last].strip()
         if len(line) < 2 or first != last or len(text) > _SETEXT_LENGTH:
@@ -330,7 +329,7 @@ class _BlockParser:
         return 0
 
     def _interrupts(self, at: int) -> bool:
-        """Whether a line begins a block of its own without a blank line before it."""
+        """Whether a line begins a new block without a blank line before it."""
         line = self._lines[at]
         if (
             parse_heading(line) is not None

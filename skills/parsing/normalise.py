@@ -1,7 +1,7 @@
 """The normalised record of a skill, from its frontmatter and its fragments.
 
-The fields are those of Graph of Skills (table 5): what a skill can do, what goes in and comes
-out, and the words by which a task may name it.
+The fields are those of Graph of Skills (table 5): capability, inputs and outputs, and the terms by
+which a task may refer to the skill.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from skills.scanner import SCANNER_VERSION
 
 MAX_NAME_CHARACTERS = 64
 MAX_DESCRIPTION_CHARACTERS = 1024
-"""The Agent Skills specification's limits; what is longer is kept and marked."""
+"""Limits of the Agent Skills specification; longer values are kept, with a warning."""
 
 _CAPABILITY_LENGTH = 240
 _SECTION_LENGTH = 1_000
@@ -80,7 +80,7 @@ _TERM_END = re.compile(r"\s+[-–—:]\s|[:：]|\s\(")
 
 @dataclass(frozen=True, slots=True)
 class SkillBody:
-    """The body of a skill as its fragments give it."""
+    """The body of a skill: lines, sections and passages."""
 
     lines: Sequence[str]
     body_line: int
@@ -92,7 +92,7 @@ class SkillBody:
         return "\n".join(self.lines[first - 1 : last])
 
     def prose(self) -> str:
-        """The head of the body without its code."""
+        """The beginning of the body without code, about _PROSE_SAMPLE characters."""
         parts: list[str] = []
         size = 0
         for passage in self.passages:
@@ -104,14 +104,14 @@ class SkillBody:
         return "\n".join(parts)[:_PROSE_SAMPLE]
 
     def get_section_passages(self, heading: re.Pattern[str]) -> list[Passage]:
-        """The passages of the first section with such a heading."""
+        """The passages of the first section whose heading matches."""
         for section in self.sections:
             if section.heading_line and heading.search(section.heading_path[-1]):
                 return [item for item in self.passages if item.section == section.index]
         return []
 
     def list_items(self, heading: re.Pattern[str]) -> list[str]:
-        """The first lines of the list items below such a heading, without list marks."""
+        """The first lines of the list items below a matching heading, without list marks."""
         lines = [
             _ITEM_MARK.sub("", self.lines[passage.first_line - 1], count=1)
             for passage in self.get_section_passages(heading)
@@ -130,9 +130,9 @@ def build_record(
     safety: tuple[SafetyFinding, ...],
     terms: str = "",
 ) -> tuple[SkillRecord, list[ParseWarning]]:
-    """The record of the skill whose folder is `path`, and what had to be made up for it.
+    """The record of the skill whose folder is `path`, and warnings about missing fields.
 
-    terms: the text of the licence file beside it.
+    terms: the text of the licence file in its folder.
     """
     warnings: list[ParseWarning] = []
     name = _name(path, fields, warnings)
@@ -184,7 +184,7 @@ def _name(path: str, fields: FrontmatterFields, warnings: list[ParseWarning]) ->
     name = " ".join(texts[0].split()) if texts else ""
     if not name:
         name = path.rstrip("/").rsplit("/", 1)[-1] or "skill"
-        warnings.append(ParseWarning("name_missing", 1, "no name; the folder's name is taken"))
+        warnings.append(ParseWarning("name_missing", 1, "no name; the folder's name is used"))
     if len(name) > MAX_NAME_CHARACTERS:
         warnings.append(ParseWarning("name_long", 1, f"the name has {len(name)} characters"))
     return name[: 4 * MAX_NAME_CHARACTERS]
@@ -198,7 +198,11 @@ def _description(
         warnings.append(ParseWarning("description_not_text", 1, "the description is not a text"))
     description = " ".join(" ".join(flatten_value(value)).split())
     if not description:
-        warnings.append(ParseWarning("description_missing", 1, "no description; the first words"))
+        warnings.append(
+            ParseWarning(
+                "description_missing", 1, "no description; the first words of the body are used"
+            )
+        )
         description = _first_words(body) or name
     if len(description) > MAX_DESCRIPTION_CHARACTERS:
         message = f"the description has {len(description)} characters"
@@ -207,7 +211,7 @@ def _description(
 
 
 def _first_words(body: SkillBody) -> str:
-    """The first paragraph that is running text, else the first heading or line of anything."""
+    """The first paragraph of running text, else the first heading or line."""
     for passage in body.passages:
         text = body.text(passage.first_line, passage.last_line)
         plain = " ".join(text.strip().lstrip("> ").split())
@@ -242,7 +246,7 @@ def _when_to_use(fields: FrontmatterFields, description: str, body: SkillBody) -
 
 
 def _terms(items: Sequence[str]) -> tuple[str, ...]:
-    """What each item is about: its text before a colon, a dash or a bracket."""
+    """The term that each item begins with: its text before a colon, a dash or a bracket."""
     return unique_texts([_TERM_END.split(item, maxsplit=1)[0][:80] for item in items])
 
 

@@ -1,6 +1,6 @@
-"""From the bytes of a SKILL.md to a parsed skill (spec §4.2; SkillPager §3.1).
+"""Parses the bytes of a SKILL.md into a ParsedSkill (spec §4.2; SkillPager §3.1).
 
-What can be read is kept, with a warning for what was wrong; what cannot is a ParseError.
+Defects become warnings; a file that cannot be read raises ParseError.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["ParseError", "ParseLimits", "parse_skill"]
 
 @dataclass(frozen=True, slots=True)
 class ParseLimits:
-    """Bounds of one SKILL.md. Beyond max_bytes or max_passages it is refused as a whole.
+    """Limits of a SKILL.md. A file beyond max_bytes or max_passages raises ParseError.
 
-    A frontmatter beyond max_frontmatter_bytes (counted in characters) is cut; one that is nested
-    deeper, has more values or uses more aliases than YAML may have here is read line by line.
+    A frontmatter beyond max_frontmatter_bytes (counted in characters) is cut; one beyond the YAML
+    limits is parsed line by line.
     """
 
     max_bytes: int = 2_000_000
@@ -47,39 +47,35 @@ def parse_skill(
     classifier: RoleClassifier | None = None,
     file_contents: Mapping[str, bytes] | None = None,
 ) -> ParsedSkill:
-    """Parse the SKILL.md of the folder `path`; `files` are the folder's other files, and `texts`
-    what those of them hold that are read as well (`skills.parsing.sibling_files`), None where they
-    were not read.
+    """Parse the SKILL.md of the folder `path`.
 
-    `classifier` gives the passages their roles, by default the one that ships with the package.
+    files: the folder's other files. classifier: assigns roles to passages; by default the one that
+    ships with the package. file_contents: contents of the files that
+    `skills.parsing.sibling_files` selects, by path; None if they were not read.
 
     Raises ParseError when the file is empty, binary, without any letter or digit, or larger than
     the limits.
     """
-    if len(content) > limits.max_bytes:
-        reason = f"{len(content)} bytes are more than the limit of {limits.max_bytes}"
-        raise ParseError(path, 0, reason, "split the skill or raise the limit")
-    lines, warnings = decode_lines(path, content)
-    if not any(char.isalnum() for line in lines for char in line):
-        raise ParseError(path, 0, "the file has no text", "write a name, a description and a body")
+    lines, warnings = _decode(path, content, limits.max_bytes)
     front = parse_frontmatter(lines, _yaml_limits(limits))
     warnings += front.warnings
-    warnings += _conflicts(lines, front.body_line)
+    warnings += _find_conflicts(lines, front.body_line)
     blocks = parse_blocks(lines, front.body_line)
-    warnings += _unclosed_fences(blocks)
+    warnings += _find_unclosed_fences(blocks)
     sections, passages = split_blocks(lines, blocks, front.body_line)
     if len(passages) + len(sections) > limits.max_passages:
         reason = f"more than {limits.max_passages} passages and sections"
         raise ParseError(path, 0, reason, "split the skill or raise the limit")
     if not passages:
         warnings.append(ParseWarning("no_body", 0, "nothing but headings in the body"))
-    marks = sibling_files.scan_scripts(files, file_contents) if file_contents is not None else ()
-    findings = (*scanner.scan_lines(lines, front.body_line), *marks)
+    findings = scanner.scan_lines(lines, front.body_line)
+    if file_contents is not None:
+        findings += sibling_files.scan_scripts(files, file_contents)
     body = SkillBody(
-        lines, front.body_line, sections, _with_roles(lines, sections, passages, classifier)
+        lines, front.body_line, sections, _classify(lines, sections, passages, classifier)
     )
     terms = sibling_files.find_licence_text(file_contents or {})
-    record, made_up = build_record(
+    record, record_warnings = build_record(
         path, FrontmatterFields(front.values), body, files, findings, terms
     )
     return ParsedSkill(
@@ -88,8 +84,20 @@ def parse_skill(
         body_line=front.body_line,
         sections=sections,
         passages=tuple(body.passages),
-        warnings=tuple(warnings + made_up),
+        warnings=tuple(warnings + record_warnings),
     )
+
+
+def _decode(
+    path: str, content: bytes, max_bytes: int
+) -> tuple[tuple[str, ...], list[ParseWarning]]:
+    if len(content) > max_bytes:
+        reason = f"{len(content)} bytes are more than the limit of {max_bytes}"
+        raise ParseError(path, 0, reason, "split the skill or raise the limit")
+    lines, warnings = decode_lines(path, content)
+    if not any(char.isalnum() for line in lines for char in line):
+        raise ParseError(path, 0, "the file has no text", "write a name, a description and a body")
+    return lines, warnings
 
 
 def _yaml_limits(limits: ParseLimits) -> YamlLimits:
@@ -101,7 +109,7 @@ def _yaml_limits(limits: ParseLimits) -> YamlLimits:
     )
 
 
-def _with_roles(
+def _classify(
     lines: Sequence[str],
     sections: Sequence[Section],
     passages: Sequence[Passage],
@@ -114,15 +122,19 @@ def _with_roles(
     )
 
 
-def _conflicts(lines: Sequence[str], body_line: int) -> list[ParseWarning]:
-    """A warning when marks of an unresolved merge stand in the body; they stay in the text."""
+def _find_conflicts(lines: Sequence[str], body_line: int) -> list[ParseWarning]:
+    """A warning about conflict markers in the body; they stay in the text."""
     marks = [number for number in find_conflict_markers(lines) if number >= body_line]
     if not marks:
         return []
-    return [ParseWarning("conflict_marks", marks[0], "marks of an unresolved merge in the body")]
+    return [
+        ParseWarning(
+            "conflict_marks", marks[0], "conflict markers of an unresolved merge in the body"
+        )
+    ]
 
 
-def _unclosed_fences(blocks: Sequence[MarkdownBlock]) -> list[ParseWarning]:
+def _find_unclosed_fences(blocks: Sequence[MarkdownBlock]) -> list[ParseWarning]:
     return [
         ParseWarning("unclosed_fence", block.first, "a code fence that is never closed")
         for block in blocks

@@ -1,6 +1,6 @@
-"""Files beside SKILL.md whose text is read as well: scripts that an agent may run, and the licence.
+"""Selects and scans other files of a skill's folder: scripts an agent may run, and the licence.
 
-Only marks and the name of the licence are kept of them.
+Only scanner findings and the name of the licence are kept.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from skills.scanner import MAX_FINDINGS, scan_lines
 MAX_FILES = 64
 MAX_FILE_BYTES = 1 << 16
 MAX_BYTES = 1 << 18
-"""Bounds of what is read of one skill: 256 KiB of hostile text take the scanner a second."""
+"""Limits per skill; the scanner takes a second for 256 KiB of hostile text."""
 _UNREAD = "not scanned: too large, or one of too many"
 
 
 def select_files(files: Sequence[SiblingFile]) -> list[SiblingFile]:
-    """The files to be read, within the bounds: the licence, then scripts, the smallest first."""
+    """The files to read, within the limits: the licence, then scripts, the smallest first."""
     terms = [file for file in files if licences.is_licence_file(file.path)][:1]
     scripts = set(tooling.find_entrypoints(files))
     chosen: list[SiblingFile] = []
@@ -39,7 +39,7 @@ def select_files(files: Sequence[SiblingFile]) -> list[SiblingFile]:
 def read_selected_files(
     files: Sequence[SiblingFile], read: Callable[[SiblingFile], bytes | None]
 ) -> dict[str, bytes]:
-    """Path -> content of the files to be read; `read` gives None for one that is gone."""
+    """Path -> content of the selected files; `read` returns None for a missing file."""
     contents = ((file.path, read(file)) for file in select_files(files))
     return {path: content for path, content in contents if content is not None}
 
@@ -47,15 +47,15 @@ def read_selected_files(
 def scan_scripts(
     files: Sequence[SiblingFile], contents: Mapping[str, bytes]
 ) -> tuple[SafetyFinding, ...]:
-    """What the scanner says of the scripts; one that was not read is worth a look."""
+    """Findings of the scanner in scripts; a script that was not read is a finding of level 1."""
     found = []
     for path in tooling.find_entrypoints(files):
         if path not in contents:
             found.append(SafetyFinding("unread", 1, 1, _UNREAD, path))
             continue
         lines = contents[path].decode("utf-8", "replace").splitlines()
-        found += [replace(mark, file=path) for mark in scan_lines(lines, 1)]
-    found.sort(key=lambda mark: -mark.level)
+        found += [replace(finding, file=path) for finding in scan_lines(lines, 1)]
+    found.sort(key=lambda finding: -finding.level)
     return tuple(found[:MAX_FINDINGS])
 
 

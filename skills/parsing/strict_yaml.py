@@ -1,4 +1,4 @@
-"""Strict YAML without its dangers: scalars stay strings; aliases, depth and size are bounded."""
+"""Parses strict YAML safely: scalars stay strings; aliases, depth and size are limited."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Loader = yaml.CBaseLoader if yaml.__with_libyaml__ else yaml.BaseLoader
 
 @dataclass(frozen=True, slots=True)
 class YamlLimits:
-    """Bounds of a frontmatter: characters, levels of nesting, uses of aliases, values."""
+    """Limits of a frontmatter: characters, levels of nesting, uses of aliases, values."""
 
     max_bytes: int = 131_072
     max_depth: int = 20
@@ -34,17 +34,17 @@ class YamlError(Exception):
 
 @dataclass(slots=True)
 class YamlDocument:
-    """The mapping, None when the document is something else, and keys given twice by line."""
+    """The mapping, None if the document is not one, and duplicate keys with their lines."""
 
     mapping: YamlMapping | None = None
     duplicates: list[tuple[str, int]] = field(default_factory=list)
 
 
 def parse_strict_yaml(text: str, limits: YamlLimits) -> YamlDocument:
-    """Read the first document of a YAML text; an empty one is an empty mapping.
+    """Parse the first document of a YAML text; an empty document is an empty mapping.
 
-    Of a key given twice the first value that is not empty stands. An alias may only stand for a
-    scalar. Raises YamlError.
+    The first non-empty value of a duplicate key is kept. An alias may only refer to a scalar.
+    Raises YamlError.
     """
     result = YamlDocument()
     try:
@@ -133,5 +133,5 @@ class _Reader:
 
 
 def replace_invalid_characters(text: str) -> str:
-    """Lone surrogates, which escapes can make, become U+FFFD, as NUL does."""
+    """Replace lone surrogates, which escapes can produce, and NUL by U+FFFD."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")

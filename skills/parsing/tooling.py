@@ -1,4 +1,4 @@
-"""Which tools, commands, packages and formats a skill mentions, and which scripts it brings."""
+"""Finds the tools, commands, packages and formats that a skill mentions, and its scripts."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def find_tools(
 
 
 def _commands(lines: Sequence[str]) -> list[str]:
-    """First words of commands, and the packages that they install."""
+    """First words of commands, and the packages that commands install."""
     found: list[str] = []
     continued = False
     for line in lines:

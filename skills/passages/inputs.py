@@ -1,4 +1,4 @@
-"""What paging is given: constants, the query, the skill, and the texts that stand for its parts."""
+"""Inputs of passage selection: weights, the query, and the skill."""
 
 from __future__ import annotations
 
@@ -7,43 +7,38 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from skills.parsing.headings import heading_paths_below_title
-from skills.record import ParsedSkill, Section
-
-MAX_EMBEDDED_CHARACTERS = 1500
-"""Characters of a text to embed; about what a 256-token encoder can read."""
+from skills.record import ParsedSkill
 
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class PassageWeights:
-    """The constants of paging, each with where it comes from.
+    """Constants of passage selection, with their sources.
 
-    section_*, passage_*, neighbour, chapter: the weights of method F's terms. bm25_k1: Robertson's
-    usual.
+    section_*, passage_*, neighbour, chapter: weights of method F's terms. bm25_k1: Robertson's
+    usual value.
 
-    gap: passages are kept down to this far below the best, where a skill of gap_tokens tokens, a
-    passage of cost_tokens tokens and a query of breadth_terms distinct terms are concerned; 4.0,
-    4.8 and 5.7 give token reductions of about .60, .50 and .40 over skills of 1,000 to 4,000
-    tokens, and larger ones over longer skills. gap_power: how much a query needs
-    hardly depends on how long the skill is, so the chance that a passage is needed falls as the
-    skill grows. cost: a passage of e times the tokens must stand this much nearer to the best.
-    breadth: a query of e times the terms asks for this much more; beyond breadth_limit times more
-    or fewer terms nothing is known. lexical_gap: without vectors scores spread less; the gap is
-    this share of it. odds: a passage's worth beside other skills falls by e^odds for each
-    1 of margin. Taken alone the odds of being needed fall by e^.5, but a skill is of use once all
-    that is needed of it is there: at .25 more required lines survive a budget
-    (`tests/bench/spend_budget.py`).
+    gap: largest distance of a passage below the best score, for a skill of gap_tokens tokens, a
+    passage of cost_tokens tokens and a query of breadth_terms distinct terms. 4.0, 4.8 and 5.7 give
+    token reductions of about .60, .50 and .40 on skills of 1,000 to 4,000 tokens, and larger ones
+    on longer skills. gap_power: the number of needed passages hardly depends on the length of the
+    skill, so the probability of each falls as the skill grows. cost: distance by which a passage of
+    e times the tokens must be nearer to the best. breadth: distance added for a query of e times
+    the terms; clipped at breadth_limit times more or fewer terms, for lack of data. lexical_gap:
+    share of the gap used without vectors, since scores then spread less. odds: a passage's utility
+    across skills falls by e^odds per 1 of margin. The odds of being needed alone fall by e^.5, but
+    a skill is useful only with all that is needed of it: at .25 more required lines survive a
+    budget (`tests/bench/spend_budget.py`).
 
     section_bm25, neighbour, gap_power, cost and breadth were chosen from a grid of 288 over 140
-    queries of 47 skills by `tests/bench/choose_paging.py`, without the skill they are tried on.
-    The values stand in the middle of the good ones, not at the best.
+    queries of 47 skills by `tests/bench/choose_paging.py`, leaving out the skill under test. The
+    values are in the middle of the good range, not the best ones.
 
-    mmr_*: SkillPager's (its section 3.2, equations 2 to 4). top_k: the row of its table 7 whose
-    passages, their predecessors added, are about as many as its table 4 says. graph_gain: the
-    paper gives no figure; with this one the walk reduces as much as in its table 4.
-    chunk_tokens: its section 4.3.
+    mmr_*: SkillPager's (section 3.2, equations 2 to 4). top_k: the row of SkillPager's table 7
+    whose passages with their predecessors are about as many as in its table 4. graph_gain: not in
+    the paper; with this value the walk reduces tokens as much as in its table 4. chunk_tokens:
+    SkillPager section 4.3.
     """
 
     section_cosine: float = 1.0
@@ -78,7 +73,7 @@ DEFAULT_WEIGHTS = PassageWeights()
 
 @dataclass(frozen=True, slots=True)
 class PassageQuery:
-    """What is asked: a unit vector (d,) or None, sorted term ids (n,) and their weights (n,)."""
+    """A query: a unit vector (d,) or None, sorted term ids (n,) and their weights (n,)."""
 
     vector: Floats | None
     terms: npt.NDArray[np.uint64]
@@ -87,11 +82,11 @@ class PassageQuery:
 
 @dataclass(frozen=True, slots=True)
 class PassageInput:
-    """One skill to page.
+    """A skill whose passages are selected.
 
-    offsets, terms, counts: term counts of the passages' own text in compressed sparse rows,
-    (P + 1,), (n,), (n,). section_vectors: unit vectors of `section_texts(parsed)`, (S, d), None
-    while they are not embedded. passage_vectors: the same of `passage_texts(parsed)`, (P, d).
+    offsets, terms, counts: term counts of the passages in compressed sparse rows, (P + 1,), (n,),
+    (n,). section_vectors: unit vectors of `section_texts(parsed)`, (S, d), None until they are
+    embedded. passage_vectors: the same for `passage_texts(parsed)`, (P, d).
     """
 
     parsed: ParsedSkill
@@ -102,35 +97,8 @@ class PassageInput:
     passage_vectors: Floats | None = None
 
 
-def section_texts(parsed: ParsedSkill) -> tuple[str, ...]:
-    """The text to embed for each section: heading path without the title, newline, its text."""
-    return tuple(
-        _headed(path, parsed.text(_after_heading(section), section.last_line))
-        for path, section in zip(
-            heading_paths_below_title(parsed.sections), parsed.sections, strict=True
-        )
-    )
-
-
-def passage_texts(parsed: ParsedSkill) -> tuple[str, ...]:
-    """The text to embed for each passage, under the heading path of its section."""
-    paths = heading_paths_below_title(parsed.sections)
-    return tuple(
-        _headed(paths[passage.section], parsed.text(passage.first_line, passage.last_line))
-        for passage in parsed.passages
-    )
-
-
 def cosines(query: PassageQuery, vectors: Floats | None) -> Floats | None:
-    """Cosine of the query and each of some unit vectors (n,); None where either is missing."""
+    """Cosines of the query and unit vectors (n,); None if either is missing."""
     if query.vector is None or vectors is None:
         return None
     return np.asarray(vectors @ query.vector, np.float32)
-
-
-def _after_heading(section: Section) -> int:
-    return section.heading_line + 1 if section.heading_line else section.first_line
-
-
-def _headed(path: tuple[str, ...], text: str) -> str:
-    return f"{' > '.join(path)}\n{text}"[:MAX_EMBEDDED_CHARACTERS]

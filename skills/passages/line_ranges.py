@@ -1,4 +1,4 @@
-"""From chosen passages to the lines that are shown."""
+"""Turns selected passages into the line ranges that are shown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ def get_line_ranges(
 ) -> list[tuple[int, int]]:
     """The line ranges of the chosen passages, in document order; ranges that touch are merged.
 
-    With `context`, the heading of each kept section comes along, and the passage that introduces
-    a kept one.
+    With `context`, the ranges include the headings of their sections and their lead-ins.
     """
     wanted = set(chosen)
     if context:
@@ -25,11 +24,11 @@ def get_line_ranges(
         heading = parsed.sections[passage.section].heading_line
         if heading and context:
             spans.add((heading, heading))
-    return _merge(parsed, sorted(spans))
+    return _merge_ranges(parsed, sorted(spans))
 
 
-def _merge(parsed: ParsedSkill, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join ranges that touch or that only blank lines part."""
+def _merge_ranges(parsed: ParsedSkill, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join ranges that touch or are separated by blank lines only."""
     merged: list[tuple[int, int]] = []
     for first, last in spans:
         if merged and not parsed.text(merged[-1][1] + 1, first - 1).strip():

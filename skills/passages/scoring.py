@@ -1,4 +1,4 @@
-"""Method F's scores: what each section and each passage of a skill has to do with a query."""
+"""Method F's scores: relevance of each section and passage of a skill to a query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skills.record import Section
 class PassageScores:
     """Scores of sections (S,) and passages (P,).
 
-    `dense` is False where no vector was used; `terms` is how many distinct terms the query has.
+    `dense` is False if no vector was used; `terms` is the number of distinct terms of the query.
     """
 
     sections: Floats
@@ -30,30 +30,32 @@ def score_passages(
 ) -> PassageScores:
     """Score every section and passage of a skill for a query (method F).
 
-    Each term is z-normalised within the skill before it is weighed. A term whose vectors are
-    missing weighs nothing. Takes well under a millisecond for a usual skill.
+    Each term of the score is z-normalised within the skill and then weighted; a term without
+    vectors is left out. Takes well under a millisecond for a skill of usual size.
     """
     count = len(skill.parsed.passages)
     owner = np.fromiter((p.section for p in skill.parsed.passages), np.intp, count)
-    matches, lengths = _matches(query, skill, count)
+    matches, lengths = _count_matches(query, skill, count)
     by_section = _sum_rows(matches, owner, len(skill.parsed.sections))
     section_lengths = np.bincount(owner, lengths, len(skill.parsed.sections)).astype(np.float32)
-    sections = weights.section_bm25 * _z(_bm25(by_section, section_lengths, query, weights))
-    passages = weights.passage_bm25 * _z(_bm25(matches, lengths, query, weights))
+    sections = weights.section_bm25 * _standardise(
+        _bm25(by_section, section_lengths, query, weights)
+    )
+    passages = weights.passage_bm25 * _standardise(_bm25(matches, lengths, query, weights))
     cosine = cosines(query, skill.section_vectors)
     if cosine is not None:
-        sections = sections + weights.section_cosine * _z(cosine)
+        sections = sections + weights.section_cosine * _standardise(cosine)
     nearness = cosines(query, skill.passage_vectors)
     if nearness is not None:
-        passages = passages + weights.passage_cosine * _z(nearness)
-    chapters = _chapters(skill.parsed.sections)
+        passages = passages + weights.passage_cosine * _standardise(nearness)
+    chapters = _find_chapters(skill.parsed.sections)
     smoothed = _smooth(sections[owner] + passages, chapters[owner], weights).astype(np.float32)
     return PassageScores(
         sections.astype(np.float32), smoothed, cosine is not None, len(query.terms)
     )
 
 
-def _matches(query: PassageQuery, skill: PassageInput, count: int) -> tuple[Floats, Floats]:
+def _count_matches(query: PassageQuery, skill: PassageInput, count: int) -> tuple[Floats, Floats]:
     """Counts of each query term in each passage (P, n), and passage lengths (P,)."""
     rows = np.repeat(np.arange(count), np.diff(skill.offsets))
     lengths = np.bincount(rows, skill.counts, count).astype(np.float32)
@@ -83,16 +85,16 @@ def _bm25(matches: Floats, lengths: Floats, query: PassageQuery, weights: Passag
     return np.asarray(saturated @ (idf * query.weights), np.float32)
 
 
-def _z(values: Floats) -> Floats:
-    """Zero mean and unit spread; zeros where all are alike."""
+def _standardise(values: Floats) -> Floats:
+    """Values with zero mean and unit standard deviation; zeros if all are equal."""
     spread = float(values.std()) if values.size else 0.0
     if spread < 1e-9:
         return np.zeros_like(values)
     return np.asarray((values - values.mean()) / spread, np.float32)
 
 
-def _chapters(sections: Sequence[Section]) -> npt.NDArray[np.intp]:
-    """The chapter of each section: a heading of level 1 or 2 opens one."""
+def _find_chapters(sections: Sequence[Section]) -> npt.NDArray[np.intp]:
+    """The chapter of each section: a heading of level 1 or 2 begins one."""
     opens = np.fromiter((section.level <= 2 for section in sections), np.intp, len(sections))
     return np.cumsum(opens)
 
@@ -100,7 +102,7 @@ def _chapters(sections: Sequence[Section]) -> npt.NDArray[np.intp]:
 def _smooth(
     base: Floats, chapters: npt.NDArray[np.intp], weights: PassageWeights
 ) -> npt.NDArray[np.floating]:
-    """Add what the neighbours in the chapter and the chapter's best are worth."""
+    """Add weighted scores of the neighbours in the chapter and of the chapter's best passage."""
     if not base.size:
         return base
     same = chapters[1:] == chapters[:-1]

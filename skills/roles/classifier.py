@@ -1,7 +1,7 @@
-"""A linear classifier of passages, and its judgement put together with that of the rules.
+"""Classifies passages: a linear classifier, blended with the rules.
 
-Multinomial logistic regression over the features of `features`; its weights are made by
-`skillbus train roles` and described by `weights.json`.
+Multinomial logistic regression over the features of `skills.roles.features`. `skillbus train
+roles` trains its weights; `weights.json` describes those that ship.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from config.errors import PermanentError
-from skills.record import Role
+from skills.record import Passage, Role, Section
 from skills.roles.features import FEATURE_COUNT, extract_features
-from skills.roles.passage_context import PassageContext, find_lists
+from skills.roles.passage_context import PassageContext, build_passage_contexts, find_lists
 from skills.roles.rules import RolePrediction, classify_by_rules
 
 FORMAT = 1
-"""Raised whenever features or their places change: weights of another format are refused."""
+"""Increased whenever features or their buckets change; other formats are rejected."""
 
 ROLES = tuple(Role)
 """The order of roles in every array here."""
 
 LIST_SHARE = 0.5
-"""How much of an item's judgement is that of its whole list."""
+"""Share of the whole list in the probabilities of an item."""
 
 _UNREADABLE = (
     ValueError,
@@ -42,62 +42,78 @@ _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What numpy raises for a file that is cut off, damaged or of another make."""
+"""Errors of numpy for a file that is truncated, damaged or of another type."""
 
 Probabilities = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class RoleClassifier:
-    """Weights (WIDTH, 6), an intercept a role, and the share that the rules have in a judgement."""
+    """Weights (FEATURE_COUNT, 6), an intercept per role, and the share of the rules."""
 
     weights: npt.NDArray[np.float32]
     intercepts: npt.NDArray[np.float32]
     rules_share: float
 
-    def predict_probabilities(self, blocks: Sequence[PassageContext]) -> Probabilities:
-        """Of each role for each block, (blocks, 6), by the features alone."""
-        if not blocks:
+    def predict_probabilities(self, contexts: Sequence[PassageContext]) -> Probabilities:
+        """Probability of each role per passage, (passages, 6), from the features alone."""
+        if not contexts:
             return np.zeros((0, len(ROLES)))
-        features = extract_features(blocks)
+        features = extract_features(contexts)
         parts = self.weights[features.places] * features.values[:, None]
         scores = np.add.reduceat(parts, features.starts[:-1], axis=0) + self.intercepts
         scores -= scores.max(axis=1, keepdims=True)
         powers = np.exp(scores, dtype=np.float64)
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
-    def predict(self, blocks: Sequence[PassageContext]) -> list[RolePrediction]:
-        """The role of each block and its probability, rules and neighbours heard."""
+    def predict(self, contexts: Sequence[PassageContext]) -> list[RolePrediction]:
+        """The role of each passage and its probability, from features, rules and neighbours."""
         return pick_likeliest_roles(
             blend_probabilities(
-                blocks,
-                classify_by_rules(blocks),
-                self.predict_probabilities(blocks),
+                contexts,
+                classify_by_rules(contexts),
+                self.predict_probabilities(contexts),
                 self.rules_share,
             )
         )
 
 
+def classify_passages(
+    lines: Sequence[str],
+    sections: Sequence[Section],
+    passages: Sequence[Passage],
+    classifier: RoleClassifier | None = None,
+) -> list[RolePrediction]:
+    """The role of each passage and its probability.
+
+    `lines` are the lines of the whole file; `sections` and `passages` are its fragments. The
+    default classifier is the one that ships with the package.
+    """
+    contexts = build_passage_contexts(lines, sections, passages)
+    return (classifier or load_default_classifier()).predict(contexts)
+
+
 def blend_probabilities(
-    blocks: Sequence[PassageContext],
+    contexts: Sequence[PassageContext],
     predictions: Sequence[RolePrediction],
     by_features: Probabilities,
     share: float,
 ) -> Probabilities:
-    """`share` of the rules' verdicts and the rest by features, (blocks, 6).
+    """Probabilities (passages, 6): `share` of the rules' predictions, the rest by features.
 
-    Items then lean on their list by LIST_SHARE, by lines, and the chunks of one code block agree.
+    List items are then averaged with their list by LIST_SHARE, weighted by lines; the chunks of a
+    code block get their mean.
     """
     mixed = (1 - share) * by_features
     for index, (role, _) in enumerate(predictions):
         mixed[index, ROLES.index(role)] += share
-    for start, end in find_lists(blocks):
-        lines = np.array([len(block.lines) for block in blocks[start:end]], dtype=np.float64)
+    for start, end in find_lists(contexts):
+        lines = np.array([len(context.lines) for context in contexts[start:end]], dtype=np.float64)
         together = lines @ mixed[start:end] / max(1.0, lines.sum())
         mixed[start:end] += LIST_SHARE * (together - mixed[start:end])
     start = 0
-    for index in range(1, len(blocks) + 1):
-        if index == len(blocks) or not blocks[index].continues_code_of(blocks[index - 1]):
+    for index in range(1, len(contexts) + 1):
+        if index == len(contexts) or not contexts[index].continues_code_of(contexts[index - 1]):
             if index - start > 1:
                 mixed[start:index] = mixed[start:index].mean(axis=0)
             start = index
@@ -105,13 +121,13 @@ def blend_probabilities(
 
 
 def pick_likeliest_roles(mixed: Probabilities) -> list[RolePrediction]:
-    """The likeliest role of each row, the first of equals, and its probability."""
+    """The likeliest role of each row, the first in case of a tie, and its probability."""
     best = mixed.argmax(axis=1)
     return [(ROLES[role], float(mixed[row, role])) for row, role in enumerate(best.tolist())]
 
 
 def dump_weights(classifier: RoleClassifier) -> bytes:
-    """The content of a weights file: only places that weigh anything, in half precision."""
+    """The content of a weights file: non-zero weights in half precision."""
     used = np.flatnonzero(np.abs(classifier.weights).max(axis=1) > 0)
     out = io.BytesIO()
     np.savez_compressed(
@@ -145,7 +161,7 @@ def parse_weights(content: bytes) -> RoleClassifier:
 
 
 def rules_only_classifier() -> RoleClassifier:
-    """A classifier whose rules decide alone; needs no weights file."""
+    """A classifier that uses the rules only; needs no weights file."""
     shape = (FEATURE_COUNT, len(ROLES))
     return RoleClassifier(np.zeros(shape, np.float32), np.zeros(len(ROLES), np.float32), 1.0)
 

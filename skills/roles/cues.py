@@ -1,4 +1,4 @@
-"""The words that give a role away, in English and Chinese, by where they stand.
+"""Patterns of words that indicate a role, in English and Chinese, by place in the text.
 
 Patterns are for text in lower case.
 """
@@ -129,7 +129,7 @@ MARKED_EXAMPLE = _cue(
     r"^>>> ",
 )
 
-# -- by name, for rules and features alike; what is bound to the start is matched there
+# -- by name, for rules and features; patterns that begin with ^ match at the start only
 
 Cues = Mapping[str, Callable[[str], object]]
 
@@ -160,7 +160,7 @@ COLUMNS: Cues = {
 
 
 def find_cues(text: str, cues: Cues) -> frozenset[str]:
-    """Names of the cues that a text gives; lower it for the cues of this module."""
+    """Names of the cues in a text, which must be in lower case for the cues of this module."""
     if not text:
         return frozenset()
     return frozenset([name for name, gives in cues.items() if gives(text)])

@@ -1,7 +1,7 @@
-"""Features of passages for the classifier: signs of form and place, and hashed words.
+"""Features of passages for the classifier: indicators of form and place, and hashed words.
 
-Every feature exists twice, alone and bound to the kind of block, so that one heading may mean one
-thing for code and another for text. Words are hashed (CRC-32): the weights hold no vocabulary.
+Every feature exists twice, alone and combined with the kind of passage, so that a heading may mean
+one thing for code and another for text. Words are hashed (CRC-32): the weights hold no vocabulary.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from skills.roles import cues
 from skills.roles.passage_context import PassageContext, find_lists
 from skills.roles.rules import DATA_LANGUAGES, SHELL_LANGUAGES
 
-SIGN_BUCKETS = 1 << 15
-"""Places of signs, in front; so many that hardly two of them meet."""
+INDICATOR_BUCKETS = 1 << 15
+"""Hash buckets of indicators, at the front; enough to make collisions rare."""
 
 WORD_BUCKETS = 1 << 15
-"""Places of words, behind the signs."""
+"""Hash buckets of words, after the indicators."""
 
-FEATURE_COUNT = SIGN_BUCKETS + WORD_BUCKETS
-"""Number of places."""
+FEATURE_COUNT = INDICATOR_BUCKETS + WORD_BUCKETS
+"""Number of buckets."""
 
 _WORD = re.compile(r"[a-z]+|[\u4e00-\u9fff]")
 _HEADING_WORDS, _LEAD_WORDS = 40, 30
@@ -80,7 +80,7 @@ CueNames = frozenset[str] | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Sparse rows: places[starts[i]:starts[i + 1]] with their values belong to block i."""
+    """Sparse rows: places[starts[i]:starts[i + 1]] and their values belong to passage i."""
 
     places: npt.NDArray[np.int32]
     values: npt.NDArray[np.float32]
@@ -93,21 +93,23 @@ def _hash(name: str, size: int) -> int:
 
 @lru_cache(maxsize=1 << 13)
 def _places(kind: str, group: str, names: CueNames) -> tuple[int, ...]:
-    """The places of signs, each alone and bound to the kind."""
+    """Buckets of indicators, each alone and combined with the kind."""
     signs = [f"{group} {name}" for name in sorted(names)]
-    return tuple(_hash(form, SIGN_BUCKETS) for sign in signs for form in (sign, f"{kind}:{sign}"))
+    return tuple(
+        _hash(form, INDICATOR_BUCKETS) for sign in signs for form in (sign, f"{kind}:{sign}")
+    )
 
 
 class _Row:
-    """Features in the making: places, and for runs of them how many have which value."""
+    """A row under construction: buckets, and run lengths of their values."""
 
     def __init__(self) -> None:
         self.places: list[int] = []
         self.counts: list[int] = []
         self.values: list[float] = []
 
-    def add_signs(self, kind: str, groups: Iterable[tuple[str, CueNames]]) -> None:
-        """Signs weigh 1."""
+    def add_indicators(self, kind: str, groups: Iterable[tuple[str, CueNames]]) -> None:
+        """Add indicators, each with value 1."""
         before = len(self.places)
         for group, names in groups:
             if names:
@@ -116,17 +118,17 @@ class _Row:
         self.values.append(1.0)
 
     def add_words(self, groups: Iterable[tuple[str, list[str]]]) -> None:
-        """The words of a group have unit length together."""
+        """Add words; the words of a group have unit length together."""
         for group, words in groups:
             if words:
                 self.places += [
-                    SIGN_BUCKETS + _hash(f"{group}:{word}", WORD_BUCKETS) for word in words
+                    INDICATOR_BUCKETS + _hash(f"{group}:{word}", WORD_BUCKETS) for word in words
                 ]
                 self.counts.append(len(words))
                 self.values.append(len(words) ** -0.5)
 
     def add(self, other: _Row) -> None:
-        """All features of another row."""
+        """Add all features of another row."""
         self.places += other.places
         self.counts += other.counts
         self.values += other.values
@@ -134,30 +136,30 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """What the features of a block take from the whole document."""
+    """Values of the whole document that the features of a passage use."""
 
-    blocks: Sequence[PassageContext]
+    contexts: Sequence[PassageContext]
     shares: tuple[str, ...]
     kinds: dict[int, Counter[PassageKind]]
     opens_list: frozenset[int]
 
 
-def extract_features(blocks: Sequence[PassageContext]) -> Features:
-    """The features of a document's blocks."""
-    document = _document(blocks)
+def extract_features(contexts: Sequence[PassageContext]) -> Features:
+    """The features of a document's passages."""
+    document = _document(contexts)
     above: dict[tuple[str, int], _Row] = {}
     all_rows = _Row()
     starts = [0]
-    for index, block in enumerate(blocks):
-        kind = _kind(block)
-        place = (kind, block.passage.section)
+    for index, context in enumerate(contexts):
+        kind = _kind(context)
+        place = (kind, context.passage.section)
         if place not in above:
             above[place] = _Row()
-            above[place].add_signs(kind, _heading_signs(block))
-            above[place].add_words(_heading_words(block))
+            above[place].add_indicators(kind, _heading_indicators(context))
+            above[place].add_words(_heading_words(context))
         all_rows.add(above[place])
-        all_rows.add_signs(kind, _signs(document, index))
-        all_rows.add_words(_words(block))
+        all_rows.add_indicators(kind, _find_indicators(document, index))
+        all_rows.add_words(_words(context))
         starts.append(len(all_rows.places))
     return Features(
         np.array(all_rows.places, np.int32),
@@ -166,60 +168,60 @@ def extract_features(blocks: Sequence[PassageContext]) -> Features:
     )
 
 
-def _kind(block: PassageContext) -> str:
-    kind = block.passage.kind
+def _kind(context: PassageContext) -> str:
+    kind = context.passage.kind
     return kind.value if kind in (PassageKind.CODE, PassageKind.TABLE) else "text"
 
 
-def _document(blocks: Sequence[PassageContext]) -> _Document:
+def _document(contexts: Sequence[PassageContext]) -> _Document:
     kinds: dict[int, Counter[PassageKind]] = {}
     lines = code = 0
-    for block in blocks:
-        kinds.setdefault(block.passage.section, Counter())[block.passage.kind] += 1
-        lines += len(block.lines)
-        code += len(block.lines) if block.passage.kind is PassageKind.CODE else 0
-    sections = {block.passage.section: block for block in blocks}
+    for context in contexts:
+        kinds.setdefault(context.passage.section, Counter())[context.passage.kind] += 1
+        lines += len(context.lines)
+        code += len(context.lines) if context.passage.kind is PassageKind.CODE else 0
+    sections = {context.passage.section: context for context in contexts}
     steps = sum(
-        "step" in block.heading_cues[0] for block in sections.values() if block.heading_cues
+        "step" in context.heading_cues[0] for context in sections.values() if context.heading_cues
     )
     return _Document(
-        blocks,
+        contexts,
         (
             f"code {_level(code / max(1, lines), (0.1, 0.3, 0.6, 0.8))}",
             f"step {_level(steps / max(1, len(sections)), (0.05, 0.2, 0.4))}",
         ),
         kinds,
-        frozenset(start for start, _ in find_lists(blocks)),
+        frozenset(start for start, _ in find_lists(contexts)),
     )
 
 
-def _signs(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
-    """Groups of signs that a block gives."""
-    block = document.blocks[index]
-    yield "is", ("any", block.passage.kind.value)
-    yield "says", block.line_cues
-    if block.lead:
+def _find_indicators(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
+    """Groups of indicators of a passage."""
+    context = document.contexts[index]
+    yield "is", ("any", context.passage.kind.value)
+    yield "says", context.line_cues
+    if context.lead:
         yield "led", ("so",)
-        yield "asked", block.lead_cues
-    if block.passage.kind is PassageKind.CODE:
-        yield from _code_signs(block)
+        yield "asked", context.lead_cues
+    if context.passage.kind is PassageKind.CODE:
+        yield from _code_indicators(context)
     else:
-        yield from _text_signs(document, index)
-    yield from _place_signs(document, index)
+        yield from _text_indicators(document, index)
+    yield from _place_indicators(document, index)
 
 
-def _heading_signs(block: PassageContext) -> Iterator[tuple[str, CueNames]]:
-    yield "depth", (str(min(3, len(block.headings))),)
-    yield "near", block.heading_cues[0] if block.heading_cues else ()
-    yield "far", frozenset().union(*block.heading_cues[1:])
-    yield "under", frozenset().union(*block.heading_cues)
-    yield "heading", cues.find_cues(block.nearest_heading.lower(), _HEADING)
-    if any(_STEP_NUMBER.match(heading) for heading in block.headings):
+def _heading_indicators(context: PassageContext) -> Iterator[tuple[str, CueNames]]:
+    yield "depth", (str(min(3, len(context.headings))),)
+    yield "near", context.heading_cues[0] if context.heading_cues else ()
+    yield "far", frozenset().union(*context.heading_cues[1:])
+    yield "under", frozenset().union(*context.heading_cues)
+    yield "heading", cues.find_cues(context.nearest_heading.lower(), _HEADING)
+    if any(_STEP_NUMBER.match(heading) for heading in context.headings):
         yield "under", ("number",)
 
 
-def _code_signs(block: PassageContext) -> Iterator[tuple[str, CueNames]]:
-    language = block.passage.language.lower()
+def _code_indicators(context: PassageContext) -> Iterator[tuple[str, CueNames]]:
+    language = context.passage.language.lower()
     family = (
         "shell"
         if language in SHELL_LANGUAGES
@@ -229,38 +231,38 @@ def _code_signs(block: PassageContext) -> Iterator[tuple[str, CueNames]]:
     )
     yield "family", (family,)
     yield "language", (language,)
-    yield "code", cues.find_cues("\n".join(block.lines[:_CODE_LINES]), _CODE)
-    if block.is_marked_example:
+    yield "code", cues.find_cues("\n".join(context.lines[:_CODE_LINES]), _CODE)
+    if context.is_marked_example:
         yield "marked", ("so",)
 
 
-def _text_signs(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
-    block = document.blocks[index]
-    if block.introduces:
+def _text_indicators(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
+    context = document.contexts[index]
+    if context.introduces:
         yield "introduces", ("so",)
-    yield "first", cues.find_cues(block.first_line, _FIRST)
-    yield "text", cues.find_cues("\n".join(block.lines), _TEXT)
-    if block.passage.kind is PassageKind.TABLE:
-        yield "column", cues.find_cues(block.first_line.lower(), cues.COLUMNS)
-    if block.passage.kind is PassageKind.LIST_ITEM:
+    yield "first", cues.find_cues(context.first_line, _FIRST)
+    yield "text", cues.find_cues("\n".join(context.lines), _TEXT)
+    if context.passage.kind is PassageKind.TABLE:
+        yield "column", cues.find_cues(context.first_line.lower(), cues.COLUMNS)
+    if context.passage.kind is PassageKind.LIST_ITEM:
         yield "list", ("opens" if index in document.opens_list else "goes on",)
 
 
-def _place_signs(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
-    blocks, block = document.blocks, document.blocks[index]
-    section = block.passage.section
-    yield "lines", (str(_level(len(block.lines), (1, 3, 6, 10, 20))),)
-    length = sum(map(len, block.lines))
+def _place_indicators(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
+    contexts, context = document.contexts, document.contexts[index]
+    section = context.passage.section
+    yield "lines", (str(_level(len(context.lines), (1, 3, 6, 10, 20))),)
+    length = sum(map(len, context.lines))
     yield "length", (str(_level(length, (60, 120, 250, 500, 1000))),)
-    yield "place", (str(5 * index // len(blocks)),)
+    yield "place", (str(5 * index // len(contexts)),)
     yield "share", document.shares
     for side, other in (("before", index - 1), ("after", index + 1)):
-        if 0 <= other < len(blocks) and blocks[other].passage.section == section:
-            yield side, (blocks[other].passage.kind.value,)
-            yield side, blocks[other].line_cues
+        if 0 <= other < len(contexts) and contexts[other].passage.section == section:
+            yield side, (contexts[other].passage.kind.value,)
+            yield side, contexts[other].line_cues
         else:
             yield side, ("nothing",)
-    if index and block.continues_code_of(blocks[index - 1]):
+    if index and context.continues_code_of(contexts[index - 1]):
         yield "chunk", ("so",)
     kinds = document.kinds[section]
     yield "codes here", (str(min(3, kinds[PassageKind.CODE])),)
@@ -269,23 +271,23 @@ def _place_signs(document: _Document, index: int) -> Iterator[tuple[str, CueName
 
 
 def _level(value: float, steps: Sequence[float]) -> int:
-    """How many of the ascending steps the value exceeds."""
+    """Number of the ascending steps that the value exceeds."""
     return bisect_left(steps, value)
 
 
-def _heading_words(block: PassageContext) -> Iterator[tuple[str, list[str]]]:
-    """Groups of words, with pairs of neighbours, of the heading right above and of the others."""
-    nearest = _WORD.findall(block.nearest_heading.lower())[:_HEADING_WORDS]
+def _heading_words(context: PassageContext) -> Iterator[tuple[str, list[str]]]:
+    """Groups of words and bigrams of the nearest heading and of the others."""
+    nearest = _WORD.findall(context.nearest_heading.lower())[:_HEADING_WORDS]
     yield "heading", nearest + _pairs(nearest)
-    yield "above", _WORD.findall(" ".join(block.headings[1:]).lower())[:_HEADING_WORDS]
+    yield "above", _WORD.findall(" ".join(context.headings[1:]).lower())[:_HEADING_WORDS]
 
 
-def _words(block: PassageContext) -> Iterator[tuple[str, list[str]]]:
-    """Groups of words, with pairs of neighbours, of the opening and of the lead."""
-    first = _WORD.findall(block.first_line[:_OPENING].lower())[:2]
+def _words(context: PassageContext) -> Iterator[tuple[str, list[str]]]:
+    """Groups of words and bigrams of the opening and of the lead-in."""
+    first = _WORD.findall(context.first_line[:_OPENING].lower())[:2]
     yield "first", first[:1] + _pairs(first)
-    if block.lead:
-        lead = _WORD.findall(block.lead.lower())[:_LEAD_WORDS]
+    if context.lead:
+        lead = _WORD.findall(context.lead.lower())[:_LEAD_WORDS]
         yield "lead", lead + _pairs(lead)
 
 

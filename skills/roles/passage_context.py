@@ -1,4 +1,4 @@
-"""A passage as rules and classifier see it: its headings, its lines and what introduces it."""
+"""A passage with its context for rules and classifier: headings, lines and lead-in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from skills.parsing.headings import heading_paths_below_title
+from skills.headings import heading_paths_below_title
 from skills.record import Passage, PassageKind, Section
 from skills.roles import cues
 
@@ -16,11 +16,12 @@ MAX_LINE_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class PassageContext:
-    """A passage in its place.
+    """A passage with its context.
 
-    headings: from the nearest outwards, without the title. lines: those that are not blank. lead:
-    the last line that introduces it. All are cut at READ characters. headed, said and asked: names
-    of the cues that its headings, its first line (unless it is code) and its lead give.
+    headings: from the nearest outwards, without the title. lines: without blank lines. lead: the
+    last line of its lead-in. All are cut at MAX_LINE_CHARACTERS. heading_cues, line_cues,
+    lead_cues: names of the cues in its headings, its first line (unless it is code) and its
+    lead-in.
     """
 
     passage: Passage
@@ -32,12 +33,12 @@ class PassageContext:
     lead_cues: frozenset[str]
 
     def has_heading_cue(self, cue: str) -> bool:
-        """Whether any of the headings gives the cue."""
+        """Whether any of the headings has the cue."""
         return any(cue in given for given in self.heading_cues)
 
     @property
     def precedes_headings(self) -> bool:
-        """Whether it stands before the first heading below the title."""
+        """Whether the passage precedes the first heading below the title."""
         return not self.headings
 
     @property
@@ -52,12 +53,12 @@ class PassageContext:
 
     @property
     def is_marked_example(self) -> bool:
-        """Whether a line marks it as an example."""
+        """Whether a line marks the passage as an example."""
         return any(cues.MARKED_EXAMPLE.match(line.lower()) for line in self.lines)
 
     @property
     def introduces(self) -> bool:
-        """Whether it is a paragraph that ends in a colon."""
+        """Whether the passage is a paragraph that ends in a colon."""
         return (
             self.passage.kind is PassageKind.PARAGRAPH
             and bool(self.lines)
@@ -65,7 +66,7 @@ class PassageContext:
         )
 
     def continues_code_of(self, before: PassageContext) -> bool:
-        """Whether it is a further chunk of the fenced code block that `before` is a chunk of."""
+        """Whether the passage is a further chunk of the fenced code block of `before`."""
         return (
             self.passage.kind is before.passage.kind is PassageKind.CODE
             and self.passage.section == before.passage.section
@@ -76,7 +77,7 @@ class PassageContext:
 def build_passage_contexts(
     lines: Sequence[str], sections: Sequence[Section], passages: Sequence[Passage]
 ) -> list[PassageContext]:
-    """One block a passage; `lines` are the lines of the whole file."""
+    """The context of each passage; `lines` are the lines of the whole file."""
     paths = [
         tuple(heading[:MAX_LINE_CHARACTERS] for heading in reversed(path))
         for path in heading_paths_below_title(sections)
@@ -84,7 +85,7 @@ def build_passage_contexts(
     known = {
         heading: cues.find_cues(heading.lower(), cues.HEADINGS) for heading in set(chain(*paths))
     }
-    blocks: list[PassageContext] = []
+    contexts: list[PassageContext] = []
     for passage in passages:
         path = paths[passage.section]
         text = lines[passage.first_line - 1 : passage.last_line]
@@ -98,23 +99,25 @@ def build_passage_contexts(
             cues.find_cues(first, cues.WORDING),
             cues.find_cues(lead.lower(), cues.WORDING),
         )
-        blocks.append(PassageContext(passage, path, kept, lead, heading_cues, line_cues, lead_cues))
-    return blocks
+        contexts.append(
+            PassageContext(passage, path, kept, lead, heading_cues, line_cues, lead_cues)
+        )
+    return contexts
 
 
-def find_lists(blocks: Sequence[PassageContext]) -> list[tuple[int, int]]:
+def find_lists(contexts: Sequence[PassageContext]) -> list[tuple[int, int]]:
     """Lists, as [start, end): items of one section, in a row, under one lead-in."""
     runs: list[tuple[int, int]] = []
-    for index, block in enumerate(blocks):
-        if block.passage.kind is not PassageKind.LIST_ITEM:
+    for index, context in enumerate(contexts):
+        if context.passage.kind is not PassageKind.LIST_ITEM:
             continue
-        previous = blocks[index - 1].passage if index else None
+        previous = contexts[index - 1].passage if index else None
         if (
             runs
             and runs[-1][1] == index
             and previous is not None
-            and previous.section == block.passage.section
-            and previous.lead_in == block.passage.lead_in
+            and previous.section == context.passage.section
+            and previous.lead_in == context.passage.lead_in
         ):
             runs[-1] = (runs[-1][0], index + 1)
         else:

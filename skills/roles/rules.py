@@ -1,7 +1,7 @@
 """Roles by rules over shape, headings and wording, in English and Chinese.
 
-The first rule that fits decides, and each carries a confidence of its own. The passages around
-may then decide for one that only introduces them, and the items of a list agree.
+The first rule that matches decides; each rule has its own confidence. Items of a list then get the
+majority's role, and a passage that only introduces another gets that one's role.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ DATA_LANGUAGES = frozenset(
 """Languages of data and plain text."""
 
 MAX_SETUP_LINES = 10
-"""Lines of a code block, fences included, that installs or sets up rather than works."""
+"""Maximum lines of a setup code block, fences included."""
 
 _MAJORITY = 0.6
-"""Share of a list's lines that decides for the whole list."""
+"""Share of a list's lines that decides the role of the whole list."""
 
 
-def classify_by_rules(blocks: Sequence[PassageContext]) -> list[RolePrediction]:
-    """The role of each block of a document, and how sure its rule is, in [0, 1]."""
-    predictions = [_RULES[block.passage.kind](block) for block in blocks]
-    _agree_in_lists(blocks, predictions)
-    _agree_in_code(blocks, predictions)
-    _follow_introduced(blocks, predictions)
+def classify_by_rules(contexts: Sequence[PassageContext]) -> list[RolePrediction]:
+    """The role of each passage of a document, and the confidence of its rule, in [0, 1]."""
+    predictions = [_RULES[context.passage.kind](context) for context in contexts]
+    _agree_in_lists(contexts, predictions)
+    _agree_in_code(contexts, predictions)
+    _follow_introduced(contexts, predictions)
     return predictions
 
 
-def _code(block: PassageContext) -> RolePrediction:
-    language = block.passage.language.lower()
+def _classify_code(context: PassageContext) -> RolePrediction:
+    language = context.passage.language.lower()
     for applies, verdict in (
-        (block.has_heading_cue("example"), (Role.EXAMPLE, 0.85)),
-        (block.has_heading_cue("error"), (Role.ERROR_HANDLING, 0.6)),
+        (context.has_heading_cue("example"), (Role.EXAMPLE, 0.85)),
+        (context.has_heading_cue("error"), (Role.ERROR_HANDLING, 0.6)),
         (
-            block.has_heading_cue("setup") and len(block.lines) <= MAX_SETUP_LINES,
+            context.has_heading_cue("setup") and len(context.lines) <= MAX_SETUP_LINES,
             (Role.PRECONDITION, 0.75),
         ),
-        (block.is_marked_example, (Role.EXAMPLE, 0.85)),
-        ("example" in block.lead_cues, (Role.EXAMPLE, 0.8)),
-        (language in DATA_LANGUAGES and block.has_heading_cue("param"), (Role.PARAM, 0.65)),
-        (language in SHELL_LANGUAGES and block.has_heading_cue("step"), (Role.STEP, 0.75)),
-        (_orders(block), (Role.STEP, 0.55)),
+        (context.is_marked_example, (Role.EXAMPLE, 0.85)),
+        ("example" in context.lead_cues, (Role.EXAMPLE, 0.8)),
+        (language in DATA_LANGUAGES and context.has_heading_cue("param"), (Role.PARAM, 0.65)),
+        (language in SHELL_LANGUAGES and context.has_heading_cue("step"), (Role.STEP, 0.75)),
+        (_is_imperative(context), (Role.STEP, 0.55)),
     ):
         if applies:
             return verdict
     return Role.EXAMPLE, 0.7
 
 
-def _orders(block: PassageContext) -> bool:
-    """Whether a lead-in tells to do what its code does, and does not merely offer a way."""
-    return "imperative" in block.lead_cues and "alternative" not in block.lead_cues
+def _is_imperative(context: PassageContext) -> bool:
+    """Whether the lead-in is imperative and the code is not just an alternative."""
+    return "imperative" in context.lead_cues and "alternative" not in context.lead_cues
 
 
-def _table(block: PassageContext) -> RolePrediction:
-    columns = cues.find_cues(block.first_line.lower(), cues.COLUMNS)
-    if "error" in columns or block.has_heading_cue("error"):
+def _classify_table(context: PassageContext) -> RolePrediction:
+    columns = cues.find_cues(context.first_line.lower(), cues.COLUMNS)
+    if "error" in columns or context.has_heading_cue("error"):
         return Role.ERROR_HANDLING, 0.75
     if "step" in columns:
         return Role.STEP, 0.55
@@ -77,51 +77,51 @@ def _table(block: PassageContext) -> RolePrediction:
     return Role.PARAM, 0.7
 
 
-def _text(block: PassageContext) -> RolePrediction:
-    orders = "imperative" in block.line_cues
-    nearest = block.heading_cues[0] if block.heading_cues else frozenset()
-    if "problem" in block.line_cues or block.has_heading_cue("error"):
+def _classify_text(context: PassageContext) -> RolePrediction:
+    orders = "imperative" in context.line_cues
+    nearest = context.heading_cues[0] if context.heading_cues else frozenset()
+    if "problem" in context.line_cues or context.has_heading_cue("error"):
         return Role.ERROR_HANDLING, 0.75
-    if cues.EXAMPLE_LEAD.match(block.first_line.lower()) or "example" in nearest:
+    if cues.EXAMPLE_LEAD.match(context.first_line.lower()) or "example" in nearest:
         return Role.EXAMPLE, 0.6
-    if "needed" in block.line_cues or block.has_heading_cue("setup"):
+    if "needed" in context.line_cues or context.has_heading_cue("setup"):
         return Role.PRECONDITION, 0.7
-    if block.precedes_headings and block.passage.kind is PassageKind.PARAGRAPH:
+    if context.precedes_headings and context.passage.kind is PassageKind.PARAGRAPH:
         return Role.CONCEPT, 0.7
     if "param" in nearest and not orders:
         return Role.PARAM, 0.6
-    if block.has_heading_cue("concept") and not orders:
+    if context.has_heading_cue("concept") and not orders:
         return Role.CONCEPT, 0.7
-    if orders or block.has_heading_cue("step"):
+    if orders or context.has_heading_cue("step"):
         return Role.STEP, 0.65
-    return _plain(block)
+    return _classify_by_form(context)
 
 
-def _plain(block: PassageContext) -> RolePrediction:
-    """Text without a heading that speaks: by its form."""
-    if "definition" in block.line_cues:
+def _classify_by_form(context: PassageContext) -> RolePrediction:
+    """The role of text by its form, where no heading decides."""
+    if "definition" in context.line_cues:
         return Role.PARAM, 0.5
-    if "numbered" in block.line_cues and "titled" not in block.line_cues:
+    if "numbered" in context.line_cues and "titled" not in context.line_cues:
         return Role.STEP, 0.55
-    if "obligation" in block.line_cues:
+    if "obligation" in context.line_cues:
         return Role.STEP, 0.45
     return Role.CONCEPT, 0.5
 
 
 _RULES: dict[PassageKind, Callable[[PassageContext], RolePrediction]] = {
-    PassageKind.CODE: _code,
-    PassageKind.TABLE: _table,
-    PassageKind.LIST_ITEM: _text,
-    PassageKind.PARAGRAPH: _text,
+    PassageKind.CODE: _classify_code,
+    PassageKind.TABLE: _classify_table,
+    PassageKind.LIST_ITEM: _classify_text,
+    PassageKind.PARAGRAPH: _classify_text,
 }
 
 
-def _agree_in_lists(blocks: Sequence[PassageContext], predictions: list[RolePrediction]) -> None:
-    """Give the items of one list the role that most of their lines have."""
-    for start, end in find_lists(blocks):
+def _agree_in_lists(contexts: Sequence[PassageContext], predictions: list[RolePrediction]) -> None:
+    """Give the items of a list the role of most of their lines."""
+    for start, end in find_lists(contexts):
         lines: Counter[Role] = Counter()
         for index in range(start, end):
-            lines[predictions[index][0]] += len(blocks[index].lines)
+            lines[predictions[index][0]] += len(contexts[index].lines)
         role, most = lines.most_common(1)[0]
         if most >= _MAJORITY * lines.total():
             for index in range(start, end):
@@ -129,20 +129,22 @@ def _agree_in_lists(blocks: Sequence[PassageContext], predictions: list[RolePred
                     predictions[index] = (role, 0.5)
 
 
-def _agree_in_code(blocks: Sequence[PassageContext], predictions: list[RolePrediction]) -> None:
-    """The chunks of one code block, fenced once, take the role of its first."""
-    for index in range(1, len(blocks)):
-        if blocks[index].continues_code_of(blocks[index - 1]):
+def _agree_in_code(contexts: Sequence[PassageContext], predictions: list[RolePrediction]) -> None:
+    """Give the chunks of a code block the role of its first chunk."""
+    for index in range(1, len(contexts)):
+        if contexts[index].continues_code_of(contexts[index - 1]):
             predictions[index] = predictions[index - 1]
 
 
-def _follow_introduced(blocks: Sequence[PassageContext], predictions: list[RolePrediction]) -> None:
-    """A paragraph that ends in a colon takes the role of what it introduces, unless it orders."""
-    for index in range(len(blocks) - 2, -1, -1):
-        block, following = blocks[index], blocks[index + 1]
+def _follow_introduced(
+    contexts: Sequence[PassageContext], predictions: list[RolePrediction]
+) -> None:
+    """Give a paragraph that ends in a colon the role of the next passage, unless imperative."""
+    for index in range(len(contexts) - 2, -1, -1):
+        context, following = contexts[index], contexts[index + 1]
         if (
-            block.introduces
-            and block.passage.section == following.passage.section
-            and "imperative" not in block.line_cues
+            context.introduces
+            and context.passage.section == following.passage.section
+            and "imperative" not in context.line_cues
         ):
             predictions[index] = (predictions[index + 1][0], 0.55)

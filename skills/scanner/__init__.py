@@ -1,48 +1,12 @@
-"""Marks what is suspicious in the text of a skill, which is hostile input.
+"""Scans the text of skills, which is untrusted input, for suspicious content."""
 
-A finding is a mark for a policy to act on, not a verdict. Level 3 is dangerous where it stands;
-what is only quoted, or named to be refused, counts a level lower for each of the two.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import cache
-from itertools import islice
-
-from skills.record import ParsedSkill, SafetyFinding
-from skills.scanner.anchor_index import AnchorIndex
-from skills.scanner.encoded_payloads import find_encoded_payloads
-from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.rule import Rule
-from skills.scanner.rules.attack_patterns import ATTACK_PATTERN_RULES
-from skills.scanner.rules.commands import COMMAND_RULES
-from skills.scanner.rules.deception import DECEPTION_RULES
-from skills.scanner.rules.hidden_text import find_hidden_characters, find_hidden_comments
-from skills.scanner.rules.injected_instructions import INSTRUCTION_RULES
-from skills.scanner.rules.prompt_injection import SPEECH_RULES
-from skills.scanner.rules.takeover import TAKEOVER_RULES
-from skills.scanner.rules.typosquatting import find_typosquats
-from skills.scanner.signals.combinations import ALL_SIGNALS, find_combinations
-
-SCANNER_VERSION = 3
-"""The version of the scanner: raised whenever it may say something else of a text, so that marks
-of an older one are made anew."""
-MAX_FINDINGS = 200
-"""Findings kept of one skill, the gravest first; beyond that they say nothing new."""
-MAX_PER_RULE = 20
-"""Findings of one rule in one skill."""
-MAX_EXCERPT_CHARACTERS = 80
-"""Characters of what was seen that a reason quotes."""
-
-RULES = (
-    SPEECH_RULES
-    + INSTRUCTION_RULES
-    + DECEPTION_RULES
-    + ATTACK_PATTERN_RULES
-    + COMMAND_RULES
-    + TAKEOVER_RULES
+from skills.scanner.scan import (
+    MAX_EXCERPT_CHARACTERS,
+    MAX_FINDINGS,
+    MAX_PER_RULE,
+    SCANNER_VERSION,
+    rescan,
+    scan_lines,
 )
 
 __all__ = [
@@ -53,103 +17,3 @@ __all__ = [
     "rescan",
     "scan_lines",
 ]
-
-
-def scan_lines(lines: Sequence[str], body_line: int) -> tuple[SafetyFinding, ...]:
-    """The findings of a SKILL.md, by line; `body_line` is the first line of its body.
-
-    The frontmatter is read as well: its description reaches a prompt before anything else
-    does. Time is linear in the text. A reason holds no control characters and is bounded.
-    """
-    text = NormalisedText(lines, body_line)
-    findings = {
-        SafetyFinding(kind, level, line, f"{what}: {escape_excerpt(seen)}" if seen else what)
-        for kind, level, line, what, seen in _find_marks(lines, text)
-    }
-    gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
-    return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
-
-
-def rescan(parsed: ParsedSkill) -> ParsedSkill:
-    """The skill with the marks of this scanner, as it is where it has them.
-
-    Of the files beside SKILL.md only the marks are kept and not the text, so those stay.
-    """
-    record = parsed.record
-    if record.scanner >= SCANNER_VERSION:
-        return parsed
-    sibling_marks = tuple(mark for mark in record.safety if mark.file)
-    marks = (*scan_lines(parsed.lines, parsed.body_line), *sibling_marks)
-    level = max((mark.level for mark in marks), default=0)
-    marked = replace(record, safety=marks, safety_level=level, scanner=SCANNER_VERSION)
-    return replace(parsed, record=marked)
-
-
-def escape_excerpt(text: str) -> str:
-    """What was seen, cut to SHOWN characters, with everything unprintable escaped."""
-    cut = text if len(text) <= MAX_EXCERPT_CHARACTERS else text[: MAX_EXCERPT_CHARACTERS - 1] + "…"
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
-
-
-@cache
-def _anchors() -> AnchorIndex:
-    of_rules = (anchor for one in RULES for anchor in one.anchors)
-    of_signs = (anchor for one in ALL_SIGNALS for anchor in one.anchors)
-    return AnchorIndex((*of_rules, *of_signs))
-
-
-def _find_marks(
-    lines: Sequence[str], text: NormalisedText
-) -> Iterator[tuple[str, int, int, str, str]]:
-    for line, level, what in find_hidden_characters(lines):
-        yield "hidden_text", level, line, what, ""
-    present = _anchors().find_in(text.folded)
-    for rule in RULES:
-        if not present.isdisjoint(rule.anchors):
-            yield from _matches(rule, text, present)
-    for start, level, what in find_combinations(text, present):
-        yield "combination", level, text.line_at(start), what, ""
-    for start, what in find_typosquats(text.folded):
-        yield "supply_chain", 2, text.line_at(start), what, ""
-    yield from _encoded(text)
-    for start, level, what in find_hidden_comments(text):
-        yield "hidden_text", level, text.line_at(start), what, ""
-
-
-def _encoded(text: NormalisedText) -> Iterator[tuple[str, int, int, str, str]]:
-    """Encoded text that would be marked if it could be read: nobody hides that for good reason."""
-    for start, decoded in find_encoded_payloads(text.display):
-        inner = NormalisedText(decoded.split("\n"), 1)
-        present = _anchors().find_in(inner.folded)
-        for _, level, what in find_combinations(inner, present):
-            yield "obfuscation", level, text.line_at(start), f"encoded text with {what}", ""
-        for rule in RULES:
-            if not present.isdisjoint(rule.anchors):
-                match = rule.pattern.search(inner.folded)
-                if match:
-                    seen = inner.display[match.start() : match.end()]
-                    line = text.line_at(start)
-                    yield "obfuscation", 3, line, f"encoded text that {rule.description}", seen
-
-
-def _matches(
-    rule: Rule, text: NormalisedText, present: frozenset[str]
-) -> Iterator[tuple[str, int, int, str, str]]:
-    anchors = [one for one in rule.anchors if one in present]
-    windows = text.find_lines(anchors) if rule.in_line else text.find_windows(anchors)
-    found = (
-        match for start, end in windows for match in rule.pattern.finditer(text.folded, start, end)
-    )
-    for match in islice(found, MAX_PER_RULE):
-        start = match.start()
-        quoted = text.is_quoted(start, in_code=rule.speech)
-        refused = text.is_negated(start)
-        mentioned = quoted + refused + (quoted and rule.speech and text.is_about_attacks)
-        level = max(1, rule.level - mentioned)
-        yield (
-            rule.kind,
-            level,
-            text.line_at(start),
-            rule.description,
-            text.display[start : match.end()],
-        )

@@ -1,4 +1,4 @@
-"""Text that is encoded so that nobody reads it: what it decodes to is read as well."""
+"""Finds encoded text (base64, hex, ROT13) and decodes it for the scanner."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _PRINTABLE_SHARE = 0.95
 
 
 def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
-    """(offset, decoded text) of base64 and hex runs that hold text, at most a few a file, and of
-    all of it where ROT13 is spoken of."""
+    """(offset, decoded text) of base64 and hex runs that decode to text, a few per file, and of the
+    whole text if it mentions ROT13."""
     rotated = _ROT13.search(text)
     if rotated:
         yield rotated.start(), codecs.decode(text, "rot13")
@@ -37,7 +37,7 @@ def _from_base64(run: str) -> bytes:
     bare = run.rstrip("=")
     try:
         return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
-    except binascii.Error:  # a length that no bytes have
+    except binascii.Error:  # not the length of encoded bytes
         return b""
 
 

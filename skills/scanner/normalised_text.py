@@ -1,4 +1,4 @@
-"""The text of a skill as the scanner reads it, and where in it a match stands."""
+"""Text normalised for matching, with the line and the context of each match."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from skills.scanner.rules.hidden_text import fold_homoglyphs, strip_invisible
+from skills.scanner.character_folding import fold_homoglyphs, strip_invisible
 
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
-_SPELT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
+_SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _ABOUT_ATTACKS = re.compile(
     r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
     r"|threat|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
@@ -19,13 +19,13 @@ _ABOUT_ATTACKS = re.compile(
 _SPACES = re.compile(r"(?<=\S)(?:[^\S\n]{2,}|[^\S\n ])")
 _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
-"""A command that is another's argument is no quotation."""
+"""Quotes around a command that is an argument, as in `sh -c "…"`, are not a quotation."""
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
-_LOOK_BACK = 80
-_QUOTED = 300
+_NEGATION_REACH = 80
+_MAX_QUOTATION = 300
 _SENTENCE = re.compile(r"[.!?;]\s|[。！？；]|\n")
 CONTEXT_LINES = 6
-"""A match of a rule reaches over fewer lines than this."""
+"""Lines before and after an anchor in which a match of its rule lies."""
 _QUOTES = "\"'“‘「『«"
 _SPEECH_QUOTES = _QUOTES + "`*>|("
 _NEGATION = re.compile(
@@ -37,25 +37,28 @@ _NEGATION = re.compile(
 
 
 class NormalisedText:
-    """A whole file as one string; `seen` for showing, `folded` in lower case for matching.
+    """A whole file as one string: `display` for excerpts, `folded` in lower case for matching.
 
-    Both have the same length. So that nothing hides a phrase, invisible characters are gone, wide
-    forms and letters that only look Latin are plain, words spelt letter by letter are joined,
-    white space is one space, and the lines of a paragraph, or of a shell command that goes on
-    after a backslash, are one line. `teaches`: its frontmatter says that it is about attacks.
+    Both have the same length. Invisible characters are removed, wide forms and homoglyphs are
+    replaced, words spelt letter by letter are joined, white space is collapsed, and the lines of a
+    paragraph, or of a shell command continued by a backslash, are joined to one line.
+    `is_about_attacks`: whether the frontmatter says that the skill is about attacks.
     """
 
     def __init__(self, lines: Sequence[str], body_line: int) -> None:
-        plain = [_spaced(line if line.isascii() else _plain(line)) for line in lines]
+        plain = [
+            _collapse_spaces(line if line.isascii() else _replace_characters(line))
+            for line in lines
+        ]
         self._fenced = _fenced(plain, body_line)
-        self.display = "".join(_ended(plain, self._fenced, body_line)).replace("\\\n", "  ")
-        self.folded = _lower(self.display)
+        self.display = "".join(_join_lines(plain, self._fenced, body_line)).replace("\\\n", "  ")
+        self.folded = _lower_same_length(self.display)
         head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
         self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
 
     def find_windows(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
-        """Where a rule with these anchors can match: the lines around each, without overlap."""
+        """Ranges in which a rule with these anchors can match: lines around anchors, merged."""
         found: list[tuple[int, int]] = []
         for line in sorted({self.line_at(at) for at in self._places(anchors)}):
             start = self._starts[max(line - 1 - CONTEXT_LINES, 0)]
@@ -67,7 +70,7 @@ class NormalisedText:
         return found
 
     def find_lines(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
-        """The lines as they are read, a paragraph being one, that hold an anchor."""
+        """Ranges of the joined lines that contain an anchor; a paragraph is one line."""
         found = {}
         for anchor in anchors:
             at = self.folded.find(anchor)
@@ -79,7 +82,7 @@ class NormalisedText:
         return sorted(found.items())
 
     def _places(self, anchors: Sequence[str]) -> Iterator[int]:
-        """Where the anchors stand, once a line each."""
+        """Offsets of the anchors, the first in each line."""
         for anchor in anchors:
             at = self.folded.find(anchor)
             while at >= 0:
@@ -89,16 +92,16 @@ class NormalisedText:
                 at = self.folded.find(anchor, following)
 
     def line_at(self, offset: int) -> int:
-        """The line, from 1, of a character."""
+        """The line (1-based) of a character."""
         return bisect_right(self._starts, offset)
 
     def in_code(self, offset: int) -> bool:
-        """Whether a character stands in a fenced block."""
+        """Whether a character is in a fenced block."""
         return self._fenced[self.line_at(offset) - 1]
 
     def is_quoted(self, offset: int, *, in_code: bool) -> bool:
-        """Whether what starts here is quoted; with `in_code`, a fenced block quotes as well, and
-        else quotes within one are part of the code."""
+        """Whether the match at this offset is quoted. With `in_code`, a fenced block counts as a
+        quotation; without, quotes in a fenced block are part of the code."""
         before = self.folded[max(0, offset - 3) : offset].rstrip(" ")
         if _ARGUMENT.search(self.folded, max(0, offset - 6), offset):
             return False
@@ -108,36 +111,36 @@ class NormalisedText:
         return before[-1:] in set(_QUOTES) and not self.in_code(offset)
 
     def _within_quotes(self, offset: int) -> bool:
-        """Whether a quotation that began in this line has not ended."""
-        before = self.folded[self.folded.rfind("\n", 0, offset) + 1 : offset][-_QUOTED:]
+        """Whether the offset is inside a quotation that begins in the same line."""
+        before = self.folded[self.folded.rfind("\n", 0, offset) + 1 : offset][-_MAX_QUOTATION:]
         return before.count('"') % 2 == 1 or before.rfind("“") > before.rfind("”")
 
     def is_negated(self, offset: int) -> bool:
-        """Whether the words before, in its sentence, name what follows as something to refuse."""
-        return bool(_NEGATION.search(self.sentence_before(offset, _LOOK_BACK)))
+        """Whether the sentence before the offset warns against what follows."""
+        return bool(_NEGATION.search(self.sentence_before(offset, _NEGATION_REACH)))
 
     def sentence_before(self, offset: int, max_characters: int) -> str:
-        """What the sentence of a character says before it, at most so many characters."""
+        """The part of the sentence before the offset, at most `max_characters`."""
         before = self.folded[max(0, offset - max_characters) : offset]
         ends = [end.end() for end in _SENTENCE.finditer(before)]
         return before[ends[-1] if ends else 0 :]
 
 
-def _plain(line: str) -> str:
+def _replace_characters(line: str) -> str:
     shown = unicodedata.normalize("NFKC", strip_invisible(line))
     return fold_homoglyphs(shown).replace("\n", " ").replace("’", "'")
 
 
-def _spaced(line: str) -> str:
-    """The line with single spaces after its indentation, and with words that are written letter
-    by letter as words."""
-    if _SPELT.search(line):
-        line = _SPELT.sub(lambda word: word[0].replace(" ", ""), line)
+def _collapse_spaces(line: str) -> str:
+    """The line with white space collapsed after its indentation, and with words spelt letter by
+    letter joined."""
+    if _SPELT_OUT.search(line):
+        line = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), line)
     return _SPACES.sub(" ", line) if _SPACES.search(line) else line
 
 
-def _ended(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:
-    """Each line with what parts it from the next: a space within a paragraph, else a line end."""
+def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:
+    """Each line with its separator: a space within a paragraph, else a line feed."""
     for number, line in enumerate(lines[:-1], start=1):
         following = lines[number]
         if fenced[number - 1] or fenced[number]:
@@ -154,8 +157,8 @@ def _ended(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iter
     yield from lines[-1:]
 
 
-def _lower(text: str) -> str:
-    """Lower case of the same length: only U+0130 grows when lowered."""
+def _lower_same_length(text: str) -> str:
+    """Lower case of the same length; U+0130 is the only character that grows when lowered."""
     return text.replace("\u0130", "I").lower()
 
 

@@ -1,7 +1,7 @@
-"""What a rule of the scanner is.
+"""Rules of the scanner: one pattern each.
 
-Patterns match lower-cased text. Bounded repeats keep the time linear, and a rule runs only where
-one of its anchors occurs at all.
+Patterns match lower-cased text. Bounded repeats keep the time linear, and a rule runs only if one
+of its anchors occurs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from functools import cached_property
 class Rule:
     """One pattern; a text without any of its anchors cannot match.
 
-    `speech` marks words to a reader: a fenced block or quotes only mention them. `in_line`: what
-    it matches stands in one line of the text as the scanner reads it, where a paragraph is one.
+    speech: the pattern matches words addressed to the reader, which a fenced block or quotes only
+    mention. in_line: a match lies within one joined line of NormalisedText.
     """
 
     kind: str
@@ -29,7 +29,7 @@ class Rule:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The pattern, compiled when it is first needed: all of them take a tenth of a second."""
+        """The pattern, compiled on first use; compiling all of them takes 0.1 s."""
         return re.compile(self.regex, re.VERBOSE)
 
 
@@ -42,19 +42,18 @@ def make_rule(
     speech: bool = False,
     in_line: bool = False,
 ) -> Rule:
-    """A rule that any of several ways of writing the same thing matches.
-
-    Each way is a verbose regular expression: whitespace in it means nothing, `\\s` does.
+    """A rule that matches any of the alternatives, which are verbose regular expressions: white
+    space in them is ignored, `\\s` matches white space.
     """
     regex = "|".join(f"(?:{way})" for way in alternatives)
     return Rule(kind, level, description, anchors, regex, speech, in_line)
 
 
 def one_of_words(words: str) -> str:
-    """An alternation of words parted by whitespace; `_` stands for a space within one."""
+    """An alternation of the words in a text separated by spaces; `_` is a space within a word."""
     return f"(?:{'|'.join(re.escape(word).replace('_', '[ _-]') for word in words.split())})"
 
 
 def split_anchors(text: str) -> tuple[str, ...]:
-    """Anchors, which are parted by `|` here."""
+    """The anchors in a text separated by `|`."""
     return tuple(text.split("|"))

@@ -1,4 +1,4 @@
-"""What orders are made of, as patterns: people, acts, what is obeyed, addresses."""
+"""Vocabulary of injected instructions, as patterns: people, acts, objects, addresses."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from typing import Any
 import structlog
 from redis import Redis
 
-from config.errors import TransientError
+from config.errors import MisconfiguredError, TransientError
 from config.settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, translate_errors
 from tasks.coordination.protocol import MAX_YIELD_SECONDS, IngestRequest, StalledTask
@@ -290,13 +290,19 @@ class RedisCoordinator:
             yield
         finally:
             # Of several queries the first to end takes the mark of all: they lose a little time.
-            with contextlib.suppress(TransientError), translate_errors(self._settings):
+            with (
+                contextlib.suppress(TransientError, MisconfiguredError),
+                translate_errors(self._settings),
+            ):
                 self._client.delete(self._querying)
 
     def yield_to_queries(self) -> None:
         """Wait while queries are being answered on this machine, but not for ever."""
         end = time.monotonic() + MAX_YIELD_SECONDS
-        with contextlib.suppress(TransientError), translate_errors(self._settings):
+        with (
+            contextlib.suppress(TransientError, MisconfiguredError),
+            translate_errors(self._settings),
+        ):
             while self._client.exists(self._querying) and time.monotonic() < end:
                 time.sleep(_CHECK_SECONDS)
 
@@ -325,13 +331,19 @@ class RedisCoordinator:
             done.set()
             renewal.join()
             # Where Redis is away the lease runs out.
-            with contextlib.suppress(TransientError), translate_errors(self._settings):
+            with (
+                contextlib.suppress(TransientError, MisconfiguredError),
+                translate_errors(self._settings),
+            ):
                 self._release(keys=[key], args=[mark])
 
     def _renew_lease(self, key: str, mark: str, done: threading.Event) -> None:
         while not done.wait(ALIVE_SECONDS / 4):
             # While Redis is away nobody else can take it either.
-            with contextlib.suppress(TransientError), translate_errors(self._settings):
+            with (
+                contextlib.suppress(TransientError, MisconfiguredError),
+                translate_errors(self._settings),
+            ):
                 self._renew(keys=[key], args=[mark, _LEASE_MILLISECONDS])
 
     def _is_dead(self, holder: str) -> bool:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from config.errors import TransientError
+from config.errors import MisconfiguredError, TransientError
 from graph.links.passage_links import link_passages
 from graph.protocol import PassageProjector, SkillState
 from search.protocol import StoredRevision, Vector
@@ -72,7 +72,8 @@ def split_embed_batch(services: Services, skill_ids: Sequence[str], error: BaseE
 
     A skill that still fails alone stays unpaged, as the services' trouble says.
     """
-    if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
+    waits = isinstance(error, (TransientError, MisconfiguredError))
+    if waits and not isinstance(error, DeadlineExceededError):
         return
     if len(skill_ids) > 1:
         for skill_id in skill_ids:

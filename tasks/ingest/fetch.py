@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from graph.protocol import Source
-from skills.events import GATEWAY_SOURCE, SourceChanged, owner
+from skills.events import GATEWAY_SOURCE, SourceChanged
 from tasks.ingest.coalesce import EventBatch, collect_batches
 from tasks.ingest.diff import sync_source
 from tasks.ingest.plan import fail_events, fail_events_with_reason, needs_fetch, record_outcome
@@ -196,7 +196,7 @@ class _FetchRun:
         try:
             check_git_source(source, services.settings)
             commit = Mirror(source, services.settings).fetch(stopped)
-        except TransientError as error:
+        except (TransientError, MisconfiguredError) as error:
             if stopped():
                 raise
             raise PermanentError(str(error)) from None
@@ -214,7 +214,7 @@ class _FetchRun:
                 if self._retry_if_not_pushed(one, commit):
                     return
                 outcome = _sync_fetched(services, self._deadline, one, commit)
-            except TransientError:
+            except (TransientError, MisconfiguredError):
                 raise  # of a store: what fails at the remote is no such error
             except PermanentError as error:
                 if isinstance(error, RefNotFoundError) and self._retry_if_not_pushed(one, ""):
@@ -266,7 +266,7 @@ def _check_owners(services: Services, batch: EventBatch) -> None:
     for event_id in batch.event_ids:
         event = services.journal.get_job(event_id).event
         content = event.parse_data()
-        if event.source == GATEWAY_SOURCE or not owner(event):
+        if event.source == GATEWAY_SOURCE or not event.owner:
             continue
         if isinstance(content, SourceChanged) and content.git is not None:
             raise UsageError("git sources are added by `skillbus sources add` or POST /v1/sources")

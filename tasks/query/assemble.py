@@ -9,6 +9,7 @@ from config.errors import UsageError
 from graph.links.link_rules import estimate_confidence
 from graph.protocol import Link
 from search.protocol import StoredRevision, Vector
+from skills.bundle.markdown import render_header, render_markdown, render_passage, render_skill
 from skills.bundle.model import (
     Bundle,
     BundleLink,
@@ -18,11 +19,6 @@ from skills.bundle.model import (
     LeftOutSkill,
     Revision,
     SafetySummary,
-    count_markdown_tokens,
-    render_header,
-    render_markdown,
-    render_passage,
-    render_skill,
 )
 from skills.bundle.token_budget import BudgetItem, allocate_tokens
 from skills.passages import (
@@ -37,6 +33,7 @@ from skills.passages import (
     select_passages,
 )
 from skills.record import ParsedSkill, Role, SafetyFinding
+from skills.token_count import count_tokens
 from tasks.query.choose import ChosenSkill
 from tasks.sources.directory import SKILL_FILE
 
@@ -125,7 +122,7 @@ def _budget_item(filler: _BundleFiller, place: int) -> BudgetItem:
     skill_passages = filler.skills[place]
     costs = _costs(skill_passages.revision.parsed, [index for index, _ in skill_passages.passages])
     return BudgetItem(
-        count_markdown_tokens(render_header(99, filler.skill(place, ()))) + _LEFT_OUT_TOKENS,
+        count_tokens(render_header(99, filler.skill(place, ()))) + _LEFT_OUT_TOKENS,
         _skill_worth(skill_passages, filler.skills[0]),
         [(index, utility, costs[index]) for index, utility in skill_passages.passages],
     )
@@ -196,7 +193,7 @@ def _costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int]:
 def _markup_tokens(path: tuple[str, ...]) -> int:
     """Tokens of a passage's tags and its heading, with the widest line numbers and role."""
     line = 10**6
-    widest = max((role.value for role in Role), key=count_markdown_tokens)
+    widest = max((role.value for role in Role), key=count_tokens)
     empty = BundlePassage(
         first_line=line - 1,
         last_line=line,
@@ -204,7 +201,7 @@ def _markup_tokens(path: tuple[str, ...]) -> int:
         roles=(widest,),
         text=f"###### {path[-1]}" if path else "",
     )
-    return count_markdown_tokens(render_passage(empty))
+    return count_tokens(render_passage(empty))
 
 
 class _BundleFiller:
@@ -229,7 +226,7 @@ class _BundleFiller:
     def _counted(self, place: int, indexes: Sequence[int], number: int) -> BundleSkill:
         skill, key = self.skill(place, indexes), (place, tuple(indexes), number)
         if key not in self._tokens:
-            self._tokens[key] = count_markdown_tokens(render_skill(number, skill))
+            self._tokens[key] = count_tokens(render_skill(number, skill))
         return skill.model_copy(update={"tokens": self._tokens[key]})
 
     def fill(self, bought: Sequence[list[int] | None]) -> Bundle:
@@ -255,7 +252,7 @@ class _BundleFiller:
             if link.source in ids and link.target in ids
         )
         update = {"skills": (), "left_out": tuple(left_out), "links": links}
-        around = count_markdown_tokens(render_markdown(self._shell.model_copy(update=update)))
+        around = count_tokens(render_markdown(self._shell.model_copy(update=update)))
         tokens = around + sum(skill.tokens for skill in sent)
         return self._shell.model_copy(update=update | {"skills": tuple(sent), "tokens": tokens})
 

@@ -15,7 +15,8 @@ from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES
 from graph.protocol import Link, LinkType, SkillGraph
 from search.protocol import Filters, SearchIndex, StoredRevision, Vector
-from skills.bundle.model import Bundle, LeftOutSkill, Withheld, summarise_withheld
+from skills.bundle.markdown import summarise_withheld
+from skills.bundle.model import Bundle, LeftOutSkill, Withheld
 from skills.events import QueryAsked, QueryFilters
 from skills.passages import PassageQuery, passage_texts
 from skills.record import RevisionKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from config.errors import PermanentError, SkillbusError, UsageError
+from config.errors import MisconfiguredError, PermanentError, SkillbusError, UsageError
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job, Journal
@@ -39,8 +39,9 @@ def run_query(
             bundle = answer_query(services, deadline, job.id, request, timings)
     except QueryEndedError:
         return _read_outcome(services.journal.get_job(job.id))
-    except PermanentError as error:
-        return _fail(services, job.id, str(error), usage=isinstance(error, UsageError))
+    except (PermanentError, MisconfiguredError) as error:
+        usage = isinstance(error, (UsageError, MisconfiguredError))
+        return _fail(services, job.id, str(error), usage=usage)
     data = bundle.model_dump(mode="json")
     services.journal.finish_job(job.id, data)
     _report_metrics(services.metrics, bundle)

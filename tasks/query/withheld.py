@@ -33,7 +33,7 @@ def is_evident(ranking: Ranking, settings: ChoiceSettings) -> bool:
         ranking.library_size,
         ranking.long_task_weight,
         floors,
-        settings.near,
+        settings.floor_cosine,
     )
 
 

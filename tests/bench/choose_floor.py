@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from config.settings import load_settings
+from config.load_settings import load_settings
 from search.protocol import Filters
 from search.scoring.evidence_floor import evidence_strength
 from search.scoring.weights import ScoringWeights

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from config.settings import DiffusionSettings, load_settings
+from config.load_settings import load_settings
+from config.settings import DiffusionSettings
 from graph.protocol import Adjacency
 from search.protocol import (
     Filters,

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from config.load_settings import load_settings
 from config.logging import configure_logging
-from config.settings import load_settings
 from skills.events import QueryAsked, SourceChanged
 from tests.bench.library import make_library
 from tests.bench.run import latencies, read_tasks, sync

@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from config.errors import PermanentError
-from config.settings import ServerSettings, load_settings
+from config.load_settings import load_settings
+from config.settings import ServerSettings
 from graph.links.mentions import find_mentions
 from graph.local.store import SqliteSkillGraph
 from graph.protocol import Publication

@@ -21,7 +21,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from config.settings import EncoderSettings, ServerSettings, load_settings
+from config.load_settings import load_settings
+from config.settings import EncoderSettings, ServerSettings
 from graph.local.store import SqliteSkillGraph
 from graph.protocol import CatalogEntry, LinkFeatures, Publication, SkillGraph, SkillState
 from search.elastic.index import ElasticsearchIndex

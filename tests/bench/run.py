@@ -21,8 +21,9 @@ from typing import Any
 
 import psutil
 
+from config.load_settings import load_settings
 from config.logging import configure_logging
-from config.settings import Settings, load_settings
+from config.settings import Settings
 from search.skill_analysis import skill_texts
 from skills.events import QueryAsked, SourceChanged
 from skills.parsing.parse_skill import parse_skill

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from config.errors import TransientError, UsageError
+from config.errors import MisconfiguredError, TransientError
 from config.settings import ServerSettings
 from deploy.stack.ports import free_port
 from tasks.app import create_app, queue_depth
@@ -73,10 +73,10 @@ def test_a_wrong_password_is_told_and_not_shown(
     wrong = tmp_path / "wrong"
     wrong.write_text(made_up("and-wrong"), encoding="utf-8")
     app, arguments = app_of(rabbitmq_url, wrong)
-    with pytest.raises(UsageError, match="refuses the login") as caught:
+    with pytest.raises(MisconfiguredError, match="refuses the login") as caught:
         inspect_rabbitmq(app, QUEUES, arguments)
     assert made_up("and-wrong") not in str(caught.value)
-    with pytest.raises(UsageError, match="refuses the login"):
+    with pytest.raises(MisconfiguredError, match="refuses the login"):
         queue_depth(app, QUEUES[0])
     app.close()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from config.settings import ServerSettings
 from search.elastic import index as elastic_index
 from search.elastic.document_codec import document_id
@@ -62,7 +62,7 @@ def index(elastic: ElasticIndices, tmp_path: Path) -> Iterator[ElasticsearchInde
 
 class TestOpening:
     def test_a_reader_finds_no_index(self, settings: ServerSettings) -> None:
-        with pytest.raises(UsageError, match="no search index with prefix"):
+        with pytest.raises(MisconfiguredError, match="no search index with prefix"):
             open_index(settings, writable=False).list_keys()
         problems = index_health(settings, MODEL, DIMENSION).problems
         assert any("no search index" in one for one in problems)
@@ -90,7 +90,7 @@ class TestOpening:
 
     def refuses_another_model(self, settings: ServerSettings) -> None:
         for writable in (True, False):
-            with pytest.raises(UsageError, match=r"other:1.*skillbus reindex"):
+            with pytest.raises(MisconfiguredError, match=r"other:1.*skillbus reindex"):
                 open_index(settings, "other:1", writable=writable).list_keys()
         problems = index_health(settings, "other:1", DIMENSION).problems
         assert any("skillbus reindex" in one for one in problems)
@@ -116,7 +116,7 @@ class TestOpening:
         mine = open_index(settings)
         with mine._connection.translate_errors() as client:
             client.indices.create(index=f"{settings.elasticsearch_prefix}-skills")
-        with pytest.raises(UsageError, match=r"another servers\.elasticsearch_prefix"):
+        with pytest.raises(MisconfiguredError, match=r"another servers\.elasticsearch_prefix"):
             mine.add([document("loom")])
         mine.close()
 
@@ -390,7 +390,7 @@ class TestReindex:
         expected = OtherEncoder().encode(section_texts(library[3].parsed))
         assert (sections[library[3].key] * expected).sum(axis=1).min() > 0.999
         new.close()
-        with pytest.raises(UsageError, match="reindex"):
+        with pytest.raises(MisconfiguredError, match="reindex"):
             open_index(settings).list_keys()
 
     def test_to_another_schema_vectors_are_copied(

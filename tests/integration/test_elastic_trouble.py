@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
+from config.errors import MisconfiguredError, PermanentError, TransientError
 from config.settings import ServerSettings
 from search.elastic import connection
 from search.elastic.connection import BulkOperation, ElasticsearchConnection
@@ -116,7 +116,7 @@ def test_the_password_is_sent_and_the_address_has_none(tmp_path: Path) -> None:
 )
 def test_settings_that_cannot_be_used_are_named(changed: dict[str, object], message: str) -> None:
     index = open_on(**({"url": "http://127.0.0.1:9"} | _renamed(changed)))
-    with pytest.raises(UsageError, match=message) as caught:
+    with pytest.raises(MisconfiguredError, match=message) as caught:
         index.list_keys()
     assert "secret" not in str(caught.value)
 
@@ -147,7 +147,7 @@ def test_too_slow() -> None:
 def test_a_plain_server_where_https_is_asked_for() -> None:
     with answering(lambda _: Answer()) as url:
         index = open_on(url.replace("http:", "https:"))
-        with pytest.raises((UsageError, TransientError), match="https:"):
+        with pytest.raises((MisconfiguredError, TransientError), match="https:"):
             index.list_keys()
         index.close()
 
@@ -245,7 +245,7 @@ def test_one_failed_search_of_several_is_not_an_empty_answer() -> None:
 
     with answering(answer) as url:
         index = open_on(url)
-        with pytest.raises(UsageError, match="reindex"):
+        with pytest.raises(MisconfiguredError, match="reindex"):
             index.list_keys()
         chosen = index._sets.get_live()
         assert chosen is not None

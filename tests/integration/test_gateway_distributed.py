@@ -14,7 +14,7 @@ import httpx
 import pytest
 from mcp import Client
 
-from config.interface_settings import WebhookSettings
+from config.inbound_settings import WebhookSettings
 from graph.protocol import Source
 from skills.events import QueryAsked, new_event
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from config.interface_settings import WebhookSettings
+from config.inbound_settings import WebhookSettings
 from skills.events import GitFetchOptions, SkillRemoved, SkillUpserted, SourceChanged
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.git_remote import Gate, PushedRepository, served_over_http

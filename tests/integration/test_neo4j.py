@@ -16,7 +16,7 @@ import pytest
 from neo4j import Transaction
 from neo4j.exceptions import ServiceUnavailable
 
-from config.errors import SkillbusError, TransientError, UsageError
+from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
 from config.settings import ServerSettings
 from graph.links.passage_links import link_passages
 from graph.local.store import SqliteSkillGraph
@@ -259,10 +259,10 @@ def test_another_schema_is_refused_with_what_to_do(settings: ServerSettings) -> 
     ):
         run_cypher(settings, f"MATCH (m:Meta {{key: 'schema'}}) SET m.value = {version}")
         reader = Neo4jSkillGraph(settings, writable=False)
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(MisconfiguredError, match=said):
             reader.get_entries()
         if version > newest:
-            with pytest.raises(UsageError, match=said):
+            with pytest.raises(MisconfiguredError, match=said):
                 open_catalog(settings)
         else:
             open_catalog(settings).close()
@@ -481,7 +481,7 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
         ("bolt://127.0.0.1:1", tmp_path / "absent", "servers.neo4j_password_file"),
     ):
         graph = Neo4jSkillGraph(catalog_settings(address, password_file))
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(MisconfiguredError, match=said):
             graph.get_entries()
         graph.close()
 
@@ -496,7 +496,7 @@ def test_wrong_login_and_database(own: ServerSettings, tmp_path: Path) -> None:
         ({"neo4j_database": "elsewhere"}, "servers.neo4j_database"),
     ):
         graph = Neo4jSkillGraph(own.model_copy(update=changed))
-        with pytest.raises(UsageError, match=said) as caught:
+        with pytest.raises(MisconfiguredError, match=said) as caught:
             graph.get_entries()
         assert made_up("and-wrong") not in str(caught.value)
         graph.close()

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from config.settings import PolicySettings
-from skills.bundle.model import Bundle, count_markdown_tokens, render_markdown
+from skills.bundle.markdown import render_markdown
+from skills.bundle.model import Bundle
 from skills.events import QueryAsked, SourceChanged
 from skills.parsing import normalise, parse_skill
 from skills.record import SafetyFinding
 from skills.scanner import SCANNER_VERSION
+from skills.token_count import count_tokens
 from tasks.query.policy_filter import PolicyFilter
 from tests.support.library import write_skill, write_topics
 from tests.support.tiny import settle, tiny_backend
@@ -150,7 +152,7 @@ def test_explain_shows_what_is_withheld(ask: Any) -> None:
 
 def test_what_is_withheld_counts_within_the_budget(ask: Any) -> None:
     bundle = ask()
-    assert bundle.tokens == count_markdown_tokens(render_markdown(bundle)) <= bundle.budget
+    assert bundle.tokens == count_tokens(render_markdown(bundle)) <= bundle.budget
 
 
 def test_a_revision_that_turned_bad_since_it_was_ranked_is_not_sent(

@@ -140,7 +140,7 @@ REFUSED = {
     "unknown version": (json.dumps(event("skillbus.query.asked.v9", {})).encode(), "version 9"),
     "an answer": (
         json.dumps(event("skillbus.query.failed.v1", {"query_id": "x", "reason": "y"})).encode(),
-        "is what skillbus answers",
+        "is a reply of skillbus",
     ),
     "a source of ours": (json.dumps(query(source="skillbus/serve")).encode(), "only skillbus"),
     "too large": (json.dumps(query("x" * 20_000)).encode(), "at most 10000"),

@@ -16,7 +16,7 @@ import pytest
 from redis import Redis
 
 from config.errors import NotFoundError
-from config.interface_settings import SubmissionSettings
+from config.inbound_settings import SubmissionSettings
 from config.secrets import add_password
 from config.settings import Settings
 from skills.events import parse_event

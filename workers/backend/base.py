@@ -11,7 +11,13 @@ from typing import Any, Self
 
 import structlog
 
-from config.errors import PermanentError, SkillbusError, TransientError, UsageError
+from config.errors import (
+    MisconfiguredError,
+    PermanentError,
+    SkillbusError,
+    TransientError,
+    UsageError,
+)
 from config.settings import Settings
 from graph.protocol import SkillGraph
 from search.protocol import SearchIndex
@@ -170,7 +176,7 @@ class Backend(ABC):
         with structlog.contextvars.bound_contextvars(trace_id=trace_id):
             try:
                 send_task_if_room(self.app, name, [one])
-            except TransientError as error:
+            except (TransientError, MisconfiguredError) as error:
                 log.warning("accepted, and will be sent later", reason=str(error))
 
     def send_maintenance(self) -> None:

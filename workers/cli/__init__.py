@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from config.errors import SkillbusError, UsageError
+from config.errors import MisconfiguredError, SkillbusError, UsageError
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NO_SKILL_HIT, EXIT_NEWLY_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -92,7 +92,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except UsageError as error:
+    except (UsageError, MisconfiguredError) as error:
         _exit_with_message(str(error), EXIT_USAGE)
     except SkillbusError as error:
         _exit_with_message(str(error), EXIT_FAILED)

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import click
 
 from config.errors import UsageError
+from config.load_settings import load_settings
 from config.logging import configure_logging
-from config.settings import Settings, load_settings
+from config.settings import Settings
 from graph.protocol import SkillGraph
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 

@@ -10,7 +10,8 @@ import click
 from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES
 from skills.bundle.escaping import escape_terminal_line as safe_line
-from skills.bundle.model import Bundle, format_line_range, render_markdown, summarise_withheld
+from skills.bundle.markdown import format_line_range, render_markdown, summarise_withheld
+from skills.bundle.model import Bundle
 from skills.events import QueryAsked, QueryFilters
 from workers.backend.deployment import connect_to_serve, open_backend
 from workers.cli import EXIT_NO_SKILL_HIT

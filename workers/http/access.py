@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from config.errors import MisconfiguredError
-from config.interface_settings import GatewaySettings
+from config.inbound_settings import GatewaySettings
 from workers.http.problems import problem_response
 from workers.http.rate_limits import RateLimiter
 from workers.http.request_bodies import BoundedBody, check_content_length

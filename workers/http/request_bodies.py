@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
-from config.interface_settings import GatewaySettings
+from config.inbound_settings import GatewaySettings
 
 _MAX_DIGITS = 12
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from config.interface_settings import GatewaySettings
+from config.inbound_settings import GatewaySettings
 
 OVERLOADED = "crowded"
 """In a request's state: whether more connections are open than `gateway.connections` allows."""

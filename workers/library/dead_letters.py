@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from config.errors import NotFoundError, UsageError
+from config.errors import MisconfiguredError, NotFoundError, UsageError
 from graph.protocol import SkillState
 from skills.events import SourceChanged, new_event
 from tasks.app import send_task
@@ -90,7 +90,7 @@ def select_dead_letters(letters: Sequence[DeadLetter], ids: Sequence[str]) -> li
     return [letter.id for letter in sorted(letters, key=lambda letter: letter.id)]
 
 
-def retry_failure(letter_id: str, error: UsageError) -> Mapping[str, str]:
+def retry_failure(letter_id: str, error: UsageError | MisconfiguredError) -> Mapping[str, str]:
     """Why a letter was left as it is, as data."""
     kind = "gone" if isinstance(error, NotFoundError) else "refused"
     return {"id": letter_id, "state": kind, "reason": str(error)}

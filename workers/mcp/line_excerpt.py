@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from config.errors import UsageError
 from search.protocol import StoredRevision
-from skills.bundle.model import BundlePassage, LeftOutPassages, format_line_range, render_skill
+from skills.bundle.markdown import format_line_range, render_skill
+from skills.bundle.model import BundlePassage, LeftOutPassages
 from skills.record import ParsedSkill
 from skills.token_count import count_tokens
 from tasks.query.assemble import SkillPassages, build_bundle_skill

@@ -12,13 +12,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from config.errors import UsageError
-from skills.bundle.model import (
-    Bundle,
-    BundleSkill,
-    LeftOutSkill,
-    count_markdown_tokens,
-    render_markdown,
-)
+from skills.bundle.markdown import render_markdown
+from skills.bundle.model import Bundle, BundleSkill, LeftOutSkill
 from skills.token_count import count_tokens
 
 MIN_BUDGET = 200
@@ -150,7 +145,7 @@ def _without_last_passage(skill: BundleSkill) -> BundleSkill:
             "left_out": left.model_copy(
                 update={
                     "passages": left.passages + 1,
-                    "tokens": left.tokens + count_markdown_tokens(gone.text),
+                    "tokens": left.tokens + count_tokens(gone.text),
                     "lines": tuple(spans),
                 }
             ),

@@ -14,7 +14,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 from watchdog.observers.polling import PollingObserver
 
-from config.errors import TransientError
+from config.errors import MisconfiguredError, TransientError
 from graph.protocol import Source
 from skills.events import SourceChanged
 from tasks.sources.directory import SKIPPED_FOLDERS
@@ -139,7 +139,7 @@ class Watcher:
         )
         try:
             self._backend.submit(event, ORIGIN)
-        except TransientError as error:
+        except (TransientError, MisconfiguredError) as error:
             log.warning("change kept for later", reason=str(error))
             for path in paths:
                 pending.add_path(str(Path(pending.source.root, path)))
@@ -163,7 +163,7 @@ class Watcher:
                 self._missing.discard(source_id)
                 self._next_rescan[source_id] = 0.0  # what changed before anybody watched
             if exists and time.monotonic() >= self._next_rescan[source_id]:
-                self._next_rescan[source_id] = time.monotonic() + self._settings.look_seconds
+                self._next_rescan[source_id] = time.monotonic() + self._settings.rescan_seconds
                 self._pending[source_id].add_path(source.root)
 
     def _watch(self, source: Source) -> None:

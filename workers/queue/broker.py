@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from config.errors import UsageError
-from config.interface_settings import SubmissionSettings
+from config.inbound_settings import SubmissionSettings
 from config.secrets import add_password, read_secret, strip_password
 from config.settings import Settings
 from workers.queue.protocol import MessageConsumer, ReplyPublisher

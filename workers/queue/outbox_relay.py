@@ -9,7 +9,7 @@ import time
 import structlog
 from pydantic import ValidationError
 
-from config.errors import SkillbusError, TransientError, UsageError
+from config.errors import SkillbusError, UsageError
 from skills.events import (
     MessageRefused,
     QueryAnswered,
@@ -19,7 +19,6 @@ from skills.events import (
     SkillRemoved,
     SkillUpserted,
     new_reply,
-    reply_to,
 )
 from tasks.journal.protocol import Job, trace_of
 from tasks.measures import MetricsRecorder
@@ -100,8 +99,6 @@ class OutboxRelay:
             return False
         try:
             job = self._backend.journal.get_job(job_id)
-        except TransientError:
-            raise
         except UsageError as error:  # forgotten just now, or written by another version
             log.error("reply cannot be made", job_id=job_id, reason=str(error))
             self._backend.journal.mark_replied(job_id)
@@ -109,7 +106,7 @@ class OutboxRelay:
         answers = self._build_answers(job)
         if answers is None:
             return False
-        name, trace = reply_to(job.event), trace_of(job.event)
+        name, trace = job.event.replyto, trace_of(job.event)
         for answer in answers:
             reply = new_reply(job.event, answer, ORIGIN, trace)
             if self._reply_publisher is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from config.interface_settings import WebhookSettings
+from config.inbound_settings import WebhookSettings
 from config.secrets import read_secret
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from config.errors import UsageError
-from config.interface_settings import WebhookSettings
+from config.inbound_settings import WebhookSettings
 from graph.protocol import Source
 from workers.webhooks.payloads import WebhookPayload
 from workers.webhooks.repository_urls import normalise_url

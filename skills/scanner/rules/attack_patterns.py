@@ -1,4 +1,4 @@
-"""Schemes that are known without silence: who decides, who gets in, what is wiped, what wakes."""
+"""Patterns of known attacks: bypassed decisions, access, wiped traces, delayed triggers."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ ATTACK_PATTERN_RULES: tuple[Rule, ...] = (
     make_rule(
         "prompt_injection",
         2,
-        "wakes up only where nobody looks",
+        "is triggered only where it is not observed",
         split_anchors(
             "stay|reviewers|auditors|scanners|analysts|user name|天|周|个月|机器名|主机名|"
             "环境|用户名|days after|first use|sandbox|pytest|analysis|`ci`|vm|staging|demo|"
@@ -290,7 +290,7 @@ ATTACK_PATTERN_RULES: tuple[Rule, ...] = (
     make_rule(
         "hidden_text",
         2,
-        "text that is styled so that nobody sees it",
+        "text that is styled to be invisible",
         split_anchors("font-size|opacity|display|visibility|color:|color=|hidden"),
         r"""<(?:div|span|p|font|section|details|i|b|small|td)\b [^>\n]{0,160}
             (?: font-size:\s?0 | opacity:\s?0(?![.\d]) | display:\s?none | visibility:\s?hidden
@@ -344,4 +344,4 @@ ATTACK_PATTERN_RULES: tuple[Rule, ...] = (
         in_line=True,
     ),
 )
-"""Rules over schemes."""
+"""Rules for known attacks."""

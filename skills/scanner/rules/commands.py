@@ -1,4 +1,4 @@
-"""Commands that carry secrets out, destroy, or run code from elsewhere."""
+"""Commands that exfiltrate secrets, destroy data, or run remote code."""
 
 from __future__ import annotations
 
@@ -293,4 +293,4 @@ COMMAND_RULES: tuple[Rule, ...] = (
             [^\n>]{0,60} > \s{0,2} [^\n]{0,60} (?:&&|;|\n) \s{0,3} chmod \s{1,3} \S{0,6}[+x7]""",
     ),
 )
-"""Rules over command lines and code."""
+"""Rules for command lines and code."""

@@ -1,4 +1,4 @@
-"""Orders to deceive the user: false answers, untrue reports, disguises."""
+"""Instructions to deceive the user: false answers, untrue reports, disguises."""
 
 from __future__ import annotations
 
@@ -149,4 +149,4 @@ DECEPTION_RULES: tuple[Rule, ...] = (
         in_line=True,
     ),
 )
-"""Rules over what the reader is to say."""
+"""Rules for what the agent is told to say."""

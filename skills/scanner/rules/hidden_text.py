@@ -1,39 +1,26 @@
-"""Text that a person does not see and a model reads: invisible characters, HTML comments."""
+"""Finds text that people do not see and models read: invisible characters, HTML comments."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from skills.scanner.normalised_text import NormalisedText
-
-_TAGS = "\U000e0000-\U000e007f"
-_BIDI = "\u202a-\u202e\u2066-\u2069"
-_ZERO_WIDTH = "\u180e\u200b-\u200d\u2060-\u2064\ufeff\u3164\uffa0"
-_SELECTORS = "\U000e0100-\U000e01ef"
-_INVISIBLE = re.compile(f"[{_TAGS}{_BIDI}{_ZERO_WIDTH}{_SELECTORS}\u200e\u200f\u00ad]+")
+from skills.scanner.character_folding import MIXED_ALPHABET_WORD, SELECTORS, TAGS, ZERO_WIDTH
+from skills.scanner.normalised_text import NormalisedText
 
 _FLAG = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f")
-_TAG_RUN = re.compile(f"[{_TAGS}]+")
+_TAG_RUN = re.compile(f"[{TAGS}]+")
 _OVERRIDE = re.compile("[\u202d\u202e]")
 _EMBEDDING = re.compile("[\u202a-\u202c\u2066-\u2069]")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-_SELECTOR_RUN = re.compile(f"[{_SELECTORS}]{{2,}}|[\ufe00-\ufe0f]{{3,}}")
-_INSIDE_WORD = re.compile(f"(?<=[A-Za-z])[{_ZERO_WIDTH}]+(?=[A-Za-z])")
-_LONG_RUN = re.compile(f"[{_ZERO_WIDTH}]{{4,}}")
+_SELECTOR_RUN = re.compile(f"[{SELECTORS}]{{2,}}|[\ufe00-\ufe0f]{{3,}}")
+_INSIDE_WORD = re.compile(f"(?<=[A-Za-z])[{ZERO_WIDTH}]+(?=[A-Za-z])")
+_LONG_RUN = re.compile(f"[{ZERO_WIDTH}]{{4,}}")
 _SPACE = re.compile("[\u200b\u2060-\u2064\u180e\u3164\uffa0\ufeff]")
 
-_LOOK_LATIN = "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅ"
-_LATIN = str.maketrans(_LOOK_LATIN, "aeopcyxijshdqwABEKMHOPCTXIJS")
-_WORD_OF_BOTH = re.compile(
-    rf"\b(?=[a-zA-Z{_LOOK_LATIN}]*[{_LOOK_LATIN}])(?=[{_LOOK_LATIN}]*[a-zA-Z])"
-    rf"[a-zA-Z{_LOOK_LATIN}]{{3,60}}\b"
-)
-_MANY_WORDS = 2
+_SUSPICIOUS_WORDS = 2
 
-_COMMENT_READ = 4000
+_MAX_COMMENT_CHARACTERS = 4000
 _IGNORE = r"(?<![-\w])(?:ignore|disregard)\s{1,3}(?:all|any|the|previous|prior|your|every\w*|what)"
 _ORDER = re.compile(
     rf"{_IGNORE}\b|\b(?:you must|you are|you should|execute|run the|curl -{{1,2}}|curl http|"
@@ -61,29 +48,19 @@ _DEED = re.compile(
 )
 
 
-def fold_homoglyphs(line: str) -> str:
-    """The line with letters that look Latin made Latin in words that mix the alphabets."""
-    return _WORD_OF_BOTH.sub(lambda word: word[0].translate(_LATIN), line)
-
-
-def strip_invisible(line: str) -> str:
-    """The line without characters that show nothing."""
-    return _INVISIBLE.sub("", line)
-
-
 def find_hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """(line, level, what) of invisible characters that have no honest use where they stand.
+    """(line, level, description) of invisible characters without a legitimate use.
 
-    Joiners in emoji and in scripts that need them, flags spelt with tags, a mark at the start
-    of the file, and direction marks beside right-to-left letters are in order.
+    Legitimate are joiners in emoji and in scripts that need them, flags spelt with tag characters,
+    a byte order mark at the start of the file, and direction marks in right-to-left text.
     """
     for number, line in enumerate(lines, start=1):
         if not line.isascii():
-            for level, what in _in_line(line, first=number == 1):
+            for level, what in _find_in_line(line, first=number == 1):
                 yield number, level, what
 
 
-def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
+def _find_in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
     text = line.removeprefix("\ufeff") if first else line
     tags = _TAG_RUN.search(_FLAG.sub("", text))
     if tags:
@@ -97,9 +74,9 @@ def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
             yield 2, "a character that reverses the direction of the text"
         elif _EMBEDDING.search(text):
             yield 1, "direction marks without right-to-left text"
-    mixed = len(set(_WORD_OF_BOTH.findall(text)))
+    mixed = len(set(MIXED_ALPHABET_WORD.findall(text)))
     if mixed:
-        level = 2 if mixed >= _MANY_WORDS else 1
+        level = 2 if mixed >= _SUSPICIOUS_WORDS else 1
         yield level, "Cyrillic letters that look Latin within a Latin word"
     if _LONG_RUN.search(text):
         yield 2, "a run of zero-width characters, which can carry a message"
@@ -110,11 +87,11 @@ def _in_line(line: str, *, first: bool) -> Iterator[tuple[int, str]]:
 
 
 def find_hidden_comments(text: NormalisedText) -> Iterator[tuple[int, int, str]]:
-    """(offset, level, what) of HTML comments outside code that give orders to the reader."""
+    """(offset, level, description) of HTML comments with instructions, outside code."""
     start = text.folded.find("<!--")
     while start >= 0:
         end = text.folded.find("-->", start)
-        comment = text.folded[start + 4 : end if end >= 0 else None][:_COMMENT_READ]
+        comment = text.folded[start + 4 : end if end >= 0 else None][:_MAX_COMMENT_CHARACTERS]
         order = _ORDER.search(comment)
         spoken = _TO_MODELS.match(comment)
         if spoken and _DEED.search(comment) and not text.in_code(start):

@@ -1,7 +1,7 @@
-"""Orders against a user, by their anatomy: an act, its object, where it goes, what excuses it.
+"""Instructions against the user, by their parts: an act, its object, a destination, an excuse.
 
-Each rule joins vocabularies within a sentence or two, so that it knows an order by its parts and
-not by a phrase. Gaps are bounded; an address may hold points, so gaps around one pass over them.
+Each rule combines vocabularies within a sentence or two, so that it matches instructions by their
+parts instead of fixed phrases. Gaps are bounded; gaps around an address may contain full stops.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ INSTRUCTION_RULES: tuple[Rule, ...] = (
     make_rule(
         "prompt_injection",
         2,
-        "says that somebody has already agreed",
+        "claims that consent was already given",
         split_anchors(
             "agree|prompt|question|grant|视|等同|等于|默认|当作|权限|认证|确认|yes|consent|"
             "approv|authoriz|authoris|permission|confirm|agreed|say yes|授权|同意|批准|通过"
@@ -258,4 +258,4 @@ INSTRUCTION_RULES: tuple[Rule, ...] = (
         in_line=True,
     ),
 )
-"""Rules over the parts of an order."""
+"""Rules for combinations of the parts of an instruction."""

@@ -1,4 +1,4 @@
-"""Words to the agent against its user, in English and Chinese."""
+"""Prompt injection: text addressed to the agent against its user, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SEND = one_of_words("send upload post transmit forward exfiltrate email submit 
 _SEND_ZH = one_of_words("发送 上传 传送 提交 转发 发")
 _ADDRESS = r"(?: https?://(?!localhost|127\.) | [\w.+-]{1,40} @ [\w-]{1,40} \. \w )"
 
-SPEECH_RULES: tuple[Rule, ...] = (
+PROMPT_INJECTION_RULES: tuple[Rule, ...] = (
     make_rule(
         "prompt_injection",
         3,
@@ -331,4 +331,4 @@ SPEECH_RULES: tuple[Rule, ...] = (
         in_line=True,
     ),
 )
-"""Rules over prose."""
+"""Rules for prose."""

@@ -1,4 +1,4 @@
-"""Commands that stay, that take rights or credentials, and that install from nowhere."""
+"""Commands for persistence, escalated rights, stolen credentials and unverified installs."""
 
 from __future__ import annotations
 
@@ -132,4 +132,4 @@ TAKEOVER_RULES: tuple[Rule, ...] = (
              chmod \s{{1,3}} (?:[ugoa]{{0,3}}\+x|0?7\d\d)\b""",
     ),
 )
-"""Rules over command lines and code."""
+"""Rules for command lines and code."""

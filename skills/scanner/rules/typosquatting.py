@@ -1,4 +1,4 @@
-"""Names of packages that are nearly those of well-known ones: a slip of the pen, or bait."""
+"""Finds names of packages that are one letter away from a well-known package."""
 
 from __future__ import annotations
 
@@ -155,38 +155,40 @@ _INSTALL = re.compile(
     r"\b(?:pip3?|uv\spip|uv|poetry|npm|pnpm|yarn|bun)\s(?:install|add|i)\s([^\n;&|`#)]{1,300})"
 )
 _NAME = re.compile(r"(?<!\S)[\"']?(?!-)(?:@[\w.-]{1,40}/)?([a-z][a-z0-9._-]{3,40})")
-_LEAST = 5
+_MIN_NAME_LENGTH = 5
 _LONG = 7
-_MOST = 20
+_MAX_MATCHES = 20
 
 
 def find_typosquats(folded: str) -> Iterator[tuple[int, str]]:
-    """(offset, what) of names in installing commands that differ from a known one by one letter
-    left out, doubled, changed or swapped with its neighbour."""
-    for command in islice(_INSTALL.finditer(folded), _MOST):
-        for name in islice(_NAME.finditer(command[1]), _MOST):
-            meant = _meant(name[1].rstrip(".,"))
+    """(offset, description) of names in install commands that differ from a known name by one
+    letter omitted, doubled, changed or swapped."""
+    for command in islice(_INSTALL.finditer(folded), _MAX_MATCHES):
+        for name in islice(_NAME.finditer(command[1]), _MAX_MATCHES):
+            meant = _find_intended_name(name[1].rstrip(".,"))
             if meant:
                 at = command.start(1) + name.start(1)
                 yield at, f"installs {name[1]!r}, a letter from {meant!r}"
 
 
-def _meant(name: str) -> str:
-    """The known name that this one nearly is, "" for none."""
+def _find_intended_name(name: str) -> str:
+    """The known name that is one letter away from `name`, "" for none."""
     pieces = {name, *re.split(r"[-_]", name)}
     if not pieces.isdisjoint(_KNOWN):
         return ""
     for piece in sorted(pieces - _LEGITIMATE):
-        if len(piece) >= _LEAST:
-            near = next((one for one in _BY_LENGTH if _slip(piece, one, whole=piece == name)), "")
+        if len(piece) >= _MIN_NAME_LENGTH:
+            near = next(
+                (one for one in _BY_LENGTH if _is_typo_of(piece, one, whole=piece == name)), ""
+            )
             if near:
                 return near
     return ""
 
 
-def _slip(name: str, known: str, *, whole: bool) -> bool:
-    """Whether neighbours are swapped or a letter doubled; of a whole name, also whether a letter
-    is left out, added or changed."""
+def _is_typo_of(name: str, known: str, *, whole: bool) -> bool:
+    """Whether `name` is `known` with two letters swapped or one doubled, or, with `whole`, with a
+    letter omitted, added or changed."""
     if abs(len(name) - len(known)) > 1:
         return False
     start = 0
@@ -202,4 +204,6 @@ def _slip(name: str, known: str, *, whole: bool) -> bool:
     return whole and len(known) >= _LONG and rest == other[1:]
 
 
-_BY_LENGTH = sorted((one for one in _KNOWN if len(one) >= _LEAST), key=lambda one: (-len(one), one))
+_BY_LENGTH = sorted(
+    (one for one in _KNOWN if len(one) >= _MIN_NAME_LENGTH), key=lambda one: (-len(one), one)
+)

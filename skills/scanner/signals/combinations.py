@@ -1,9 +1,9 @@
-"""Slight signs that say little alone and much together.
+"""Combinations of weak signals, which are suspicious together.
 
-An order against a user has a deed (a key file, an upload, a file that steers agents) and something
-that hides or excuses it (silence, no question, a condition, a false answer). Each is common in
-honest skills; both in one section have next to no honest use. A sign that is quoted or refused
-does not count.
+An attack on the user has an act (reading a key file, an upload, a change of a file that steers
+agents) and something that hides or excuses it (silence, no question, a condition, a false answer).
+Each is common in honest skills; both in one section hardly are. A signal that is quoted or that the
+text warns against does not count.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from skills.scanner.signals.phrases import PHRASE_SIGNALS, Signal
 from skills.scanner.signals.vocabulary_signals import VOCABULARY_SIGNALS
 
 ALL_SIGNALS = PHRASE_SIGNALS + VOCABULARY_SIGNALS
-"""Every sign there is."""
+"""All weak signals."""
 
 _BLANK = re.compile(r"\n[ \t]*(?=\n)")
 _HEADING = re.compile(r"(?m)^#{1,6} ")
 _MAX_PLACES = 50
-_LOOK_AHEAD = 2_000
+_MAX_LOOKAHEAD = 2_000
 
 _Pairs = frozenset[frozenset[str]]
 
 
-def _pairs(table: Mapping[str, str]) -> _Pairs:
-    """The pairs of a table: names, and those that each of them must not stand beside."""
+def _make_pairs(table: Mapping[str, str]) -> _Pairs:
+    """The pairs of a table from names to the names that they combine with, separated by spaces."""
     return frozenset(
         frozenset(pair)
         for ones, others in table.items()
@@ -38,7 +38,7 @@ def _pairs(table: Mapping[str, str]) -> _Pairs:
     )
 
 
-_PARAGRAPH = _pairs(
+_PARAGRAPH = _make_pairs(
     {
         "silence": "secret private config",
         "mute": "private config",
@@ -51,8 +51,8 @@ _PARAGRAPH = _pairs(
         "trusting": "config gives address feigned unheard mute silence",
     }
 )
-"""Too common over a whole section."""
-_SECTION = _pairs(
+"""Pairs that count within a paragraph only, being too common within a section."""
+_SECTION = _make_pairs(
     {
         "silence mute unseen false answer": (
             "out address picture carry bypass code harm door obey swap bias"
@@ -74,7 +74,7 @@ _SECTION = _pairs(
         "pressure": "secret out address",
     }
 )
-_FILE = _pairs(
+_FILE = _make_pairs(
     {
         "false": "out secret code harm door picture",
         "silence": "out",
@@ -84,7 +84,7 @@ _FILE = _pairs(
         "picture": "carry",
     }
 )
-"""Seldom enough to be counted together wherever they stand."""
+"""Pairs that are rare enough to count anywhere in the file."""
 _GRAVE = frozenset(
     map(frozenset, (("silence", "secret"), ("silence", "code"), ("consent", "secret")))
 )
@@ -100,12 +100,12 @@ _BACK = 90
 def find_combinations(
     text: NormalisedText, present: frozenset[str]
 ) -> Iterator[tuple[int, int, str]]:
-    """(offset, level, what) of places where signs stand together that should not.
+    """(offset, level, description) of suspicious combinations of signals.
 
-    `present` are the anchors that the text can hold (`Anchors.within`).
+    present: the anchors that the text may contain (`AnchorIndex.find_in`).
     """
-    starts = _paragraphs(text.folded)
-    places = _anchored(text.folded, starts, present)
+    starts = _find_paragraphs(text.folded)
+    places = _find_anchored_paragraphs(text.folded, starts, present)
     if len(places) < 2:
         return
     found = _SignalFinder(text, starts)
@@ -128,7 +128,7 @@ def find_combinations(
 def _find_pair(
     found: _SignalFinder, places: Mapping[str, list[int]], one: str, other: str, scope: list[int]
 ) -> Iterator[tuple[int, str]]:
-    """(offset, what) of each stretch of `scope` (by paragraph) that has both signs."""
+    """(offset, description) of each unit of `scope` that contains both signals."""
     if one not in places or other not in places:
         return
     if len(places[other]) < len(places[one]):
@@ -160,23 +160,23 @@ _BY_NAME = {signal.name: signal for signal in ALL_SIGNALS}
 
 
 class _SignalFinder:
-    """Where signs stand in paragraphs; each is looked for once, and only when asked for."""
+    """Finds signals in paragraphs, lazily and once each."""
 
     def __init__(self, text: NormalisedText, starts: list[int]) -> None:
         self._text, self._starts = text, [*starts, len(text.folded)]
         self._known: dict[tuple[str, int], int] = {}
 
     def at(self, name: str, place: int) -> int:
-        """The offset of a sign in a paragraph, -1 where it is not."""
+        """The offset of a signal in a paragraph, -1 if absent."""
         if (name, place) not in self._known:
             start, end = self._starts[place], self._starts[place + 1]
-            self._known[name, place] = _first(_BY_NAME[name], self._text, start, end)
+            self._known[name, place] = _find_signal(_BY_NAME[name], self._text, start, end)
         return self._known[name, place]
 
 
-def _paragraphs(folded: str) -> list[int]:
-    """Where paragraphs begin; what a colon introduces belongs to it, and to a code block what is
-    said after it."""
+def _find_paragraphs(folded: str) -> list[int]:
+    """Offsets of paragraphs. A paragraph that ends in a colon includes the next one, and a code
+    block includes the text after it."""
     ends = (blank for blank in _BLANK.finditer(folded) if not _goes_on(folded, blank))
     return [0, *(blank.end() for blank in ends)]
 
@@ -188,13 +188,15 @@ def _goes_on(folded: str, blank: re.Match[str]) -> bool:
     last = folded[folded.rfind("\n", 0, start) + 1 : start].strip()
     if last not in ("```", "~~~"):
         return False
-    following = folded.find("\n\n", end + 1, end + _LOOK_AHEAD)
-    spoken = folded[end : following if following >= 0 else end + _LOOK_AHEAD].strip()
+    following = folded.find("\n\n", end + 1, end + _MAX_LOOKAHEAD)
+    spoken = folded[end : following if following >= 0 else end + _MAX_LOOKAHEAD].strip()
     return spoken[-1:] not in (":", "：") and spoken[:1] not in ("#", "`", "~")
 
 
-def _anchored(folded: str, starts: list[int], present: frozenset[str]) -> dict[str, list[int]]:
-    """By sign, the paragraphs that hold one of its anchors."""
+def _find_anchored_paragraphs(
+    folded: str, starts: list[int], present: frozenset[str]
+) -> dict[str, list[int]]:
+    """By signal, the paragraphs that contain one of its anchors."""
     found = {}
     for signal in ALL_SIGNALS:
         places = set()
@@ -212,8 +214,8 @@ def _anchored(folded: str, starts: list[int], present: frozenset[str]) -> dict[s
     return found
 
 
-def _first(signal: Signal, text: NormalisedText, start: int, end: int) -> int:
-    """Where a sign first stands in a paragraph and means it, -1 when it does not."""
+def _find_signal(signal: Signal, text: NormalisedText, start: int, end: int) -> int:
+    """Offset of a signal's first match that is neither quoted nor negated, else -1."""
     for match in signal.pattern.finditer(text.folded, start, end):
         at = match.start()
         if not _is_quoted(signal, text, at) and not _is_negated(text, at):
@@ -222,7 +224,7 @@ def _first(signal: Signal, text: NormalisedText, start: int, end: int) -> int:
 
 
 def _is_quoted(signal: Signal, text: NormalisedText, at: int) -> bool:
-    """Words are quoted by marks and code blocks; deeds by marks, in a text about attacks."""
+    """Whether a match is quoted: words by quotes or code, acts by quotes in texts about attacks."""
     if not signal.speech and (not text.is_about_attacks or text.in_code(at)):
         return False
     return text.is_quoted(at, in_code=True)

@@ -1,8 +1,7 @@
-"""Slight signs by class: each common in honest skills, and telling beside another.
+"""Weak signals: phrases that are common in honest skills and suspicious in combination.
 
-Patterns match lower-cased text in which white space is one space
-(`skills.scanner.normalised_text`). A sign is looked for only in paragraphs that hold one of its
-anchors.
+Patterns match the lower-cased text of `skills.scanner.normalised_text`. A signal is searched for
+only in paragraphs that contain one of its anchors.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Signal:
-    """A class of signs. `words`: spoken to the reader, so that a code block only quotes it."""
+    """A weak signal. speech: it addresses the reader, so that a code block only quotes it."""
 
     name: str
     description: str
@@ -24,14 +23,14 @@ class Signal:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The pattern, compiled when it is first needed."""
+        """The pattern, compiled on first use."""
         return re.compile(self.regex, re.VERBOSE)
 
 
 def make_signal(
     name: str, description: str, anchors: str, *alternatives: str, speech: bool = True
 ) -> Signal:
-    """A sign that any of several ways of writing it shows; `anchors` are parted by `|`."""
+    """A signal that matches any of the alternatives; `anchors` are separated by `|`."""
     regex = "|".join(f"(?:{way})" for way in alternatives)
     return Signal(name, description, tuple(anchors.split("|")), regex, speech)
 
@@ -272,7 +271,7 @@ PHRASE_SIGNALS: tuple[Signal, ...] = (
     ),
     make_signal(
         "blind",
-        "approval of what nobody has read",
+        "approval of unread content",
         "without reading|without look|without check|without review|whatever",
         r"\b(?:approve|accept|merge|sign\soff)\b[^\n.]{0,60}\bwithout\s(?:reading|looking"
         r"|checking|review)",

@@ -1,4 +1,4 @@
-"""More signs, of what orders against a user do, made of vocabularies where `signs` has forms."""
+"""Weak signals built from vocabularies instead of fixed phrases."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ VOCABULARY_SIGNALS: tuple[Signal, ...] = (
     ),
     make_signal(
         "unheard",
-        "something that nobody is to hear of",
+        "something to be kept secret",
         "revision|told|shown|informed|involved"
         "|mention|find out|suspect|covert|discreet|inconspic|surrept|stealth|知道|发现|免得"
         "|以免|不让|别|勿|不要|不得|神不知|hear|notic|aware|bother|disturb|worr|attention"
@@ -358,7 +358,7 @@ VOCABULARY_SIGNALS: tuple[Signal, ...] = (
     ),
     make_signal(
         "bias",
-        "judgement that somebody pays for",
+        "a paid recommendation",
         "list|place|score|rate|promote|praise|regardless|whatever|always|within|adjust|paid"
         "|pays|programme|full marks|answered|met with|一律|全部|总是|始终|付费|推广|置顶|rank"
         "|recommend|prefer|favour|favor|approve |accept |pass |pay |merge |book |sign "
@@ -397,4 +397,4 @@ VOCABULARY_SIGNALS: tuple[Signal, ...] = (
         speech=False,
     ),
 )
-"""Signs whose wording is made of vocabularies."""
+"""Signals built from vocabularies."""

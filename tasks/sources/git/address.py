@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from config.errors import TransientError, UsageError
-from config.interface_settings import GitSettings
+from config.inbound_settings import GitSettings
 
 _PORTS = {"https": 443, "http": 80, "git": 9418}
 _LOCAL = ("file", "git")

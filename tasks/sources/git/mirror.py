@@ -125,7 +125,7 @@ class Mirror:
 
     def drop(self) -> None:
         """Delete the mirror, unless somebody fetches into it right now."""
-        with suppress(TransientError), self._locked(lambda: True):
+        with suppress(TransientError, MisconfiguredError), self._locked(lambda: True):
             shutil.rmtree(self.folder, ignore_errors=True)
             self._lock_file.unlink(missing_ok=True)
 

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 import structlog
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from config.settings import LimitSettings, Settings
 from graph.protocol import Source
 from skills.parsing import sibling_files
@@ -36,7 +36,7 @@ def open_git_reader(source: Source, settings: Settings) -> Iterator[GitReader]:
     mirror = Mirror(source, settings)
     try:
         mirror.ensure_commit(source.commit)
-    except (PermanentError, TransientError) as error:
+    except (PermanentError, TransientError, MisconfiguredError) as error:
         raise TransientError(
             f"source {source.source_id}: commit {source.commit[:12]} is not here: {error}"
         ) from None

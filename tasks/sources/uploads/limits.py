@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from config.errors import UsageError
-from config.interface_settings import UploadSettings
+from config.inbound_settings import UploadSettings
 
 CHUNK = 1 << 16
 MEGABYTE = 1_000_000

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from config.interface_settings import UploadSettings
+from config.inbound_settings import UploadSettings
 from tasks.sources.uploads.archive import ArchiveMember
 from tasks.sources.uploads.limits import (
     ArchiveError,

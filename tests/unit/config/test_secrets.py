@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import UsageError
+from config.errors import MisconfiguredError
 from config.secrets import add_password, read_secret, strip_password
 
 
@@ -22,7 +22,7 @@ def test_a_file_that_holds_no_secret_is_refused(tmp_path: Path, content: bytes |
     file = tmp_path / "secret"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(UsageError, match=r"servers\.broker_password_file: .*secret"):
+    with pytest.raises(MisconfiguredError, match=r"servers\.broker_password_file: .*secret"):
         read_secret(file, "servers.broker_password_file")
 
 

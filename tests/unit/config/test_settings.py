@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from config.errors import UsageError
-from config.settings import OPTIONAL_STAGES, Settings, get_config_path, load_settings
+from config.load_settings import get_config_path, load_settings
+from config.settings import OPTIONAL_STAGES, Settings
 
 
 @pytest.fixture(autouse=True)

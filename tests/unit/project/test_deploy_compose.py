@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 import yaml
 
-from config.settings import load_settings
+from config.load_settings import load_settings
 from tasks.policies import QUERY_QUEUE
 from tests.support.deployment import DEPLOY, parse_command, read_compose
 from tests.support.servers import NAMES

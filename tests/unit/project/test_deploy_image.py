@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from config.settings import load_settings
+from config.load_settings import load_settings
 from tests.support.deployment import DEPLOY, ROOT, parse_command
 
 Instruction = tuple[str, str]

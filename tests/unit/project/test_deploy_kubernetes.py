@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from config.errors import UsageError
-from config.settings import load_settings
+from config.load_settings import load_settings
 from tests.support.deployment import (
     DEPLOY,
     parse_command,

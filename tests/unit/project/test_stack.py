@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from config.settings import load_settings
+from config.load_settings import load_settings
 from deploy.stack import Stack, StackError, UnavailableError, asking, packages, programs, state
 from deploy.stack.__main__ import main
 from deploy.stack.asking import NotReadyError

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skills.bundle.markdown import render_header, render_markdown, render_passage, render_skill
 from skills.bundle.model import (
     Bundle,
     BundleLink,
@@ -21,12 +22,8 @@ from skills.bundle.model import (
     Revision,
     SafetySummary,
     bundle_schema,
-    count_markdown_tokens,
-    render_header,
-    render_markdown,
-    render_passage,
-    render_skill,
 )
+from skills.token_count import count_tokens
 
 
 def passage(text: str = "Knead it well.", first: int = 8, last: int = 9) -> BundlePassage:
@@ -189,4 +186,4 @@ def test_tokens_of_parts_add_up(texts: list[str], name: str) -> None:
     )
     parts = [render_header(1, made.skills[0]), *map(render_passage, made.skills[0].passages)]
     whole = render_skill(1, made.skills[0])
-    assert count_markdown_tokens(whole) == sum(count_markdown_tokens(part) for part in parts)
+    assert count_tokens(whole) == sum(count_tokens(part) for part in parts)

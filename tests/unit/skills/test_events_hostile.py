@@ -294,7 +294,7 @@ def test_hostile_events_are_refused(text: str | bytes) -> None:
         ({"files": {"SKILL.md": "", "a\u202ex": ""}}, "printable"),
         ({"files": {"SKILL.md": "", "技" * 86: ""}}, "255 bytes"),
         ({"files": {"SKILL.md": "", "a": "", "a/b": ""}}, "cannot be a file"),
-        ({"files": {"SKILL.md": "", "b/SKILL.md": ""}}, "a skill of its own"),
+        ({"files": {"SKILL.md": "", "b/SKILL.md": ""}}, "another skill"),
         (
             {"files": {"SKILL.md": "技" * (MAX_EVENT_FILE_BYTES // 3)}},
             f"at most {MAX_EVENT_FILE_BYTES}",
@@ -385,12 +385,12 @@ def test_requests_may_be_sent(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(REPLIES))
 def test_answers_may_not_be_sent(name: str) -> None:
-    with pytest.raises(UsageError, match=f"{name} is what skillbus answers; send "):
+    with pytest.raises(UsageError, match=f"{name} is a reply of skillbus; send "):
         parse_request(json.dumps(get_example(name) | {"source": "me"}))
 
 
 def test_nobody_else_may_be_skillbus() -> None:
-    with pytest.raises(UsageError, match="only skillbus itself"):
+    with pytest.raises(UsageError, match="is reserved for skillbus"):
         parse_request(envelope(source="skillbus/gateway"))
     with contextlib.suppress(UsageError):
         parse_request(envelope(source="/skillbus/gateway"))

@@ -20,16 +20,13 @@ from skills.events import (
     SkillFailed,
     SkillPublished,
     check_reply_to,
-    correlation_id,
     get_trace_id,
     new_event,
     new_refusal,
     new_reply,
-    owner,
     parse_event,
     parse_sender,
     replace_origin,
-    reply_to,
 )
 from skills.events.examples import get_example
 
@@ -47,7 +44,7 @@ def question(**members: Any) -> Event:
 
 def test_an_event_without_an_origin_is_the_users_and_wants_no_answer() -> None:
     event = question()
-    assert (owner(event), reply_to(event), correlation_id(event)) == ("", "", "")
+    assert (event.owner, event.replyto, event.correlationid) == ("", "", "")
     assert not {"owner", "replyto", "correlationid", "subject"} & set(
         json.loads(event.model_dump_json())
     )
@@ -57,7 +54,7 @@ def test_the_owner_is_never_the_senders_word() -> None:
     forged = question(owner="admin", replyto=REPLIES, correlationid="7")
     for name in ("ci", ""):
         accepted = replace_origin(forged, name)
-        assert (owner(accepted), reply_to(accepted), correlation_id(accepted)) == (
+        assert (accepted.owner, accepted.replyto, accepted.correlationid) == (
             name,
             REPLIES,
             "7",
@@ -67,7 +64,7 @@ def test_the_owner_is_never_the_senders_word() -> None:
 
 def test_what_comes_beside_the_event_counts_more() -> None:
     event = replace_origin(question(replyto=REPLIES, correlationid="7"), "", f"{REPLIES}-2", "8")
-    assert (reply_to(event), correlation_id(event)) == (f"{REPLIES}-2", "8")
+    assert (event.replyto, event.correlationid) == (f"{REPLIES}-2", "8")
     assert get_trace_id(event) == TRACE
     assert replace_origin(event, "").id == event.id
 
@@ -113,9 +110,9 @@ def test_an_answer_says_what_it_answers() -> None:
     asked = question(correlationid="try-1")
     answer = new_reply(asked, QueryFailed(query_id="q", reason="late"), "skillbus/consume")
     assert answer.subject == asked.id
-    assert correlation_id(answer) == "try-1"
+    assert answer.correlationid == "try-1"
     assert get_trace_id(answer) == TRACE
-    assert (owner(answer), reply_to(answer)) == ("", "")
+    assert (answer.owner, answer.replyto) == ("", "")
     assert parse_event(answer.model_dump_json()) == answer
 
 
@@ -170,7 +167,7 @@ def test_a_refusal_says_which_message_and_why() -> None:
     event = new_refusal(
         MessageSender("4711", REPLIES, "7"), "no data", "letter-1", "skillbus/consume"
     )
-    assert (event.subject, correlation_id(event)) == ("4711", "7")
+    assert (event.subject, event.correlationid) == ("4711", "7")
     assert event.data == {"reason": "no data", "letter_id": "letter-1", "message_id": "4711"}
     assert parse_event(event.model_dump_json()) == event
     assert parse_event(new_refusal(MessageSender(), "no", "", "skillbus/consume").model_dump_json())

@@ -1,13 +1,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skills.parsing.fragments import MAX_CODE_LINES, MAX_JOINED_TOKENS, MIN_CHUNK_LINES, split_text
+from skills.parsing.fragments import MAX_CODE_LINES, MAX_JOINED_TOKENS, MIN_CHUNK_LINES
 from skills.parsing.markdown import BlockType, parse_blocks
 from skills.record import Passage, PassageKind
+from tests.support.fragments import split_lines
 
 
 def passages(text: str) -> tuple[Passage, ...]:
-    return split_text(text.split("\n"), 1)[1]
+    return split_lines(text.split("\n"), 1)[1]
 
 
 def ranges(text: str) -> list[tuple[int, int]]:
@@ -16,7 +17,7 @@ def ranges(text: str) -> list[tuple[int, int]]:
 
 def test_sections_reach_from_heading_to_next_heading() -> None:
     text = "intro\n\n# A\n\n## B\n\ntext\n\n# C\nend"
-    sections, _ = split_text(text.split("\n"), 1)
+    sections, _ = split_lines(text.split("\n"), 1)
     assert [
         (s.heading_path, s.level, s.heading_line, s.first_line, s.last_line) for s in sections
     ] == [
@@ -140,7 +141,7 @@ def test_passages_and_headings_hold_every_line_once_and_in_order(
     parts: list[tuple[str, str]], body_line: int
 ) -> None:
     lines = ["front"] * (body_line - 1) + "".join(a + b for a, b in parts).split("\n")
-    sections, found = split_text(lines, body_line)
+    sections, found = split_lines(lines, body_line)
     covered = [
         line
         for block in parse_blocks(lines, body_line)

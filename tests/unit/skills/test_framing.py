@@ -16,6 +16,7 @@ from skills.bundle.escaping import (
     quote_value,
     show_invisible,
 )
+from skills.bundle.markdown import render_markdown
 from skills.bundle.model import (
     Bundle,
     BundleLink,
@@ -24,7 +25,6 @@ from skills.bundle.model import (
     LeftOutSkill,
     Revision,
     SafetySummary,
-    render_markdown,
 )
 
 HOSTILE = st.lists(

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from config.errors import PermanentError
-from skills.parsing.fragments import split_text
 from skills.record import Role
 from skills.roles.classifier import (
     FORMAT,
@@ -26,9 +25,10 @@ from skills.roles.classifier import (
     pick_likeliest_roles,
     rules_only_classifier,
 )
-from skills.roles.features import FEATURE_COUNT, SIGN_BUCKETS, extract_features
+from skills.roles.features import FEATURE_COUNT, INDICATOR_BUCKETS, extract_features
 from skills.roles.passage_context import PassageContext, build_passage_contexts
 from skills.roles.rules import classify_by_rules
+from tests.support.fragments import split_lines
 
 TEXT = """# Tides
 
@@ -72,7 +72,7 @@ i = 9
 
 def blocks_of(text: str) -> list[PassageContext]:
     lines = text.split("\n")
-    return build_passage_contexts(lines, *split_text(lines, 1))
+    return build_passage_contexts(lines, *split_lines(lines, 1))
 
 
 def some_weights(seed: int = 0) -> RoleClassifier:
@@ -97,7 +97,7 @@ def test_the_words_of_a_group_weigh_one_together() -> None:
         extract_features(blocks_of(f"## {title}\n\nText")) for title in ("tides", "tides of may")
     )
     for features, words in ((one, 1), (three, 5)):
-        values = features.values[features.places >= SIGN_BUCKETS]
+        values = features.values[features.places >= INDICATOR_BUCKETS]
         heading = values[values == np.float32(words**-0.5)]
         assert np.isclose((heading[:words] ** 2).sum(), 1)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from skills.scanner import MAX_EXCERPT_CHARACTERS, MAX_FINDINGS, scan_lines
 from skills.scanner.rule import Rule
 from skills.scanner.rules.commands import COMMAND_RULES
-from skills.scanner.rules.prompt_injection import SPEECH_RULES
+from skills.scanner.rules.prompt_injection import PROMPT_INJECTION_RULES
 from skills.scanner.rules.takeover import TAKEOVER_RULES
 from skills.scanner.signals.phrases import PHRASE_SIGNALS, Signal
 
@@ -275,7 +275,7 @@ def test_text_in_rot13_is_read() -> None:
 
 @pytest.mark.parametrize(
     "one",
-    [*SPEECH_RULES, *COMMAND_RULES, *TAKEOVER_RULES, *PHRASE_SIGNALS],
+    [*PROMPT_INJECTION_RULES, *COMMAND_RULES, *TAKEOVER_RULES, *PHRASE_SIGNALS],
     ids=lambda one: one.description,
 )
 def test_whatever_a_pattern_matches_holds_one_of_its_anchors(one: Rule | Signal) -> None:

@@ -1,4 +1,4 @@
-"""Paging by worth: scores, the stop and line ranges, on skills made up here."""
+"""Method F: scores, the cutoff and line ranges, on small skills."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from skills.passages import (
     select_passages,
 )
 from skills.token_count import count_tokens
-from tests.support.paging import parse, passage_input_of, query_of
+from tests.support.passages import parse, passage_input_of, query_of
 
 KITCHEN = """# Kitchen
 

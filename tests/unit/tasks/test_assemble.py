@@ -13,7 +13,8 @@ from config.errors import UsageError
 from graph.protocol import Link, LinkType
 from search.protocol import StoredRevision
 from search.skill_analysis import analyse_skill
-from skills.bundle.model import Bundle, LeftOutSkill, render_markdown, render_skill
+from skills.bundle.markdown import render_markdown, render_skill
+from skills.bundle.model import Bundle, LeftOutSkill
 from skills.parsing.parse_skill import parse_skill
 from skills.passages import PassageQuery
 from skills.record import RevisionKey, SiblingFile

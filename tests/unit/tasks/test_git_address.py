@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from config.errors import TransientError, UsageError
-from config.interface_settings import GitSettings
+from config.inbound_settings import GitSettings
 from tasks.sources.git.address import (
     check_branch,
     check_subfolder,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
-from config.settings import load_settings
+from config.load_settings import load_settings
 from skills.record import RevisionKey
 from tasks.query.rerank import combine_scores, late_interaction_score, reorder_hits
 from tasks.query.retrieve import RankedSkill

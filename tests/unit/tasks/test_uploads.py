@@ -25,7 +25,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from config.errors import TransientError, UsageError
-from config.interface_settings import UploadSettings
+from config.inbound_settings import UploadSettings
 from config.settings import Settings
 from tasks.sources.directory import SkillGoneError, read_skill_folder
 from tasks.sources.uploads.archive import detect_archive_kind

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import PermanentError, TransientError
-from config.interface_settings import UploadSettings
+from config.inbound_settings import UploadSettings
 from graph.protocol import Source
 from skills.events import Event, SkillRemoved, SkillUpserted, SourceChanged, new_event
 from tasks.policies import INGEST

@@ -18,7 +18,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from config.interface_settings import GatewaySettings
+from config.inbound_settings import GatewaySettings
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from tests.support.program import wait_for

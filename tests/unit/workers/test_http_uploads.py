@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from config.errors import TransientError
-from config.interface_settings import UploadSettings
+from config.inbound_settings import UploadSettings
 from config.settings import Settings
 from tasks.journal.sqlite import SqliteJournal
 from workers.http.access import LOCAL_USER

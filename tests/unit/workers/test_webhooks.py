@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import MisconfiguredError
-from config.interface_settings import WebhookSettings
+from config.inbound_settings import WebhookSettings
 from graph.protocol import Source
 from tests.support.secrecy import made_up
 from tests.support.webhooks import (

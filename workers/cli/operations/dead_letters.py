@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from config.errors import UsageError
+from config.errors import MisconfiguredError, UsageError
 from config.settings import Settings
 from tasks.journal.protocol import DeadLetter, Journal
 from workers.backend.base import Backend
@@ -184,7 +184,7 @@ def _wait_until_idle(backend: Backend) -> None:
 def _retry_result(letter_id: str, retry_one: Callable[[str], dict[str, Any]]) -> dict[str, str]:
     try:
         retry_one(letter_id)
-    except UsageError as error:
+    except (UsageError, MisconfiguredError) as error:
         return dict(retry_failure(letter_id, error))
     return {"id": letter_id, "state": "sent", "reason": ""}
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from config.settings import Settings, get_config_path
+from config.load_settings import get_config_path
+from config.settings import Settings
 from workers.backend.serve_client import ServeClient
 from workers.cli.common import json_option, open_catalog, print_json, read_settings
 

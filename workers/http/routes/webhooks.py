@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from config.errors import MisconfiguredError
-from config.interface_settings import WebhookSettings
+from config.inbound_settings import WebhookSettings
 from workers.backend.base import Backend
 from workers.http.access import get_client_network
 from workers.http.rate_limits import FairSemaphore

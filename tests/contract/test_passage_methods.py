@@ -1,4 +1,4 @@
-"""What every method of paging must hold: valid indexes, in document order, whatever the skill."""
+"""Properties of every passage selection method: valid indexes, in document order, for any skill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from skills.passages import (
     select_top_k,
     split_into_chunks,
 )
-from tests.support.paging import parse, passage_input_of, query_of
+from tests.support.passages import parse, passage_input_of, query_of
 
 Method = Callable[[PassageQuery, PassageInput], list[int]]
 

@@ -1,4 +1,4 @@
-"""Skills and queries made up for paging: words hashed to terms and to small unit vectors."""
+"""Skills and queries for passage selection: words hashed to terms and to small unit vectors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""SkillPager's rule and the methods that it was compared with (its sections 3.2 and 4.3).
+"""SkillPager's MMR and the selection methods it was compared with (its sections 3.2 and 4.3).
 
-Each returns indexes of passages, ascending. All but `everything` need the query's vector and the
-passages' vectors; without them nothing is chosen.
+Each returns indexes of passages, ascending. All except `select_all` need the vectors of query and
+passages, and select nothing without them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ PassageEdge = tuple[int, int]
 
 
 def select_all(skill: PassageInput) -> list[int]:
-    """The whole skill: the reference that costs most."""
+    """All passages: the reference with the most tokens."""
     return list(range(len(skill.parsed.passages)))
 
 
 def select_mmr(
     query: PassageQuery, skill: PassageInput, weights: PassageWeights = DEFAULT_WEIGHTS
 ) -> list[int]:
-    """SkillPager's choice: greedy MMR over all passages, stopping below zero.
+    """SkillPager's method: greedy MMR over all passages, until the score falls below zero.
 
-    Its equations 2 and 3, and its two budgets (equation 4).
+    Its equations 2 and 3, with its two limits on the number of passages (equation 4).
     """
     relevance = cosines(query, skill.passage_vectors)
     if relevance is None or skill.passage_vectors is None:
@@ -62,7 +62,7 @@ def select_top_k(
     edges: Iterable[PassageEdge],
     weights: PassageWeights = DEFAULT_WEIGHTS,
 ) -> list[int]:
-    """The passages nearest to the query, and every passage with a link to one of them."""
+    """The passages nearest to the query, and all passages with a link to one of them."""
     relevance = cosines(query, skill.passage_vectors)
     if relevance is None:
         return []
@@ -76,10 +76,10 @@ def select_by_graph_walk(
     edges: Iterable[PassageEdge],
     weights: PassageWeights = DEFAULT_WEIGHTS,
 ) -> list[int]:
-    """A walk from the passage nearest to the query along links, either way.
+    """Walk from the passage nearest to the query along links in both directions.
 
-    Of all passages that are linked to a taken one the nearest to the query is taken next, until
-    its cosine falls below graph_gain.
+    The next passage is the nearest to the query of all linked to a selected one, until its cosine
+    falls below graph_gain.
     """
     relevance = cosines(query, skill.passage_vectors)
     if relevance is None or not relevance.size:
@@ -102,11 +102,11 @@ def select_by_graph_walk(
 def split_into_chunks(
     parsed: ParsedSkill, weights: PassageWeights = DEFAULT_WEIGHTS
 ) -> ParsedSkill:
-    """The same skill with chunks of consecutive lines, headings included, for passages.
+    """The skill with chunks of consecutive lines, headings included, as passages.
 
-    A chunk ends before the line with which it would exceed chunk_tokens; a longer line is a chunk
-    of its own. `mmr` over its passages is the paper's comparison with fixed windows. Chunks say
-    nothing of roles or sections: they are all concepts of the section in which they begin.
+    A chunk ends before the line that would exceed chunk_tokens; a longer line is a single chunk.
+    `select_mmr` over them is the paper's comparison with fixed windows. All chunks have the role
+    concept and the section in which they begin.
     """
     chunks: list[Passage] = []
     first, spent, section = 0, 0, 0

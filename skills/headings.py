@@ -1,4 +1,4 @@
-"""Heading paths as a reader inside the skill needs them."""
+"""Heading paths of sections within a skill."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skills.record import Section
 def heading_paths_below_title(sections: Sequence[Section]) -> list[tuple[str, ...]]:
     """The heading path of each section without the skill's title.
 
-    The title is the only heading of level 1; where there are several, or none, paths are whole.
+    The title is the only heading of level 1; with none or several, paths are complete.
     """
     titles = [section.index for section in sections if section.level == 1]
     if len(titles) != 1:

@@ -1,0 +1,191 @@
+"""Settings of the inbound interfaces: HTTP gateway, webhooks, uploads, submissions, git sources."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+from pydantic import Field, field_validator
+
+from config.settings_group import SettingsGroup
+
+
+class GatewaySettings(SettingsGroup):
+    """The HTTP gateway on a port: who may call it, and limits on requests and connections."""
+
+    tokens_file: Path | None = Field(
+        None,
+        description="file of `skillbus tokens`; unset: `tokens.json` in the home",
+    )
+    hosts: tuple[str, ...] = Field(
+        (), description="host names accepted in requests, in addition to those of loopback"
+    )
+    origins: tuple[str, ...] = Field(
+        (), description="origins of web pages that may call it, as `https://host`"
+    )
+    proxies: tuple[str, ...] = Field(
+        (), description="addresses or networks of proxies whose `X-Forwarded-For` is trusted"
+    )
+    roots: tuple[Path, ...] = Field(
+        (), description="directories below which a token may add new sources"
+    )
+    head_seconds: float = Field(
+        10.0, gt=0, description="time limit for receiving the headers of a request"
+    )
+    body_bytes: int = Field(2_000_000, ge=1_000, description="largest body, except of uploads")
+    body_seconds: float = Field(10.0, gt=0, description="time limit for receiving a body")
+    send_seconds: float = Field(
+        30.0, gt=0, description="time limit for a client to read the next 64 KiB of a response"
+    )
+    requests_a_minute: float = Field(
+        1_200.0, gt=0, description="sustained rate of requests per token"
+    )
+    burst: int = Field(200, ge=1, description="requests per token allowed in a burst")
+    deliveries_a_minute: float = Field(
+        600.0,
+        gt=0,
+        description="sustained rate of rejected webhook deliveries per address and host",
+    )
+    delivery_burst: int = Field(
+        1_000, ge=1, description="such deliveries allowed in a burst, those in progress included"
+    )
+    wait_seconds: float = Field(
+        30.0, gt=0, le=600, description="longest `Prefer: wait` that is granted"
+    )
+    connections: int = Field(
+        1_000, ge=1, description="open connections; further ones get status 503"
+    )
+    streams: int = Field(200, ge=1, description="open event streams")
+
+    @field_validator("proxies")
+    @classmethod
+    def _check_proxies(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in proxies:
+            ipaddress.ip_network(proxy)
+        return proxies
+
+
+class WebhookSettings(SettingsGroup):
+    """Webhook deliveries of repository hosts about pushes.
+
+    Deliveries of a host are accepted once a secret file is set for it or for a source. A file has
+    one line, the secret, and is read at each delivery. To change a secret without a gap, set the
+    files of both secrets for a while.
+    """
+
+    github: tuple[Path, ...] = Field((), description="files with secrets of GitHub's webhooks")
+    gitlab: tuple[Path, ...] = Field(
+        (), description="files with secret tokens or signing tokens (`whsec_…`) of GitLab's"
+    )
+    gitea: tuple[Path, ...] = Field((), description="files with secrets of Gitea's and Forgejo's")
+    sources: dict[str, tuple[Path, ...]] = Field(
+        {}, description="by source: files with secrets for this source only"
+    )
+    repositories: tuple[str, ...] = Field(
+        (), description="addresses of the accepted repositories; empty: those of all git sources"
+    )
+    body_bytes: int = Field(
+        5_000_000,
+        ge=1_000,
+        le=100_000_000,
+        description="largest delivery (GitHub's limit is 25 MB)",
+    )
+    body_seconds: float = Field(10.0, gt=0, description="time limit for receiving a delivery")
+    open_bodies: int = Field(32, ge=1, description="deliveries received at the same time")
+    age_seconds: float = Field(
+        300.0,
+        gt=0,
+        description="largest difference between a signature's time and this machine's clock",
+    )
+
+
+class UploadSettings(SettingsGroup):
+    """Uploaded skills, over HTTP or by `skillbus upload`. An archive that exceeds a limit is
+    refused."""
+
+    folder: Path | None = Field(
+        None,
+        description="folder of uploads; unset: `uploads` in the home; gateways and workers of a "
+        "distributed deployment share it",
+    )
+    megabytes: float = Field(32.0, gt=0, le=4_000, description="size of an upload, as sent")
+    unpacked_megabytes: float = Field(
+        200.0, gt=0, le=40_000, description="size of an upload, unpacked"
+    )
+    ratio: float = Field(
+        100.0,
+        ge=2,
+        description="largest ratio of unpacked to sent bytes, from the first megabyte on",
+    )
+    files: int = Field(5_000, ge=1, le=200_000, description="members of an archive")
+    skills: int = Field(500, ge=1, le=20_000, description="skills of an upload")
+    depth: int = Field(16, ge=1, le=64, description="nesting of folders in an archive")
+    seconds: float = Field(
+        60.0, gt=0, description="time limit for receiving an upload, and for unpacking it"
+    )
+    at_once: int = Field(
+        4, ge=1, le=64, description="uploads that a gateway receives at the same time"
+    )
+
+
+class SubmissionSettings(SettingsGroup):
+    """Events and queries that other programs submit through a message broker: the queue
+    `skillbus.events` of RabbitMQ, or the stream of that name of Redis.
+
+    The address is a URL without a password, `redis://host:port/db` or `amqp://user@host:port/vhost`.
+    """
+
+    broker: str = Field(
+        "", description="address; empty: `servers.broker` if set, else no submissions"
+    )
+    broker_password_file: Path | None = Field(None, description="file with its password")
+    message_bytes: int = Field(10_000_000, ge=1_000, description="largest message")
+    prefetch: int = Field(16, ge=1, le=1_000, description="unacknowledged messages per consumer")
+    claim_seconds: float = Field(
+        30.0, gt=0, description="time after which a dead consumer's message is claimed, on Redis"
+    )
+    reply_seconds: float = Field(3_600.0, gt=0, description="how long a reply can be fetched")
+    replies: int = Field(
+        1_000, ge=1, description="replies that a stream of Redis keeps, approximately"
+    )
+    settle_seconds: float = Field(
+        600.0,
+        gt=0,
+        description="time until a reply reports skills that are not published yet as waiting",
+    )
+    roots: tuple[Path, ...] = Field(
+        (), description="directories below which messages may add new sources"
+    )
+
+
+class GitSettings(SettingsGroup):
+    """Git sources: allowed addresses, credentials, and limits on fetches."""
+
+    protocols: tuple[str, ...] = Field(
+        ("https",), description="protocols of the addresses: `https`, `http`"
+    )
+    allow_private: bool = Field(
+        False, description="allow loopback, private and link-local addresses too"
+    )
+    allow_local: bool = Field(False, description="allow `file://` and `git://` addresses too")
+    credentials: Path | None = Field(
+        None, description="folder of credential files; empty: `credentials` in the home"
+    )
+    mirrors: Path | None = Field(
+        None, description="folder of the mirrors of fetched repositories; empty: `git` in the home"
+    )
+    at_once: int = Field(4, ge=1, le=64, description="hosts fetched from at the same time")
+    megabytes: int = Field(500, ge=1, description="largest transfer, and largest mirror")
+    files: int = Field(200_000, ge=1, description="files and folders of a commit")
+    seconds: float = Field(120.0, gt=0, le=480, description="time limit of a fetch")
+    poll_seconds: float = Field(
+        300.0, ge=1, description="interval of fetches, unless the source sets its own"
+    )
+
+    @field_validator("protocols")
+    @classmethod
+    def _check_protocols(cls, protocols: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = sorted(set(protocols) - {"https", "http"})
+        if unknown:
+            raise ValueError(f"{', '.join(unknown)}: allowed are https and http")
+        return protocols

@@ -1,0 +1,90 @@
+"""Reads the settings: defaults, then `skillbus.toml`, then environment variables `SKILLBUS_…`.
+
+This is the only place that reads them. A process calls `load_settings` once at its start and
+passes the result on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from config.errors import UsageError
+from config.renamed_settings import rename_keys, rename_variable
+from config.settings import Settings
+
+
+def get_config_path(home: Path) -> Path:
+    """The settings file: `SKILLBUS_CONFIG`, else `skillbus.toml` in the home."""
+    named = os.environ.get("SKILLBUS_CONFIG")
+    return Path(named) if named else home / "skillbus.toml"
+
+
+def warn_on_stderr(message: str) -> None:
+    """Write a warning as one line to standard error."""
+    sys.stderr.write(f"skillbus: {message}\n")
+
+
+def load_settings(
+    home: Path | None = None, warn: Callable[[str], None] = warn_on_stderr
+) -> Settings:
+    """Read the settings file and the environment.
+
+    `home` overrides `SKILLBUS_HOME`. `warn` is called with one line for each setting that is
+    given under an old name. Raises UsageError with the setting, what is wrong with it and where
+    it can be set.
+    """
+    default = Settings.model_fields["home"].get_default(call_default_factory=True)
+    base = Path(home or os.environ.get("SKILLBUS_HOME") or default).expanduser().absolute()
+    if base.is_file():
+        raise UsageError(f"{base} is a file; name a folder with SKILLBUS_HOME or --home")
+    path = get_config_path(base)
+    _reject_unknown_variables()
+    content, renamed = rename_keys(_read_file(path))
+    for old, new in renamed:
+        warn(f"{path}: {old} is now {new}; the next version will not accept the old name")
+    for name in sorted(os.environ):
+        if rename_variable(name) != name:
+            warn(f"{name} is now {rename_variable(name)}; the next version will not accept {name}")
+    try:
+        # SKILLBUS_HOME is in the environment too: the `home` argument must override it.
+        return Settings(**content).model_copy(update={"home": base})
+    except ValidationError as error:
+        raise UsageError(_format_errors(error, path)) from None
+
+
+def _reject_unknown_variables() -> None:
+    """Raise UsageError for a variable that sets nothing, such as a misspelt one."""
+    known = {*Settings.model_fields, "config"}
+    for name in os.environ:
+        first = rename_variable(name).removeprefix("SKILLBUS_").partition("__")[0].lower()
+        of_tests = name.startswith(("SKILLBUS_TEST_", "SKILLBUS_CRASH_"))
+        if name.startswith("SKILLBUS_") and not of_tests and first not in known:
+            raise UsageError(f"{name}: no setting of that name; `skillbus config show` lists them")
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        if os.environ.get("SKILLBUS_CONFIG"):
+            raise UsageError(f"{path}: SKILLBUS_CONFIG names a file that does not exist") from None
+        return {}
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not a readable TOML file: {error}") from error
+
+
+def _format_errors(error: ValidationError, path: Path) -> str:
+    lines = []
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"])
+        variable = "SKILLBUS_" + name.upper().replace(".", "__")
+        lines.append(f"setting {name}: {problem['msg']} (set in {path} or as {variable})")
+    return "\n".join(lines)

@@ -1,0 +1,46 @@
+"""The error hierarchy: each kind has one meaning, whatever the order of `except` clauses."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from config.errors import (
+    MisconfiguredError,
+    NotFoundError,
+    PermanentError,
+    SkillbusError,
+    StaleError,
+    TransientError,
+    UsageError,
+)
+from tasks.app import create_app  # noqa: F401 - its subclasses of errors are checked too
+from workers import cli  # noqa: F401
+
+KINDS = (TransientError, PermanentError, StaleError, MisconfiguredError)
+
+
+def _subclasses(kind: type[Exception]) -> set[type[Exception]]:
+    found = set(kind.__subclasses__())
+    return found.union(*map(_subclasses, found)) if found else found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_a_direct_child_of_the_base(kind: type[SkillbusError]) -> None:
+    assert kind.__bases__ == (SkillbusError,)
+
+
+@pytest.mark.parametrize(("kind", "other"), list(permutations(KINDS, 2)))
+def test_kinds_exclude_one_another(kind: type[Exception], other: type[Exception]) -> None:
+    assert not issubclass(kind, other)
+
+
+def test_usage_errors_are_permanent() -> None:
+    assert UsageError.__bases__ == (PermanentError,)
+    assert NotFoundError.__bases__ == (UsageError,)
+
+
+def test_no_error_inherits_from_two_kinds() -> None:
+    for error in _subclasses(SkillbusError):
+        assert len([kind for kind in KINDS if issubclass(error, kind)]) <= 1, error
