@@ -29,16 +29,16 @@ def changed(root: str = "/skills") -> Event:
 def test_what_was_asked_is_its_owners(path: Path) -> None:
     journal = SqliteJournal(path)
     assert journal.add_job(changed(), "event")
-    beside = sorted(path.parent.iterdir())
-    assert len(beside) == 3
-    assert {stat.S_IMODE(file.stat().st_mode) for file in beside} == {0o600}
+    files = sorted(path.parent.iterdir())
+    assert len(files) == 3
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     SqliteJournal(path).close()
     journal.close()
 
 
 def test_a_locked_journal_is_transient_and_loses_nothing(path: Path) -> None:
     journal = SqliteJournal(path)
-    journal._connection.execute("PRAGMA busy_timeout=20")
+    journal._database.connection.execute("PRAGMA busy_timeout=20")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     event = changed()
@@ -52,12 +52,12 @@ def test_a_locked_journal_is_transient_and_loses_nothing(path: Path) -> None:
 
 def test_a_full_disk_is_transient_and_a_retry_works(path: Path) -> None:
     journal = SqliteJournal(path)
-    pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
-    journal._connection.execute(f"PRAGMA max_page_count={pages}")
+    pages = journal._database.connection.execute("PRAGMA page_count").fetchone()[0]
+    journal._database.connection.execute(f"PRAGMA max_page_count={pages}")
     big = new_event(QueryAsked(task="x" * 200_000), "test")
     with pytest.raises(TransientError, match="full"):
         journal.add_job(big, "query")
-    journal._connection.execute("PRAGMA max_page_count=100000")
+    journal._database.connection.execute("PRAGMA max_page_count=100000")
     assert journal.add_job(big, "query")
     journal.close()
 
