@@ -101,7 +101,7 @@ def test_the_same_event_is_accepted_once(journal: Journal) -> None:
     assert journal.get_job(event.id).state == "done"
 
 
-def test_foreign_events_are_told_apart_by_source_and_id(journal: Journal) -> None:
+def test_foreign_events_are_distinguished_by_source_and_id(journal: Journal) -> None:
     one = changed().model_copy(update={"id": "1", "source": "//git.example.org/a"})
     other = one.model_copy(update={"source": "//git.example.org/b"})
     own = one.model_copy(update={"source": "skillbus/test"})
@@ -112,7 +112,7 @@ def test_foreign_events_are_told_apart_by_source_and_id(journal: Journal) -> Non
     assert job_id(own) == "1"
 
 
-def test_nobody_takes_the_place_of_anothers_event(journal: Journal) -> None:
+def test_events_of_different_owners_do_not_collide(journal: Journal) -> None:
     event = changed().model_copy(update={"id": "1", "source": "ci"})
     owned = [replace_origin(event, owner) for owner in ("", "a", "b")]
     assert all(journal.add_job(one, "event") for one in owned)
@@ -170,7 +170,7 @@ def test_a_job_tells_its_stages_while_it_is_open(journal: Journal) -> None:
     assert journal.list_stages("absent") == []
 
 
-def test_ending_what_nobody_knows_is_nothing(journal: Journal) -> None:
+def test_ending_an_unknown_job_has_no_effect(journal: Journal) -> None:
     journal.finish_job("absent", {"found": 1})
     journal.fail_job("absent", "why")
     journal.reopen_jobs(["absent"])
