@@ -26,7 +26,14 @@ UNREADABLE_HEADER = "unreadable"
 
 _ROUTE = ("exchange", "routing_key")
 _CONTENT = ("content-type", "content-encoding")
-_DECODE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
+_DECODE_ERRORS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
 """Raised by kombu for invalid JSON, and for invalid typed values in JSON."""
 
 

@@ -68,7 +68,7 @@ def test_a_repository_is_followed(
     ("url", "said"),
     [
         ("--upload-pack=touch", "No such option"),
-        ("git@example.org:team/skills.git", "SSH is not spoken"),
+        ("git@example.org:team/skills.git", "SSH is not supported"),
         (f"https://user:{made_up('x')}@example.org/x.git", "no name or password"),
     ],
 )

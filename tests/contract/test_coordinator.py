@@ -155,9 +155,7 @@ def test_a_stalled_task_is_returned_once_and_counts_as_a_crash(two: Two) -> None
     assert other.start_task(INGEST.name, "sent again", ["a"]) == 2
 
 
-def test_a_task_far_beyond_its_limit_is_stalled(
-    two: Two, redis_settings: ServerSettings
-) -> None:
+def test_a_task_far_beyond_its_limit_is_stalled(two: Two, redis_settings: ServerSettings) -> None:
     two[0].start_task(INGEST.name, "message", ["a"])
     with connect(redis_settings) as client:
         since, _, note = str(client.hget(f"{PREFIX}running", "message")).partition(" ")
@@ -174,7 +172,9 @@ def test_clocks_need_not_agree(two: Two, monkeypatch: pytest.MonkeyPatch) -> Non
     assert two[1].get_stalled_tasks() == []
 
 
-def test_pending_tasks_are_those_that_run_and_those_that_wait(redis_settings: ServerSettings) -> None:
+def test_pending_tasks_are_those_that_run_and_those_that_wait(
+    redis_settings: ServerSettings,
+) -> None:
     waiting = {INGEST.queue: 3, EMBED_SECTIONS.queue: 0}
     one = worker(redis_settings, "one", lambda queue: waiting[queue])
     other = worker(redis_settings, "two", lambda queue: waiting[queue])
@@ -226,7 +226,9 @@ def _die_with_the_lock(settings: ServerSettings, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["one/1", "elsewhere/1"])
-def test_the_lease_of_a_dead_process_is_taken_over(redis_settings: ServerSettings, name: str) -> None:
+def test_the_lease_of_a_dead_process_is_taken_over(
+    redis_settings: ServerSettings, name: str
+) -> None:
     process = multiprocessing.get_context("fork").Process(
         target=_die_with_the_lock, args=(redis_settings, name)
     )

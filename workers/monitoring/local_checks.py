@@ -81,7 +81,7 @@ def _check_git() -> str:
     from tasks.sources.git import process
 
     try:
-        return process.version()
+        return process.get_git_version()
     except MisconfiguredError as error:
         return f"{error}, or do without them"
 
@@ -187,7 +187,7 @@ def _missing_git() -> list[str]:
     from tasks.sources.git import process
 
     try:
-        process.program()
+        process.find_git()
     except MisconfiguredError as error:
         return [str(error)]
     return []

@@ -15,15 +15,9 @@ from hypothesis import strategies as st
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import LimitSettings
-from tasks.sources.directory import (
-    SkillGoneError,
-    SourceScan,
-    check_relative_path,
-    find_owning_skill,
-    read_skill_folder,
-    resolve_root,
-    scan,
-)
+from tasks.sources.directory import DirectoryReader, read_skill_folder, resolve_root, scan
+from tasks.sources.folder_rules import check_relative_path
+from tasks.sources.protocol import SkillGoneError, SourceScan
 
 LIMITS = LimitSettings()
 
@@ -269,7 +263,7 @@ def test_sibling_files_linked_out_are_left_out(root: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "a\0b"])
 def test_paths_stay_inside(root: Path, path: str) -> None:
     with pytest.raises(UsageError, match="leads out"):
-        check_relative_path(root, path)
+        check_relative_path(path, str(root))
     with pytest.raises(UsageError, match="leads out"):
         read_skill_folder(root, path, LIMITS)
 
@@ -402,9 +396,9 @@ def test_the_hash_sees_content_names_and_moves(root: Path) -> None:
 def test_the_nearest_skill_owns_a_path(root: Path) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "a" / "b" / "SKILL.md")
-    assert find_owning_skill(root, "a/notes.txt") == "a"
-    assert find_owning_skill(root, "a/b/deep/er/notes.txt") == "a/b"
-    assert find_owning_skill(root, "a") == "a"
-    assert find_owning_skill(root, "c/d") is None
+    assert DirectoryReader(root, LIMITS).find_owning_skill("a/notes.txt") == "a"
+    assert DirectoryReader(root, LIMITS).find_owning_skill("a/b/deep/er/notes.txt") == "a/b"
+    assert DirectoryReader(root, LIMITS).find_owning_skill("a") == "a"
+    assert DirectoryReader(root, LIMITS).find_owning_skill("c/d") is None
     put(root / "SKILL.md")
-    assert find_owning_skill(root, "c/d") == ""
+    assert DirectoryReader(root, LIMITS).find_owning_skill("c/d") == ""

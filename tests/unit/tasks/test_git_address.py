@@ -86,7 +86,7 @@ def test_no_password_is_repeated() -> None:
     ],
 )
 def test_addresses_inside_are_refused(host: str) -> None:
-    with pytest.raises(UsageError, match="no public address"):
+    with pytest.raises(UsageError, match="not a public address"):
         resolve_remote(f"https://{host}/x.git", GitSettings())
 
 

@@ -27,12 +27,14 @@ from hypothesis import strategies as st
 from config.errors import TransientError, UsageError
 from config.interface_settings import UploadSettings
 from config.settings import Settings
-from tasks.sources.directory import SkillGoneError, read_skill_folder
+from tasks.sources.directory import read_skill_folder
+from tasks.sources.protocol import SkillGoneError
 from tasks.sources.uploads.archive import detect_archive_kind
-from tasks.sources.uploads.intake import StagedUpload, check_source_id, stage_upload
 from tasks.sources.uploads.limits import ArchiveError, UploadMeter, UploadTooLargeError
 from tasks.sources.uploads.member_names import MemberNames, clean_path
-from tasks.sources.uploads.store import UploadReader, UploadStore, open_upload_store, safe_file_name
+from tasks.sources.uploads.reader import UploadReader
+from tasks.sources.uploads.staging import StagedUpload, check_source_id, stage_upload
+from tasks.sources.uploads.store import UploadStore, open_upload_store, safe_file_name
 
 SKILL = b"---\nname: trips\ndescription: Clean trips.\n---\n# Trips\n\nDrop doubles.\n"
 
@@ -161,7 +163,7 @@ def test_a_folder_is_taken_as_its_archive_is(settings: Settings, tmp_path: Path)
 def test_a_file_of_a_folder_that_becomes_a_link_is_not_followed(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "secret").write_text("of somebody else")
+    (tmp_path / "secret").write_text("of another user")
     folder = tmp_path / "trips"
     folder.mkdir()
     (folder / "SKILL.md").write_bytes(SKILL)
@@ -436,7 +438,7 @@ def test_members_over_one_another(settings: Settings) -> None:
         archive.writestr("trips/SKILL.md", SKILL)
         archive.writestr("trips/a", bytes(1000))
         archive.filelist[1].header_offset = archive.filelist[0].header_offset + 2
-    refused(settings, target.getvalue(), "lies over another")
+    refused(settings, target.getvalue(), "overlaps another")
 
 
 def test_more_skills_or_files_of_one_than_allowed(settings: Settings) -> None:
@@ -519,7 +521,7 @@ def test_what_is_no_archive(settings: Settings) -> None:
 
 
 def test_what_lies_behind_the_end(settings: Settings) -> None:
-    refused(settings, tarred(GOOD) + tarred({"../x": b""}), "behind its end")
+    refused(settings, tarred(GOOD) + tarred({"../x": b""}), "after its end")
     body = tarred(GOOD)
     broken = bytearray(body)
     broken[512 * 2 + 150] ^= 0xFF  # the second header's checksum
@@ -614,7 +616,7 @@ def test_a_package_is_put_in_place_once_or_again(settings: Settings) -> None:
     store.install_package("team", second)
     store.install_package("team", first)
     assert store.read("team", "trips", 10_000).content.endswith(b"More.\n")
-    store.remove("team", ["trips", "never"])
+    store.remove_skills("team", ["trips", "never"])
     with pytest.raises(SkillGoneError):
         store.read("team", "trips", 10_000)
 

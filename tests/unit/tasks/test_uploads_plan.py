@@ -13,9 +13,10 @@ from config.interface_settings import UploadSettings
 from graph.protocol import Source
 from skills.events import Event, SkillRemoved, SkillUpserted, SourceChanged, new_event
 from tasks.policies import INGEST
-from tasks.sources.uploads.intake import stage_upload
-from tasks.sources.uploads.put_packages import delete_expired_uploads
-from tasks.sources.uploads.store import UploadReader, open_upload_store
+from tasks.sources.uploads.install import delete_expired_uploads
+from tasks.sources.uploads.reader import UploadReader
+from tasks.sources.uploads.staging import stage_upload
+from tasks.sources.uploads.store import open_upload_store
 from tests.support.planning import PlanServices
 
 SKILL = "---\nname: trips\n---\nBody.\n"
