@@ -484,7 +484,7 @@ def test_sizes_that_lie(settings: Settings) -> None:
     table = body.rindex(b"PK\1\2")
     for size in (10, 5_000, 0xFFFFFFFE):
         lying = body[: table + 24] + struct.pack("<L", size) + body[table + 28 :]
-        refused(settings, lying, "zip archive|of the size")
+        refused(settings, lying, "zip archive|the size")
 
 
 def test_a_descriptor_behind_the_data_that_lies(settings: Settings) -> None:
