@@ -30,7 +30,7 @@ def open_reader(source: Source, settings: Settings) -> Iterator[SourceReader]:
             yield reader
         return
     if source.kind != "directory":
-        raise UsageError(f"source {source.source_id} is of an unknown kind, {source.kind}")
+        raise UsageError(f"source {source.source_id} has the unknown kind {source.kind}")
     yield DirectoryReader(Path(source.root), settings.limits)
 
 
@@ -72,7 +72,7 @@ class ReaderPool:
         self._stack.close()
 
     def get(self, source_id: str) -> SourceReader:
-        """The reader of a source; raises SkillGoneError when the source is gone."""
+        """The reader of a source; raises SkillGoneError if the source is gone."""
         if source_id not in self._sources:
             raise SkillGoneError(f"source {source_id} is gone")
         if source_id not in self._opened:

@@ -410,7 +410,7 @@ def test_a_credential_is_sent_and_never_told(
         private = replace(source, root=address, credential_file="team")
         with pytest.raises(UsageError, match="credential is refused") as caught:
             Mirror(private, known).fetch()
-        with pytest.raises(UsageError, match="a login is asked for"):
+        with pytest.raises(UsageError, match="a login is required"):
             Mirror(replace(private, credential_file=""), known).fetch()
     sent = [one["Authorization"] for one in asked if "Authorization" in one]
     user = "ana" if ":" in line else "x-access-token"
@@ -574,7 +574,9 @@ def test_a_commit_that_is_not_given_any_more(
     remote.git("-C", str(remote.bare), "reflog", "expire", "--expire=all", "--all")
     remote.git("-C", str(remote.bare), "gc", "-q", "--prune=all")
     with (
-        pytest.raises(TransientError, match=r"is not here: commit .* cannot be fetched any more"),
+        pytest.raises(
+            TransientError, match=r"is not available: commit .* cannot be fetched any more"
+        ),
         open_git_reader(replace(source, commit=gone), settings(tmp_path / "home")),
     ):
         pass

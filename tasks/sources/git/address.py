@@ -46,22 +46,24 @@ def check_url(url: str, settings: GitSettings) -> str:
             "file (--credential-file) where a login is needed"
         )
     if url.startswith("-") or not _PRINTABLE.fullmatch(url) or "::" in url.partition("[")[0]:
-        raise UsageError(f"{_redact(url)} is no address of a repository; write https://host/path")
+        raise UsageError(
+            f"{_redact(url)} is not the address of a repository; write https://host/path"
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise UsageError(f"{_redact(url)} is no address of a repository") from None
+        raise UsageError(f"{_redact(url)} is not the address of a repository") from None
     allowed = (*settings.protocols, *(_LOCAL if settings.allow_local else ()))
     if parts.scheme not in allowed:
         raise UsageError(
-            f"{_redact(url)}: only {', '.join(allowed)} addresses are fetched from "
+            f"{_redact(url)}: only {', '.join(allowed)} addresses are allowed "
             "(git.protocols, git.allow_local)"
         )
     if "@" in parts.netloc:
         raise UsageError(
-            f"{_redact(url)}: no name or password in an address; put them in a file and name it "
-            "with --credential-file"
+            f"{_redact(url)}: an address must not hold a name or password; put them in a file "
+            "(--credential-file)"
         )
     if parts.query or parts.fragment:
         raise UsageError(f"{_redact(url)}: an address of a repository has no ? and no #")
@@ -79,13 +81,13 @@ def _check_host(host: str) -> None:
     """Raise UsageError for a host that git and the resolver may read differently."""
     is_name = _HOST_NAME.fullmatch(host) and not _NUMERIC_HOST.fullmatch(host)
     if "%" in host or not (is_name or _is_address(host)):
-        raise UsageError(f"{host!r} is no name of a host; write a name, 192.0.2.1 or [2001:db8::1]")
+        raise UsageError(f"{host!r} is not a valid host; write a name, 192.0.2.1 or [2001:db8::1]")
 
 
 def check_branch(branch: str) -> None:
     """Raise UsageError unless this is a valid branch name; "" is the remote's default branch."""
     if branch and (not _BRANCH.fullmatch(branch) or branch.endswith(("/", "."))):
-        raise UsageError(f"{branch!r} cannot be the name of a branch")
+        raise UsageError(f"{branch!r} is not a valid branch name")
 
 
 def check_subfolder(path: str) -> None:
@@ -93,7 +95,7 @@ def check_subfolder(path: str) -> None:
     parts = path.split("/")
     unclean = any(part in ("", ".", "..") for part in parts) or "\0" in path
     if path and (unclean or ".git" in (part.lower() for part in parts)):
-        raise UsageError(f"{path!r} is no folder of a repository; write it as skills/team")
+        raise UsageError(f"{path!r} is not a valid folder of a repository; write it as skills/team")
 
 
 def resolve_remote(url: str, settings: GitSettings) -> GitRemote:
@@ -109,7 +111,7 @@ def resolve_remote(url: str, settings: GitSettings) -> GitRemote:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise TransientError(f"{url}: the name {host} is not known: {error}") from None
+        raise TransientError(f"{url}: the host {host} cannot be resolved: {error}") from None
     addresses = list(dict.fromkeys(ipaddress.ip_address(one[4][0]) for one in found))
     if not settings.allow_private:
         inside = [str(address) for address in addresses if not is_public(address)]

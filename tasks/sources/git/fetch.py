@@ -174,20 +174,18 @@ def _to_skillbus_error(
 ) -> PermanentError | TransientError | UsageError:
     low = message.lower()
     if any(sign in low for sign in _LOGIN_ERRORS):
-        what = "the credential is refused" if with_login else "a login is asked for"
-        return UsageError(f"{what}: give a file with one that may read it (--credential-file)")
+        what = "the credential is refused" if with_login else "a login is required"
+        return UsageError(f"{what}: give a file with a valid one (--credential-file)")
     if any(sign in low for sign in _MISSING_REF_ERRORS):
-        return RefNotFoundError(
-            "the branch is gone, or was never there; the skills stay as they are"
-        )
+        return RefNotFoundError("the branch is gone, or never existed; the skills stay as they are")
     if any(sign in low for sign in _MISSING_REPOSITORY_ERRORS):
-        return PermanentError("there is no repository (any more), or it wants a login")
+        return PermanentError("no repository at this address, or it needs a login")
     if any(sign in low for sign in _MEMORY_ERRORS):
         return PermanentError(f"git refuses what the repository holds: too large ({message})")
     if "fsck" in low or "error in object" in low or "index-pack failed" in low:
         return PermanentError(f"git refuses what the repository holds: {message}")
     if "redirect" in low or "returned error: 30" in low:
-        return PermanentError("the address redirects elsewhere; give the address it leads to")
+        return PermanentError("the address redirects to another one; give that one")
     if "shallow capabilities" in low or "not allowed" in low:
         return PermanentError(f"{remote.protocol}: {message}")
     return TransientError(message or "git failed without a message")

@@ -53,7 +53,7 @@ def open_git_reader(source: Source, settings: Settings) -> Iterator[GitReader]:
         mirror.ensure_commit(source.commit)
     except (PermanentError, TransientError) as error:
         raise TransientError(
-            f"source {source.source_id}: commit {source.commit[:12]} is not here: {error}"
+            f"source {source.source_id}: commit {source.commit[:12]} is not available: {error}"
         ) from None
     tree = list_tree(mirror.folder, source.commit, source.path, settings.git.files)
     objects = ObjectReader(mirror.folder, mirror.drop)
@@ -112,7 +112,7 @@ class GitReader(SourceReader):
         for path in self._tree.submodules:
             if _is_below(path, start) and _find_outer_skill(path, found) is None:
                 found.refused[escape_non_utf8(path)] = (
-                    "a submodule; add its repository as a source of its own"
+                    "a submodule; add its repository as another source"
                 )
         if self._tree.links:
             log.info("links in a repository are not followed", links=len(self._tree.links))

@@ -63,7 +63,7 @@ def list_tree(mirror: Path, commit: str, path: str, max_files: int) -> CommitTre
                 )
         if process.wait():
             raise PermanentError(
-                f"commit {commit[:12]} has no folder {path or '/'}: where it has moved, name the "
+                f"commit {commit[:12]} has no folder {path or '/'}: if it has moved, name the "
                 "new one (--path); the skills stay as they are"
             )
     return tree

@@ -86,7 +86,7 @@ class MemberNames:
         before = self._seen.setdefault(key, (path, folder))
         if before[0] != path:
             raise ArchiveError(
-                f"{escape_name(name)}: differs from {escape_name(before[0])} in case alone; "
+                f"{escape_name(name)}: differs from {escape_name(before[0])} only in case; "
                 "rename one"
             )
         if before[1] != folder:
@@ -94,6 +94,6 @@ class MemberNames:
                 f"{escape_name(name)}: {escape_name(path)} is both a file and a folder"
             )
         if not folder and path in self._files:
-            raise ArchiveError(f"{escape_name(name)}: is there twice")
+            raise ArchiveError(f"{escape_name(name)}: occurs twice")
         if not folder:
             self._files.add(path)

@@ -69,7 +69,7 @@ def check_source_kind(sources: Iterable[Source], source_id: str) -> None:
     for source in sources:
         if source.source_id == source_id and source.kind != UPLOAD_KIND:
             raise UsageError(
-                f"source {source_id} is a {source.kind}: change it there, or choose another id"
+                f"source {source_id} is a {source.kind}: change it there or choose another id"
             )
 
 

@@ -121,7 +121,7 @@ class UploadStore:
             fsync_folder(skills)
             if place.exists():
                 if not _is_older(place, time.time() - _IN_TRANSIT_SECONDS):
-                    raise TransientError("this upload is being taken in; send it again in a while")
+                    raise TransientError("this upload is being processed; send it again later")
                 place.rename(skills.with_name("left"))
             skills.rename(place)
             fsync_folder(self._packages)

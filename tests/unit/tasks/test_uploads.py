@@ -288,9 +288,9 @@ def _with_checksums(tar: bytes) -> bytes:
     ("first", "second", "message"),
     [
         ("trips/a", "trips/a", "twice"),
-        ("trips/a", "trips/A", "in case alone"),
-        ("trips/straße", "trips/STRASSE", "in case alone"),
-        ("trips/Docs/a", "trips/docs/b", "in case alone"),
+        ("trips/a", "trips/A", "only in case"),
+        ("trips/straße", "trips/STRASSE", "only in case"),
+        ("trips/Docs/a", "trips/docs/b", "only in case"),
         ("trips/a", "trips/a/b", "both a file and a folder"),
         ("trips/a/b", "trips/a", "both a file and a folder"),
     ],
