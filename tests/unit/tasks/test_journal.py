@@ -26,7 +26,7 @@ def changed(root: str = "/skills") -> Event:
     return new_event(SourceChanged(source_id="team", root=root), "skillbus/test")
 
 
-def test_what_was_asked_is_its_owners(path: Path) -> None:
+def test_only_the_owner_can_read_the_files(path: Path) -> None:
     journal = SqliteJournal(path)
     assert journal.add_job(changed(), "event")
     files = sorted(path.parent.iterdir())
@@ -92,7 +92,9 @@ def test_damage_that_shows_later_says_what_to_do(path: Path) -> None:
     damaged.close()
 
 
-def test_a_lock_on_opening_is_no_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_file_is_not_reported_as_damaged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connect = sqlite3.connect
 
     def impatient(*args: Any, **kwargs: Any) -> sqlite3.Connection:
@@ -108,7 +110,7 @@ def test_a_lock_on_opening_is_no_damage(path: Path, monkeypatch: pytest.MonkeyPa
     SqliteJournal(path).close()
 
 
-def test_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="cannot be opened"):
         SqliteJournal(tmp_path / "absent" / "journal.db")
 
@@ -137,7 +139,7 @@ CREATE INDEX jobs_id ON jobs (id);
 """
 
 
-def test_a_journal_of_the_first_schema_is_read_on(path: Path) -> None:
+def test_a_journal_of_the_first_schema_is_migrated(path: Path) -> None:
     event = changed()
     connection = sqlite3.connect(path)
     connection.executescript(FIRST_SCHEMA)
