@@ -21,7 +21,7 @@ from config.errors import (
     StaleError,
     TransientError,
 )
-from tasks.broker.transport import BrokerConfig
+from tasks.broker.broker_config import BrokerConfig
 from tasks.ingest.embed_sections import embed_sections, split_embed_batch
 from tasks.ingest.fetch import fetch
 from tasks.ingest.ingest import ingest, split_ingest_batch

@@ -11,7 +11,8 @@ from config.settings import Settings
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
 from search.protocol import Encoder, Reranker, SearchIndex
-from tasks.coordination.protocol import Coordinator, LocalCoordinator
+from tasks.coordination.local import LocalCoordinator
+from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
 from tasks.measures import MetricsRecorder, NullMetrics
 from tasks.query.degradation import CircuitBreakers

@@ -1,1 +1,1 @@
-"""Brokers that carry tasks and results: memory, Redis, RabbitMQ."""
+"""Message brokers for tasks and results: memory, Redis or RabbitMQ."""

@@ -1,4 +1,4 @@
-"""The connection to Redis, with its errors in our terms."""
+"""Connections to Redis, and the translation of its errors into those of skillbus."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from config.secrets import read_secret, strip_password
 from config.settings import ServerSettings
 
 PREFIX = "skillbus:"
-"""How every key begins that is ours and not Celery's."""
+"""Prefix of every key of skillbus; Celery's keys have none."""
 
-_QUICK_RETRIES = 2
+_MAX_RETRIES = 2
 
 
 def connect(settings: ServerSettings) -> Redis:
-    """A client that connects on first use; a process makes its own after a fork.
+    """A client that connects on first use; a forked process needs one of its own.
 
-    Raises SetupError for an address or a password file that cannot be used.
+    Raises MisconfiguredError for an invalid address or an unreadable password file.
     """
     password = read_secret(settings.redis_password_file, "servers.redis_password_file")
-    # redis:// brings a default user; a password without a user is that of requirepass
+    # The default user of redis:// URLs: a password without a user name is that of requirepass.
     try:
         return Redis.from_url(
             settings.redis,
@@ -46,7 +46,7 @@ def connect(settings: ServerSettings) -> Redis:
             socket_connect_timeout=settings.timeout_seconds,
             socket_keepalive=True,
             health_check_interval=30,
-            retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), _QUICK_RETRIES),
+            retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), _MAX_RETRIES),
             client_name="skillbus",
         )
     except ValueError as error:
@@ -57,15 +57,18 @@ def connect(settings: ServerSettings) -> Redis:
 
 @contextmanager
 def translate_errors(settings: ServerSettings) -> Iterator[None]:
-    """Raise what a client raises as one of our errors, naming the server."""
+    """Raise errors of a client of `servers.redis` as TransientError, MisconfiguredError or
+    PermanentError."""
     with translate_errors_at(strip_password(settings.redis), "servers.redis_password_file"):
         yield
 
 
 @contextmanager
 def translate_errors_at(address: str, secret: str) -> Iterator[None]:
-    """The same for any server: its address without a password, the setting with the password's
-    file."""
+    """As `translate_errors`, for any server.
+
+    address: without a password. secret: name of the setting with the password file.
+    """
     where = f"Redis at {address}"
     try:
         yield
@@ -76,12 +79,12 @@ def translate_errors_at(address: str, secret: str) -> Iterator[None]:
     except (NotConnectedError, TooSlowError) as error:
         raise TransientError(f"{where} does not answer: {error}") from error
     except ResponseError as error:
-        raise _refused(where, error, secret) from error
+        raise _translate_response_error(where, error, secret) from error
     except RedisError as error:
         raise PermanentError(f"{where}: {error}") from error
 
 
-def _refused(where: str, error: ResponseError, secret: str) -> Exception:
+def _translate_response_error(where: str, error: ResponseError, secret: str) -> Exception:
     text = str(error)
     if text.startswith("NOAUTH") or text.startswith("WRONGPASS"):
         return MisconfiguredError(f"{where}: {text}; see {secret}")
@@ -91,7 +94,11 @@ def _refused(where: str, error: ResponseError, secret: str) -> Exception:
 
 
 def health(settings: ServerSettings) -> dict[str, Any]:
-    """Version, and what would lose accepted work; raises TransientError or SetupError."""
+    """`version`, `used_bytes`, and whether Redis `evicts` keys or `persists` data.
+
+    A server that evicts or does not persist would lose accepted work. Raises TransientError or
+    MisconfiguredError.
+    """
     with translate_errors(settings), connect(settings) as client:
         info: Any = client.info()
         return {
@@ -103,9 +110,9 @@ def health(settings: ServerSettings) -> dict[str, Any]:
 
 
 def measure_clock_skew(settings: ServerSettings) -> float:
-    """Seconds by which the server's clock is ahead of this machine's, below 0: behind it."""
+    """Seconds by which the clock of Redis is ahead of this machine's; negative if behind."""
     with translate_errors(settings), connect(settings) as client:
-        client.ping()  # the way to the server is open; only the question is timed
+        client.ping()  # connects, so that only the second request is timed
         before = time.time()
         seconds, micros = cast("tuple[int, int]", client.time())
         return seconds + micros / 1e6 - (before + time.time()) / 2

@@ -1,12 +1,12 @@
-"""Redis as a broker whose lists may hold anything: what is no message is delivered as one.
+"""Kombu transport for Redis that survives unreadable messages, failed acks and skewed clocks.
 
-Kombu takes an item from a list and only then looks whether it is a message. Where it is none, an
-error ends the worker and the item is gone. Here such an item is put into an envelope, so that a
-worker's consumer can look at it and bury it.
+Kombu decodes an item after it has removed it from the queue: an item that is no message ends the
+worker and is lost. Here it is wrapped in a message with the header `unreadable`, and the consumer
+moves it to the dead letters.
 
-Kombu also keeps the place of a message whose acknowledgement failed: a worker that takes one at a
-time would take nothing any more. And it delivers again by the clock of whoever looks. Here the
-place is free, and the clock is that of Redis.
+Kombu also keeps counting a message whose acknowledgement failed against the prefetch limit, so that
+a worker with a limit of one would stop consuming; here it is not counted. And kombu redelivers by
+the clock of the worker; here the clock is that of Redis.
 """
 
 from __future__ import annotations
@@ -22,35 +22,42 @@ from kombu.utils.json import dumps, loads
 from redis import Redis
 
 UNREADABLE_HEADER = "unreadable"
-"""Header of what was no message: why."""
+"""Header of a wrapped item: why it is no message."""
 
 _ROUTE = ("exchange", "routing_key")
 _CONTENT = ("content-type", "content-encoding")
-_NOT_LOADED = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
-"""What kombu raises for no JSON, and for the typed values that it looks for in JSON."""
+_DECODE_ERRORS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
+"""Raised by kombu for invalid JSON, and for invalid typed values in JSON."""
 
 
 class _Client(Redis):
-    """A Redis client from which every taken item is a message."""
+    """A Redis client that wraps items that are no message when they are taken from a queue."""
 
     def parse_response(self, connection: Any, command_name: str, **options: Any) -> Any:
-        """The response; a taken item that is no message comes in an envelope."""
+        """The response to a command; BRPOP takes an item from a queue."""
         answer: Any = super().parse_response(connection, command_name, **options)
         if command_name != "BRPOP" or not answer:
             return answer
         key, item = answer
         try:
             reason = _find_defect(loads(item))
-        except _NOT_LOADED as error:
-            reason = f"no JSON: {error}"
+        except _DECODE_ERRORS as error:
+            reason = f"not JSON: {error}"
         return key, _wrap_unreadable(key, item, reason) if reason else item
 
 
 class QoS(kombu_redis.QoS):
-    """Kombu's record of what was taken and not acknowledged yet."""
+    """Kombu's record of messages that were taken and are not acknowledged yet."""
 
     def append(self, message: Any, delivery_tag: str) -> None:
-        """Note a message that was taken."""
+        """Record a message that was taken, with the time of Redis."""
         route = (message.delivery_info[name] for name in _ROUTE)
         kept = dumps([message._raw, *route])
         with self.channel.conn_or_acquire() as client, client.pipeline() as pipeline:
@@ -60,14 +67,15 @@ class QoS(kombu_redis.QoS):
         super(kombu_redis.QoS, self).append(message, delivery_tag)
 
     def ack(self, delivery_tag: str) -> None:
-        """Forget it. Where Redis is away it comes again one day, and its work is found done."""
+        """Acknowledge a message. If Redis is away, the message is delivered again later, and its
+        task finds the work done."""
         try:
             super().ack(delivery_tag)
         finally:
             self._quick_ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Forget it, or have it delivered again at once."""
+        """Drop a message, or have it delivered again at once."""
         try:
             super().reject(delivery_tag, requeue)
         finally:
@@ -75,7 +83,7 @@ class QoS(kombu_redis.QoS):
 
     @property
     def visibility_timeout(self) -> float:
-        """Seconds before now, by the clock of this machine, when what comes again was noted."""
+        """Age in seconds, by the clock of this machine, at which a message is delivered again."""
         with self.channel.conn_or_acquire() as client:
             seconds, micros = client.time()
         ahead = time.time() - (seconds + micros / 1e6)
@@ -83,7 +91,7 @@ class QoS(kombu_redis.QoS):
 
 
 class Channel(kombu_redis.Channel):
-    """Kombu's channel with our client and our record."""
+    """Kombu's channel with `_Client` and `QoS`."""
 
     QoS = QoS
 
@@ -92,15 +100,15 @@ class Channel(kombu_redis.Channel):
 
 
 class Transport(kombu_redis.Transport):
-    """Kombu's transport with our channel."""
+    """Kombu's transport with `Channel`; named in `BrokerConfig.transport_class`."""
 
     Channel = Channel
 
 
 def _find_defect(message: Any) -> str:
-    """Why something cannot be delivered as it is; "" when it can."""
+    """Why kombu could not deliver this item; "" if it can."""
     if not isinstance(message, dict):
-        return "no JSON object"
+        return "not a JSON object"
     body, headers = message.get("body"), message.get("headers")
     properties = message.get("properties")
     given = properties if isinstance(properties, dict) else {}

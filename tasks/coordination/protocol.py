@@ -1,20 +1,20 @@
-"""What is under way: which work runs or waits, who lets whom pass, and who does what alone."""
+"""Protocol of the coordinator: counts, locks and heartbeats shared by the tasks of a deployment."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 MAX_YIELD_SECONDS = 0.25
-"""How long bulk work lets queries pass before it goes on all the same."""
-_MAX_REQUESTS = 1_000
+"""Longest wait of `yield_to_queries`."""
 
 
 class StalledTask(NamedTuple):
-    """A task that a process had begun when it died. trace_id: of what led to it."""
+    """A task whose process died, or that ran far beyond its time limit.
+
+    trace_id: of the event that led to it.
+    """
 
     task: str
     ids: tuple[str, ...]
@@ -22,170 +22,93 @@ class StalledTask(NamedTuple):
 
 
 class IngestRequest(NamedTuple):
-    """Why ingest was asked for, and since when: seconds since the epoch."""
+    """A change that waits for ingest: the trace of its event, and when it was planned.
+
+    since: seconds since the epoch.
+    """
 
     trace_id: str
     since: float
 
 
 class Coordinator(Protocol):
-    """What the tasks of a deployment know of one another."""
+    """State shared by the tasks of a deployment.
+
+    LocalCoordinator keeps it for one process with threads, RedisCoordinator for many workers.
+    """
 
     task_error: str
-    """Why a task gave up for now, "" when none did; its work waits for the reconciler."""
+    """Why a task last gave up, "" if none did; the reconciler then sends the waiting work again."""
 
     @property
     def pending_ingest_tasks(self) -> int:
-        """Ingest tasks that run or wait."""
+        """Number of ingest tasks that run or wait."""
         ...
 
     @property
     def pending_embed_tasks(self) -> int:
-        """Page tasks that run or wait."""
+        """Number of tasks embedding sections that run or wait."""
         ...
 
     def add_ingest_tasks(self, count: int) -> int:
-        """Note that `count` more (or fewer) ingest tasks are under way; returns how many are."""
+        """Add `count` (negative: subtract) to the pending ingest tasks; returns the new number.
+
+        Called when tasks are sent, with -1 by the task itself when it is done, and with 1 when it
+        is tried again.
+        """
         ...
 
     def add_embed_tasks(self, count: int) -> int:
-        """Note that `count` more (or fewer) page tasks are under way; returns how many are."""
+        """As `add_ingest_tasks`, for tasks that embed sections."""
         ...
 
     def track_query(self) -> AbstractContextManager[None]:
-        """Note that a query is being answered: bulk work lets it pass."""
+        """Count a query as running inside the block; `yield_to_queries` waits for it."""
         ...
 
     def yield_to_queries(self) -> None:
-        """Wait while queries are being answered, but not for ever: bulk work goes on too."""
+        """Wait while queries run, at most `MAX_YIELD_SECONDS`; called by bulk work."""
         ...
 
     def try_lock(self, name: str) -> AbstractContextManager[bool]:
-        """Whether this task alone does the named work, of all processes; False: another does."""
+        """Take the lock `name` for the block without waiting; yields whether it was taken.
+
+        On False the caller must leave the work to the holder. The lock of a holder that died is
+        taken over.
+        """
         ...
 
     def claim_if_due(self, name: str, seconds: float) -> bool:
-        """Whether nobody has done the named work for so long; who hears True does it."""
+        """True if `name` has not run for `seconds`; the caller must then run it.
+
+        Of several callers, one gets True.
+        """
         ...
 
     def start_task(self, task: str, task_id: str, ids: Sequence[str]) -> int:
-        """A task runs now; returns how often it was begun without coming to an end."""
+        """Record that a task runs in this process, until `finish_task`.
+
+        task: its name in `tasks.policies`. task_id: of its message. ids: what it works on.
+        Returns which attempt this is, from 1: attempts that ended with the death of their process
+        count. The caller must not run a task that has used up its attempts.
+        """
         ...
 
     def finish_task(self, task: str, task_id: str, ids: Sequence[str]) -> None:
-        """A task came to an end, good or bad."""
+        """Record that a task ended, with or without an error; resets its count of attempts."""
         ...
 
     def get_stalled_tasks(self) -> list[StalledTask]:
-        """What a process had begun when it died; each task is told once."""
+        """Take over started tasks whose process died; the caller must send them again.
+
+        Each is returned once, to one caller.
+        """
         ...
 
     def record_ingest_request(self, seq: int, trace_id: str) -> None:
-        """Remember for a while that ingest is asked for of what was seen at `seq`."""
+        """Remember for a while that the change with sequence number `seq` waits for ingest."""
         ...
 
     def get_ingest_requests(self, seqs: Sequence[int]) -> dict[int, IngestRequest]:
-        """What is remembered of requests, by their number."""
+        """Sequence number -> remembered request; unknown numbers are left out."""
         ...
-
-
-class LocalCoordinator:
-    """The activity of one process, whose tasks run in its threads."""
-
-    def __init__(self) -> None:
-        self.task_error = ""
-        self.idle = threading.Event()
-        self.idle.set()
-        self._lock = threading.Lock()
-        self._ingesting = 0
-        self._paging = 0
-        self._querying = 0
-        self._taken: set[str] = set()
-        self._done: dict[str, float] = {}
-        self._requests: dict[int, IngestRequest] = {}
-
-    @property
-    def pending_ingest_tasks(self) -> int:
-        """Ingest tasks that run or wait."""
-        return self._ingesting
-
-    @property
-    def pending_embed_tasks(self) -> int:
-        """Page tasks that run or wait."""
-        return self._paging
-
-    def add_ingest_tasks(self, count: int) -> int:
-        """Note that `count` more (or fewer) ingest tasks are under way; returns how many are."""
-        with self._lock:
-            self._ingesting = max(0, self._ingesting + count)
-            return self._ingesting
-
-    def add_embed_tasks(self, count: int) -> int:
-        """Note that `count` more (or fewer) page tasks are under way; returns how many are."""
-        with self._lock:
-            self._paging = max(0, self._paging + count)
-            return self._paging
-
-    @contextmanager
-    def track_query(self) -> Iterator[None]:
-        """Note that a query is being answered."""
-        with self._lock:
-            self._querying += 1
-            self.idle.clear()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._querying -= 1
-                if not self._querying:
-                    self.idle.set()
-
-    def yield_to_queries(self) -> None:
-        """Wait while queries are being answered, but not for ever."""
-        self.idle.wait(MAX_YIELD_SECONDS)
-
-    @contextmanager
-    def try_lock(self, name: str) -> Iterator[bool]:
-        """Whether this thread alone does the named work."""
-        with self._lock:
-            first = name not in self._taken
-            self._taken.add(name)
-        try:
-            yield first
-        finally:
-            if first:
-                with self._lock:
-                    self._taken.discard(name)
-
-    def claim_if_due(self, name: str, seconds: float) -> bool:
-        """Whether nobody has done the named work for so long."""
-        with self._lock:
-            now = time.monotonic()
-            if now - self._done.get(name, -seconds) < seconds:
-                return False
-            self._done[name] = now
-            return True
-
-    def start_task(self, task: str, task_id: str, ids: Sequence[str]) -> int:
-        """Once: a thread does not die without its process, and the journal outlives that."""
-        del task, task_id, ids
-        return 1
-
-    def finish_task(self, task: str, task_id: str, ids: Sequence[str]) -> None:
-        """Nothing to note."""
-
-    def get_stalled_tasks(self) -> list[StalledTask]:
-        """None."""
-        return []
-
-    def record_ingest_request(self, seq: int, trace_id: str) -> None:
-        """Remember a request, of the latest ones."""
-        with self._lock:
-            self._requests[seq] = IngestRequest(trace_id, time.time())
-            while len(self._requests) > _MAX_REQUESTS:
-                del self._requests[next(iter(self._requests))]
-
-    def get_ingest_requests(self, seqs: Sequence[int]) -> dict[int, IngestRequest]:
-        """What is remembered of requests, by their number."""
-        with self._lock:
-            return {seq: self._requests[seq] for seq in seqs if seq in self._requests}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from config.errors import NotFoundError, PermanentError
 from skills.events import EventData, SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
-from tasks.journal.protocol import Job, Journal, trace_of
+from tasks.journal.protocol import Job, JobStore, trace_of
 from tasks.policies import Deadline
 from tasks.services import Services
 
@@ -60,16 +60,16 @@ def collect_batches(
 
 
 def _read_new_jobs(
-    journal: Journal, event_ids: Sequence[str], seen: Collection[str], unread: dict[str, str]
+    job_store: JobStore, event_ids: Sequence[str], seen: Collection[str], unread: dict[str, str]
 ) -> dict[str, Job]:
     """Open jobs that were not seen; `unread` takes those that cannot be read, with the reason."""
-    ids = dict.fromkeys((*journal.list_open_jobs("event", _MAX_EVENTS), *event_ids))
+    ids = dict.fromkeys((*job_store.list_open_jobs("event", _MAX_EVENTS), *event_ids))
     found = {}
     for one in ids:
         if one in seen:
             continue
         try:
-            job = journal.get_job(one)
+            job = job_store.get_job(one)
         except NotFoundError:  # carried out and forgotten since
             continue
         except PermanentError as error:  # another version has accepted it

@@ -17,8 +17,8 @@ from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tasks.policies import INGEST, LINK, Deadline
 from tasks.services import Services
-from tasks.sources.directory import SourceScan, resolve_root, to_parse_limits
-from tasks.sources.readers import DirectoryReader, SourceReader
+from tasks.sources.directory import DirectoryReader, resolve_root, to_parse_limits
+from tasks.sources.protocol import SourceReader, SourceScan
 
 _BATCH_BYTES = 192_000
 _BATCH_SKILLS = 32

@@ -26,13 +26,13 @@ from tasks.ingest.diff import sync_source
 from tasks.ingest.plan import fail_events, fail_events_with_reason, needs_fetch, record_outcome
 from tasks.policies import FETCH, PLAN, Deadline
 from tasks.services import Services
+from tasks.sources.git.fetch import RefNotFoundError
 from tasks.sources.git.mirror import (
     Mirror,
     check_git_source,
     delete_mirror,
     delete_orphaned_mirrors,
 )
-from tasks.sources.git.process import RefNotFoundError
 from tasks.sources.git.reader import open_git_reader
 from tasks.sources.readers import find_source
 

@@ -29,7 +29,8 @@ from tasks.ingest.role_classifier import load_role_classifier
 from tasks.measures import time_stage
 from tasks.policies import INGEST, LINK, Deadline, DeadlineExceededError
 from tasks.services import Services
-from tasks.sources.directory import SkillGoneError, to_parse_limits
+from tasks.sources.directory import to_parse_limits
+from tasks.sources.protocol import SkillGoneError
 from tasks.sources.readers import ReaderPool
 
 

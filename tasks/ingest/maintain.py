@@ -16,7 +16,7 @@ from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.poll import poll_sources
 from tasks.policies import INGEST, LINK, PLAN, QUERY, Deadline
 from tasks.services import Services
-from tasks.sources.uploads.put_packages import delete_expired_uploads
+from tasks.sources.uploads.install import delete_expired_uploads
 
 log = structlog.get_logger()
 

@@ -19,7 +19,7 @@ from tasks.services import Services
 from tasks.sources.directory import resolve_root
 from tasks.sources.git.mirror import delete_mirror
 from tasks.sources.readers import find_source, open_reader
-from tasks.sources.uploads.put_packages import (
+from tasks.sources.uploads.install import (
     delete_uploaded_skills,
     install_packages,
     install_skill_files,

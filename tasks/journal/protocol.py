@@ -1,8 +1,8 @@
-"""The journal: accepted events and queries with their outcome, and the letters nobody could serve.
+"""Protocols of the journal: accepted jobs, the outbox of replies, and dead letters.
 
-What was acknowledged is in the journal before any task runs, so that neither a broker that forgets
-nor a worker that dies loses it. Every implementation passes the contract suite under
-`tests/contract`.
+An event or query is in the journal before its submission is confirmed and before any task runs, so
+neither a restarted broker nor a killed worker loses it. Every implementation passes
+`tests/contract/test_journal.py`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from skills.events import Event, get_trace_id
 JobKind = Literal["event", "query"]
 
 MAX_BODY_CHARACTERS = 16_384
-"""Characters that are kept of a message nobody could read."""
+"""Characters kept of an unreadable message."""
 
 MAX_DEAD_LETTERS = 10_000
-"""Dead letters that are kept: who floods a queue with garbage must not fill the journal."""
+"""Dead letters kept, so that a flood of unreadable messages cannot fill the journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An accepted event or query and what became of it.
+    """An accepted event or query with its outcome.
 
-    state: `accepted`, `done`, `failed` or `cancelled`. accepted: seconds since the epoch by the
-    journal's clock. seconds_left: until nobody wants the
-    outcome any more, by the same clock when the job was read; None when it is wanted for ever.
+    state: `accepted`, `done`, `failed` or `cancelled`. accepted: seconds since the epoch.
+    expires_in_seconds: time left, when the job was read, until its outcome is no longer wanted;
+    negative once that time has passed, None without a limit. Both times are of the journal's clock.
     """
 
     id: str
@@ -45,10 +45,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A task that failed for good, or a message that was none.
+    """A task that failed for good, or a message that could not be read.
 
-    task, ids: what can be sent again; empty for a message that could not be read, whose `body`
-    says what it was. attempts: how often it was begun. buried: seconds since the epoch.
+    task, ids: the task to send again; both empty for an unreadable message, whose text is `body`.
+    attempts: how often the task was started. buried: seconds since the epoch.
     """
 
     id: str
@@ -61,85 +61,104 @@ class DeadLetter:
     buried: float
 
 
-class Journal(Protocol):
-    """Accepted jobs and dead letters, shared by the threads and processes of a deployment."""
+class JobStore(Protocol):
+    """Accepted events and queries, from their acceptance to their outcome.
+
+    A job is open (`accepted`) until it is finished, failed or cancelled. Its first outcome stands:
+    later ones are ignored, unless a failed job is reopened.
+    """
 
     def add_job(self, event: Event, kind: JobKind, ttl_seconds: float | None = None) -> bool:
-        """Record a job durably under `job_id(event)`; False when it was accepted before.
+        """Record a job durably under `job_id(event)`; False if it was recorded before.
 
-        seconds: how long its outcome is wanted.
+        ttl_seconds: how long its outcome is wanted, None for always.
         """
         ...
 
     def finish_job(self, job_id: str, outcome: dict[str, Any] | None = None) -> None:
-        """Record success, once; a job that has ended is left as it is."""
+        """End an open job as `done`; no effect on an ended or unknown job."""
         ...
 
     def fail_job(self, job_id: str, reason: str) -> None:
-        """Record failure with its reason, once."""
+        """End an open job as `failed`; no effect on an ended or unknown job."""
         ...
 
     def cancel_job(self, job_id: str) -> bool:
-        """Have an open job not worked on any further; False when it has ended or is unknown."""
+        """End an open job as `cancelled`; False if it has ended or is unknown.
+
+        A task that works on it must stop at the next `start_stage` that returns False.
+        """
         ...
 
     def start_stage(self, job_id: str, stage: str) -> bool:
-        """Note that work on a job has come to a stage; False when the job has ended: nobody wants
-        the rest of it."""
+        """Record that work on a job reached a stage; False if the job is not open.
+
+        On False the caller must stop: the job's outcome is already recorded.
+        """
         ...
 
     def list_stages(self, job_id: str) -> list[str]:
-        """The stages that work on an open job has come to, in order; none of one that ended."""
+        """Stages started for an open job, in order; empty for any other job."""
         ...
 
     def reopen_jobs(self, job_ids: Sequence[str]) -> None:
-        """Have failed jobs worked on again; others are left as they are."""
+        """Open failed jobs again; jobs in any other state are left as they are."""
         ...
 
     def get_job(self, job_id: str) -> Job:
-        """One job; raises NotFoundError when there is none of this id."""
+        """One job; raises NotFoundError for an unknown id."""
         ...
 
     def list_open_jobs(self, kind: JobKind, limit: int = 10_000) -> list[str]:
-        """Ids of jobs that have not ended, oldest first."""
+        """Ids of open jobs, oldest first."""
         ...
 
     def count_open_jobs(self, kind: JobKind) -> int:
-        """How many jobs have not ended."""
+        """Number of open jobs."""
         ...
 
     def get_oldest_job_age(self, kind: JobKind) -> float:
-        """Seconds since the oldest job that has not ended was accepted; 0 without any."""
+        """Seconds since the oldest open job was accepted; 0 without open jobs."""
         ...
 
     def get_job_states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """State and reason of each job that is known."""
+        """Job id -> (state, reason); unknown ids are left out."""
         ...
 
     def list_failed_jobs(self, limit: int = 100) -> list[Job]:
-        """Jobs that failed, newest first."""
+        """Failed jobs, newest first."""
         ...
 
     def delete_ended_jobs(self, kind: JobKind, age_seconds: float) -> int:
-        """Drop jobs of a kind that ended more than `age` seconds ago; how many."""
+        """Delete jobs that ended more than `age_seconds` ago; returns their number."""
         ...
 
+
+class Outbox(Protocol):
+    """Ended jobs whose sender waits for a reply.
+
+    The write that ends a job also puts it into the outbox, so no reply is lost; a reply may be
+    sent twice.
+    """
+
     def list_pending_replies(self, limit: int = 100) -> list[str]:
-        """The outbox: ids of jobs that have ended and whose sender waits for a reply, those that
-        ended first before others. A job enters it in the write that ends it."""
+        """Ids of ended jobs whose reply was not sent yet, in the order in which they ended."""
         ...
 
     def mark_replied(self, job_id: str) -> None:
-        """The reply to a job was sent: it leaves the outbox for good."""
+        """Take a job out of the outbox for good; the caller has sent its reply."""
         ...
 
     def wait_for_pending_reply(self, seconds: float) -> None:
-        """Wait until a job comes into the outbox, at most `seconds`; perhaps less, never more."""
+        """Block until a job enters the outbox, at most `seconds`; may return early without one."""
         ...
 
+
+class DeadLetterStore(Protocol):
+    """Tasks that failed for good and unreadable messages, kept until retried or discarded."""
+
     def add_dead_letter(self, letter: DeadLetter) -> None:
-        """Keep a dead letter until somebody retries or discards it; the oldest of more than
-        `MOST_LETTERS` make room."""
+        """Keep a dead letter durably; beyond `MAX_DEAD_LETTERS` the oldest are deleted."""
         ...
 
     def list_dead_letters(self, limit: int = 100) -> list[DeadLetter]:
@@ -147,28 +166,35 @@ class Journal(Protocol):
         ...
 
     def get_dead_letter(self, letter_id: str) -> DeadLetter:
-        """One dead letter; raises NotFoundError when there is none of this id."""
+        """One dead letter; raises NotFoundError for an unknown id."""
         ...
 
     def count_dead_letters(self) -> int:
-        """How many dead letters there are."""
+        """Number of dead letters."""
         ...
 
     def delete_dead_letter(self, letter_id: str) -> bool:
-        """Drop a dead letter; False when it is gone already."""
+        """Delete a dead letter; False if it does not exist."""
         ...
 
+
+class Journal(JobStore, Outbox, DeadLetterStore, Protocol):
+    """The three stores as one, for the code that opens and closes them.
+
+    The threads and processes of a deployment share one journal.
+    """
+
     def close(self) -> None:
-        """Release the file or the connection."""
+        """Release the file or the connections."""
         ...
 
 
 def job_id(event: Event) -> str:
     """The id of an event's job.
 
-    CloudEvents are identified by source and id together: ids that skillbus gave are unique
-    alone, of others both are needed. They count for one owner: nobody can have another's event
-    taken for one that came before.
+    CloudEvents are identified by source and id together: ids given by skillbus are unique on
+    their own, others need both. They are unique per owner, so that no owner's event can be taken
+    for a duplicate of another's.
     """
     if event.source.startswith("skillbus/"):
         return event.id
@@ -177,7 +203,7 @@ def job_id(event: Event) -> str:
 
 
 def trace_of(event: Event) -> str:
-    """The trace id of all that an event leads to: its producer's, else the id of its job."""
+    """The trace id of all work an event causes: its producer's, else its job id."""
     return get_trace_id(event) or job_id(event)
 
 
@@ -187,5 +213,5 @@ def wants_reply(event: Event) -> bool:
 
 
 def new_dead_letter_id(now: float) -> str:
-    """An id that sorts by time."""
+    """An id that sorts by time. now: seconds since the epoch."""
     return f"{int(now * 1000):012x}-{uuid.uuid4().hex[:8]}"

@@ -35,7 +35,7 @@ from skills.passages import (
 from skills.record import ParsedSkill, Role, SafetyFinding
 from skills.token_count import count_tokens
 from tasks.query.choose import ChosenSkill
-from tasks.sources.directory import SKILL_FILE
+from tasks.sources.protocol import SKILL_FILE
 
 _WHOLE_TOKENS = 300
 _DESCRIPTION_LENGTH = 300

@@ -8,7 +8,7 @@ from functools import partial
 from config.errors import MisconfiguredError, PermanentError, SkillbusError, UsageError
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
-from tasks.journal.protocol import Job, Journal
+from tasks.journal.protocol import Job, JobStore
 from tasks.measures import MetricsRecorder
 from tasks.policies import QUERY, Deadline
 from tasks.query.pipeline import StageTimings, answer_query
@@ -79,6 +79,6 @@ class QueryEndedError(SkillbusError):
     """A query was cancelled, or answered by somebody else, while it was worked on."""
 
 
-def _start_stage(journal: Journal, query_id: str, stage: str) -> None:
-    if not journal.start_stage(query_id, stage):
+def _start_stage(jobs: JobStore, query_id: str, stage: str) -> None:
+    if not jobs.start_stage(query_id, stage):
         raise QueryEndedError(f"query {query_id} ended before {stage}")

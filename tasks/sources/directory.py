@@ -1,7 +1,6 @@
-"""Directories of skills: what is there, what changed, and what one skill's folder holds.
+"""Directories as sources: scanned for skills, and read one skill's folder at a time.
 
-A folder with a SKILL.md is a skill; a SKILL.md deeper inside it is a skill of its own, whose files
-do not count for the outer one. Links are never followed out of the root.
+Symbolic links are never followed out of the root.
 """
 
 from __future__ import annotations
@@ -11,67 +10,46 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator
+from pathlib import Path
+
+from typing_extensions import override
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import LimitSettings
 from skills.parsing import sibling_files
 from skills.parsing.parse_skill import ParseLimits
 from skills.record import SiblingFile
+from tasks.sources.folder_rules import (
+    SKIPPED_FOLDERS,
+    VIRTUAL_ENVIRONMENT_FILE,
+    check_relative_path,
+    escape_non_utf8,
+    find_owner,
+    find_skip_reason,
+    folder_too_large,
+    hash_skill_folder,
+)
+from tasks.sources.protocol import (
+    SKILL_FILE,
+    SkillFolder,
+    SkillGoneError,
+    SourceReader,
+    SourceScan,
+)
 
-SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
-SKILL_FILE = "SKILL.md"
 _SETTLED_SECONDS = 0.1
-"""Longer than the clock tick of common file systems: a later write shows in the time."""
+"""Longer than the clock tick of common file systems: a later write changes a file's time."""
 _CHUNK = 1 << 20
 
 
-class SkillGoneError(PermanentError):
-    """The folder or its SKILL.md is no longer there."""
-
-
-@dataclass(slots=True)
-class SourceScan:
-    """Skill path -> signature of its files' names, sizes and times.
-
-    A signature is empty while a file is so fresh that another write could leave its time as it
-    is. `sizes` are bytes of each SKILL.md. `refused` are paths with the reason why they were not
-    read; what lies below an `unreadable` folder is unknown, not gone.
-    """
-
-    signatures: dict[str, str] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    unreadable: list[str] = field(default_factory=list)
-
-    def covers(self, path: str) -> bool:
-        """Whether absence of `path` from the scan means that it is gone."""
-        return not any(path == top or path.startswith(top + "/") for top in self.unreadable)
-
-
-@dataclass(frozen=True, slots=True)
-class SkillFolder:
-    """One skill's folder as read: SKILL.md's bytes, the other files, and the hash over all.
-
-    beside: path -> bytes of those of the other files that are read as well
-    (`skills.parsing.sibling_files`).
-    """
-
-    content: bytes
-    files: tuple[SiblingFile, ...]
-    content_hash: str
-    sibling_files: Mapping[str, bytes] = field(default_factory=dict)
-
-
 def to_parse_limits(limits: LimitSettings) -> ParseLimits:
-    """The parser's bounds, from the settings."""
+    """Limits of the parser, from the settings."""
     return ParseLimits(max_bytes=limits.skill_bytes)
 
 
 def resolve_root(root: Path) -> Path:
-    """The root as an absolute path without links; raises UsageError that says what is wrong."""
+    """The root as an absolute path without links; raises UsageError if it cannot be listed."""
     try:
         resolved = root.expanduser().resolve(strict=True)
         if not resolved.is_dir():
@@ -85,7 +63,10 @@ def resolve_root(root: Path) -> Path:
 
 
 def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:
-    """Every skill at or below `start` (a path in the root, "" for all of it)."""
+    """Every skill at or below `start` (a path in the root, "" for all of it).
+
+    Signatures cover names, sizes and times of the files.
+    """
     found = SourceScan()
     records: dict[str, list[str]] = {}
     fresh: set[str] = set()
@@ -110,33 +91,19 @@ def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name in SKIPPED_FOLDERS or _is_virtual_environment(entry.path):
                     continue
-                reason = _find_skip_reason(entry.name, depth, limits)
+                reason = find_skip_reason(entry.name, depth, limits)
                 if reason:
-                    found.refused[_escape_non_utf8(inner)] = reason
+                    found.refused[escape_non_utf8(inner)] = reason
                 else:
                     stack.append((inner, owner, depth + 1))
             elif entry.is_symlink() and entry.is_dir():
-                _refuse_linked_folder(root, _escape_non_utf8(inner), found)
+                _refuse_linked_folder(root, escape_non_utf8(inner), found)
             elif owner is not None:
                 _add_file(entry, path == owner, owner, records, fresh, settled, found)
     for path, lines in records.items():
         digest = hashlib.blake2b("\n".join(lines).encode("utf-8", "surrogateescape"))
         found.signatures[path] = "" if path in fresh else digest.hexdigest()[:32]
     return found
-
-
-def _find_skip_reason(name: str, depth: int, limits: LimitSettings) -> str:
-    """Why a folder is not entered, "" when it is."""
-    if depth >= limits.depth:
-        return f"deeper than {limits.depth} folders (limits.depth)"
-    if _escape_non_utf8(name) != name:
-        return "the folder's name is not UTF-8; rename it"
-    return ""
-
-
-def _escape_non_utf8(path: str) -> str:
-    """A path whose bytes that are not UTF-8 are written as escapes."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _add_file(
@@ -161,7 +128,7 @@ def _add_file(
 
 
 def _is_virtual_environment(path: str) -> bool:
-    return os.path.exists(os.path.join(path, "pyvenv.cfg"))  # noqa: PTH110, PTH118 - hot loop
+    return os.path.exists(os.path.join(path, VIRTUAL_ENVIRONMENT_FILE))  # noqa: PTH110, PTH118 - hot loop
 
 
 def _refuse_linked_folder(root: Path, path: str, found: SourceScan) -> None:
@@ -170,45 +137,21 @@ def _refuse_linked_folder(root: Path, path: str, found: SourceScan) -> None:
         found.refused[path] = f"a link out of the source ({target}); sync that folder itself"
 
 
-def find_owning_skill(root: Path, path: str) -> str | None:
-    """The nearest folder at or above `path` that is a skill, None without one."""
-    current = PurePosixPath(path)
-    for folder in (current, *current.parents):
-        name = "" if str(folder) == "." else str(folder)
-        if (root / name / SKILL_FILE).is_file():
-            return name
-    return None
-
-
-def check_relative_path(root: Path, path: str) -> None:
-    """Raise UsageError unless `path` is a clean relative path that stays inside the root."""
-    parts = PurePosixPath(path).parts
-    if path.startswith("/") or ".." in parts or "\0" in path:
-        raise UsageError(f"path {path!r} leads out of {root}; paths are relative to the source")
-
-
 def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFolder:
-    """Read and hash one skill's folder.
-
-    content_hash covers SKILL.md and the sorted paths, sizes and hashes of the other files.
-    Raises SkillGoneError when there is no skill any more, PermanentError for one that may not or
-    cannot be read, TransientError when reading failed for a passing reason.
-    """
-    check_relative_path(root, path)
+    """Read and hash one skill's folder; raises as `SourceReader.read` does."""
+    check_relative_path(path, str(root))
     folder = root / path
     if not folder.resolve().is_relative_to(root):
         raise PermanentError(f"{path}: a link out of the source; sync the linked folder itself")
     content = _read_skill_file(root, folder / SKILL_FILE, limits)
-    files = tuple(sorted(_siblings(root, folder, limits), key=lambda file: file.path))
-    digest = hashlib.sha256(hashlib.sha256(content).digest())
-    for file in files:
-        digest.update(f"{file.path}\0{file.size}\0{file.sha256}\n".encode("utf-8", "replace"))
+    files = tuple(sorted(_list_siblings(root, folder, limits), key=lambda file: file.path))
+    content_hash = hash_skill_folder(hashlib.sha256(content).digest(), files)
     texts = sibling_files.read_selected_files(files, lambda file: _read_again(root, folder, file))
-    return SkillFolder(content, files, digest.hexdigest(), texts)
+    return SkillFolder(content, files, content_hash, texts)
 
 
 def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes | None:
-    """The bytes that were hashed; None where they are no longer there: that change comes too."""
+    """The bytes that were hashed; None if the file has changed since, which is another event."""
     path = folder / file.path
     try:
         if not path.resolve(strict=True).is_relative_to(root):
@@ -249,13 +192,13 @@ def _read_skill_file(root: Path, file: Path, limits: LimitSettings) -> bytes:
 
 
 def _to_skillbus_error(file: Path, error: OSError) -> PermanentError | TransientError:
-    passing = {"EIO", "EAGAIN", "EMFILE", "ENFILE", "ESTALE", "EINTR", "ENOMEM"}
+    transient = {"EIO", "EAGAIN", "EMFILE", "ENFILE", "ESTALE", "EINTR", "ENOMEM"}
     name = errno.errorcode.get(error.errno or 0, "")
-    kind = TransientError if name in passing else PermanentError
+    kind = TransientError if name in transient else PermanentError
     return kind(f"{file}: cannot be read: {error.strerror}")
 
 
-def _siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[SiblingFile]:
+def _list_siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[SiblingFile]:
     count, total = 0, 0
     stack = [folder]
     while stack:
@@ -263,7 +206,7 @@ def _siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[Sibli
         try:
             entries = list(os.scandir(current))
         except OSError:
-            # Listed as unreadable by the scan; what can be read of the folder still counts.
+            # The scan reports it as unreadable; the rest of the folder still counts.
             continue
         if current != folder and any(entry.name == SKILL_FILE for entry in entries):
             continue
@@ -274,20 +217,17 @@ def _siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[Sibli
                 continue
             if current == folder and entry.name == SKILL_FILE:
                 continue
-            file = _sibling(root, folder, Path(entry.path))
+            file = _read_sibling(root, folder, Path(entry.path))
             if file is None:
                 continue
             count, total = count + 1, total + file.size
             if count > limits.folder_files or total > limits.folder_bytes:
-                raise PermanentError(
-                    f"{folder}: more than {limits.folder_files} files or {limits.folder_bytes} "
-                    "bytes beside SKILL.md (limits.folder_files, limits.folder_bytes)"
-                )
+                raise folder_too_large(str(folder), limits)
             yield file
 
 
-def _sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
-    """A regular file inside the root; links out, sockets and vanished files are left out."""
+def _read_sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
+    """A regular file inside the root, None for links out of it, sockets and vanished files."""
     try:
         if not file.resolve(strict=True).is_relative_to(root):
             return None
@@ -300,5 +240,29 @@ def _sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
                 digest.update(chunk)
     except OSError:
         return None
-    name = _escape_non_utf8(file.relative_to(folder).as_posix())
+    name = escape_non_utf8(file.relative_to(folder).as_posix())
     return SiblingFile(name, status.st_size, digest.hexdigest())
+
+
+class DirectoryReader(SourceReader):
+    """Reads a directory as it is at each call. root: absolute and without links."""
+
+    def __init__(self, root: Path, limits: LimitSettings) -> None:
+        self._root = root
+        self._limits = limits
+
+    @override
+    def scan(self, start: str) -> SourceScan:
+        return scan(self._root, start, self._limits)
+
+    @override
+    def read(self, path: str) -> SkillFolder:
+        return read_skill_folder(self._root, path, self._limits)
+
+    @override
+    def find_owning_skill(self, path: str) -> str | None:
+        return find_owner(path, lambda folder: (self._root / folder / SKILL_FILE).is_file())
+
+    @override
+    def check_relative_path(self, path: str) -> None:
+        check_relative_path(path, str(self._root))

@@ -68,8 +68,8 @@ def test_a_repository_is_followed(
     ("url", "said"),
     [
         ("--upload-pack=touch", "No such option"),
-        ("git@example.org:team/skills.git", "SSH is not spoken"),
-        (f"https://user:{made_up('x')}@example.org/x.git", "no name or password"),
+        ("git@example.org:team/skills.git", "SSH is not supported"),
+        (f"https://user:{made_up('x')}@example.org/x.git", "must not hold a name or password"),
     ],
 )
 def test_addresses_that_are_refused(skillbus: Skillbus, url: str, said: str) -> None:

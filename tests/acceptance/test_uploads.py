@@ -19,7 +19,7 @@ import pytest
 from config.settings import LimitSettings, Settings
 from skills.events import SkillUpserted, new_event
 from tasks.sources.uploads.package import read_manifest, read_package
-from tasks.sources.uploads.store import UploadReader
+from tasks.sources.uploads.reader import UploadReader
 from tests.support.library import write_topics
 from tests.support.program import ForkServer, Skillbus, wait_for
 
@@ -147,7 +147,7 @@ def test_what_is_refused_says_why_and_leaves_nothing(
         (good, MARKDOWN, "source=..&path=x", 400, "source"),
         (good, MARKDOWN, "source=a:b&path=x", 400, "source"),
         (good, MARKDOWN, "source=crafts&path=x", 400, "is a directory"),
-        (good, ZIP, "source=s&path=x", 400, "said to be zip, but it is text"),
+        (good, ZIP, "source=s&path=x", 400, "declared as zip, but it is text"),
         (good, {"Content-Type": "application/json"}, "source=s&path=x", 415, "application/zip"),
         (good, {}, "source=s&path=x", 415, "send it as"),
         (b"", MARKDOWN, "source=s&path=x", 400, "nothing was sent"),

@@ -101,7 +101,7 @@ def test_the_same_event_is_accepted_once(journal: Journal) -> None:
     assert journal.get_job(event.id).state == "done"
 
 
-def test_foreign_events_are_told_apart_by_source_and_id(journal: Journal) -> None:
+def test_foreign_events_are_distinguished_by_source_and_id(journal: Journal) -> None:
     one = changed().model_copy(update={"id": "1", "source": "//git.example.org/a"})
     other = one.model_copy(update={"source": "//git.example.org/b"})
     own = one.model_copy(update={"source": "skillbus/test"})
@@ -112,7 +112,7 @@ def test_foreign_events_are_told_apart_by_source_and_id(journal: Journal) -> Non
     assert job_id(own) == "1"
 
 
-def test_nobody_takes_the_place_of_anothers_event(journal: Journal) -> None:
+def test_events_of_different_owners_do_not_collide(journal: Journal) -> None:
     event = changed().model_copy(update={"id": "1", "source": "ci"})
     owned = [replace_origin(event, owner) for owner in ("", "a", "b")]
     assert all(journal.add_job(one, "event") for one in owned)
@@ -130,7 +130,7 @@ def test_an_outcome_is_written_once(journal: Journal) -> None:
     assert (job.state, job.outcome, job.reason) == ("failed", None, "no such folder")
 
 
-def test_a_cancelled_job_is_open_no_more_and_stays_cancelled(journal: Journal) -> None:
+def test_a_cancelled_job_stays_cancelled(journal: Journal) -> None:
     question, other = asked(), asked()
     for event in (question, other):
         journal.add_job(event, "query", ttl_seconds=5)
@@ -151,7 +151,7 @@ def test_a_cancelled_job_is_open_no_more_and_stays_cancelled(journal: Journal) -
     assert journal.delete_ended_jobs("query", -60) == 2
 
 
-def test_a_job_tells_its_stages_while_it_is_open(journal: Journal) -> None:
+def test_stages_are_listed_while_a_job_is_open(journal: Journal) -> None:
     question, other = asked(), asked()
     for event in (question, other):
         journal.add_job(event, "query", ttl_seconds=5)
@@ -170,7 +170,7 @@ def test_a_job_tells_its_stages_while_it_is_open(journal: Journal) -> None:
     assert journal.list_stages("absent") == []
 
 
-def test_ending_what_nobody_knows_is_nothing(journal: Journal) -> None:
+def test_ending_an_unknown_job_has_no_effect(journal: Journal) -> None:
     journal.finish_job("absent", {"found": 1})
     journal.fail_job("absent", "why")
     journal.reopen_jobs(["absent"])
@@ -190,7 +190,7 @@ def test_open_jobs_come_oldest_first_and_by_kind(journal: Journal) -> None:
     assert (journal.count_open_jobs("event"), journal.count_open_jobs("query")) == (5, 1)
 
 
-def test_seconds_left_are_of_the_journals_clock(
+def test_expiry_is_of_the_clock_of_the_journal(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted_for_ever, wanted_soon = changed(), asked()
@@ -221,7 +221,7 @@ def test_the_age_of_the_oldest_that_is_open(journal: Journal) -> None:
     assert journal.get_oldest_job_age("event") == 0
 
 
-def test_states_of_those_that_are_known(journal: Journal) -> None:
+def test_states_of_known_jobs(journal: Journal) -> None:
     one, two = changed(), changed()
     for event in (one, two):
         journal.add_job(event, "event")
@@ -233,7 +233,7 @@ def test_states_of_those_that_are_known(journal: Journal) -> None:
     assert journal.get_job_states([]) == {}
 
 
-def test_failures_newest_first(journal: Journal) -> None:
+def test_failed_jobs_come_newest_first(journal: Journal) -> None:
     events = [changed() for _ in range(3)]
     for number, event in enumerate(events):
         journal.add_job(event, "event")
@@ -241,7 +241,7 @@ def test_failures_newest_first(journal: Journal) -> None:
     assert [job.reason for job in journal.list_failed_jobs(2)] == ["2", "1"]
 
 
-def test_what_failed_can_be_opened_again(journal: Journal) -> None:
+def test_failed_jobs_can_be_reopened(journal: Journal) -> None:
     failed, done = changed(), changed()
     for event in (failed, done):
         journal.add_job(event, "event")
@@ -257,7 +257,7 @@ def test_what_failed_can_be_opened_again(journal: Journal) -> None:
     assert journal.get_job(failed.id).outcome == {"found": 2}
 
 
-def test_forgetting_leaves_what_is_open(journal: Journal) -> None:
+def test_deletion_leaves_open_jobs(journal: Journal) -> None:
     done, failed, still_open, question = changed(), changed(), changed(), asked()
     for event in (done, failed, still_open):
         journal.add_job(event, "event")
@@ -274,7 +274,7 @@ def test_forgetting_leaves_what_is_open(journal: Journal) -> None:
         journal.get_job(done.id)
 
 
-def test_many_are_forgotten(journal: Journal) -> None:
+def test_many_jobs_are_deleted(journal: Journal) -> None:
     events = [changed() for _ in range(1_100)]
     for event in events:
         journal.add_job(event, "event")
@@ -287,7 +287,7 @@ def to_reply(number: int = 0) -> Event:
     return asked().model_copy(update={"replyto": f"skillbus.replies.{number}"})
 
 
-def test_who_waits_for_a_reply_is_in_the_outbox_once_the_job_has_ended(journal: Journal) -> None:
+def test_an_ended_job_that_wants_a_reply_enters_the_outbox(journal: Journal) -> None:
     events = [to_reply(number) for number in range(3)]
     for event in events:
         journal.add_job(event, "query")
@@ -317,7 +317,7 @@ def test_a_reply_is_sent_once(journal: Journal) -> None:
         journal.get_job("absent")
 
 
-def test_what_is_opened_again_waits_for_its_new_end(journal: Journal) -> None:
+def test_a_reopened_job_leaves_the_outbox_until_it_ends(journal: Journal) -> None:
     event = to_reply()
     journal.add_job(event, "query")
     journal.fail_job(event.id, "why")
@@ -329,7 +329,7 @@ def test_what_is_opened_again_waits_for_its_new_end(journal: Journal) -> None:
     assert journal.list_pending_replies() == []
 
 
-def test_a_job_that_ends_wakes_who_waits_for_the_outbox(journal: Journal) -> None:
+def test_a_job_that_ends_wakes_a_reader_of_the_outbox(journal: Journal) -> None:
     event = to_reply()
     journal.add_job(event, "query")
     started = time.monotonic()
@@ -344,7 +344,7 @@ def test_a_job_that_ends_wakes_who_waits_for_the_outbox(journal: Journal) -> Non
     ended.join()
 
 
-def test_the_outbox_is_there_after_reopening(place: Place) -> None:
+def test_the_outbox_survives_reopening(place: Place) -> None:
     first = open_at(place)
     event = to_reply()
     first.add_job(event, "query")
@@ -378,7 +378,7 @@ def test_dead_letters_are_kept_until_they_are_discarded(journal: Journal) -> Non
         journal.get_dead_letter(letters[1].id)
 
 
-def test_of_too_many_dead_letters_the_oldest_make_room(
+def test_the_oldest_of_too_many_dead_letters_are_deleted(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tasks.journal.protocol.MAX_DEAD_LETTERS", 3)
@@ -391,14 +391,14 @@ def test_of_too_many_dead_letters_the_oldest_make_room(
         journal.get_dead_letter(letters[0].id)
 
 
-def test_a_dead_letter_without_a_task_keeps_what_it_was(journal: Journal) -> None:
+def test_a_dead_letter_without_a_task_keeps_its_body(journal: Journal) -> None:
     body = "\x00\ufffd{" * (MAX_BODY_CHARACTERS // 3)
     unreadable = letter(task="", ids=(), body=body, attempts=0, trace_id="")
     journal.add_dead_letter(unreadable)
     assert journal.get_dead_letter(unreadable.id) == unreadable
 
 
-def test_what_was_accepted_is_there_after_reopening(place: Place) -> None:
+def test_jobs_and_dead_letters_survive_reopening(place: Place) -> None:
     first = open_at(place)
     event, buried = changed(), letter()
     first.add_job(event, "event")
@@ -424,7 +424,7 @@ PROGRAM = """
 """
 
 
-def test_what_was_acknowledged_survives_a_kill(place: Place) -> None:
+def test_accepted_jobs_survive_a_kill(place: Place) -> None:
     import pickle
 
     argument = pickle.dumps(place).hex()
@@ -441,7 +441,7 @@ def test_what_was_acknowledged_survives_a_kill(place: Place) -> None:
     journal.close()
 
 
-def test_many_threads_accept_each_event_once(journal: Journal) -> None:
+def test_many_threads_add_each_job_once(journal: Journal) -> None:
     events = [changed() for _ in range(20)]
     accepted: list[str] = []
 
@@ -463,7 +463,7 @@ def _accept_all(place: Place, events: list[Event], accepted: list[str]) -> None:
     journal.close()
 
 
-def test_many_processes_accept_each_event_once(place: Place) -> None:
+def test_many_processes_add_each_job_once(place: Place) -> None:
     events = [changed() for _ in range(20)]
     forked = multiprocessing.get_context("fork")
     with forked.Manager() as manager:

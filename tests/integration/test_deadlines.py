@@ -154,7 +154,7 @@ def test_plan_that_breaks_fails_its_event(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("no such day")
 
-    monkeypatch.setattr("tasks.sources.readers.scan", broken)
+    monkeypatch.setattr("tasks.sources.directory.scan", broken)
     with tiny_backend(tmp_path / "home") as backend:
         event_id = _sync(backend, root)
         wait_for(lambda: backend.services.journal.get_job(event_id).state == "failed")

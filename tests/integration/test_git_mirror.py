@@ -23,15 +23,16 @@ from config.errors import MisconfiguredError, PermanentError, TransientError, Us
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from graph.protocol import Source
-from tasks.sources.directory import SkillGoneError, read_skill_folder, scan
+from tasks.sources.directory import read_skill_folder, scan
+from tasks.sources.git.fetch import folder_size
 from tasks.sources.git.mirror import (
     Mirror,
     check_git_source,
     delete_orphaned_mirrors,
     mirror_folder,
 )
-from tasks.sources.git.process import folder_size
 from tasks.sources.git.reader import GitReader, open_git_reader
+from tasks.sources.protocol import SkillGoneError
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.loopback import serving
 from tests.support.secrecy import made_up
@@ -248,7 +249,7 @@ def test_an_object_that_would_fill_the_memory(
     tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole files are not held in memory, but what is said of a commit is."""
-    monkeypatch.setattr("tasks.sources.git.process._MOST_MEMORY_KIB", 50_000)
+    monkeypatch.setattr("tasks.sources.git.fetch._MAX_MEMORY_KIB", 50_000)
     with served_over_http(remote.bare.parent) as root:
         mirror = Mirror(Source("team", "git", f"{root}/skills.git"), settings(tmp_path / "home"))
         mirror.fetch()
@@ -392,7 +393,7 @@ def test_private_addresses_are_refused_before_anything_is_sent(
 ) -> None:
     with answering(200) as (address, asked):
         known = settings(tmp_path / "home", allow_private=False)
-        with pytest.raises(UsageError, match="no public address"):
+        with pytest.raises(UsageError, match="not a public address"):
             Mirror(replace(source, root=address), known).fetch()
         assert asked == []
 
@@ -409,7 +410,7 @@ def test_a_credential_is_sent_and_never_told(
         private = replace(source, root=address, credential_file="team")
         with pytest.raises(UsageError, match="credential is refused") as caught:
             Mirror(private, known).fetch()
-        with pytest.raises(UsageError, match="a login is asked for"):
+        with pytest.raises(UsageError, match="a login is required"):
             Mirror(replace(private, credential_file=""), known).fetch()
     sent = [one["Authorization"] for one in asked if "Authorization" in one]
     user = "ana" if ":" in line else "x-access-token"
@@ -466,7 +467,7 @@ def test_gits_own_protocol(tmp_path: Path, remote: PushedRepository, source: Sou
 def test_a_mirror_is_tidied_and_read_meanwhile(
     tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.sources.git.mirror._MOST_PACKS", 3)
+    monkeypatch.setattr("tasks.sources.git.mirror._MAX_PACKS", 3)
     known = settings(tmp_path / "home")
     with served_over_http(remote.bare.parent) as root:
         source = Source("team", "git", f"{root}/skills.git")
@@ -548,7 +549,7 @@ def test_a_mirror_that_was_left_damaged_is_mended(
     elif harm == "meanwhile":
         with open_git_reader(replace(source, commit=commit), known) as reader:
             shutil.rmtree(folder / "objects")
-            with pytest.raises(TransientError, match="fetched anew"):
+            with pytest.raises(TransientError, match="fetched again"):
                 reader.read("kiln")
     elif harm == "ref":
         (folder / "refs/skillbus/head").write_text("0" * 39 + "1\n")
@@ -573,7 +574,9 @@ def test_a_commit_that_is_not_given_any_more(
     remote.git("-C", str(remote.bare), "reflog", "expire", "--expire=all", "--all")
     remote.git("-C", str(remote.bare), "gc", "-q", "--prune=all")
     with (
-        pytest.raises(TransientError, match=r"is not here: commit .* not given any more"),
+        pytest.raises(
+            TransientError, match=r"is not available: commit .* cannot be fetched any more"
+        ),
         open_git_reader(replace(source, commit=gone), settings(tmp_path / "home")),
     ):
         pass

@@ -10,7 +10,7 @@ import pytest
 
 from skills.events import QueryAsked, SourceChanged
 from tasks.app import queue_depth
-from tasks.broker.facts import inspect_rabbitmq
+from tasks.broker.rabbitmq_status import inspect_rabbitmq
 from tasks.policies import PLAN
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics

@@ -12,7 +12,7 @@ from typing import Any, Self
 from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from skills.events import Event, new_event
-from tasks.coordination.protocol import LocalCoordinator
+from tasks.coordination.local import LocalCoordinator
 from tasks.ingest.plan import plan
 from tasks.journal.sqlite import SqliteJournal
 from tasks.policies import INGEST, Deadline

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from config.settings import Settings
 from search.protocol import SearchIndex
 from tasks.app import create_app, queue_depth
-from tasks.broker.transport import server_broker_config
+from tasks.broker.broker_config import server_broker_config
 from tasks.coordination.redis import RedisCoordinator
 from tasks.services import Lazy, Services
 from workers.backend.base import Backend

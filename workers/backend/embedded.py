@@ -16,7 +16,7 @@ import structlog
 from config.settings import Settings
 from search.protocol import Encoder, SearchIndex
 from tasks.app import create_app, queue_depth, send_task
-from tasks.broker.transport import memory_broker_config
+from tasks.broker.broker_config import memory_broker_config
 from tasks.ingest.maintain import maintain, repair_catalog, resend_open_work
 from tasks.ingest.role_classifier import load_role_classifier
 from tasks.measures import MetricsRecorder

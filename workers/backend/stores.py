@@ -17,7 +17,8 @@ from search.models.encoder import (
 )
 from search.models.load_models import load_encoder, load_reranker
 from search.protocol import Encoder, Reranker, SearchIndex
-from tasks.coordination.protocol import Coordinator, LocalCoordinator
+from tasks.coordination.local import LocalCoordinator
+from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
 from tasks.measures import MetricsRecorder, NullMetrics
 from tasks.query.degradation import CircuitBreakers

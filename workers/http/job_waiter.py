@@ -7,7 +7,7 @@ import asyncio
 from starlette.concurrency import run_in_threadpool
 
 from config.errors import SkillbusError
-from tasks.journal.protocol import Journal
+from tasks.journal.protocol import JobStore
 
 _POLL_SECONDS = 0.003
 _RETRY_SECONDS = 0.5
@@ -16,8 +16,8 @@ _RETRY_SECONDS = 0.5
 class JobWaiter:
     """Those of one event loop who wait for jobs to end."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, job_store: JobStore) -> None:
+        self._job_store = job_store
         self._futures: dict[str, set[asyncio.Future[None]]] = {}
         self._watch: asyncio.Task[None] | None = None
 
@@ -48,7 +48,7 @@ class JobWaiter:
             while self._futures:
                 ids = list(self._futures)
                 try:
-                    states = await run_in_threadpool(self._journal.get_job_states, ids)
+                    states = await run_in_threadpool(self._job_store.get_job_states, ids)
                 except SkillbusError:
                     await asyncio.sleep(_RETRY_SECONDS)
                     continue

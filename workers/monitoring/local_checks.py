@@ -10,7 +10,7 @@ from pathlib import Path
 from config.errors import MisconfiguredError, SkillbusError
 from config.settings import Settings
 from graph.protocol import Source
-from tasks.journal.protocol import Journal
+from tasks.journal.protocol import DeadLetterStore
 from workers.backend.stores import open_graph
 from workers.monitoring.parallel_probes import ParallelProbes
 
@@ -81,7 +81,7 @@ def _check_git() -> str:
     from tasks.sources.git import process
 
     try:
-        return process.version()
+        return process.get_git_version()
     except MisconfiguredError as error:
         return f"{error}, or do without them"
 
@@ -124,13 +124,13 @@ def _check_journal(settings: Settings) -> str:
     return f"{waiting} events and queries open"
 
 
-def check_dead_letters(journal: Journal) -> str:
+def check_dead_letters(store: DeadLetterStore) -> str:
     """Whether nothing failed for good."""
-    count = journal.count_dead_letters()
+    count = store.count_dead_letters()
     if count:
         letters = "1 dead letter" if count == 1 else f"{count} dead letters"
         raise SkillbusError(
-            f"{letters}, the last because {journal.list_dead_letters(1)[0].reason}; "
+            f"{letters}, the last because {store.list_dead_letters(1)[0].reason}; "
             "`skillbus dead list` shows what failed for good: retry or discard it"
         )
     return "none"
@@ -187,7 +187,7 @@ def _missing_git() -> list[str]:
     from tasks.sources.git import process
 
     try:
-        process.program()
+        process.find_git()
     except MisconfiguredError as error:
         return [str(error)]
     return []

@@ -14,8 +14,8 @@ from config.settings import ServerSettings, Settings
 from search.models.encoder import EncoderIdentity, encoder_identity
 from skills.record import RevisionKey
 from tasks.broker import redis_connection
-from tasks.broker.facts import inspect_rabbitmq
-from tasks.broker.transport import server_broker_config
+from tasks.broker.broker_config import server_broker_config
+from tasks.broker.rabbitmq_status import inspect_rabbitmq
 from workers.backend.distributed import create_client_app
 from workers.backend.stores import open_coordinator, open_graph, open_index, open_journal
 from workers.monitoring.local_checks import Check, check_dead_letters, fetch_failures

@@ -14,7 +14,12 @@ from kombu.exceptions import KombuError
 
 from config.errors import MisconfiguredError, PermanentError, TransientError
 from tasks.broker.redis_transport import UNREADABLE_HEADER
-from tasks.journal.protocol import MAX_BODY_CHARACTERS, DeadLetter, Journal, new_dead_letter_id
+from tasks.journal.protocol import (
+    MAX_BODY_CHARACTERS,
+    DeadLetter,
+    DeadLetterStore,
+    new_dead_letter_id,
+)
 from tasks.measures import MetricsRecorder, NullMetrics
 from tasks.message import parse_task_ids, parse_text_header
 from tasks.policies import POLICIES
@@ -33,7 +38,7 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
     reaches a task is a list of ids, and no header counts that we do not write.
     """
 
-    journal: ClassVar[Callable[[], Journal]]
+    journal: ClassVar[Callable[[], DeadLetterStore]]
     max_message_bytes: ClassVar[int]
     measures: ClassVar[MetricsRecorder] = NullMetrics()
 

@@ -17,7 +17,7 @@ from watchdog.observers.polling import PollingObserver
 from config.errors import MisconfiguredError, TransientError
 from graph.protocol import Source
 from skills.events import SourceChanged
-from tasks.sources.directory import SKIPPED_FOLDERS
+from tasks.sources.folder_rules import SKIPPED_FOLDERS
 from workers.backend.base import Backend
 
 log = structlog.get_logger()

@@ -19,8 +19,8 @@ import structlog
 from config.errors import MisconfiguredError
 from config.settings import Settings
 from tasks.app import create_app, queue_depth, send_task_if_room
-from tasks.broker.transport import BrokerConfig, server_broker_config
-from tasks.coordination.redis import make_child_id
+from tasks.broker.broker_config import BrokerConfig, server_broker_config
+from tasks.coordination.redis_workers import make_child_id
 from tasks.ingest.maintain import advance_sequence
 from tasks.ingest.role_classifier import load_role_classifier
 from tasks.journal.protocol import Journal

@@ -1,4 +1,4 @@
-"""Addresses of git repositories: which may be fetched from, and where they lead."""
+"""Checks addresses of git repositories, and pins their host names to checked IP addresses."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from config.inbound_settings import GitSettings
 _PORTS = {"https": 443, "http": 80, "git": 9418}
 _LOCAL = ("file", "git")
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
-_SSH = re.compile(r"(?i:(?:git\+)?ssh(?:\+git)?://|git@).*|[\w.-]+@[\w.-]+:(?!//).*")
-_NAME = re.compile(r"(?!-)[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
-"""Of a host: one of another form is read otherwise by git than by the resolver that is asked."""
-_NUMBER = re.compile(r"(?:.*\.)?(?:0x[0-9a-f]*|[0-9]+)")
+_SSH_URL = re.compile(r"(?i:(?:git\+)?ssh(?:\+git)?://|git@).*|[\w.-]+@[\w.-]+:(?!//).*")
+_HOST_NAME = re.compile(r"(?!-)[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+"""git and the resolver may read any other form of name differently."""
+_NUMERIC_HOST = re.compile(r"(?:.*\.)?(?:0x[0-9a-f]*|[0-9]+)")
 _BRANCH = re.compile(r"(?![-/.])(?!.*(?:\.\.|@\{|//|/\.|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+")
 
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-"""All public IPv6 addresses are in here; older Pythons know not all of those that are not."""
+"""Contains all public IPv6 addresses; older Pythons take some others for public."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
 class GitRemote:
-    """A checked address. `pins` are options for git that hold the name to what was checked."""
+    """A checked address. git_options: pin the host name to the checked IP addresses."""
 
     url: str
     protocol: str
@@ -36,56 +36,58 @@ class GitRemote:
 
 
 def check_url(url: str, settings: GitSettings) -> str:
-    """The protocol of an address; raises UsageError when it may not be fetched from.
+    """The protocol of an address; raises UsageError if fetching from it is not allowed.
 
-    Only the text is looked at: `resolve` looks where the name leads.
+    Checks the text only: `resolve_remote` checks the IP addresses of the host.
     """
-    if _SSH.fullmatch(url):
+    if _SSH_URL.fullmatch(url):
         raise UsageError(
-            f"{_shown(url)}: SSH is not spoken; write https://host/path, with a token in a file "
-            "(--credential-file) where a login is needed"
+            f"{_redact(url)}: SSH is not supported; write https://host/path, with a token in a "
+            "file (--credential-file) where a login is needed"
         )
     if url.startswith("-") or not _PRINTABLE.fullmatch(url) or "::" in url.partition("[")[0]:
-        raise UsageError(f"{_shown(url)} is no address of a repository; write https://host/path")
+        raise UsageError(
+            f"{_redact(url)} is not the address of a repository; write https://host/path"
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise UsageError(f"{_shown(url)} is no address of a repository") from None
+        raise UsageError(f"{_redact(url)} is not the address of a repository") from None
     allowed = (*settings.protocols, *(_LOCAL if settings.allow_local else ()))
     if parts.scheme not in allowed:
         raise UsageError(
-            f"{_shown(url)}: only {', '.join(allowed)} addresses are fetched from "
+            f"{_redact(url)}: only {', '.join(allowed)} addresses are allowed "
             "(git.protocols, git.allow_local)"
         )
     if "@" in parts.netloc:
         raise UsageError(
-            f"{_shown(url)}: no name or password in an address; put them in a file and name it "
-            "with --credential-file"
+            f"{_redact(url)}: an address must not hold a name or password; put them in a file "
+            "(--credential-file)"
         )
     if parts.query or parts.fragment:
-        raise UsageError(f"{_shown(url)}: an address of a repository has no ? and no #")
+        raise UsageError(f"{_redact(url)}: an address of a repository has no ? and no #")
     if parts.scheme == "file":
         if parts.netloc or not parts.path.startswith("/"):
-            raise UsageError(f"{_shown(url)}: write file:///absolute/path")
+            raise UsageError(f"{_redact(url)}: write file:///absolute/path")
     elif not parts.hostname or port == 0:
-        raise UsageError(f"{_shown(url)} names no host")
+        raise UsageError(f"{_redact(url)} names no host")
     else:
         _check_host(parts.hostname)
     return parts.scheme
 
 
 def _check_host(host: str) -> None:
-    """Raise UsageError for a host that programs do not all read alike."""
-    is_name = _NAME.fullmatch(host) and not _NUMBER.fullmatch(host)
+    """Raise UsageError for a host that git and the resolver may read differently."""
+    is_name = _HOST_NAME.fullmatch(host) and not _NUMERIC_HOST.fullmatch(host)
     if "%" in host or not (is_name or _is_address(host)):
-        raise UsageError(f"{host!r} is no name of a host; write a name, 192.0.2.1 or [2001:db8::1]")
+        raise UsageError(f"{host!r} is not a valid host; write a name, 192.0.2.1 or [2001:db8::1]")
 
 
 def check_branch(branch: str) -> None:
-    """Raise UsageError unless git takes this name for a branch; "" is the remote's own choice."""
+    """Raise UsageError unless this is a valid branch name; "" is the remote's default branch."""
     if branch and (not _BRANCH.fullmatch(branch) or branch.endswith(("/", "."))):
-        raise UsageError(f"{branch!r} cannot be the name of a branch")
+        raise UsageError(f"{branch!r} is not a valid branch name")
 
 
 def check_subfolder(path: str) -> None:
@@ -93,13 +95,13 @@ def check_subfolder(path: str) -> None:
     parts = path.split("/")
     unclean = any(part in ("", ".", "..") for part in parts) or "\0" in path
     if path and (unclean or ".git" in (part.lower() for part in parts)):
-        raise UsageError(f"{path!r} is no folder of a repository; write it as skills/team")
+        raise UsageError(f"{path!r} is not a valid folder of a repository; write it as skills/team")
 
 
 def resolve_remote(url: str, settings: GitSettings) -> GitRemote:
-    """Where an address leads, checked and pinned, so that the name cannot lead elsewhere later.
+    """Resolve the host of an address, check it and pin it, so that git connects to no other.
 
-    Raises UsageError when it may not be fetched from, TransientError when the name is not known.
+    Raises UsageError if fetching from it is not allowed, TransientError for an unknown host.
     """
     protocol = check_url(url, settings)
     if protocol == "file":
@@ -109,17 +111,17 @@ def resolve_remote(url: str, settings: GitSettings) -> GitRemote:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise TransientError(f"{url}: the name {host} is not known: {error}") from None
+        raise TransientError(f"{url}: the host {host} cannot be resolved: {error}") from None
     addresses = list(dict.fromkeys(ipaddress.ip_address(one[4][0]) for one in found))
     if not settings.allow_private:
         inside = [str(address) for address in addresses if not is_public(address)]
         if inside:
             raise UsageError(
-                f"{url}: {host} leads to {inside[0]}, which is no public address "
+                f"{url}: {host} leads to {inside[0]}, which is not a public address "
                 "(git.allow_private)"
             )
     if protocol == "git":
-        # Git's own protocol has no way to pin a name: the address takes its place.
+        # git:// cannot pin a name, so the IP address replaces it.
         first = addresses[0]
         shown = f"[{first}]" if first.version == 6 else str(first)
         return GitRemote(f"git://{shown}:{port}{parts.path}", protocol)
@@ -138,7 +140,7 @@ def _is_address(host: str) -> bool:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address, and any other that it carries inside, belongs to the public network."""
+    """Whether an address, and any IPv4 address embedded in it, is public."""
     inner: Address | None = None
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
@@ -153,7 +155,7 @@ def is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast
 
 
-def _shown(url: str) -> str:
-    """An address as it may be shown, whatever was given: nothing of what stands before an @."""
+def _redact(url: str) -> str:
+    """An address for messages: quoted, cut, and without anything before an @."""
     _, found, rest = url.rpartition("@")
     return repr(("…@" if found else "") + rest[:200])

@@ -1,7 +1,7 @@
-"""Bare mirrors: one folder a source that holds what was fetched.
+"""Bare mirrors: one repository per git source and machine, with the commits fetched so far.
 
-Every machine has mirrors of its own: one that has not what it is asked for fetches it. Processes
-of a machine share them, and change a mirror one at a time.
+A mirror without the wanted commit fetches it. The processes of a machine share its mirrors, and
+change a mirror one at a time.
 """
 
 from __future__ import annotations
@@ -22,25 +22,29 @@ from config.secrets import read_secret
 from config.settings import Settings
 from graph.protocol import Source
 from tasks.sources.git.address import check_branch, check_subfolder, check_url, resolve_remote
-from tasks.sources.git.process import RefNotFoundError, fetch_ref, folder_size, run_git
+from tasks.sources.git.fetch import RefNotFoundError, fetch_ref, folder_size
+from tasks.sources.git.process import run_git
 
 _REF = "refs/skillbus/head"
-_MOST_PACKS = 16
-_PLAIN_USER = "x-access-token"
-"""The name that goes with a bare token: GitHub names it so, other hosts take any."""
-_TIDY_SECONDS = 120.0
+_MAX_PACKS = 16
+_DEFAULT_USER = "x-access-token"
+"""User name for a token without one: GitHub asks for this, other hosts accept any."""
+_GC_SECONDS = 120.0
 _MEGABYTE = 1_000_000
-_LONGEST_NAME = 200
-_LOCK = ".lock"
-_TURN_SECONDS = 0.05
+_MAX_NAME_LENGTH = 200
+_LOCK_SUFFIX = ".lock"
+_POLL_SECONDS = 0.05
 _ORPHAN_SECONDS = 3600.0
-"""A new source has a mirror before the catalog knows it."""
+"""A mirror younger than this may be of a source that is not in the catalog yet."""
 
 IsStopped = Callable[[], bool]
 
 
 def check_git_source(source: Source, settings: Settings) -> None:
-    """Raise UsageError unless a git source can be fetched as it is described; no network."""
+    """Raise UsageError unless a git source has a valid address, branch, path and credential.
+
+    Uses no network.
+    """
     check_url(source.root, settings.git)
     check_branch(source.branch)
     check_subfolder(source.path)
@@ -48,10 +52,10 @@ def check_git_source(source: Source, settings: Settings) -> None:
 
 
 def find_credential(source: Source, settings: Settings) -> tuple[str, Path] | None:
-    """User name and file of a source's credential, None where it has none.
+    """User name and file of a source's credential, None without one.
 
-    The file holds a token, or `user:password`, in one line. Raises UsageError when it lies
-    outside the folder of credentials, SetupError when it cannot be read.
+    The file holds a token, or `user:password`, in one line. Raises UsageError if it lies outside
+    `credentials_folder`, MisconfiguredError if it cannot be read.
     """
     if not source.credential_file:
         return None
@@ -64,15 +68,15 @@ def find_credential(source: Source, settings: Settings) -> tuple[str, Path] | No
         )
     secret = read_secret(file, "credential file") or ""
     if "\n" in secret or "\r" in secret:
-        raise MisconfiguredError(f"credential file: {file} has several lines; one is wanted")
+        raise MisconfiguredError(f"credential file: {file} has several lines; write one")
     if source.root.startswith("http:") and not settings.git.allow_private:
         raise UsageError("a credential is not sent over http; give an https address")
     user, found, _ = secret.partition(":")
-    return (user if found else _PLAIN_USER), file
+    return (user if found else _DEFAULT_USER), file
 
 
 def credentials_folder(settings: Settings) -> Path:
-    """Where credential files lie; the catalog has their names in it."""
+    """The folder of credential files; the catalog holds paths relative to it."""
     return (settings.git.credentials or settings.home / "credentials").expanduser().absolute()
 
 
@@ -87,7 +91,7 @@ class Mirror:
     def fetch(self, stopped: IsStopped = lambda: False) -> str:
         """Fetch the newest commit of the source's branch; returns its id.
 
-        Errors as `tasks.sources.git.process.transfer` raises them; what was there before stays.
+        Raises as `fetch_ref` does; earlier commits stay.
         """
         with self._locked(stopped):
             self._transfer(self._refspec, stopped)
@@ -95,10 +99,10 @@ class Mirror:
             return commit.decode().strip()
 
     def ensure_commit(self, commit: str) -> None:
-        """Fetch a commit unless it is there: the mirror was lost, or another machine fetched it.
+        """Fetch a commit unless the mirror holds it.
 
-        Raises TransientError when the remote does not give it, as after a push by force: the next
-        fetch of the source leads on to another one. Other errors as `fetch`.
+        Raises TransientError if the remote refuses it, as after a forced push: the next fetch of
+        the source brings another commit. Otherwise raises as `fetch_ref` does.
         """
         if self.has_commit(commit):
             return
@@ -108,13 +112,13 @@ class Mirror:
             try:
                 self._transfer(f"+{commit}:refs/skillbus/read")
             except RefNotFoundError:
-                # A server may give what branches point to and nothing else.
+                # Some servers send only commits that branches point to.
                 self._transfer(self._refspec)
             if not self.has_commit(commit):
-                raise TransientError(f"commit {commit[:12]} is not given any more")
+                raise TransientError(f"commit {commit[:12]} cannot be fetched any more")
 
     def has_commit(self, commit: str) -> bool:
-        """Whether the mirror holds a commit, given by its id or a ref."""
+        """Whether the mirror holds a commit. commit: its id or a ref."""
         if not (self.folder / "HEAD").is_file():
             return False
         try:
@@ -124,8 +128,8 @@ class Mirror:
         return True
 
     def drop(self) -> None:
-        """Delete the mirror, unless somebody fetches into it right now."""
-        with suppress(TransientError, MisconfiguredError), self._locked(lambda: True):
+        """Delete the mirror, unless another process is fetching into it."""
+        with suppress(TransientError), self._locked(lambda: True):
             shutil.rmtree(self.folder, ignore_errors=True)
             self._lock_file.unlink(missing_ok=True)
 
@@ -137,11 +141,11 @@ class Mirror:
 
     @property
     def _lock_file(self) -> Path:
-        return self.folder.with_name(self.folder.name + _LOCK)
+        return self.folder.with_name(self.folder.name + _LOCK_SUFFIX)
 
     @contextmanager
     def _locked(self, stopped: IsStopped = lambda: False) -> Iterator[None]:
-        """Nobody else on this machine changes the mirror inside the block."""
+        """Lock the mirror against other processes of this machine."""
         end = time.monotonic() + self._settings.git.seconds
         while True:
             with self._opened_lock() as lock:
@@ -149,8 +153,8 @@ class Mirror:
                     yield
                     return
             if stopped() or time.monotonic() > end:
-                raise TransientError("another process is at the mirror of this source")
-            time.sleep(_TURN_SECONDS)
+                raise TransientError("another process uses the mirror of this source")
+            time.sleep(_POLL_SECONDS)
 
     def _opened_lock(self) -> BinaryIO:
         try:
@@ -178,30 +182,30 @@ class Mirror:
                 stopped=stopped,
             )
         finally:
-            self._sweep()
+            self._remove_leftovers()
 
     def _prepare(self) -> None:
-        """Make the bare repository, without any template, or tidy one that has grown."""
-        self._sweep()
+        """Create the bare repository, without any template, or collect garbage in a large one."""
+        self._remove_leftovers()
         if not self._is_intact():
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(mode=0o700)
             run_git(self.folder, "init", "--bare", "--quiet", "--template=")
         packs = list((self.folder / "objects" / "pack").glob("*.pack"))
         too_large = folder_size(self.folder) > self._settings.git.megabytes * _MEGABYTE
-        if len(packs) >= _MOST_PACKS or too_large:
-            # Who reads an older commit right now may go on for a while.
-            run_git(self.folder, "gc", "--quiet", "--prune=1.hour.ago", seconds=_TIDY_SECONDS)
+        if len(packs) >= _MAX_PACKS or too_large:
+            # Another process may still be reading an older commit.
+            run_git(self.folder, "gc", "--quiet", "--prune=1.hour.ago", seconds=_GC_SECONDS)
 
     def _is_intact(self) -> bool:
-        """Whether the repository is there, and what it was left with can be read."""
+        """Whether the repository exists and its refs can be read."""
         refs = [ref for ref in ("head", "read") if (self.folder / "refs/skillbus" / ref).exists()]
         return (self.folder / "HEAD").is_file() and all(
             self.has_commit(f"refs/skillbus/{ref}") for ref in refs
         )
 
-    def _sweep(self) -> None:
-        """Remove what an ended fetch, or one that was killed, left half done."""
+    def _remove_leftovers(self) -> None:
+        """Remove temporary files and locks of fetches that were killed."""
         objects = self.folder / "objects"
         for left in (*objects.glob("pack/tmp_*"), *objects.glob("tmp_objdir-*")):
             if left.is_dir():
@@ -213,7 +217,7 @@ class Mirror:
 
 
 def _try_flock(descriptor: int) -> bool:
-    """Whether a lock is ours now, and its file still the one that others look at."""
+    """Take the lock without waiting; False if it is held or its file was deleted meanwhile."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -222,9 +226,9 @@ def _try_flock(descriptor: int) -> bool:
 
 
 def mirror_folder(source_id: str, settings: Settings) -> Path:
-    """The folder of a source's mirror; an id may hold what a folder's name may not."""
+    """The folder of a source's mirror, with the id escaped to a valid name."""
     name = quote(source_id, safe="")
-    if len(name) > _LONGEST_NAME:
+    if len(name) > _MAX_NAME_LENGTH:
         name = hashlib.sha256(source_id.encode()).hexdigest()
     return _mirrors(settings) / f"{name}.git"
 
@@ -234,15 +238,15 @@ def _mirrors(settings: Settings) -> Path:
 
 
 def delete_mirror(source_id: str, settings: Settings) -> None:
-    """Delete the mirror of a source that was removed; one in use goes with the strays."""
+    """Delete the mirror of a removed source; `delete_orphaned_mirrors` deletes one in use later."""
     Mirror(Source(source_id, "git", ""), settings).drop()
 
 
 def delete_orphaned_mirrors(source_ids: Collection[str], settings: Settings) -> None:
-    """Delete mirrors on this machine whose sources are gone; another one may have removed them."""
+    """Delete this machine's mirrors of removed sources. source_ids: those that exist."""
     known = {mirror_folder(source_id, settings) for source_id in source_ids}
     settled = time.time() - _ORPHAN_SECONDS
     for folder in _mirrors(settings).glob("*.git"):
         if folder not in known and folder.stat().st_mtime < settled:
             shutil.rmtree(folder, ignore_errors=True)
-            folder.with_name(folder.name + _LOCK).unlink(missing_ok=True)
+            folder.with_name(folder.name + _LOCK_SUFFIX).unlink(missing_ok=True)

@@ -1,33 +1,31 @@
-"""What a commit holds, read from the objects of a mirror; nothing is ever checked out."""
+"""Lists the files of a commit in a mirror; nothing is checked out."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from config.errors import PermanentError, TransientError
-from tasks.sources.directory import SKIPPED_FOLDERS
-from tasks.sources.git.process import command, environment
+from config.errors import PermanentError
+from tasks.sources.folder_rules import SKIPPED_FOLDERS
+from tasks.sources.git.process import output_of, started_git
 
 _LINK = "120000"
 _SUBMODULE = "160000"
 _CHUNK = 1 << 20
-_LONGEST_PATH = 4_096
-_USUAL_PATH = 1_000
-_LONGEST_LINE = _LONGEST_PATH + 200
-"""What is told of a file, and its path."""
+_MAX_PATH_BYTES = 4_096
+_PATH_BYTES_PER_FILE = 1_000
+"""A longer path counts as several files."""
+_MAX_LINE_BYTES = _MAX_PATH_BYTES + 200
+"""A path with the mode, type, id and size in front of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A file of a commit: its object, and its bytes."""
+    """A file of a commit. object_id: of its git object. size: in bytes."""
 
     object_id: str
     size: int
@@ -35,9 +33,10 @@ class Blob:
 
 @dataclass(slots=True)
 class CommitTree:
-    """Files by folder and name, and the paths of links and submodules, which are not read.
+    """Files of a commit, by folder and name.
 
-    Names are as `os.fsdecode` gives them, paths are relative to the folder that was asked for.
+    subfolders: folder -> folders in it. links, submodules: paths, which are not read. Names are
+    from `os.fsdecode`; paths are relative to the listed folder.
     """
 
     folders: dict[str, dict[str, Blob]]
@@ -46,39 +45,39 @@ class CommitTree:
     submodules: list[str]
 
 
-def list_tree(mirror: Path, commit: str, path: str, most: int) -> CommitTree:
+def list_tree(mirror: Path, commit: str, path: str, max_files: int) -> CommitTree:
     """All files of the folder `path` of a commit.
 
-    Raises PermanentError where the commit has no such folder or it holds more than `most` files and
-    folders: a few bytes of objects can stand for any number of them, and for paths of any length.
+    Raises PermanentError if the commit has no such folder, or it holds more than `max_files` files
+    and folders: a few bytes of objects can describe any number of them, with paths of any length.
     """
     tree = CommitTree(defaultdict(dict), defaultdict(set), [], [])
     arguments = ("ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
-    with _started(mirror, arguments) as process:
-        room = most
-        for line in _records(_out(process)):
-            room -= 1 + len(line) // _USUAL_PATH + _add_file(tree, line)
+    with started_git(mirror, arguments) as process:
+        room = max_files
+        for line in _split_records(output_of(process)):
+            room -= 1 + len(line) // _PATH_BYTES_PER_FILE + _add_file(tree, line)
             if room < 0:
                 raise PermanentError(
-                    f"more than {most} files and folders (git.files); name a folder (--path)"
+                    f"more than {max_files} files and folders (git.files); name a folder (--path)"
                 )
         if process.wait():
             raise PermanentError(
-                f"commit {commit[:12]} has no folder {path or '/'}: where it has moved, name the "
+                f"commit {commit[:12]} has no folder {path or '/'}: if it has moved, name the "
                 "new one (--path); the skills stay as they are"
             )
     return tree
 
 
 def _add_file(tree: CommitTree, line: bytes) -> int:
-    """Note a file; returns how many folders came with it."""
-    about, _, raw = line.partition(b"\t")
-    mode, _, object_id, size = about.decode("ascii").split()
+    """Add a line of `git ls-tree` to the tree; returns the number of new folders."""
+    metadata, _, raw = line.partition(b"\t")
+    mode, _, object_id, size = metadata.decode("ascii").split()
     path = os.fsdecode(raw)
     folder, _, name = path.rpartition("/")
     parts = path.split("/")
     if any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
-        return 0  # no file system could hold it
+        return 0  # no such file can be checked out
     if SKIPPED_FOLDERS.intersection(parts[:-1]):
         return 0
     if mode == _SUBMODULE:
@@ -87,104 +86,21 @@ def _add_file(tree: CommitTree, line: bytes) -> int:
         tree.links.append(path)
     else:
         tree.folders[folder][name] = Blob(object_id, int(size))
-    new = 0
+    added = 0
     while folder:
         parent = folder.rpartition("/")[0]
         if folder in tree.subfolders[parent]:
             break
         tree.subfolders[parent].add(folder)
-        folder, new = parent, new + 1
-    return new
+        folder, added = parent, added + 1
+    return added
 
 
-class ObjectReader:
-    """Reads objects of a mirror through one git process; close it after use.
-
-    lost: called when an object is not there or cannot be read.
-    """
-
-    def __init__(self, mirror: Path, on_missing: Callable[[], None] = lambda: None) -> None:
-        self._on_missing = on_missing
-        self._process = _start(mirror, ("cat-file", "--batch"), subprocess.PIPE)
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
-        self._process.wait()
-
-    def read(self, blob: Blob) -> bytes:
-        """The bytes of a file; raises TransientError when the mirror has lost it."""
-        return b"".join(self._read_chunks(blob))
-
-    def sha256(self, blob: Blob) -> str:
-        """The SHA-256 of a file's bytes, in hexadecimal."""
-        digest = hashlib.sha256()
-        for part in self._read_chunks(blob):
-            digest.update(part)
-        return digest.hexdigest()
-
-    def _read_chunks(self, blob: Blob) -> Iterator[bytes]:
-        stdin, answers = self._process.stdin, _out(self._process)
-        try:
-            if stdin is not None:
-                stdin.write(f"{blob.object_id}\n".encode("ascii"))
-                stdin.flush()
-        except OSError as error:
-            raise self._failed(f"git cat-file ended: {error.strerror}") from None
-        header = answers.readline().split()
-        if len(header) != 3 or header[1] != b"blob" or int(header[2]) != blob.size:
-            raise self._failed(f"the mirror has lost the object {blob.object_id}")
-        left = blob.size
-        while left:
-            part = answers.read(min(left, _CHUNK))
-            if not part:
-                raise self._failed("git cat-file ended too early")
-            left -= len(part)
-            yield part
-        answers.read(1)
-
-    def _failed(self, what: str) -> TransientError:
-        self._on_missing()
-        return TransientError(f"{what}; it is fetched anew")
-
-
-def _start(mirror: Path, arguments: Sequence[str], stdin: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - no shell, and what comes from outside is checked
-        command(mirror, arguments),
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-        start_new_session=True,
-    )
-
-
-@contextmanager
-def _started(mirror: Path, arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A git process whose output is read, ended at the end of the block."""
-    process = _start(mirror, arguments, subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.kill()
-        _out(process).close()
-        process.wait()
-
-
-def _out(process: subprocess.Popen[bytes]) -> BufferedReader:
-    if not isinstance(process.stdout, BufferedReader):
-        raise AssertionError("started with a pipe")
-    return process.stdout
-
-
-def _records(stream: BufferedReader) -> Iterator[bytes]:
+def _split_records(stream: BufferedReader) -> Iterator[bytes]:
     """Parts of a stream that end with NUL."""
     rest = b""
     while chunk := stream.read1(_CHUNK):
-        *whole, rest = (rest + chunk).split(b"\0")
-        if max(map(len, (*whole, rest))) > _LONGEST_LINE:
-            raise PermanentError(f"a path has more than {_LONGEST_PATH} bytes; shorten it")
-        yield from whole
+        *records, rest = (rest + chunk).split(b"\0")
+        if max(map(len, (*records, rest))) > _MAX_LINE_BYTES:
+            raise PermanentError(f"a path has more than {_MAX_PATH_BYTES} bytes; shorten it")
+        yield from records

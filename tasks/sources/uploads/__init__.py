@@ -1,5 +1,5 @@
-"""Skills that come by value: archives unpacked within bounds, and the store that keeps them.
+"""Uploads as sources: archives unpacked within limits, and the store of the skills in them.
 
-Nothing that an archive names ever becomes a path on this machine: its members become members of
-packages that this code writes, one file a skill.
+No name in an archive becomes a path on this machine: the members are written to packages, one file
+per skill.
 """

@@ -1,4 +1,4 @@
-"""What an archive is made of, and how archives are told apart."""
+"""Members of archives, and detection of the kind of an archive."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from tasks.sources.uploads.limits import ArchiveError
 
 HEADER_BYTES = 512
-"""Bytes that tell which kind of upload it is."""
+"""Bytes that `detect_archive_kind` needs."""
 
-_TAR_MARK = slice(257, 262)
+_TAR_MAGIC = slice(257, 262)
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMember:
-    """One entry, under the name as it stands in the archive; `content` is None for a folder."""
+    """One member of an archive. name: unchecked. content: None for a folder."""
 
     name: str
     content: Iterator[bytes] | None
 
 
 def detect_archive_kind(head: bytes) -> str:
-    """`zip`, `tar`, `tar.gz`, `tar.bz2`, `tar.xz` or `text`, by the first `HEAD` bytes.
+    """`zip`, `tar`, `tar.gz`, `tar.bz2`, `tar.xz` or `text`. head: the first `HEADER_BYTES`.
 
-    Raises ArchiveError for what cannot be any of them.
+    Raises ArchiveError for any other content.
     """
     if head.startswith((b"PK\3\4", b"PK\5\6")):
         return "zip"
@@ -34,7 +34,7 @@ def detect_archive_kind(head: bytes) -> str:
         return "tar.bz2"
     if head.startswith(b"\xfd7zXZ\0"):
         return "tar.xz"
-    if head[_TAR_MARK] == b"ustar":
+    if head[_TAR_MAGIC] == b"ustar":
         return "tar"
     if not head:
         raise ArchiveError("nothing was sent")

@@ -1,4 +1,4 @@
-"""What one upload may cost, counted while it is read."""
+"""Limits of one upload (members, bytes, ratio, time), checked while it is read."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from config.inbound_settings import UploadSettings
 CHUNK = 1 << 16
 MEGABYTE = 1_000_000
 _MIN_RATIO_BYTES = MEGABYTE
-_LONGEST_NAME_SHOWN = 120
+_MAX_NAME_SHOWN = 120
 
 
 class ArchiveError(UsageError):
-    """An upload that is not taken; the message names the member and says why."""
+    """An upload is refused; the message names the member and the reason."""
 
 
 class UploadTooLargeError(ArchiveError):
-    """An upload beyond one of the bounds of `[uploads]`."""
+    """An upload exceeds one of the limits in `[uploads]`."""
 
 
 def escape_name(name: str) -> str:
-    """A member's name as a message may hold it: escaped, and not at any length."""
-    cut = name if len(name) <= _LONGEST_NAME_SHOWN else name[:_LONGEST_NAME_SHOWN] + "…"
+    """A member's name for messages: escaped and cut."""
+    cut = name if len(name) <= _MAX_NAME_SHOWN else name[:_MAX_NAME_SHOWN] + "…"
     return ascii(cut)
 
 
 class UploadMeter:
-    """Counts members and unpacked bytes of one upload of `packed` bytes.
+    """Counts members and unpacked bytes of one upload, and checks the time.
 
-    Every count raises TooLargeError as soon as its bound is passed, and so does time.
+    packed_bytes: size of the archive. Every method raises UploadTooLargeError as soon as a limit is
+    exceeded.
     """
 
     def __init__(self, bounds: UploadSettings, packed_bytes: int) -> None:
@@ -43,7 +44,7 @@ class UploadMeter:
         self._end = time.monotonic() + bounds.seconds
 
     def count_member(self, name: str) -> None:
-        """Count one member, folders too."""
+        """Count one member; folders count too."""
         self._members += 1
         if self._members > self._bounds.files:
             raise UploadTooLargeError(
@@ -53,7 +54,7 @@ class UploadMeter:
         self.check_time()
 
     def count_bytes(self, count: int, name: str) -> None:
-        """Count bytes that came out; name: of the member, for the message."""
+        """Count unpacked bytes. name: of the member, for the message."""
         self._bytes += count
         if self._bytes > self._bounds.unpacked_megabytes * MEGABYTE:
             raise UploadTooLargeError(
@@ -68,7 +69,7 @@ class UploadMeter:
         self.check_time()
 
     def check_time(self) -> None:
-        """Raise TooLargeError when unpacking has taken too long."""
+        """Raise UploadTooLargeError if unpacking has taken too long."""
         if time.monotonic() > self._end:
             raise UploadTooLargeError(
                 f"not unpacked within {self._bounds.seconds:g} s (uploads.seconds); "
@@ -77,6 +78,6 @@ class UploadMeter:
 
 
 def iter_chunks(stream: IO[bytes]) -> Iterator[bytes]:
-    """What is left of a stream, in pieces of bounded size."""
+    """The rest of a stream in chunks of at most `CHUNK` bytes."""
     while chunk := stream.read(CHUNK):
         yield chunk

@@ -1,4 +1,4 @@
-"""Names of members: clean relative paths, each once, whatever file system they end up on."""
+"""Checks names of archive members: clean relative paths, unique on every file system."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import unicodedata
 
 from tasks.sources.uploads.limits import ArchiveError, escape_name
 
-_LONGEST_PART = 255
-_LONGEST_PATH = 1_024
+_MAX_PART_BYTES = 255
+_MAX_PATH_BYTES = 1_024
 _DRIVE = re.compile(r"[A-Za-z]:")
 _BIDI_CONTROLS = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
-"""Marks that turn the direction of text around: a name would not read as what it is."""
+"""These reverse the direction of text, so that a name would be displayed as another one."""
 
 
 def clean_path(name: str, depth: int) -> str:
     """A relative path with `/`, without leading `./` and closing `/`; "" for the top itself.
 
-    depth: folders that may stand above. Raises ArchiveError that says what is wrong with it.
+    depth: largest number of folders above the last part. Raises ArchiveError for any other name.
     """
-    wrong = _find_defect(name)
-    if wrong:
-        raise ArchiveError(f"{escape_name(name)}: {wrong}")
+    defect = _find_defect(name)
+    if defect:
+        raise ArchiveError(f"{escape_name(name)}: {defect}")
     parts = name.removesuffix("/").split("/")
     while parts and parts[0] == ".":
         parts.pop(0)
@@ -30,17 +30,20 @@ def clean_path(name: str, depth: int) -> str:
             raise ArchiveError(
                 f"{escape_name(name)}: the name leads elsewhere; use plain relative names"
             )
-        if len(part.encode()) > _LONGEST_PART:
-            raise ArchiveError(f"{escape_name(name)}: a part is longer than {_LONGEST_PART} bytes")
+        if len(part.encode()) > _MAX_PART_BYTES:
+            raise ArchiveError(
+                f"{escape_name(name)}: a part is longer than {_MAX_PART_BYTES} bytes"
+            )
     path = "/".join(parts)
-    if len(path.encode()) > _LONGEST_PATH:
-        raise ArchiveError(f"{escape_name(name)}: longer than {_LONGEST_PATH} bytes")
+    if len(path.encode()) > _MAX_PATH_BYTES:
+        raise ArchiveError(f"{escape_name(name)}: longer than {_MAX_PATH_BYTES} bytes")
     if len(parts) > depth + 1:
         raise ArchiveError(f"{escape_name(name)}: below more than {depth} folders (uploads.depth)")
     return path
 
 
 def _find_defect(name: str) -> str:
+    """Why a name is refused, "" if it is not."""
     if not name:
         return "a member without a name"
     try:
@@ -59,7 +62,7 @@ def _find_defect(name: str) -> str:
 
 
 class MemberNames:
-    """The names of one archive; of two that differ in case alone, the second is refused."""
+    """The names in one archive; a name that differs from another only in case is refused."""
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
@@ -67,7 +70,7 @@ class MemberNames:
         self._files: set[str] = set()
 
     def add(self, name: str, *, folder: bool = False) -> str:
-        """Note a member; returns its clean path. Raises ArchiveError."""
+        """Add a member; returns its clean path. Raises ArchiveError."""
         path = clean_path(name, self._depth)
         parts = path.split("/")
         for end in range(1, len(parts)):
@@ -83,7 +86,7 @@ class MemberNames:
         before = self._seen.setdefault(key, (path, folder))
         if before[0] != path:
             raise ArchiveError(
-                f"{escape_name(name)}: differs from {escape_name(before[0])} in case alone; "
+                f"{escape_name(name)}: differs from {escape_name(before[0])} only in case; "
                 "rename one"
             )
         if before[1] != folder:
@@ -91,6 +94,6 @@ class MemberNames:
                 f"{escape_name(name)}: {escape_name(path)} is both a file and a folder"
             )
         if not folder and path in self._files:
-            raise ArchiveError(f"{escape_name(name)}: is there twice")
+            raise ArchiveError(f"{escape_name(name)}: occurs twice")
         if not folder:
             self._files.add(path)

@@ -1,7 +1,7 @@
-"""Packages: one file a skill, written by this code alone from what came in.
+"""Packages: one zip file per skill, written from an upload and read as the skill's folder.
 
-A package is a zip of the skill's files below `files/` and a manifest with their sizes and hashes,
-so that a reader gets the whole of one revision by opening one file.
+A package holds the skill's files below `files/` and a manifest with their sizes and hashes. Opening
+this one file gives a reader one revision as a whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from config.errors import PermanentError, TransientError
 from config.settings import Settings
 from skills.parsing import sibling_files
 from skills.record import SiblingFile
-from tasks.sources.directory import SKILL_FILE, SKIPPED_FOLDERS, SkillFolder
+from tasks.sources.folder_rules import (
+    SKIPPED_FOLDERS,
+    VIRTUAL_ENVIRONMENT_FILE,
+    hash_skill_folder,
+)
+from tasks.sources.protocol import SKILL_FILE, SkillFolder
 from tasks.sources.uploads.archive import ArchiveMember
 from tasks.sources.uploads.limits import ArchiveError, UploadTooLargeError, escape_name, iter_chunks
 from tasks.sources.uploads.member_names import MemberNames, clean_path
@@ -29,15 +34,15 @@ _VERSION = 1
 _MANIFEST = "manifest.json"
 _FILES = "files/"
 _IGNORED_NAMES = SKIPPED_FOLDERS | {"__MACOSX", ".DS_Store"}
-_MOMENT = (1980, 1, 1, 0, 0, 0)
-_ENVIRONMENT = "pyvenv.cfg"
+_FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class UploadContents:
-    """What was unpacked: the files of each skill, by the skill's path in the source.
+    """Files of an upload by skill.
 
-    left_out: files that belong to no skill, or to what no skill consists of.
+    skills: skill path in the source -> path in the skill -> member of the target zip. left_out:
+    number of files that belong to no skill, or lie in skipped folders.
     """
 
     skills: Mapping[str, Mapping[str, str]]
@@ -47,11 +52,10 @@ class UploadContents:
 def collect_skills(
     members: Iterable[ArchiveMember], target: IO[bytes], settings: Settings, path: str
 ) -> UploadContents:
-    """Write the content of all members to `target`, a zip, and sort them into skills.
+    """Write the content of all members to `target`, a zip, and group them by skill.
 
-    path: where in the source the upload belongs; it takes the place of the archive's one top
-    folder, if all lies in one. Files are named in `Contents` as skill path -> path in the skill ->
-    member of `target`. Raises ArchiveError.
+    path: the folder of the source that the upload belongs to, "" for its root; it replaces the top
+    folder of an archive with only one. Raises ArchiveError.
     """
     names = MemberNames(settings.uploads.depth)
     stored: dict[str, str] = {}
@@ -65,28 +69,30 @@ def collect_skills(
                 left_out += 1
                 continue
             stored[name] = str(len(stored))
-            with gathered.open(_entry(stored[name]), "w", force_zip64=True) as stream:
-                for chunk in _bounded(member, name, settings.limits.skill_bytes):
+            with gathered.open(_zip_info(stored[name]), "w", force_zip64=True) as stream:
+                for chunk in _check_skill_file_size(member, name, settings.limits.skill_bytes):
                     stream.write(chunk)
     skills, unowned = _group_by_skill(_apply_source_path(stored, path, settings.uploads.depth))
-    _check(skills, settings)
+    _check_skills(skills, settings)
     return UploadContents(skills, left_out + unowned)
 
 
-def _bounded(member: ArchiveMember, name: str, most: int) -> Iterator[bytes]:
-    """A member's content; raises TooLargeError for a SKILL.md that could not be read later."""
+def _check_skill_file_size(
+    member: ArchiveMember, name: str, max_skill_bytes: int
+) -> Iterator[bytes]:
+    """A member's content; raises UploadTooLargeError for a SKILL.md above the parser's limit."""
     size = 0
     for chunk in member.content or ():
         size += len(chunk)
-        if size > most and PurePosixPath(name).name == SKILL_FILE:
+        if size > max_skill_bytes and PurePosixPath(name).name == SKILL_FILE:
             raise UploadTooLargeError(
-                f"{escape_name(name)}: more than {most} bytes (limits.skill_bytes)"
+                f"{escape_name(name)}: more than {max_skill_bytes} bytes (limits.skill_bytes)"
             )
         yield chunk
 
 
 def _apply_source_path(stored: Mapping[str, str], path: str, depth: int) -> dict[str, str]:
-    """Names as they are in the source."""
+    """Names of members as paths in the source."""
     if not path:
         return dict(stored)
     tops = {name.partition("/")[0] for name in stored}
@@ -96,14 +102,14 @@ def _apply_source_path(stored: Mapping[str, str], path: str, depth: int) -> dict
 
 
 def _group_by_skill(stored: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], int]:
-    """Files of each skill, and how many belong to none."""
+    """Files of each skill, and the number of files that belong to none."""
     folders = {
         str(PurePosixPath(name).parent) for name in stored if PurePosixPath(name).name == SKILL_FILE
     }
     environments = {
         str(PurePosixPath(name).parent)
         for name in stored
-        if PurePosixPath(name).name == _ENVIRONMENT
+        if PurePosixPath(name).name == VIRTUAL_ENVIRONMENT_FILE
     }
     skills: dict[str, dict[str, str]] = {folder: {} for folder in folders}
     unowned = 0
@@ -117,7 +123,7 @@ def _group_by_skill(stored: Mapping[str, str]) -> tuple[dict[str, dict[str, str]
     return {path: files for path, files in skills.items() if files}, unowned
 
 
-def _check(skills: Mapping[str, Mapping[str, str]], settings: Settings) -> None:
+def _check_skills(skills: Mapping[str, Mapping[str, str]], settings: Settings) -> None:
     if not skills:
         raise ArchiveError(f"holds no {SKILL_FILE}; a skill is a folder with one")
     if "." in skills:
@@ -137,21 +143,21 @@ def _check(skills: Mapping[str, Mapping[str, str]], settings: Settings) -> None:
 def write_package(
     target: IO[bytes], skill_id: str, files: Mapping[str, str], gathered: zipfile.ZipFile
 ) -> None:
-    """Write one skill's package from what `gather` made of the upload."""
+    """Write one skill's package. files, gathered: from `collect_skills`."""
     listed: list[SiblingFile] = []
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as package:
         for name in sorted(files):
             size, digest = 0, hashlib.sha256()
             with (
                 gathered.open(files[name]) as source,
-                package.open(_entry(_FILES + name), "w", force_zip64=True) as stream,
+                package.open(_zip_info(_FILES + name), "w", force_zip64=True) as stream,
             ):
                 for chunk in iter_chunks(source):
                     size += len(chunk)
                     digest.update(chunk)
                     stream.write(chunk)
             listed.append(SiblingFile(name, size, digest.hexdigest()))
-        package.writestr(_entry(_MANIFEST), _manifest(skill_id, listed))
+        package.writestr(_zip_info(_MANIFEST), _manifest(skill_id, listed))
 
 
 def _manifest(skill_id: str, files: Iterable[SiblingFile]) -> str:
@@ -159,16 +165,16 @@ def _manifest(skill_id: str, files: Iterable[SiblingFile]) -> str:
     return json.dumps({"version": _VERSION, "skill_id": skill_id, "files": rows})
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
-    """The same content makes the same package."""
-    entry = zipfile.ZipInfo(name, _MOMENT)
+def _zip_info(name: str) -> zipfile.ZipInfo:
+    """An entry with a fixed time, so that the same content makes the same package."""
+    entry = zipfile.ZipInfo(name, _FIXED_TIME)
     entry.compress_type = zipfile.ZIP_DEFLATED
     return entry
 
 
 @dataclass(frozen=True, slots=True)
 class PackageManifest:
-    """What a package holds: the skill, its SKILL.md, and the other files, sorted by path."""
+    """The manifest of a package. files: all but SKILL.md, sorted by path."""
 
     skill_id: str
     skill_file: SiblingFile
@@ -176,30 +182,28 @@ class PackageManifest:
 
     @property
     def content_hash(self) -> str:
-        """The hash over all, as `directory.read_folder` makes it of the same files."""
-        digest = hashlib.sha256(bytes.fromhex(self.skill_file.sha256))
-        for file in self.files:
-            digest.update(f"{file.path}\0{file.size}\0{file.sha256}\n".encode())
-        return digest.hexdigest()
+        """The skill's content hash, the same as for a directory with these files."""
+        return hash_skill_folder(bytes.fromhex(self.skill_file.sha256), self.files)
 
 
 def read_manifest(file: Path) -> PackageManifest:
-    """The manifest of a package. Raises FileNotFoundError, PermanentError for a damaged one."""
-    with _opened(file) as package:
-        return _parsed(package, file)
+    """Read a package's manifest; raises FileNotFoundError, PermanentError if it is damaged."""
+    with _open_package(file) as package:
+        return _parse_manifest(package, file)
 
 
-def read_package(file: Path, most: int) -> SkillFolder:
-    """A package as ingest reads a folder; most: bytes of its SKILL.md.
+def read_package(file: Path, max_skill_bytes: int) -> SkillFolder:
+    """Read a package as a skill's folder.
 
-    Raises FileNotFoundError, PermanentError for a damaged package or a longer SKILL.md.
+    Raises FileNotFoundError, PermanentError for a damaged package or a SKILL.md of more than
+    `max_skill_bytes`.
     """
-    with _opened(file) as package:
-        manifest = _parsed(package, file)
-        if manifest.skill_file.size > most:
+    with _open_package(file) as package:
+        manifest = _parse_manifest(package, file)
+        if manifest.skill_file.size > max_skill_bytes:
             raise PermanentError(
-                f"{manifest.skill_id}: {manifest.skill_file.size} bytes; the limit is {most} "
-                "(limits.skill_bytes)"
+                f"{manifest.skill_id}: {manifest.skill_file.size} bytes; the limit is "
+                f"{max_skill_bytes} (limits.skill_bytes)"
             )
         content = package.read(_FILES + SKILL_FILE)
         texts = sibling_files.read_selected_files(
@@ -208,7 +212,7 @@ def read_package(file: Path, most: int) -> SkillFolder:
         return SkillFolder(content, manifest.files, manifest.content_hash, texts)
 
 
-def _parsed(package: zipfile.ZipFile, file: Path) -> PackageManifest:
+def _parse_manifest(package: zipfile.ZipFile, file: Path) -> PackageManifest:
     read: dict[str, Any] = json.loads(package.read(_MANIFEST))
     if read["version"] != _VERSION:
         raise PermanentError(f"{file}: written by another version of skillbus; upload it again")
@@ -219,7 +223,7 @@ def _parsed(package: zipfile.ZipFile, file: Path) -> PackageManifest:
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
+def _open_package(file: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(file) as package:
             yield package

@@ -1,11 +1,11 @@
-"""The folder of uploads: packages on their way in, and the one package of each skill.
+"""The upload store: a folder with submitted packages, and one installed package per skill.
 
-    packages/upload-<id>/   what an accepted event brings, until the event has ended
-    sources/<source>/       one package a skill, replaced by a rename alone
-    staging/                what is being received or written; swept
+    packages/upload-<id>/   packages of an accepted event, until the event has ended
+    sources/<source>/       one package per skill, replaced by rename only
+    staging/                uploads being received or written, deleted after a while
 
-A reader opens one file, and so has the old revision whole or the new one whole, however many
-processes write and on whatever file system that renames within itself.
+A reader opens one file, so it gets either the old or the new revision as a whole, with any number
+of writing processes.
 """
 
 from __future__ import annotations
@@ -23,51 +23,51 @@ from urllib.parse import quote, unquote
 
 from config.errors import PermanentError, TransientError
 from config.settings import Settings
-from tasks.sources.directory import SkillFolder, SkillGoneError, SourceScan
+from tasks.sources.protocol import SkillFolder, SkillGoneError
 from tasks.sources.uploads.package import read_manifest, read_package
 
 UPLOAD_KIND = "upload"
-"""Of a source whose skills come by value."""
+"""Kind of a source whose skills are uploaded."""
 
-_PREFIX = "upload-"
-_SUFFIX = ".zip"
-_LONGEST_NAME = 200
+_ID_PREFIX = "upload-"
+_PACKAGE_SUFFIX = ".zip"
+_MAX_NAME_LENGTH = 200
 _ABANDONED_SECONDS = 3_600.0
 _IN_TRANSIT_SECONDS = 60.0
-"""In which an event is recorded once its package has been handed in."""
+"""Longest time between the submission of a package and the record of its event."""
 _SHARE = "gateways and workers must share one folder of uploads (uploads.folder)"
 
 
 def new_package_id(name: str = "") -> str:
-    """An id for an event that brings a package, and for the package.
+    """An id for a package and its event.
 
-    name: 32 hex digits by which to tell that something is sent again; at default it is new.
+    name: 32 hex digits that are the same if the upload is sent again; "" for random ones.
     """
-    return _PREFIX + (name or uuid.uuid4().hex)
+    return _ID_PREFIX + (name or uuid.uuid4().hex)
 
 
 def is_package_id(event_id: str) -> bool:
-    """Whether an event of this id brings a package; nobody else's events have such ids."""
-    return event_id.startswith(_PREFIX)
+    """Whether the event with this id has a package; no other events have such ids."""
+    return event_id.startswith(_ID_PREFIX)
 
 
 def upload_root(source_id: str) -> str:
-    """What the catalog has as the root of a source of this kind: the same on every machine."""
+    """The root of an upload source in the catalog: the same on every machine."""
     return f"{UPLOAD_KIND}:{source_id}"
 
 
 def safe_file_name(text: str) -> str:
-    """A name for a file or folder that stands for any text, on any file system.
+    """A file name for any text, valid on any file system.
 
-    The hash tells apart what a file system without case would take for one.
+    Its hash distinguishes names that differ only in case.
     """
     digest = hashlib.sha256(text.encode()).hexdigest()
     plain = quote(text, safe=" ")
-    return f"{plain}~{digest[:16]}" if len(plain) <= _LONGEST_NAME else f"~{digest}"
+    return f"{plain}~{digest[:16]}" if len(plain) <= _MAX_NAME_LENGTH else f"~{digest}"
 
 
 def fsync_folder(folder: Path) -> None:
-    """Have what was renamed in a folder survive a loss of power."""
+    """Sync a folder, so that renames in it survive a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -77,7 +77,7 @@ def fsync_folder(folder: Path) -> None:
 
 @contextmanager
 def _transient_disk_errors(what: str) -> Iterator[None]:
-    """A full or lost disk passes; whoever sent something sends it again."""
+    """Raise errors of the disk as TransientError: the sender can try again."""
     try:
         yield
     except OSError as error:
@@ -85,7 +85,7 @@ def _transient_disk_errors(what: str) -> Iterator[None]:
 
 
 class UploadStore:
-    """Writes and reads the folder of uploads; any number of processes may have one."""
+    """Writes and reads the folder of uploads, which any number of processes may share."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -95,9 +95,9 @@ class UploadStore:
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """A folder for what is being received, gone afterwards.
+        """A temporary folder for an upload, deleted afterwards.
 
-        Raises TransientError when it cannot be made.
+        Raises TransientError if it cannot be created.
         """
         with _transient_disk_errors(f"{self._staging} cannot be written"):
             for folder in (self._packages, self._sources, self._staging):
@@ -109,10 +109,10 @@ class UploadStore:
             shutil.rmtree(place, ignore_errors=True)
 
     def submit_package(self, package_id: str, source_id: str, skills: Path) -> None:
-        """Move a staged folder of packages, each synced, to where its event will find it.
+        """Move a staged folder of packages, each synced, to where `install_package` finds it.
 
-        On disk for good when this returns. Raises TransientError, also while another with this id
-        may be on its way; what a kill left of one gives way.
+        It is durable when this returns. Raises TransientError, also if the same package was
+        submitted within `_IN_TRANSIT_SECONDS`; an older one is replaced.
         """
         place = self._packages / package_id
         with _transient_disk_errors(f"{self._packages} cannot be written"):
@@ -121,16 +121,16 @@ class UploadStore:
             fsync_folder(skills)
             if place.exists():
                 if not _is_older(place, time.time() - _IN_TRANSIT_SECONDS):
-                    raise TransientError("this upload is being taken in; send it again in a while")
+                    raise TransientError("this upload is being processed; send it again later")
                 place.rename(skills.with_name("left"))
             skills.rename(place)
             fsync_folder(self._packages)
 
     def install_package(self, source_id: str, package_id: str) -> None:
-        """Put the skills of a package in place, each at once; done again, it goes on.
+        """Install the skills of a package, each atomically; a repeated call continues.
 
-        Raises TransientError where the folder is not the one that the package was handed in to,
-        PermanentError where the package is gone.
+        Raises TransientError if this machine has another folder of uploads, PermanentError if the
+        package is gone.
         """
         package, place = self._packages / package_id, self._existing_folder(source_id)
         try:
@@ -145,32 +145,32 @@ class UploadStore:
             fsync_folder(place)
 
     def create_source(self, source_id: str) -> None:
-        """Have a source's folder there."""
+        """Create the folder of a source, if it does not exist."""
         with _transient_disk_errors(f"{self._sources} cannot be written"):
             self._source(source_id).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def install_skill(self, source_id: str, path: str, package: Path) -> None:
-        """Put one skill's package in place, synced, from a staged file."""
+        """Install one skill's package from a staged and synced file."""
         with _transient_disk_errors(f"{self._sources} cannot be written"):
             package.replace(self._file(source_id, path))
             fsync_folder(self._source(source_id))
 
-    def remove(self, source_id: str, paths: Iterable[str]) -> None:
-        """Delete skills; those that are gone already are well."""
+    def remove_skills(self, source_id: str, paths: Iterable[str]) -> None:
+        """Delete skills; those that do not exist are ignored."""
         with _transient_disk_errors(f"{self._sources} cannot be written"):
             for path in paths:
                 self._file(source_id, path).unlink(missing_ok=True)
 
-    def paths(self, source_id: str) -> list[str]:
-        """Paths of a source's skills, sorted. Raises TransientError where it cannot be seen."""
+    def list_paths(self, source_id: str) -> list[str]:
+        """Paths of a source's skills, sorted; raises TransientError if they cannot be listed."""
         place = self._existing_folder(source_id)
         with _transient_disk_errors(f"{place} cannot be read"):
-            files = [one for one in place.iterdir() if one.name.endswith(_SUFFIX)]
+            files = [one for one in place.iterdir() if one.name.endswith(_PACKAGE_SUFFIX)]
         return sorted(filter(None, map(self._path, files)))
 
     def _path(self, file: Path) -> str:
-        """The path that a file's name stands for; a long one is in the package."""
-        plain = file.name.removesuffix(_SUFFIX).rpartition("~")[0]
+        """The skill path of a package; a long one is not in the name but in the manifest."""
+        plain = file.name.removesuffix(_PACKAGE_SUFFIX).rpartition("~")[0]
         if plain:
             return unquote(plain)
         try:
@@ -178,46 +178,46 @@ class UploadStore:
         except FileNotFoundError:
             return ""
 
-    def has(self, source_id: str, path: str) -> bool:
-        """Whether there is a skill of this path."""
+    def has_skill(self, source_id: str, path: str) -> bool:
+        """Whether a skill is installed at this path."""
         return self._file(source_id, path).is_file()
 
-    def signature(self, source_id: str, path: str) -> tuple[str, int] | None:
-        """Hash of all that a skill consists of and bytes of its SKILL.md, None without it."""
+    def get_signature(self, source_id: str, path: str) -> tuple[str, int] | None:
+        """Content hash and bytes of SKILL.md of a skill, None without one."""
         try:
             manifest = read_manifest(self._file(source_id, path))
         except FileNotFoundError:
             return None
         return manifest.content_hash, manifest.skill_file.size
 
-    def read(self, source_id: str, path: str, most: int) -> SkillFolder:
-        """One skill; most: bytes of its SKILL.md.
+    def read(self, source_id: str, path: str, max_skill_bytes: int) -> SkillFolder:
+        """Read one skill.
 
-        Raises SkillGoneError, PermanentError for a damaged package, TransientError where the
-        source cannot be seen.
+        Raises SkillGoneError, PermanentError for a damaged package or a SKILL.md of more than
+        `max_skill_bytes`, TransientError if this machine has no folder of the source.
         """
         self._existing_folder(source_id)
         try:
-            return read_package(self._file(source_id, path), most)
+            return read_package(self._file(source_id, path), max_skill_bytes)
         except FileNotFoundError:
             raise SkillGoneError(f"{source_id}:{path} is gone") from None
 
     def delete_expired(self, find_ended: Callable[[Sequence[str]], Mapping[str, bool]]) -> int:
-        """Delete what nobody needs any more; how many.
+        """Delete packages that are no longer needed, and old staged uploads; returns how many.
 
-        ended: for ids of packages, whether their events have ended for good; absent for an event
-        that nobody knows. Such a package, and what lies in staging, goes when it is old enough
-        for its process to have died.
+        find_ended: package ids -> whether their events have ended for good; unknown events are
+        left out. A package of an unknown event, and a staged upload, are deleted once they are so
+        old that their process must have died.
         """
         old = time.time() - _ABANDONED_SECONDS
-        names = [one.name for one in _listed(self._packages)]
+        names = [one.name for one in _list_folder(self._packages)]
         known = find_ended(names) if names else {}
         due = [
             one
-            for one in _listed(self._packages)
+            for one in _list_folder(self._packages)
             if known.get(one.name, _is_older(one, old)) and one.name in names
         ]
-        due += [one for one in _listed(self._staging) if _is_older(one, old)]
+        due += [one for one in _list_folder(self._staging) if _is_older(one, old)]
         for one in due:
             shutil.rmtree(one, ignore_errors=True)
         return len(due)
@@ -236,11 +236,11 @@ class UploadStore:
 
 
 def package_file_name(path: str) -> str:
-    """The name of a skill's package."""
-    return safe_file_name(path) + _SUFFIX
+    """The file name of a skill's package."""
+    return safe_file_name(path) + _PACKAGE_SUFFIX
 
 
-def _listed(folder: Path) -> list[Path]:
+def _list_folder(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
     except OSError:
@@ -255,51 +255,5 @@ def _is_older(one: Path, moment: float) -> bool:
 
 
 def open_upload_store(settings: Settings) -> UploadStore:
-    """The store that the settings name."""
+    """The store in the folder from the settings."""
     return UploadStore(settings.uploads.folder or settings.home / "uploads")
-
-
-class UploadReader:
-    """The skills of an upload source, as `tasks.sources.readers` wants them read.
-
-    Which skills there are is looked up once; what each holds, at each call.
-    """
-
-    def __init__(self, source_id: str, settings: Settings) -> None:
-        self._source_id = source_id
-        self._store = open_upload_store(settings)
-        self._most = settings.limits.skill_bytes
-        self._paths: list[str] | None = None
-
-    def scan(self, start: str) -> SourceScan:
-        """Every skill at or below `start`; signatures are hashes of their content."""
-        if self._paths is None:
-            self._paths = self._store.paths(self._source_id)
-        found = SourceScan()
-        for path in self._paths:
-            if start and path != start and not path.startswith(start + "/"):
-                continue
-            try:
-                signed = self._store.signature(self._source_id, path)
-            except PermanentError as error:
-                found.refused[path] = str(error)
-                continue
-            if signed is not None:
-                found.signatures[path], found.sizes[path] = signed
-        return found
-
-    def read(self, path: str) -> SkillFolder:
-        """One skill; errors as `UploadStore.read` raises them."""
-        return self._store.read(self._source_id, path, self._most)
-
-    def find_owning_skill(self, path: str) -> str | None:
-        """The nearest folder at or above `path` that is a skill, None without one."""
-        parts = path.split("/") if path else []
-        for end in range(len(parts), 0, -1):
-            name = "/".join(parts[:end])
-            if self._store.has(self._source_id, name):
-                return name
-        return None
-
-    def check_relative_path(self, path: str) -> None:
-        """Nothing to check: no path of an upload becomes one of this machine."""

@@ -15,15 +15,9 @@ from hypothesis import strategies as st
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import LimitSettings
-from tasks.sources.directory import (
-    SkillGoneError,
-    SourceScan,
-    check_relative_path,
-    find_owning_skill,
-    read_skill_folder,
-    resolve_root,
-    scan,
-)
+from tasks.sources.directory import DirectoryReader, read_skill_folder, resolve_root, scan
+from tasks.sources.folder_rules import check_relative_path
+from tasks.sources.protocol import SkillGoneError, SourceScan
 
 LIMITS = LimitSettings()
 
@@ -74,19 +68,19 @@ def test_a_root_is_resolved(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "said"), [("absent", "does not exist"), ("file", "is a file")])
-def test_what_is_no_root_is_said(tmp_path: Path, name: str, said: str) -> None:
+def test_a_root_that_is_no_folder_is_refused(tmp_path: Path, name: str, said: str) -> None:
     put(tmp_path / "file")
     with pytest.raises(UsageError, match=said):
         resolve_root(tmp_path / name)
 
 
-def test_an_unreadable_root_is_said(root: Path, shut: Callable[[Path], None]) -> None:
+def test_an_unreadable_root_is_refused(root: Path, shut: Callable[[Path], None]) -> None:
     shut(root)
     with pytest.raises(UsageError, match="cannot be read"):
         resolve_root(root)
 
 
-def test_a_name_that_no_file_can_have_is_said(tmp_path: Path) -> None:
+def test_an_invalid_file_name_as_root_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         resolve_root(tmp_path / ("x" * 300))
 
@@ -116,7 +110,7 @@ def test_a_scan_may_start_below(root: Path) -> None:
     assert scan(root, "absent", LIMITS).signatures == {}
 
 
-def test_a_folder_named_like_a_skill_file_is_none(root: Path) -> None:
+def test_a_folder_named_like_a_skill_file_is_not_a_skill(root: Path) -> None:
     (root / "a" / "SKILL.md").mkdir(parents=True)
     assert scan(root, "", LIMITS).signatures == {}
 
@@ -190,7 +184,7 @@ def test_a_signature_is_stable_and_sees_each_kind_of_change(root: Path) -> None:
     assert signature() == seen[-2]
 
 
-def test_a_change_in_a_nested_skill_is_not_one_of_the_outer(root: Path) -> None:
+def test_a_change_in_a_nested_skill_does_not_change_the_outer_one(root: Path) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "a" / "b" / "SKILL.md")
     before = scan(root, "", LIMITS).signatures
@@ -269,7 +263,7 @@ def test_sibling_files_linked_out_are_left_out(root: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "a\0b"])
 def test_paths_stay_inside(root: Path, path: str) -> None:
     with pytest.raises(UsageError, match="leads out"):
-        check_relative_path(root, path)
+        check_relative_path(path, str(root))
     with pytest.raises(UsageError, match="leads out"):
         read_skill_folder(root, path, LIMITS)
 
@@ -287,7 +281,7 @@ def test_reading_lists_files_with_their_sizes(root: Path) -> None:
     assert all(len(file.sha256) == 64 for file in folder.files)
 
 
-def test_a_nested_skill_is_no_file_of_the_outer(root: Path) -> None:
+def test_files_of_a_nested_skill_do_not_belong_to_the_outer_one(root: Path) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "a" / "b" / "SKILL.md")
     put(root / "a" / "b" / "c" / "helper.txt")
@@ -312,7 +306,7 @@ def test_special_files_are_neither_read_nor_waited_for(root: Path) -> None:
         read_skill_folder(root, "b", LIMITS)
 
 
-def test_gone_is_told_from_unreadable(root: Path) -> None:
+def test_a_missing_skill_differs_from_an_unreadable_one(root: Path) -> None:
     (root / "empty").mkdir()
     put(root / "file")
     for path in ("absent", "empty", "file"):
@@ -326,7 +320,7 @@ def test_an_unreadable_skill_file_is_permanent(root: Path, shut: Callable[[Path]
         read_skill_folder(root, "a", LIMITS)
 
 
-def test_limits_are_named(root: Path) -> None:
+def test_errors_name_the_limit(root: Path) -> None:
     put(root / "a" / "SKILL.md", "x" * 1001)
     with pytest.raises(PermanentError, match=r"limits\.skill_bytes"):
         read_skill_folder(root, "a", LimitSettings(skill_bytes=1000))
@@ -402,9 +396,9 @@ def test_the_hash_sees_content_names_and_moves(root: Path) -> None:
 def test_the_nearest_skill_owns_a_path(root: Path) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "a" / "b" / "SKILL.md")
-    assert find_owning_skill(root, "a/notes.txt") == "a"
-    assert find_owning_skill(root, "a/b/deep/er/notes.txt") == "a/b"
-    assert find_owning_skill(root, "a") == "a"
-    assert find_owning_skill(root, "c/d") is None
+    assert DirectoryReader(root, LIMITS).find_owning_skill("a/notes.txt") == "a"
+    assert DirectoryReader(root, LIMITS).find_owning_skill("a/b/deep/er/notes.txt") == "a/b"
+    assert DirectoryReader(root, LIMITS).find_owning_skill("a") == "a"
+    assert DirectoryReader(root, LIMITS).find_owning_skill("c/d") is None
     put(root / "SKILL.md")
-    assert find_owning_skill(root, "c/d") == ""
+    assert DirectoryReader(root, LIMITS).find_owning_skill("c/d") == ""

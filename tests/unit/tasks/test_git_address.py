@@ -33,7 +33,7 @@ OPEN = GitSettings(protocols=("https", "http"), allow_local=True, allow_private=
         *("https://exämple.org/x",),
     ],
 )
-def test_addresses_that_are_none(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(UsageError):
         check_url(url, OPEN)
 
@@ -45,7 +45,7 @@ def test_addresses_that_are_none(url: str) -> None:
         *("ssh://example.org/x", "git+ssh://example.org/x", "SSH://-oProxyCommand=touch/x"),
     ],
 )
-def test_who_writes_ssh_hears_what_to_write(url: str) -> None:
+def test_ssh_is_refused_with_advice(url: str) -> None:
     for settings in (OPEN, GitSettings()):
         with pytest.raises(UsageError, match="https://host/path, with a token in a file"):
             check_url(url, settings)
@@ -59,7 +59,7 @@ def test_who_writes_ssh_hears_what_to_write(url: str) -> None:
         *("good.org\\127.0.0.1", "good.org;x", "[::ffff:7f.1]"),
     ],
 )
-def test_hosts_that_git_could_read_otherwise_than_we_do(host: str) -> None:
+def test_ambiguous_hosts_are_refused(host: str) -> None:
     with pytest.raises(UsageError):
         check_url(f"https://{host}/x.git", OPEN)
 
@@ -85,19 +85,19 @@ def test_no_password_is_repeated() -> None:
         *("[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[fd00::1]", "224.0.0.1"),
     ],
 )
-def test_addresses_inside_are_refused(host: str) -> None:
-    with pytest.raises(UsageError, match="no public address"):
+def test_private_addresses_are_refused(host: str) -> None:
+    with pytest.raises(UsageError, match="not a public address"):
         resolve_remote(f"https://{host}/x.git", GitSettings())
 
 
-def test_one_address_inside_among_others_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_private_address_among_others_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [(socket.AF_INET, 1, 6, "", (one, 443)) for one in ("8.8.8.8", "10.0.0.1")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     with pytest.raises(UsageError, match=r"10\.0\.0\.1"):
         resolve_remote("https://example.org/x", GitSettings())
 
 
-def test_a_name_is_pinned_to_what_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_name_is_pinned_to_the_checked_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = ("8.8.8.8", "2001:4860:4860::8888")
     found = [(socket.AF_INET, 1, 6, "", (one, 443)) for one in ends]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
@@ -107,12 +107,12 @@ def test_a_name_is_pinned_to_what_was_checked(monkeypatch: pytest.MonkeyPatch) -
     assert resolve_remote("git://example.org/x", OPEN).url == "git://8.8.8.8:9418/x"
 
 
-def test_an_address_needs_no_pin() -> None:
+def test_an_ip_address_needs_no_pin() -> None:
     for url in ("https://8.8.8.8/x", "https://[2001:4860:4860::8888]/x"):
         assert resolve_remote(url, GitSettings()).git_options == ()
 
 
-def test_an_unknown_name_may_be_known_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host_is_transient(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: Any, **__: Any) -> None:
         raise socket.gaierror(-2, "Name or service not known")
 
@@ -130,7 +130,7 @@ def test_public_addresses() -> None:
 
 
 @pytest.mark.parametrize("branch", ["", "main", "feature/x", "v1.2", "ä", "a-b"])
-def test_names_of_branches(branch: str) -> None:
+def test_valid_branch_names(branch: str) -> None:
     check_branch(branch)
 
 
@@ -141,7 +141,7 @@ def test_names_of_branches(branch: str) -> None:
         *("/x", ".x", "a/.b", "a//b", "@{1}", "a\nb", "a\x00", "a?", "a[", "a.", "+a:refs/x"),
     ],
 )
-def test_names_that_are_no_branch(branch: str) -> None:
+def test_invalid_branch_names(branch: str) -> None:
     with pytest.raises(UsageError):
         check_branch(branch)
 

@@ -26,19 +26,19 @@ def changed(root: str = "/skills") -> Event:
     return new_event(SourceChanged(source_id="team", root=root), "skillbus/test")
 
 
-def test_what_was_asked_is_its_owners(path: Path) -> None:
+def test_only_the_owner_can_read_the_files(path: Path) -> None:
     journal = SqliteJournal(path)
     assert journal.add_job(changed(), "event")
-    beside = sorted(path.parent.iterdir())
-    assert len(beside) == 3
-    assert {stat.S_IMODE(file.stat().st_mode) for file in beside} == {0o600}
+    files = sorted(path.parent.iterdir())
+    assert len(files) == 3
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     SqliteJournal(path).close()
     journal.close()
 
 
 def test_a_locked_journal_is_transient_and_loses_nothing(path: Path) -> None:
     journal = SqliteJournal(path)
-    journal._connection.execute("PRAGMA busy_timeout=20")
+    journal._database.connection.execute("PRAGMA busy_timeout=20")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     event = changed()
@@ -52,12 +52,12 @@ def test_a_locked_journal_is_transient_and_loses_nothing(path: Path) -> None:
 
 def test_a_full_disk_is_transient_and_a_retry_works(path: Path) -> None:
     journal = SqliteJournal(path)
-    pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
-    journal._connection.execute(f"PRAGMA max_page_count={pages}")
+    pages = journal._database.connection.execute("PRAGMA page_count").fetchone()[0]
+    journal._database.connection.execute(f"PRAGMA max_page_count={pages}")
     big = new_event(QueryAsked(task="x" * 200_000), "test")
     with pytest.raises(TransientError, match="full"):
         journal.add_job(big, "query")
-    journal._connection.execute("PRAGMA max_page_count=100000")
+    journal._database.connection.execute("PRAGMA max_page_count=100000")
     assert journal.add_job(big, "query")
     journal.close()
 
@@ -92,7 +92,9 @@ def test_damage_that_shows_later_says_what_to_do(path: Path) -> None:
     damaged.close()
 
 
-def test_a_lock_on_opening_is_no_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_file_is_not_reported_as_damaged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connect = sqlite3.connect
 
     def impatient(*args: Any, **kwargs: Any) -> sqlite3.Connection:
@@ -108,7 +110,7 @@ def test_a_lock_on_opening_is_no_damage(path: Path, monkeypatch: pytest.MonkeyPa
     SqliteJournal(path).close()
 
 
-def test_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="cannot be opened"):
         SqliteJournal(tmp_path / "absent" / "journal.db")
 
@@ -137,7 +139,7 @@ CREATE INDEX jobs_id ON jobs (id);
 """
 
 
-def test_a_journal_of_the_first_schema_is_read_on(path: Path) -> None:
+def test_a_journal_of_the_first_schema_is_migrated(path: Path) -> None:
     event = changed()
     connection = sqlite3.connect(path)
     connection.executescript(FIRST_SCHEMA)

@@ -28,8 +28,8 @@ from skills.record import RevisionKey
 from tasks.ingest.diff import _batch_paths, make_skill_id, preview_sync
 from tasks.ingest.plan import plan
 from tasks.policies import LINK, Deadline
-from tasks.sources.directory import SourceScan, read_skill_folder, scan
-from tasks.sources.readers import DirectoryReader
+from tasks.sources.directory import DirectoryReader, read_skill_folder, scan
+from tasks.sources.protocol import SourceScan
 from tests.support.planning import PlanServices
 
 LIMITS = LimitSettings()

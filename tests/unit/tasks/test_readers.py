@@ -25,5 +25,5 @@ SOURCES = (
         ("gone:a", "gone:a/SKILL.md"),
     ],
 )
-def test_where_a_skill_is(skill_id: str, expected: str) -> None:
+def test_location_of_a_skill(skill_id: str, expected: str) -> None:
     assert get_skill_location(SOURCES, skill_id) == expected

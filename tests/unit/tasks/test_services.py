@@ -9,7 +9,7 @@ import pytest
 
 from config.errors import UsageError
 from skills.events import QueryAsked
-from tasks.coordination.protocol import LocalCoordinator
+from tasks.coordination.local import LocalCoordinator
 from tasks.query.pipeline import StageTimings, check_query
 from tasks.query.query_task import QueryEndedError
 from tasks.services import Lazy

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from skills.events import Event, SourceChanged, get_trace_id, new_event, parse_event
-from tasks.coordination.protocol import LocalCoordinator
+from tasks.coordination.local import LocalCoordinator
 from tasks.ingest.coalesce import coalesce_jobs
 from tasks.journal.protocol import Job, job_id, trace_of
 

@@ -27,12 +27,14 @@ from hypothesis import strategies as st
 from config.errors import TransientError, UsageError
 from config.inbound_settings import UploadSettings
 from config.settings import Settings
-from tasks.sources.directory import SkillGoneError, read_skill_folder
+from tasks.sources.directory import read_skill_folder
+from tasks.sources.protocol import SkillGoneError
 from tasks.sources.uploads.archive import detect_archive_kind
-from tasks.sources.uploads.intake import StagedUpload, check_source_id, stage_upload
 from tasks.sources.uploads.limits import ArchiveError, UploadMeter, UploadTooLargeError
 from tasks.sources.uploads.member_names import MemberNames, clean_path
-from tasks.sources.uploads.store import UploadReader, UploadStore, open_upload_store, safe_file_name
+from tasks.sources.uploads.reader import UploadReader
+from tasks.sources.uploads.staging import StagedUpload, check_source_id, stage_upload
+from tasks.sources.uploads.store import UploadStore, open_upload_store, safe_file_name
 
 SKILL = b"---\nname: trips\ndescription: Clean trips.\n---\n# Trips\n\nDrop doubles.\n"
 
@@ -145,7 +147,7 @@ def test_an_upload_hashes_as_the_folder_does(settings: Settings, tmp_path: Path)
     assert by_value == on_disk
 
 
-def test_a_folder_is_taken_as_its_archive_is(settings: Settings, tmp_path: Path) -> None:
+def test_a_folder_gives_the_same_as_its_archive(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "trips").mkdir()
     (tmp_path / "trips" / "SKILL.md").write_bytes(SKILL)
     store = open_upload_store(settings)
@@ -161,7 +163,7 @@ def test_a_folder_is_taken_as_its_archive_is(settings: Settings, tmp_path: Path)
 def test_a_file_of_a_folder_that_becomes_a_link_is_not_followed(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "secret").write_text("of somebody else")
+    (tmp_path / "secret").write_text("of another user")
     folder = tmp_path / "trips"
     folder.mkdir()
     (folder / "SKILL.md").write_bytes(SKILL)
@@ -211,7 +213,7 @@ def test_one_skill_file_needs_a_path(settings: Settings) -> None:
         (["a/SKILL.md", "a/env/pyvenv.cfg", "a/env/lib/x/SKILL.md"], "", ["a"]),
     ],
 )
-def test_where_skills_end_up(
+def test_paths_of_uploaded_skills(
     settings: Settings, names: list[str], path: str, expected: list[str]
 ) -> None:
     taken = upload(settings, zipped(dict.fromkeys(names, SKILL)), path)
@@ -224,7 +226,7 @@ def test_nested_archives_stay_files(settings: Settings) -> None:
     assert [file.path for file in store.read("team", "trips", 10_000).files] == ["more.zip"]
 
 
-def test_nothing_that_came_is_executable_or_named_by_the_archive(settings: Settings) -> None:
+def test_packages_are_not_executable_and_not_named_by_the_archive(settings: Settings) -> None:
     put(settings, tarred(GOOD, mode="w:gz"))
     files = [one for one in (settings.home / "uploads").rglob("*") if one.is_file()]
     assert len(files) == 1
@@ -264,7 +266,7 @@ def test_names_that_are_refused_everywhere(settings: Settings, name: str, messag
         upload(settings, SKILL, name)
 
 
-def test_names_with_a_nul_or_bytes_that_are_no_text(settings: Settings) -> None:
+def test_names_with_a_nul_or_invalid_bytes(settings: Settings) -> None:
     body = zipped({"trips/SKILL.md": SKILL, "trips/aXb": b"x"})
     refused(settings, body.replace(b"aXb", b"a\0b"), "control characters")
     refused(settings, body.replace(b"aXb", b"a\xffb"), "not UTF-8")
@@ -286,9 +288,9 @@ def _with_checksums(tar: bytes) -> bytes:
     ("first", "second", "message"),
     [
         ("trips/a", "trips/a", "twice"),
-        ("trips/a", "trips/A", "in case alone"),
-        ("trips/straße", "trips/STRASSE", "in case alone"),
-        ("trips/Docs/a", "trips/docs/b", "in case alone"),
+        ("trips/a", "trips/A", "only in case"),
+        ("trips/straße", "trips/STRASSE", "only in case"),
+        ("trips/Docs/a", "trips/docs/b", "only in case"),
         ("trips/a", "trips/a/b", "both a file and a folder"),
         ("trips/a/b", "trips/a", "both a file and a folder"),
     ],
@@ -304,7 +306,7 @@ def test_names_that_collide(settings: Settings, first: str, second: str, message
 
 @given(st.text(max_size=60))
 @examples(max_examples=300, deadline=None)
-def test_a_clean_path_stays_inside_whatever_it_was_made_of(name: str) -> None:
+def test_a_clean_path_stays_inside(name: str) -> None:
     try:
         path = clean_path(name, 16)
     except ArchiveError:
@@ -400,7 +402,7 @@ def test_bombs_are_refused_while_they_are_read(settings: Settings) -> None:
         assert peak < 12_000_000
 
 
-def test_many_bytes_that_hardly_shrink(settings: Settings) -> None:
+def test_unpacked_bytes_are_limited(settings: Settings) -> None:
     bounds = UploadSettings(unpacked_megabytes=0.5)
     small = settings.model_copy(update={"uploads": bounds})
     noise = b"".join(
@@ -430,13 +432,13 @@ def test_a_hundred_thousand_files(settings: Settings) -> None:
     assert peak < 20_000_000
 
 
-def test_members_over_one_another(settings: Settings) -> None:
+def test_overlapping_members(settings: Settings) -> None:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
         archive.writestr("trips/SKILL.md", SKILL)
         archive.writestr("trips/a", bytes(1000))
         archive.filelist[1].header_offset = archive.filelist[0].header_offset + 2
-    refused(settings, target.getvalue(), "lies over another")
+    refused(settings, target.getvalue(), "overlaps another")
 
 
 def test_more_skills_or_files_of_one_than_allowed(settings: Settings) -> None:
@@ -477,15 +479,15 @@ def test_a_truncated_archive(settings: Settings, body: bytes) -> None:
     assert not packages(settings)
 
 
-def test_sizes_that_lie(settings: Settings) -> None:
+def test_wrong_sizes(settings: Settings) -> None:
     body = zipped({"trips/SKILL.md": SKILL, "trips/x": b"0123456789" * 10})
     table = body.rindex(b"PK\1\2")
     for size in (10, 5_000, 0xFFFFFFFE):
         lying = body[: table + 24] + struct.pack("<L", size) + body[table + 28 :]
-        refused(settings, lying, "zip archive|of the size")
+        refused(settings, lying, "zip archive|the size")
 
 
-def test_a_descriptor_behind_the_data_that_lies(settings: Settings) -> None:
+def test_a_wrong_data_descriptor(settings: Settings) -> None:
     class Unseekable(io.BytesIO):
         def seekable(self) -> bool:
             return False
@@ -507,7 +509,7 @@ def test_a_descriptor_behind_the_data_that_lies(settings: Settings) -> None:
         upload(settings, body.replace(right, wrong))
 
 
-def test_what_is_no_archive(settings: Settings) -> None:
+def test_content_that_is_no_archive(settings: Settings) -> None:
     refused(settings, b"", "nothing was sent", "x")
     refused(settings, b"\x7fELF\0\0\0", "neither a zip", "x")
     refused(settings, zipped({}), "no SKILL.md")
@@ -518,8 +520,8 @@ def test_what_is_no_archive(settings: Settings) -> None:
     refused(settings, b"BZh9" + bytes(600), "tar archive")
 
 
-def test_what_lies_behind_the_end(settings: Settings) -> None:
-    refused(settings, tarred(GOOD) + tarred({"../x": b""}), "behind its end")
+def test_data_after_the_end(settings: Settings) -> None:
+    refused(settings, tarred(GOOD) + tarred({"../x": b""}), "after its end")
     body = tarred(GOOD)
     broken = bytearray(body)
     broken[512 * 2 + 150] ^= 0xFF  # the second header's checksum
@@ -527,7 +529,7 @@ def test_what_lies_behind_the_end(settings: Settings) -> None:
         upload(settings, bytes(broken))
 
 
-def test_headers_without_end(settings: Settings) -> None:
+def test_endless_headers(settings: Settings) -> None:
     chain = tarred({"trips/SKILL.md": SKILL})[:1024]
     refused(settings, chain + _long_names(1_500), "archive")
     huge = tarfile.TarInfo("././@LongLink")
@@ -535,7 +537,7 @@ def test_headers_without_end(settings: Settings) -> None:
     refused(settings, chain + huge.tobuf(tarfile.GNU_FORMAT), "larger than any name")
 
 
-def test_headers_that_take_long_to_read(settings: Settings) -> None:
+def test_slow_headers(settings: Settings) -> None:
     """CVE-2024-6232: digits that may begin a name; and a map with more holes than a file has."""
     begun = tarred({"trips/SKILL.md": SKILL})[:1024]
     refused(settings, begun + _extended(b"1" * 40_000), "larger than any name")
@@ -587,13 +589,13 @@ def test_damaged_archives_end_in_an_error_or_in_skills(
 
 
 @pytest.mark.parametrize("source_id", ["..", "a/../b", "a:b", "a b", "", "x" * 300, "a\nb"])
-def test_ids_that_no_source_has(source_id: str) -> None:
+def test_invalid_source_ids(source_id: str) -> None:
     with pytest.raises(UsageError):
         check_source_id(source_id)
 
 
 @given(st.text(min_size=1, max_size=300))
-def test_file_names_are_plain_and_tell_texts_apart(text: str) -> None:
+def test_file_names_are_plain_and_unique(text: str) -> None:
     try:
         name = safe_file_name(text)
     except UnicodeEncodeError:
@@ -605,7 +607,7 @@ def test_file_names_are_plain_and_tell_texts_apart(text: str) -> None:
     assert safe_file_name(text.swapcase()).lower() != name.lower() or text.swapcase() == text
 
 
-def test_a_package_is_put_in_place_once_or_again(settings: Settings) -> None:
+def test_a_package_can_be_installed_twice(settings: Settings) -> None:
     store = open_upload_store(settings)
     first = upload(settings, SKILL, "trips").event.id
     second = upload(settings, SKILL + b"More.\n", "trips").event.id
@@ -614,12 +616,12 @@ def test_a_package_is_put_in_place_once_or_again(settings: Settings) -> None:
     store.install_package("team", second)
     store.install_package("team", first)
     assert store.read("team", "trips", 10_000).content.endswith(b"More.\n")
-    store.remove("team", ["trips", "never"])
+    store.remove_skills("team", ["trips", "never"])
     with pytest.raises(SkillGoneError):
         store.read("team", "trips", 10_000)
 
 
-def test_a_folder_that_is_not_shared_is_a_passing_trouble(settings: Settings) -> None:
+def test_a_folder_that_is_not_shared_is_transient(settings: Settings) -> None:
     away = Settings(home=settings.home / "elsewhere")
     package = upload(settings, SKILL, "trips").event.id
     for call in (
@@ -642,7 +644,7 @@ def test_long_paths_are_found_again(settings: Settings) -> None:
     assert reader.find_owning_skill("other") is None
 
 
-def test_what_nobody_needs_is_swept(settings: Settings) -> None:
+def test_expired_packages_are_deleted(settings: Settings) -> None:
     store = open_upload_store(settings)
     done, waiting, unknown, fresh = (upload(settings, SKILL, "trips").event.id for _ in range(4))
     packages = settings.home / "uploads" / "packages"
@@ -655,7 +657,7 @@ def test_what_nobody_needs_is_swept(settings: Settings) -> None:
     assert not left.exists()
 
 
-def test_kinds_are_told_by_content() -> None:
+def test_the_kind_is_detected_by_content() -> None:
     assert detect_archive_kind(zipped(GOOD)) == "zip"
     assert detect_archive_kind(tarred(GOOD)) == "tar"
     assert detect_archive_kind(tarred(GOOD, mode="w:gz")) == "tar.gz"

@@ -13,9 +13,10 @@ from config.inbound_settings import UploadSettings
 from graph.protocol import Source
 from skills.events import Event, SkillRemoved, SkillUpserted, SourceChanged, new_event
 from tasks.policies import INGEST
-from tasks.sources.uploads.intake import stage_upload
-from tasks.sources.uploads.put_packages import delete_expired_uploads
-from tasks.sources.uploads.store import UploadReader, open_upload_store
+from tasks.sources.uploads.install import delete_expired_uploads
+from tasks.sources.uploads.reader import UploadReader
+from tasks.sources.uploads.staging import stage_upload
+from tasks.sources.uploads.store import open_upload_store
 from tests.support.planning import PlanServices
 
 SKILL = "---\nname: trips\n---\nBody.\n"
@@ -42,7 +43,7 @@ def services(tmp_path: Path) -> Iterator[Services]:
         yield services
 
 
-def test_uploads_are_put_in_place_in_the_order_of_their_events(services: Services) -> None:
+def test_uploads_are_installed_in_the_order_of_their_events(services: Services) -> None:
     events = [services.uploaded(SKILL + f"{number}\n") for number in range(5)]
     services.plan()
     assert services.content().endswith("4\n")
@@ -66,7 +67,7 @@ def test_a_removal_among_uploads_keeps_its_place(services: Services) -> None:
         services.content()
 
 
-def test_an_upload_that_was_half_put_in_place_goes_on(services: Services) -> None:
+def test_a_half_installed_upload_is_continued(services: Services) -> None:
     event = services.uploaded(SKILL)
     # What a kill after the renames, before the journal's note, leaves behind.
     open_upload_store(services.settings).install_package("team", event.id)
@@ -134,7 +135,7 @@ def test_packages_go_once_their_events_are_done(services: Services) -> None:
     assert done.id != waiting.id
 
 
-def test_readers_see_one_version_whole_while_others_replace_it(services: Services) -> None:
+def test_readers_get_one_whole_revision_while_it_is_replaced(services: Services) -> None:
     store = open_upload_store(services.settings)
     services.uploaded(SKILL)
     services.plan()

@@ -23,13 +23,13 @@ from starlette.requests import ClientDisconnect
 from config.errors import PermanentError, TransientError
 from config.settings import Settings
 from skills.events import Event, SourceChanged, replace_origin
-from tasks.sources.uploads.intake import (
+from tasks.sources.uploads.limits import CHUNK, MEGABYTE, UploadTooLargeError
+from tasks.sources.uploads.staging import (
     check_source_id,
     check_source_kind,
     stage_upload,
     upload_too_large,
 )
-from tasks.sources.uploads.limits import CHUNK, MEGABYTE, UploadTooLargeError
 from tasks.sources.uploads.store import new_package_id, open_upload_store
 from workers.backend.base import Backend
 from workers.http.access import Caller, CurrentCaller, require_scope

@@ -1,4 +1,4 @@
-"""What a broker tells of itself and of its queues, for `doctor`."""
+"""Status of RabbitMQ and its queues, for `doctor`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ _ACCESS_REFUSED = 403
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """version: of the server. missing: queues that no worker has declared yet. other: queues that
-    were declared in another way than workers declare them."""
+    """Status of a broker.
+
+    version: of the server. missing_queues: not declared by any worker yet. mismatched_queues:
+    declared with other arguments than workers use.
+    """
 
     version: str
     missing_queues: tuple[str, ...]
@@ -27,10 +30,10 @@ class BrokerStatus:
 def inspect_rabbitmq(
     app: Any, queues: Sequence[str], arguments: Mapping[str, object]
 ) -> BrokerStatus:
-    """Ask RabbitMQ; declares nothing that is not there.
+    """Status of RabbitMQ; declares no new queues.
 
-    arguments: those with which workers declare queues. Raises TransientError while it is away,
-    SetupError when it refuses the login.
+    app: the Celery application. arguments: those that workers declare queues with. Raises
+    TransientError while RabbitMQ is away, MisconfiguredError when it refuses the login.
     """
     try:
         connection = app.connection_for_read()
@@ -40,8 +43,8 @@ def inspect_rabbitmq(
         try:
             server = connection.connection.server_properties
             missing = [name for name in queues if not _queue_exists(connection, name)]
-            there = [name for name in queues if name not in missing]
-            other = [name for name in there if not _queue_matches(connection, name, arguments)]
+            declared = [name for name in queues if name not in missing]
+            other = [name for name in declared if not _queue_matches(connection, name, arguments)]
         except connection.channel_errors as error:
             if getattr(error, "code", None) == _ACCESS_REFUSED:
                 raise MisconfiguredError(
@@ -64,7 +67,7 @@ def _queue_exists(connection: Any, queue: str) -> bool:
 
 
 def _queue_matches(connection: Any, queue: str, arguments: Mapping[str, object]) -> bool:
-    """Whether declaring it once more as workers do changes nothing."""
+    """Whether a queue was declared with these arguments: RabbitMQ refuses others."""
     with connection.channel() as channel:
         try:
             channel.queue_declare(queue, durable=True, auto_delete=False, arguments=dict(arguments))

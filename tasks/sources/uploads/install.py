@@ -1,4 +1,4 @@
-"""What planning does where skills come by value: packages are put in place, or taken away."""
+"""Installs and deletes uploaded skills; called by the tasks that plan and maintain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 from config.errors import PermanentError
 from graph.protocol import Source
 from skills.events import SkillUpserted
-from tasks.sources.uploads.intake import iter_text_members, write_packages
+from tasks.sources.uploads.staging import iter_text_members, write_packages
 from tasks.sources.uploads.store import (
     UPLOAD_KIND,
     is_package_id,
@@ -26,15 +26,15 @@ log = structlog.get_logger()
 
 
 def make_upload_source(source_id: str) -> Source:
-    """A source of this kind, as the catalog has it."""
+    """The catalog's source for uploads to `source_id`."""
     return Source(source_id, UPLOAD_KIND, upload_root(source_id))
 
 
 def install_packages(services: Services, source_id: str, event_ids: Iterable[str]) -> None:
-    """Put in place what events bring, in their order; done again, it goes on where it stopped.
+    """Install the packages of events in their order; a repeated call continues where it stopped.
 
-    An event whose package is gone is recorded as failed. Raises TransientError where the folder
-    of uploads cannot be seen or written, UsageError where the source is of another kind.
+    An event whose package is gone is recorded as failed. Raises TransientError if the folder of
+    uploads cannot be read or written, UsageError if the source is of another kind.
     """
     packages = [one for one in event_ids if is_package_id(one)]
     if not packages:
@@ -50,9 +50,9 @@ def install_packages(services: Services, source_id: str, event_ids: Iterable[str
 
 
 def install_skill_files(services: Services, content: SkillUpserted) -> str:
-    """Put a skill in place that came with its files; returns its path in the source.
+    """Install a skill whose files are in its event; returns its path in the source.
 
-    Raises UsageError for files that are not taken, or where the source is of another kind.
+    Raises UsageError for refused files, or if the source is of another kind.
     """
     source_id, _, path = content.skill_id.partition(":")
     services.graph.save_source(make_upload_source(source_id))
@@ -68,7 +68,7 @@ def install_skill_files(services: Services, content: SkillUpserted) -> str:
 
 
 def delete_uploaded_skills(services: Services, skill_ids: Iterable[str]) -> None:
-    """Delete the files of skills that were withdrawn, where they came by value."""
+    """Delete the packages of withdrawn skills that were uploaded."""
     uploaded = {
         source.source_id for source in services.graph.list_sources() if source.kind == UPLOAD_KIND
     }
@@ -76,11 +76,11 @@ def delete_uploaded_skills(services: Services, skill_ids: Iterable[str]) -> None
     for skill_id in skill_ids:
         source_id, _, path = skill_id.partition(":")
         if source_id in uploaded:
-            store.remove(source_id, [path])
+            store.remove_skills(source_id, [path])
 
 
 def delete_expired_uploads(services: Services) -> int:
-    """Delete packages whose events have ended, and what a kill left; how many."""
+    """Delete packages whose events have ended, and those of killed processes; returns how many."""
 
     def ended(ids: Sequence[str]) -> dict[str, bool]:
         states = services.journal.get_job_states(ids)

@@ -1,4 +1,4 @@
-"""Members of zip archives."""
+"""Reads members of zip archives."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tasks.sources.uploads.limits import (
     iter_chunks,
 )
 
-_ENTRY_BYTES = 400
-"""Of the table of contents for one member, with a long name and extra fields."""
-_LEAST_TABLE = 1 << 18
-_LOCAL_HEADER = 30
+_TABLE_BYTES_PER_MEMBER = 400
+"""Bytes of the table of contents for one member, with a long name and extra fields."""
+_MIN_TABLE_BYTES = 1 << 18
+_LOCAL_HEADER_BYTES = 30
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _UTF8 = 0x800
-_BROKEN = (
+_FORMAT_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -41,30 +41,30 @@ _BROKEN = (
 
 
 class _BoundedFile(io.BufferedIOBase):
-    """A file whose table of contents is not read where it is too long.
+    """A file that refuses to read a table of contents above a size.
 
-    zipfile takes the whole of it in at once, and every member of it into memory.
+    zipfile reads the whole table at once, and keeps every member of it in memory.
     """
 
-    def __init__(self, file: BinaryIO, most: int) -> None:
+    def __init__(self, file: BinaryIO, max_read_bytes: int) -> None:
         self._file = file
-        self._most = most
+        self._max_read_bytes = max_read_bytes
 
     def seekable(self) -> bool:
-        """It is."""
+        """Always."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move on."""
+        """Change the position."""
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
-        """Where it stands."""
+        """The position."""
         return self._file.tell()
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read; raises TooLargeError for more than the bound at once."""
-        if size is not None and size > self._most:
+        """Read; raises UploadTooLargeError for more than the limit at once."""
+        if size is not None and size > self._max_read_bytes:
             raise UploadTooLargeError("too many members for uploads.files")
         return self._file.read(-1 if size is None else size)
 
@@ -72,17 +72,17 @@ class _BoundedFile(io.BufferedIOBase):
 def iter_zip_members(
     file: BinaryIO, bounds: UploadSettings, meter: UploadMeter
 ) -> Iterator[ArchiveMember]:
-    """Members of a zip in the order of its table, each to be read before the next is asked for.
+    """Members of a zip in the order of its table; each must be read before the next one.
 
-    Raises ArchiveError, TooLargeError.
+    Raises ArchiveError, UploadTooLargeError.
     """
     size = file.seek(0, io.SEEK_END)
-    table = max(_LEAST_TABLE, bounds.files * _ENTRY_BYTES)
+    table = max(_MIN_TABLE_BYTES, bounds.files * _TABLE_BYTES_PER_MEMBER)
     with _as_archive_errors(), zipfile.ZipFile(_BoundedFile(file, table)) as archive:
         entries = archive.infolist()
         for entry in entries:
             meter.count_member(entry.orig_filename)
-        _check_places(entries, size)
+        _check_overlaps(entries, size)
         for entry in entries:
             yield _member(archive, entry, meter)
 
@@ -91,17 +91,17 @@ def iter_zip_members(
 def _as_archive_errors() -> Iterator[None]:
     try:
         yield
-    except _BROKEN as error:
-        raise ArchiveError(f"not a whole zip archive: {error}") from error
+    except _FORMAT_ERRORS as error:
+        raise ArchiveError(f"not a complete zip archive: {error}") from error
 
 
-def _check_places(entries: list[zipfile.ZipInfo], size: int) -> None:
-    """Members that lie over one another unpack the same bytes many times."""
+def _check_overlaps(entries: list[zipfile.ZipInfo], size: int) -> None:
+    """Raise ArchiveError for overlapping members, which unpack the same bytes many times."""
     end = 0
     for entry in sorted(entries, key=lambda one: one.header_offset):
         if entry.header_offset < end:
-            raise ArchiveError(f"{escape_name(entry.orig_filename)}: lies over another member")
-        end = entry.header_offset + _LOCAL_HEADER + entry.compress_size
+            raise ArchiveError(f"{escape_name(entry.orig_filename)}: overlaps another member")
+        end = entry.header_offset + _LOCAL_HEADER_BYTES + entry.compress_size
     if end > size:
         raise ArchiveError("the archive is truncated")
 
@@ -120,15 +120,15 @@ def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, meter: UploadMeter
             raise ArchiveError(f"{escape_name(name)}: a folder with content")
         return ArchiveMember(name, None)
     if entry.compress_type not in _METHODS:
-        raise ArchiveError(f"{escape_name(name)}: compressed in an unusual way; use deflate")
+        raise ArchiveError(f"{escape_name(name)}: compressed by another method; use deflate")
     return ArchiveMember(name, _content(archive, entry, name, meter))
 
 
 def _name(entry: zipfile.ZipInfo) -> str:
-    """The name as it stands there; without the mark of UTF-8 it is UTF-8 all the same, or wrong."""
+    """The name of a member, read as UTF-8 even if its flag for UTF-8 is not set."""
     if entry.flag_bits & _UTF8:
         return entry.orig_filename
-    # A surrogate stands for a byte that is none of UTF-8, and is refused with the name.
+    # Surrogates replace bytes that are not UTF-8; `clean_path` refuses them.
     return entry.orig_filename.encode("cp437").decode("utf-8", "surrogateescape")
 
 
@@ -142,4 +142,4 @@ def _content(
             meter.count_bytes(len(chunk), name)
             yield chunk
     if total != entry.file_size:
-        raise ArchiveError(f"{escape_name(name)}: is not of the size that the archive says")
+        raise ArchiveError(f"{escape_name(name)}: does not have the size given in the archive")

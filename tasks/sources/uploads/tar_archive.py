@@ -1,4 +1,4 @@
-"""Members of tar archives, compressed or not, read once from front to back."""
+"""Reads members of tar archives, compressed or not, in one pass."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import BinaryIO, Protocol
 from tasks.sources.uploads.archive import ArchiveMember
 from tasks.sources.uploads.limits import CHUNK, ArchiveError, UploadMeter, escape_name, iter_chunks
 
-_LARGEST_HEADER = 1 << 14
-"""Bytes for one member. tarfile may look at every pair of places in a header (CVE-2024-6232), and
-keeps the whole map of a sparse file."""
-_LZMA_BYTES = 128 << 20
-"""Memory for a dictionary: `xz -9` asks for 65 MB."""
-_ANYTHING = "the archive"
+_MAX_HEADER_BYTES = 1 << 14
+"""Per member. tarfile takes quadratic time for a header (CVE-2024-6232), and keeps the whole map of
+a sparse file."""
+_MAX_LZMA_BYTES = 128 << 20
+"""Memory for the dictionary: `xz -9` needs 65 MB."""
+_WHOLE_ARCHIVE = "the archive"
 _KINDS = {
     tarfile.SYMTYPE: "a symbolic link",
     tarfile.LNKTYPE: "a hard link",
@@ -46,7 +46,7 @@ class _Decompressor(Protocol):
 
 
 class _Gzip:
-    """zlib's decompressor with the ways of those of bz2 and lzma."""
+    """zlib's decompressor with the interface of those of bz2 and lzma."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
@@ -70,12 +70,12 @@ class _Gzip:
 _DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
     "gz": _Gzip,
     "bz2": bz2.BZ2Decompressor,
-    "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_LZMA_BYTES),
+    "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_LZMA_BYTES),
 }
 
 
 class _TarStream(io.RawIOBase):
-    """The tar itself: counted while it comes out, read forward only, never much at a time."""
+    """The uncompressed tar, read forward only, with its bytes counted and its headers limited."""
 
     def __init__(self, file: BinaryIO, compression: str, meter: UploadMeter) -> None:
         self._file = file
@@ -86,19 +86,19 @@ class _TarStream(io.RawIOBase):
         self._ready = b""
         self._position = 0
         self._ended = False
-        self._room = _LARGEST_HEADER
+        self._readable = _MAX_HEADER_BYTES
         self.last = b""
 
-    def begin(self, room: int) -> None:
-        """Let at most `room` bytes be read until this is called again."""
-        self._room = room
+    def limit_reads(self, max_bytes: int) -> None:
+        """Allow `read` to return at most `max_bytes` until this is called again."""
+        self._readable = max_bytes
 
     def tell(self) -> int:
         """Bytes read so far."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Read on to an offset."""
+        """Skip forward to an offset."""
         if whence != io.SEEK_SET or offset < self._position:
             raise ArchiveError("the archive's sizes contradict one another")
         while self._position < offset:
@@ -107,10 +107,10 @@ class _TarStream(io.RawIOBase):
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        """Exactly `size` bytes, fewer only at the end."""
-        if not 0 <= size <= self._room:
+        """Exactly `size` bytes, fewer only at the end; raises ArchiveError beyond `limit_reads`."""
+        if not 0 <= size <= self._readable:
             raise ArchiveError("a header of the archive is larger than any name needs")
-        self._room -= size
+        self._readable -= size
         return self._take(size)
 
     def _take(self, size: int) -> bytes:
@@ -126,10 +126,10 @@ class _TarStream(io.RawIOBase):
         return self.last
 
     def _fill(self) -> bool:
-        """Unpack a little more; False at the end."""
+        """Decompress the next chunk; False at the end."""
         while not self._ready and not self._ended:
             self._ready = self._next()
-            self._meter.count_bytes(len(self._ready), _ANYTHING)
+            self._meter.count_bytes(len(self._ready), _WHOLE_ARCHIVE)
         return bool(self._ready)
 
     def _next(self) -> bytes:
@@ -138,18 +138,18 @@ class _TarStream(io.RawIOBase):
             self._ended = not chunk
             return chunk
         if self._decompressor is None:
-            return self._begin(self._make)
-        asked = self._decompressor.needs_input
-        data = self._file.read(CHUNK) if asked else b""
+            return self._start_stream(self._make)
+        needs_input = self._decompressor.needs_input
+        data = self._file.read(CHUNK) if needs_input else b""
         out = self._decompressor.decompress(data, CHUNK)
         if self._decompressor.eof:
             self._rest, self._decompressor = self._decompressor.unused_data, None
-        elif asked and not data and not out:
+        elif needs_input and not data and not out:
             raise ArchiveError("the archive is truncated")
         return out
 
-    def _begin(self, make: Callable[[], _Decompressor]) -> bytes:
-        """Compressed streams may follow one another, with zeros between."""
+    def _start_stream(self, make: Callable[[], _Decompressor]) -> bytes:
+        """Decompress the next of several concatenated streams, which zeros may separate."""
         self._rest = self._rest.lstrip(b"\0") or self._file.read(CHUNK)
         if not self._rest:
             self._ended = True
@@ -162,27 +162,27 @@ class _TarStream(io.RawIOBase):
         return b""
 
 
-_BROKEN = (tarfile.TarError, zlib.error, lzma.LZMAError, OSError, EOFError)
-_WRONG = (ValueError, LookupError, OverflowError, RuntimeError, struct.error)
-"""What tarfile raises over headers that nobody would write; too many nested ones recurse."""
+_FORMAT_ERRORS = (tarfile.TarError, zlib.error, lzma.LZMAError, OSError, EOFError)
+_HEADER_ERRORS = (ValueError, LookupError, OverflowError, RuntimeError, struct.error)
+"""Raised by tarfile for malicious headers; RuntimeError for a recursion of nested ones."""
 
 
 @contextmanager
 def _as_archive_errors() -> Iterator[None]:
     try:
         yield
-    except _BROKEN as error:
-        raise ArchiveError(f"not a whole tar archive: {error}") from error
-    except _WRONG as error:
+    except _FORMAT_ERRORS as error:
+        raise ArchiveError(f"not a complete tar archive: {error}") from error
+    except _HEADER_ERRORS as error:
         raise ArchiveError(f"a header of the archive is wrong: {error}") from error
 
 
 def iter_tar_members(
     file: BinaryIO, compression: str, meter: UploadMeter
 ) -> Iterator[ArchiveMember]:
-    """Members of a tar in order, each to be read before the next is asked for.
+    """Members of a tar in order; each must be read before the next one.
 
-    compression: "gz", "bz2", "xz" or "". Raises ArchiveError, TooLargeError.
+    compression: "gz", "bz2", "xz" or "". Raises ArchiveError, UploadTooLargeError.
     """
     unpacked = _TarStream(file, compression, meter)
     with (
@@ -192,10 +192,10 @@ def iter_tar_members(
         ) as archive,
     ):
         while (found := archive.next()) is not None:
-            unpacked.begin(found.size)
+            unpacked.limit_reads(found.size)
             yield _member(archive, found, meter)
-            unpacked.begin(_LARGEST_HEADER)
-        unpacked.begin(sys.maxsize)
+            unpacked.limit_reads(_MAX_HEADER_BYTES)
+        unpacked.limit_reads(sys.maxsize)
         _check_end(unpacked)
 
 
@@ -218,7 +218,7 @@ def _content(archive: tarfile.TarFile, found: tarfile.TarInfo) -> Iterator[bytes
     with _as_archive_errors():
         stream = archive.extractfile(found)
         if stream is None:
-            raise ArchiveError(f"{escape_name(found.name)}: holds nothing that can be read")
+            raise ArchiveError(f"{escape_name(found.name)}: has no content")
         for chunk in iter_chunks(stream):
             total += len(chunk)
             yield chunk
@@ -227,9 +227,9 @@ def _content(archive: tarfile.TarFile, found: tarfile.TarInfo) -> Iterator[bytes
 
 
 def _check_end(unpacked: _TarStream) -> None:
-    """tarfile ends quietly at a damaged header: the mark of the end must be there."""
+    """Raise ArchiveError without an end marker: tarfile stops silently at a damaged header."""
     if len(unpacked.last) != tarfile.BLOCKSIZE or unpacked.last.strip(b"\0"):
         raise ArchiveError("the archive is truncated or damaged: its end is missing")
     while rest := unpacked.read(CHUNK):
         if rest.strip(b"\0"):
-            raise ArchiveError("the archive holds something behind its end")
+            raise ArchiveError("the archive has data after its end")

@@ -1,4 +1,4 @@
-"""What every `Activity` does, in one process and among many."""
+"""What every `Coordinator` does, in one process and among many."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ import pytest
 
 from config.settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, connect
-from tasks.coordination.protocol import Coordinator, LocalCoordinator
-from tasks.coordination.redis import ALIVE_SECONDS, RedisCoordinator
+from tasks.coordination.local import LocalCoordinator
+from tasks.coordination.protocol import Coordinator
+from tasks.coordination.redis import RedisCoordinator
+from tasks.coordination.redis_workers import ALIVE_SECONDS
 from tasks.policies import EMBED_SECTIONS, INGEST, INGEST_QUEUE, LINK
 from tests.support.redis_database import redis_settings
 
 __all__ = ["redis_settings"]
 
 
-@pytest.fixture(params=["local", "shared"])
+@pytest.fixture(params=["local", "redis"])
 def coordinator(request: pytest.FixtureRequest) -> Coordinator:
     if request.param == "local":
         return LocalCoordinator()
@@ -31,13 +33,13 @@ def coordinator(request: pytest.FixtureRequest) -> Coordinator:
 def worker(
     settings: ServerSettings, name: str = "one", waiting: Callable[[str], int] = lambda queue: 0
 ) -> RedisCoordinator:
-    """The activity of a worker that lives, as one of its children has it."""
+    """The coordinator of a live worker, as one of its children has it."""
     made = RedisCoordinator(connect(settings), settings, waiting, name)
     made.beat()
     return made
 
 
-def test_one_at_a_time_does_what_is_exclusive(coordinator: Coordinator) -> None:
+def test_a_lock_is_held_by_one_at_a_time(coordinator: Coordinator) -> None:
     with coordinator.try_lock("plan") as first, coordinator.try_lock("plan") as second:
         assert (first, second) == (True, False)
         with coordinator.try_lock("maintain") as other:
@@ -46,14 +48,14 @@ def test_one_at_a_time_does_what_is_exclusive(coordinator: Coordinator) -> None:
         assert again
 
 
-def test_an_error_releases_what_is_exclusive(coordinator: Coordinator) -> None:
+def test_an_error_releases_the_lock(coordinator: Coordinator) -> None:
     with pytest.raises(ValueError, match="x"), coordinator.try_lock("plan"):
         raise ValueError("x")
     with coordinator.try_lock("plan") as again:
         assert again
 
 
-def test_of_many_threads_one_is_first(coordinator: Coordinator) -> None:
+def test_of_many_threads_one_takes_the_lock(coordinator: Coordinator) -> None:
     firsts: list[bool] = []
     together = threading.Barrier(6)
 
@@ -71,7 +73,7 @@ def test_of_many_threads_one_is_first(coordinator: Coordinator) -> None:
     assert sorted(firsts) == [False] * 5 + [True]
 
 
-def test_what_is_due_is_told_once_in_its_time(coordinator: Coordinator) -> None:
+def test_due_work_is_claimed_once_per_period(coordinator: Coordinator) -> None:
     assert coordinator.claim_if_due("sweep", 0.2)
     assert not coordinator.claim_if_due("sweep", 0.2)
     assert coordinator.claim_if_due("report", 0.2)
@@ -79,7 +81,7 @@ def test_what_is_due_is_told_once_in_its_time(coordinator: Coordinator) -> None:
     assert coordinator.claim_if_due("sweep", 0.2)
 
 
-def test_trouble_is_told_until_it_is_over(coordinator: Coordinator) -> None:
+def test_a_task_error_is_kept_until_it_is_cleared(coordinator: Coordinator) -> None:
     assert coordinator.task_error == ""
     coordinator.task_error = "no room on the disk"
     assert coordinator.task_error == "no room on the disk"
@@ -87,21 +89,21 @@ def test_trouble_is_told_until_it_is_over(coordinator: Coordinator) -> None:
     assert coordinator.task_error == ""
 
 
-def test_work_that_ends_is_begun_once(coordinator: Coordinator) -> None:
+def test_a_finished_task_counts_one_attempt(coordinator: Coordinator) -> None:
     for _ in range(3):
         assert coordinator.start_task(INGEST.name, "task", ["a", "b"]) == 1
         coordinator.finish_task(INGEST.name, "task", ["a", "b"])
     assert coordinator.get_stalled_tasks() == []
 
 
-def test_queries_are_let_pass(coordinator: Coordinator) -> None:
+def test_bulk_work_waits_for_queries_for_a_short_time(coordinator: Coordinator) -> None:
     with coordinator.track_query():
         started = time.monotonic()
         coordinator.yield_to_queries()
         assert time.monotonic() - started < 1
 
 
-def test_requests_are_remembered(coordinator: Coordinator) -> None:
+def test_ingest_requests_are_remembered(coordinator: Coordinator) -> None:
     coordinator.record_ingest_request(7, "trace")
     found = coordinator.get_ingest_requests([7, 8])
     assert set(found) == {7}
@@ -128,21 +130,21 @@ def test_workers_live_until_they_end(two: Two) -> None:
     assert one.alive_workers() == ["two"]
 
 
-def test_the_same_work_in_several_processes_at_once_is_no_death(two: Two) -> None:
+def test_the_same_work_in_several_processes_at_once_is_no_crash(two: Two) -> None:
     for number in range(6):
         assert two[number % 2].start_task(LINK.name, f"message {number}", []) == 1
     assert len(two[0].get_running_tasks()) == 6
     assert two[0].get_stalled_tasks() == []
 
 
-def test_a_message_that_comes_again_has_died(two: Two) -> None:
+def test_a_message_that_is_delivered_again_counts_as_a_crash(two: Two) -> None:
     assert [two[n % 2].start_task(INGEST.name, "message", ["a"]) for n in range(4)] == [1, 2, 3, 4]
     assert two[0].start_task(INGEST.name, "another message", ["b"]) == 1
     two[0].finish_task(INGEST.name, "message", ["a"])
     assert two[0].start_task(INGEST.name, "message", ["a"]) == 1
 
 
-def test_what_a_dead_worker_had_begun_is_told_once_and_counts(two: Two) -> None:
+def test_a_stalled_task_is_returned_once_and_counts_as_a_crash(two: Two) -> None:
     one, other = two
     one.start_task(INGEST.name, "message", ["a"])
     other.start_task(INGEST.name, "running", ["b"])
@@ -153,9 +155,7 @@ def test_what_a_dead_worker_had_begun_is_told_once_and_counts(two: Two) -> None:
     assert other.start_task(INGEST.name, "sent again", ["a"]) == 2
 
 
-def test_what_takes_far_too_long_counts_as_abandoned(
-    two: Two, redis_settings: ServerSettings
-) -> None:
+def test_a_task_far_beyond_its_limit_is_stalled(two: Two, redis_settings: ServerSettings) -> None:
     two[0].start_task(INGEST.name, "message", ["a"])
     with connect(redis_settings) as client:
         since, _, note = str(client.hget(f"{PREFIX}running", "message")).partition(" ")
@@ -172,7 +172,9 @@ def test_clocks_need_not_agree(two: Two, monkeypatch: pytest.MonkeyPatch) -> Non
     assert two[1].get_stalled_tasks() == []
 
 
-def test_what_runs_and_what_waits_is_under_way(redis_settings: ServerSettings) -> None:
+def test_pending_tasks_are_those_that_run_and_those_that_wait(
+    redis_settings: ServerSettings,
+) -> None:
     waiting = {INGEST.queue: 3, EMBED_SECTIONS.queue: 0}
     one = worker(redis_settings, "one", lambda queue: waiting[queue])
     other = worker(redis_settings, "two", lambda queue: waiting[queue])
@@ -205,13 +207,28 @@ def test_a_lease_is_kept_as_long_as_the_work_takes(
             assert not second
 
 
+def test_a_lease_that_another_process_took_is_neither_renewed_nor_released(
+    two: Two, redis_settings: ServerSettings
+) -> None:
+    key = f"{PREFIX}lock:plan"
+    with connect(redis_settings) as client:
+        with two[0].try_lock("plan") as first:
+            assert first
+            client.set(key, "two|1|token", px=3_000)
+            time.sleep(ALIVE_SECONDS * 0.4)
+            assert client.pttl(key) < 3_000
+        assert client.get(key) == "two|1|token"
+
+
 def _die_with_the_lock(settings: ServerSettings, name: str) -> None:
     with worker(settings, name).try_lock("plan"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("name", ["one/1", "elsewhere/1"])
-def test_a_lease_of_a_process_that_died_is_taken(redis_settings: ServerSettings, name: str) -> None:
+def test_the_lease_of_a_dead_process_is_taken_over(
+    redis_settings: ServerSettings, name: str
+) -> None:
     process = multiprocessing.get_context("fork").Process(
         target=_die_with_the_lock, args=(redis_settings, name)
     )

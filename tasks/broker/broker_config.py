@@ -1,4 +1,4 @@
-"""What carries tasks and results: the memory of this process, Redis or RabbitMQ."""
+"""Configuration of Celery's broker and result backend: memory, Redis or RabbitMQ."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from config.settings import ServerSettings
 from tasks.policies import POLICIES
 
 _POLL_SECONDS = 0.002
-_LONGEST = max(policy.hard_time_limit for policy in POLICIES.values())
+_MAX_TASK_SECONDS = max(policy.hard_time_limit for policy in POLICIES.values())
 _REDIS, _RABBITMQ = ("redis", "rediss"), ("amqp", "amqps")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """Where Celery sends and reads, with passwords: never shown.
+    """Celery's broker and result backend; the URLs hold passwords and are left out of `repr`.
 
-    options: of the broker's connection. queue_arguments: with which queues are declared. carrier:
-    kombu's transport as `module:Class`; empty: the one of the address.
+    options: transport options of the broker connection. queue_arguments: arguments that queues are
+    declared with. transport_class: kombu transport as `module:Class`; empty for the URL's own.
     """
 
     broker_url: str = field(repr=False)
@@ -32,17 +32,17 @@ class BrokerConfig:
 
 
 def memory_broker_config() -> BrokerConfig:
-    """The memory of this process; it forgets, so a journal stands before it."""
+    """A broker in the memory of this process; the journal keeps what a restart would lose."""
     options = {"polling_interval": _POLL_SECONDS}
     return BrokerConfig("memory://localhost//", "cache+memory://", options)
 
 
 def server_broker_config(settings: ServerSettings) -> BrokerConfig:
-    """The broker that the settings name, with results in Redis.
+    """The broker in the settings, with results in Redis.
 
-    A message that Redis has handed out comes back after the visibility timeout, so it stays above
-    what a task and the one before it may take. RabbitMQ keeps quorum queues, which survive the
-    loss of a node, and confirms what is published. Raises UsageError for an address that is none.
+    Redis delivers an unacknowledged message again after the visibility timeout, which is therefore
+    longer than a task and the one before it may take. RabbitMQ uses quorum queues, which survive
+    the loss of a node, and confirms publications. Raises UsageError for an invalid address.
     """
     scheme = urlsplit(settings.broker).scheme
     if scheme not in (*_REDIS, *_RABBITMQ):
@@ -50,14 +50,14 @@ def server_broker_config(settings: ServerSettings) -> BrokerConfig:
             f"servers.broker: {strip_password(settings.broker)}: write redis://host:port/db or "
             "amqp://user@host:port/vhost"
         )
-    secret = read_secret(settings.broker_password_file, "servers.broker_password_file")
-    broker = add_password(settings.broker, secret)
-    secret = read_secret(settings.redis_password_file, "servers.redis_password_file")
-    results = add_password(settings.redis, secret)
+    password = read_secret(settings.broker_password_file, "servers.broker_password_file")
+    broker = add_password(settings.broker, password)
+    password = read_secret(settings.redis_password_file, "servers.redis_password_file")
+    results = add_password(settings.redis, password)
     seconds = settings.timeout_seconds
     if scheme in _REDIS:
         options: dict[str, object] = {
-            "visibility_timeout": int(2 * _LONGEST + 60),
+            "visibility_timeout": int(2 * _MAX_TASK_SECONDS + 60),
             "socket_timeout": seconds,
             "socket_connect_timeout": seconds,
             "socket_keepalive": True,

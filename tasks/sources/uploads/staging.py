@@ -1,4 +1,4 @@
-"""From an upload that was received to packages and the event that brings them."""
+"""Stages an upload: unpacks it into packages, and makes the event that installs them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from config.errors import TransientError, UsageError
 from config.settings import Settings
 from graph.protocol import Source
 from skills.events import Event, SourceChanged, describe_validation_error, new_event
-from tasks.sources.directory import SKILL_FILE
+from tasks.sources.protocol import SKILL_FILE
 from tasks.sources.uploads.archive import HEADER_BYTES, ArchiveMember, detect_archive_kind
 from tasks.sources.uploads.limits import (
     MEGABYTE,
@@ -36,17 +36,17 @@ from tasks.sources.uploads.store import (
     package_file_name,
     upload_root,
 )
-from tasks.sources.uploads.tars import iter_tar_members
-from tasks.sources.uploads.zips import iter_zip_members
+from tasks.sources.uploads.tar_archive import iter_tar_members
+from tasks.sources.uploads.zip_archive import iter_zip_members
 
 ORIGIN = "skillbus/upload"
 
 
 @dataclass(frozen=True, slots=True)
 class StagedUpload:
-    """An upload whose packages are on disk, and the event that is to bring them.
+    """An upload whose packages are on disk, with the event that installs them.
 
-    skill_ids: sorted. left_out: files that belong to no skill.
+    skill_ids: sorted. left_out: number of files that belong to no skill.
     """
 
     event: Event
@@ -55,7 +55,7 @@ class StagedUpload:
 
 
 def check_source_id(source_id: str) -> None:
-    """Raise UsageError for what cannot be a source's id."""
+    """Raise UsageError for an invalid source id."""
     try:
         SourceChanged(source_id=source_id, root=upload_root(source_id))
     except ValidationError as error:
@@ -65,11 +65,11 @@ def check_source_id(source_id: str) -> None:
 
 
 def check_source_kind(sources: Iterable[Source], source_id: str) -> None:
-    """Raise UsageError when a source of another kind has the id."""
+    """Raise UsageError if a source of another kind has the id."""
     for source in sources:
         if source.source_id == source_id and source.kind != UPLOAD_KIND:
             raise UsageError(
-                f"source {source_id} is a {source.kind}: change it there, or choose another id"
+                f"source {source_id} is a {source.kind}: change it there or choose another id"
             )
 
 
@@ -80,14 +80,14 @@ def stage_upload(
     body: Path,
     source_id: str,
     path: str = "",
-    wanted: tuple[str, ...] = (),
+    expected_kinds: tuple[str, ...] = (),
     package_id: str = "",
 ) -> StagedUpload:
-    """Unpack an upload within the bounds of `[uploads]`, and hand its packages in.
+    """Unpack an upload within the limits of `[uploads]`, and submit its packages to the store.
 
-    place: a folder from `store.staging`. body: the file as it was received, or a folder. path:
-    where in the source it belongs, "" for as it is named. wanted: kinds (`kind_of`) that it was
-    said to be, empty for any. package_id: from `new_package_id`, "" for a new one. Raises
+    place: a folder from `store.staging`. body: the received file, or a folder. path: folder of the
+    source that the upload belongs to, "" for its root. expected_kinds: kinds of archive that the
+    sender declared, empty for any. package_id: from `new_package_id`, "" for a new one. Raises
     ArchiveError, TransientError.
     """
     package_id = package_id or new_package_id()
@@ -95,18 +95,18 @@ def stage_upload(
     if path:
         path = clean_path(path, settings.uploads.depth)
     if body.is_dir():
-        # A folder without a name of its own in the source is there under its own.
-        members = iter_folder_members(body, UploadMeter(settings.uploads, _WITHOUT_RATIO))
+        # A skill without a path in the source gets the name of its folder.
+        members = iter_folder_members(body, UploadMeter(settings.uploads, _UNLIMITED_BYTES))
         path = path or body.resolve().name if (body / SKILL_FILE).exists() else path
-        return _hand_in(settings, store, place, source_id, path, members, package_id)
+        return _submit(settings, store, place, source_id, path, members, package_id)
     with body.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > settings.uploads.megabytes * MEGABYTE:
             raise upload_too_large(settings)
         kind = detect_archive_kind(file.read(HEADER_BYTES))
         file.seek(0)
-        if wanted and kind not in wanted:
-            raise ArchiveError(f"said to be {' or '.join(wanted)}, but it is {kind}")
+        if expected_kinds and kind not in expected_kinds:
+            raise ArchiveError(f"declared as {' or '.join(expected_kinds)}, but it is {kind}")
         meter = UploadMeter(settings.uploads, size)
         if kind == "zip":
             members = iter_zip_members(file, settings.uploads, meter)
@@ -114,18 +114,18 @@ def stage_upload(
             members = iter([ArchiveMember(SKILL_FILE, iter_chunks(file))])
         else:
             members = iter_tar_members(file, kind.removeprefix("tar").removeprefix("."), meter)
-        return _hand_in(settings, store, place, source_id, path, members, package_id)
+        return _submit(settings, store, place, source_id, path, members, package_id)
 
 
-_WITHOUT_RATIO = 1 << 60
+_UNLIMITED_BYTES = 1 << 60
 
 
 def upload_too_large(settings: Settings) -> UploadTooLargeError:
-    """The error of an upload with more bytes than may be sent."""
+    """The error for an upload of more than `uploads.megabytes`."""
     return UploadTooLargeError(f"more than {settings.uploads.megabytes:g} MB (uploads.megabytes)")
 
 
-def _hand_in(
+def _submit(
     settings: Settings,
     store: UploadStore,
     place: Path,
@@ -153,7 +153,10 @@ def write_packages(
     path: str,
     members: Iterable[ArchiveMember],
 ) -> UploadContents:
-    """Write one package a skill into the new folder `skills`, each synced to disk."""
+    """Write one package per skill into the new folder `skills`, each synced to disk.
+
+    place: folder for temporary files. Raises ArchiveError, TransientError.
+    """
     try:
         with (place / "gathered").open("w+b") as file:
             contents = collect_skills(members, file, settings, path)
@@ -170,27 +173,27 @@ def write_packages(
 
 
 def iter_text_members(files: Mapping[str, str]) -> Iterator[ArchiveMember]:
-    """Members of a skill that came as path -> text."""
+    """Members of a skill given as path -> text."""
     for name, text in files.items():
         yield ArchiveMember(name, iter([text.encode()]))
 
 
 def iter_folder_members(folder: Path, meter: UploadMeter) -> Iterator[ArchiveMember]:
-    """Members of a folder; links and special files in it are refused, also those that take a file's
-    place meanwhile."""
+    """Members of a folder; links and special files in it are refused, also if they replace a file
+    while it is read."""
     top = folder.resolve()
-    for current, folders, files, place in os.fwalk(top, onerror=_unreadable):
+    for current, folders, files, place in os.fwalk(top, onerror=_raise_unreadable):
         folders.sort()
         for name in sorted(folders + files):
             relative = Path(current, name).relative_to(top).as_posix()
             meter.count_member(relative)
             if stat.S_ISDIR(os.lstat(name, dir_fd=place).st_mode):
                 continue
-            with _plain_file(name, place, relative) as stream:
-                yield ArchiveMember(relative, _counted(iter_chunks(stream), relative, meter))
+            with _open_plain_file(name, place, relative) as stream:
+                yield ArchiveMember(relative, _count_chunks(iter_chunks(stream), relative, meter))
 
 
-def _plain_file(name: str, folder: int, relative: str) -> BinaryIO:
+def _open_plain_file(name: str, folder: int, relative: str) -> BinaryIO:
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(name, flags, dir_fd=folder)
@@ -204,11 +207,11 @@ def _plain_file(name: str, folder: int, relative: str) -> BinaryIO:
     raise ArchiveError(f"{escape_name(relative)}: a link or special; only plain files")
 
 
-def _counted(chunks: Iterable[bytes], name: str, meter: UploadMeter) -> Iterator[bytes]:
+def _count_chunks(chunks: Iterable[bytes], name: str, meter: UploadMeter) -> Iterator[bytes]:
     for chunk in chunks:
         meter.count_bytes(len(chunk), name)
         yield chunk
 
 
-def _unreadable(error: OSError) -> None:
+def _raise_unreadable(error: OSError) -> None:
     raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from error

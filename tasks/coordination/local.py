@@ -1,0 +1,128 @@
+"""Coordinator of one process whose tasks run in its threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from typing_extensions import override
+
+from tasks.coordination.protocol import (
+    MAX_YIELD_SECONDS,
+    Coordinator,
+    IngestRequest,
+    StalledTask,
+)
+
+_MAX_REQUESTS = 1_000
+
+
+class LocalCoordinator(Coordinator):
+    """Coordinates threads; nothing is kept beyond the process.
+
+    idle: set while no query runs.
+    """
+
+    def __init__(self) -> None:
+        self.task_error = ""
+        self.idle = threading.Event()
+        self.idle.set()
+        self._lock = threading.Lock()
+        self._ingest_tasks = 0
+        self._embed_tasks = 0
+        self._queries = 0
+        self._locked: set[str] = set()
+        self._claimed_at: dict[str, float] = {}
+        self._requests: dict[int, IngestRequest] = {}
+
+    @property
+    @override
+    def pending_ingest_tasks(self) -> int:
+        return self._ingest_tasks
+
+    @property
+    @override
+    def pending_embed_tasks(self) -> int:
+        return self._embed_tasks
+
+    @override
+    def add_ingest_tasks(self, count: int) -> int:
+        with self._lock:
+            self._ingest_tasks = max(0, self._ingest_tasks + count)
+            return self._ingest_tasks
+
+    @override
+    def add_embed_tasks(self, count: int) -> int:
+        with self._lock:
+            self._embed_tasks = max(0, self._embed_tasks + count)
+            return self._embed_tasks
+
+    @override
+    @contextmanager
+    def track_query(self) -> Iterator[None]:
+        with self._lock:
+            self._queries += 1
+            self.idle.clear()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._queries -= 1
+                if not self._queries:
+                    self.idle.set()
+
+    @override
+    def yield_to_queries(self) -> None:
+        self.idle.wait(MAX_YIELD_SECONDS)
+
+    @override
+    @contextmanager
+    def try_lock(self, name: str) -> Iterator[bool]:
+        with self._lock:
+            taken = name not in self._locked
+            self._locked.add(name)
+        try:
+            yield taken
+        finally:
+            if taken:
+                with self._lock:
+                    self._locked.discard(name)
+
+    @override
+    def claim_if_due(self, name: str, seconds: float) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            if now - self._claimed_at.get(name, -seconds) < seconds:
+                return False
+            self._claimed_at[name] = now
+            return True
+
+    @override
+    def start_task(self, task: str, task_id: str, ids: Sequence[str]) -> int:
+        """Always 1: a thread does not die without its process, and the next start reads the
+        journal."""
+        del task, task_id, ids
+        return 1
+
+    @override
+    def finish_task(self, task: str, task_id: str, ids: Sequence[str]) -> None:
+        pass
+
+    @override
+    def get_stalled_tasks(self) -> list[StalledTask]:
+        return []
+
+    @override
+    def record_ingest_request(self, seq: int, trace_id: str) -> None:
+        """Keeps the latest `_MAX_REQUESTS`."""
+        with self._lock:
+            self._requests[seq] = IngestRequest(trace_id, time.time())
+            while len(self._requests) > _MAX_REQUESTS:
+                del self._requests[next(iter(self._requests))]
+
+    @override
+    def get_ingest_requests(self, seqs: Sequence[int]) -> dict[int, IngestRequest]:
+        with self._lock:
+            return {seq: self._requests[seq] for seq in seqs if seq in self._requests}

@@ -1,0 +1,93 @@
+"""Heartbeats in Redis: which workers are alive, and which processes take submissions.
+
+Each worker and each of its children keeps a key that expires unless it is renewed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from redis import Redis
+
+from config.settings import ServerSettings
+from tasks.broker.redis_connection import PREFIX, translate_errors
+
+ALIVE_SECONDS = 6.0
+"""How long a process counts as alive after a heartbeat."""
+
+_CHILD_SEPARATOR = "/"
+_ALIVE = PREFIX + "alive:"
+_CONSUMER = PREFIX + "consumer:"
+_ALIVE_MILLISECONDS = int(ALIVE_SECONDS * 1000)
+
+
+def make_child_id(worker: str, pid: int) -> str:
+    """The id of a worker's child process."""
+    return f"{worker}{_CHILD_SEPARATOR}{pid}"
+
+
+def get_worker_id(process: str) -> str:
+    """The id of the worker that a process belongs to; `process` is a worker or a child."""
+    return process.partition(_CHILD_SEPARATOR)[0]
+
+
+class WorkerRegistry:
+    """Heartbeats of this process, and a view of all others.
+
+    process: id of this process, a worker's or from `make_child_id`. Every call raises
+    TransientError while Redis is away.
+    """
+
+    def __init__(self, client: Redis, settings: ServerSettings, process: str) -> None:
+        self._client: Any = client
+        self._settings = settings
+        self._process = process
+
+    def beat(self, queues: Sequence[str] = ()) -> None:
+        """Count as alive for the next `ALIVE_SECONDS`. queues: those it takes tasks from."""
+        with translate_errors(self._settings):
+            self._client.set(
+                _ALIVE + self._process, json.dumps(list(queues)), px=_ALIVE_MILLISECONDS
+            )
+
+    def deregister_worker(self) -> None:
+        """Count as dead at once, with all children; other workers take over their tasks."""
+        own = [name for name in self._alive_processes() if get_worker_id(name) == self._process]
+        if own:
+            with translate_errors(self._settings):
+                self._client.delete(*(_ALIVE + name for name in own))
+
+    def alive_workers(self) -> list[str]:
+        """Ids of the live workers, without their children."""
+        return [name for name in self._alive_processes() if _CHILD_SEPARATOR not in name]
+
+    def _alive_processes(self) -> list[str]:
+        with translate_errors(self._settings):
+            keys = self._client.scan_iter(match=_ALIVE + "*", count=1000)
+            return sorted(key.removeprefix(_ALIVE) for key in keys)
+
+    def get_worker_queues(self) -> dict[str, list[str]]:
+        """Id of each live worker -> queues that it takes tasks from."""
+        names = self.alive_workers()
+        with translate_errors(self._settings):
+            queues = self._client.mget([_ALIVE + name for name in names]) if names else []
+        return {name: json.loads(text) for name, text in zip(names, queues, strict=True) if text}
+
+    def report_consumer(self, status: Mapping[str, Any]) -> None:
+        """Publish the status of this process as a consumer of submissions for `ALIVE_SECONDS`."""
+        with translate_errors(self._settings):
+            self._client.set(_CONSUMER + self._process, json.dumps(status), px=_ALIVE_MILLISECONDS)
+
+    def deregister_consumer(self) -> None:
+        """Withdraw the status published by `report_consumer`."""
+        with translate_errors(self._settings):
+            self._client.delete(_CONSUMER + self._process)
+
+    def list_consumers(self) -> list[dict[str, Any]]:
+        """Status of each process that takes submissions, as last reported."""
+        with translate_errors(self._settings):
+            keys = sorted(self._client.scan_iter(match=_CONSUMER + "*", count=1000))
+            statuses = self._client.mget(keys) if keys else []
+        return [json.loads(status) for status in statuses if status]

@@ -1,0 +1,95 @@
+"""Dead letters in Redis."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from redis import Redis
+from typing_extensions import override
+
+from config.errors import NotFoundError
+from config.settings import ServerSettings
+from tasks.broker.redis_connection import PREFIX, translate_errors
+from tasks.journal import protocol
+from tasks.journal.protocol import DeadLetter, DeadLetterStore
+
+_LETTERS = PREFIX + "letters"
+_LETTER = PREFIX + "letter:"
+
+
+class RedisDeadLetters(DeadLetterStore):
+    """Dead letters as one hash each, named by a set sorted by time."""
+
+    def __init__(self, client: Redis, settings: ServerSettings) -> None:
+        self._client: Any = client
+        self._settings = settings
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """The client; its errors are raised as errors of skillbus."""
+        with translate_errors(self._settings):
+            yield self._client
+
+    def _read_hashes(self, keys: Sequence[str]) -> list[dict[str, str]]:
+        """One hash per key, empty where the key does not exist."""
+        with self._connected() as client, client.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                pipeline.hgetall(key)
+            return list(pipeline.execute())
+
+    @override
+    def add_dead_letter(self, letter: DeadLetter) -> None:
+        values = asdict(letter) | {"ids": json.dumps(letter.ids, ensure_ascii=False)}
+        with self._connected() as client:
+            with client.pipeline(transaction=True) as pipeline:
+                pipeline.hset(_LETTER + letter.id, mapping=values)
+                pipeline.zadd(_LETTERS, {letter.id: letter.buried})
+                pipeline.zrange(_LETTERS, 0, -1 - protocol.MAX_DEAD_LETTERS)
+                oldest = pipeline.execute()[-1]
+            if oldest:
+                client.zrem(_LETTERS, *oldest)
+                client.delete(*(_LETTER + letter_id for letter_id in oldest))
+
+    @override
+    def list_dead_letters(self, limit: int = 100) -> list[DeadLetter]:
+        with self._connected() as client:
+            ids = client.zrevrange(_LETTERS, 0, limit - 1)
+        found = self._read_hashes([_LETTER + letter_id for letter_id in ids])
+        return [_to_dead_letter(values) for values in found if values]
+
+    @override
+    def get_dead_letter(self, letter_id: str) -> DeadLetter:
+        with self._connected() as client:
+            values = client.hgetall(_LETTER + letter_id)
+        if not values:
+            raise NotFoundError(f"no dead letter {letter_id!r}; `skillbus dead list` names them")
+        return _to_dead_letter(values)
+
+    @override
+    def count_dead_letters(self) -> int:
+        with self._connected() as client:
+            return int(client.zcard(_LETTERS))
+
+    @override
+    def delete_dead_letter(self, letter_id: str) -> bool:
+        with self._connected() as client, client.pipeline(transaction=True) as pipeline:
+            pipeline.zrem(_LETTERS, letter_id)
+            pipeline.delete(_LETTER + letter_id)
+            return bool(pipeline.execute()[0])
+
+
+def _to_dead_letter(values: dict[str, str]) -> DeadLetter:
+    return DeadLetter(
+        id=values["id"],
+        task=values["task"],
+        ids=tuple(json.loads(values["ids"])),
+        reason=values["reason"],
+        attempts=int(values["attempts"]),
+        trace_id=values["trace_id"],
+        body=values["body"],
+        buried=float(values["buried"]),
+    )

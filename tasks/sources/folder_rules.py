@@ -1,0 +1,65 @@
+"""Rules for all kinds of sources: which folders are entered, and how a skill's folder is hashed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from pathlib import PurePosixPath
+
+from config.errors import PermanentError, UsageError
+from config.settings import LimitSettings
+from skills.record import SiblingFile
+
+SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
+VIRTUAL_ENVIRONMENT_FILE = "pyvenv.cfg"
+"""A folder that holds this file is a virtual environment of Python, and is not entered."""
+
+
+def find_skip_reason(name: str, depth: int, limits: LimitSettings) -> str:
+    """Why a folder is not entered, "" if it is. depth: number of folders above it."""
+    if depth >= limits.depth:
+        return f"deeper than {limits.depth} folders (limits.depth)"
+    if escape_non_utf8(name) != name:
+        return "the folder's name is not UTF-8; rename it"
+    return ""
+
+
+def escape_non_utf8(path: str) -> str:
+    """A path from `os.fsdecode` with its bytes that are not UTF-8 written as escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def find_owner(path: str, is_skill: Callable[[str], bool]) -> str | None:
+    """The nearest folder at or above `path` that is a skill ("" for the root), None without one."""
+    current = PurePosixPath(path)
+    for folder in (current, *current.parents):
+        name = "" if str(folder) == "." else str(folder)
+        if is_skill(name):
+            return name
+    return None
+
+
+def check_relative_path(path: str, source: str = "the source") -> None:
+    """Raise UsageError unless `path` is relative and stays inside the source."""
+    if path.startswith("/") or ".." in PurePosixPath(path).parts or "\0" in path:
+        raise UsageError(f"path {path!r} leads out of {source}; paths are relative to the source")
+
+
+def hash_skill_folder(skill_file_sha256: bytes, files: Iterable[SiblingFile]) -> str:
+    """The content hash of a skill: over SKILL.md and the path, size and hash of each other file.
+
+    files: sorted by path.
+    """
+    digest = hashlib.sha256(skill_file_sha256)
+    for file in files:
+        digest.update(f"{file.path}\0{file.size}\0{file.sha256}\n".encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
+def folder_too_large(folder: str, limits: LimitSettings) -> PermanentError:
+    """The error for a skill with more files or bytes than the limits allow."""
+    return PermanentError(
+        f"{folder}: more than {limits.folder_files} files or {limits.folder_bytes} bytes besides "
+        "SKILL.md (limits.folder_files, limits.folder_bytes)"
+    )

@@ -1,0 +1,191 @@
+"""Fetches a ref from a remote repository, within limits of time, size and memory.
+
+A fetch is ended with all its child processes once it takes too long or brings too much, and when
+the process that started it dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from config.errors import PermanentError, TransientError, UsageError
+from tasks.sources.git.address import GitRemote
+from tasks.sources.git.process import git_command, git_environment, summarize_stderr
+
+_TICK_SECONDS = 0.05
+_MAX_MEMORY_KIB = 1 << 20
+"""For each process of a fetch: a few bytes of a pack can expand to an object of any size."""
+_SUPERVISOR_SCRIPT = """exec 3<&0 </dev/null
+{ read -r _ <&3; kill -9 -$$; } &
+exec 3<&-
+ulimit -v "$1" 2>/dev/null || :
+shift
+exec "$@"
+"""
+"""For sh: runs a command with a memory limit, and kills its process group when standard input is
+closed, as by the death of the process that started it."""
+_ASKPASS_SCRIPT = """#!/bin/sh
+case "$1" in
+Username*) printf '%s\\n' "$CREDENTIAL_USER" ;;
+*) read -r line < "$CREDENTIAL_FILE"; printf '%s\\n' "${line#*:}" ;;
+esac
+"""
+_LOGIN_ERRORS = (
+    "authentication failed",
+    "could not read username",
+    "could not read password",
+    "returned error: 403",
+)
+_MEMORY_ERRORS = ("out of memory", "cannot allocate", "exceeded maximum")
+_MISSING_REF_ERRORS = ("unadvertised object", "not our ref", "couldn't find remote ref")
+_MISSING_REPOSITORY_ERRORS = (
+    "not found",
+    "does not appear to be a git repository",
+    "not exported",
+    "returned error: 404",
+)
+
+
+class RefNotFoundError(PermanentError):
+    """The remote does not have the ref to fetch, or refuses to send it."""
+
+
+def fetch_ref(
+    folder: Path,
+    remote: GitRemote,
+    refspec: str,
+    *,
+    credential: tuple[str, Path] | None,
+    seconds: float,
+    max_bytes: int,
+    stopped: Callable[[], bool],
+) -> None:
+    """Fetch one ref, without history, into the bare repository `folder`.
+
+    credential: user name, and the file with the password or `user:password`. stopped: polled; True
+    ends the fetch. Raises TransientError for network errors, after `seconds` or when stopped,
+    UsageError for a refused login, RefNotFoundError for a missing ref, PermanentError for a
+    repository that is missing, larger than `max_bytes` or refused by git's checks.
+    """
+    arguments = [
+        *("fetch", "--quiet", "--force", "--depth=1", "--no-tags", "--no-recurse-submodules"),
+        *("--no-write-fetch-head", "--no-auto-gc", "--", remote.url, refspec),
+    ]
+    with _askpass_environment(folder, credential) as askpass, tempfile.TemporaryFile() as stderr:
+        process = subprocess.Popen(  # noqa: S603 - no shell; arguments from outside are checked
+            _supervised_command(git_command(folder, arguments, remote.git_options)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env=git_environment(remote.protocol) | askpass,
+            start_new_session=True,
+        )
+        with process:
+            try:
+                _watch(process, folder, seconds, folder_size(folder) + max_bytes, stopped)
+            finally:
+                _kill(process)
+        stderr.seek(0)
+        message = summarize_stderr(stderr.read(65_536))
+    if process.returncode:
+        raise _to_skillbus_error(remote, message, credential is not None)
+
+
+def _watch(
+    process: subprocess.Popen[bytes],
+    folder: Path,
+    seconds: float,
+    max_bytes: int,
+    stopped: Callable[[], bool],
+) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            process.wait(_TICK_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        else:
+            return
+        if folder_size(folder) > max_bytes:
+            raise PermanentError(
+                "the repository is larger than the limit (git.megabytes): raise it, or choose "
+                "another branch"
+            )
+        if time.monotonic() > end:
+            raise TransientError(f"not fetched within {seconds:g} s (git.seconds)")
+        if stopped():
+            raise TransientError("stopped while fetching")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and all its children."""
+    with contextlib.suppress(ProcessLookupError):  # all of them have ended
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files below a folder; files that vanish meanwhile are left out."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(Path(parent, name)).st_size
+            except FileNotFoundError:
+                continue  # git moves packs once they are complete
+    return total
+
+
+def _supervised_command(words: Sequence[str]) -> list[str]:
+    """A command line that runs `words` until its standard input is closed."""
+    return ["/bin/sh", "-c", _SUPERVISOR_SCRIPT, "git", str(_MAX_MEMORY_KIB), *words]
+
+
+@contextmanager
+def _askpass_environment(
+    folder: Path, credential: tuple[str, Path] | None
+) -> Iterator[dict[str, str]]:
+    """Environment variables that give git a login; the password stays in its file."""
+    if credential is None:
+        yield {}
+        return
+    user, file = credential
+    with tempfile.TemporaryDirectory(prefix=".ask-", dir=folder.parent) as place:
+        script = Path(place, "ask")
+        script.write_text(_ASKPASS_SCRIPT, encoding="ascii")
+        script.chmod(0o700)
+        yield {
+            "GIT_ASKPASS": str(script),
+            "CREDENTIAL_USER": user,
+            "CREDENTIAL_FILE": str(file),
+        }
+
+
+def _to_skillbus_error(
+    remote: GitRemote, message: str, with_login: bool
+) -> PermanentError | TransientError | UsageError:
+    low = message.lower()
+    if any(sign in low for sign in _LOGIN_ERRORS):
+        what = "the credential is refused" if with_login else "a login is required"
+        return UsageError(f"{what}: give a file with a valid one (--credential-file)")
+    if any(sign in low for sign in _MISSING_REF_ERRORS):
+        return RefNotFoundError("the branch is gone, or never existed; the skills stay as they are")
+    if any(sign in low for sign in _MISSING_REPOSITORY_ERRORS):
+        return PermanentError("no repository at this address, or it needs a login")
+    if any(sign in low for sign in _MEMORY_ERRORS):
+        return PermanentError(f"git refuses what the repository holds: too large ({message})")
+    if "fsck" in low or "error in object" in low or "index-pack failed" in low:
+        return PermanentError(f"git refuses what the repository holds: {message}")
+    if "redirect" in low or "returned error: 30" in low:
+        return PermanentError("the address redirects to another one; give that one")
+    if "shallow capabilities" in low or "not allowed" in low:
+        return PermanentError(f"{remote.protocol}: {message}")
+    return TransientError(message or "git failed without a message")

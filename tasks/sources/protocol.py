@@ -1,0 +1,78 @@
+"""Protocol of source readers, and what they return: scans of a source and folders of skills.
+
+A folder with a SKILL.md is a skill. A SKILL.md deeper inside it makes another skill, whose files do
+not count for the outer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from config.errors import PermanentError
+from skills.record import SiblingFile
+
+SKILL_FILE = "SKILL.md"
+
+
+class SkillGoneError(PermanentError):
+    """The skill's folder or its SKILL.md no longer exists."""
+
+
+@dataclass(slots=True)
+class SourceScan:
+    """Skills found in a source.
+
+    signatures: skill path -> hash that changes with the skill's files; empty while a file is so
+    fresh that another write could leave its time as it is. sizes: skill path -> bytes of SKILL.md.
+    refused: path -> reason why it was not read. unreadable: folders whose content is unknown.
+    """
+
+    signatures: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    unreadable: list[str] = field(default_factory=list)
+
+    def covers(self, path: str) -> bool:
+        """Whether a skill at `path` that is not in the scan is gone, not just unreadable."""
+        return not any(path == top or path.startswith(top + "/") for top in self.unreadable)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFolder:
+    """One skill's folder as read.
+
+    content: bytes of SKILL.md. files: all other files. content_hash: over all files.
+    sibling_files: path -> bytes of the other files whose text is read too
+    (`skills.parsing.sibling_files`).
+    """
+
+    content: bytes
+    files: tuple[SiblingFile, ...]
+    content_hash: str
+    sibling_files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class SourceReader(Protocol):
+    """Reads the skills of one source. Paths are relative to the source, with `/`."""
+
+    def scan(self, start: str) -> SourceScan:
+        """Every skill at or below `start`; "" for all of the source."""
+        ...
+
+    def read(self, path: str) -> SkillFolder:
+        """Read and hash one skill's folder.
+
+        Raises SkillGoneError if there is no skill any more, PermanentError if it may not or
+        cannot be read, TransientError if reading may succeed later.
+        """
+        ...
+
+    def find_owning_skill(self, path: str) -> str | None:
+        """Path of the nearest skill at or above `path`, None without one."""
+        ...
+
+    def check_relative_path(self, path: str) -> None:
+        """Raise UsageError unless `path` is a clean relative path that stays inside the source."""
+        ...

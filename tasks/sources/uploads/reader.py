@@ -1,0 +1,54 @@
+"""Reader of an upload source: the skills in the upload store."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from config.errors import PermanentError
+from config.settings import Settings
+from tasks.sources.folder_rules import find_owner
+from tasks.sources.protocol import SkillFolder, SourceReader, SourceScan
+from tasks.sources.uploads.store import open_upload_store
+
+
+class UploadReader(SourceReader):
+    """Reads the skills of an upload source.
+
+    The list of skills is read once, the files of each skill at each call.
+    """
+
+    def __init__(self, source_id: str, settings: Settings) -> None:
+        self._source_id = source_id
+        self._store = open_upload_store(settings)
+        self._max_skill_bytes = settings.limits.skill_bytes
+        self._paths: list[str] | None = None
+
+    @override
+    def scan(self, start: str) -> SourceScan:
+        """Signatures are content hashes."""
+        if self._paths is None:
+            self._paths = self._store.list_paths(self._source_id)
+        found = SourceScan()
+        for path in self._paths:
+            if start and path != start and not path.startswith(start + "/"):
+                continue
+            try:
+                signature = self._store.get_signature(self._source_id, path)
+            except PermanentError as error:
+                found.refused[path] = str(error)
+                continue
+            if signature is not None:
+                found.signatures[path], found.sizes[path] = signature
+        return found
+
+    @override
+    def read(self, path: str) -> SkillFolder:
+        return self._store.read(self._source_id, path, self._max_skill_bytes)
+
+    @override
+    def find_owning_skill(self, path: str) -> str | None:
+        return find_owner(path, lambda folder: self._store.has_skill(self._source_id, folder))
+
+    @override
+    def check_relative_path(self, path: str) -> None:
+        """Accepts any path: none of an upload becomes a path on this machine."""
