@@ -1,7 +1,8 @@
 """The error hierarchy. Adapters translate the errors of their client libraries into these.
 
-`TransientError`, `PermanentError`, `StaleError` and `MisconfiguredError` exclude one another: an
-error is of exactly one of these kinds, so the order of `except` clauses decides nothing.
+Every error is of exactly one kind, `TransientError` (the work is retried), `PermanentError` (it is
+recorded as failed) or `StaleError` (it counts as done), and has one base class: the order of
+`except` clauses decides nothing.
 """
 
 
@@ -27,11 +28,11 @@ class StaleError(SkillbusError):
     """A newer revision has been written already; the work counts as done, nothing is written."""
 
 
-class MisconfiguredError(SkillbusError):
+class MisconfiguredError(TransientError):
     """A setting does not fit the environment: a login, address, model, version or program.
 
-    An operator has to correct it. Recorded work waits until then, with the retries of a
-    `TransientError`; a query or command fails at once (exit code 2, HTTP 503).
+    Recorded work waits until an operator has corrected it; a query or a command fails at once
+    (exit code 2, HTTP 503).
     """
 
 

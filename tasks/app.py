@@ -202,7 +202,7 @@ def _run(
         outcome = "stale" if "stale" in result else "done"
         log.info("task done", seconds=_elapsed_seconds(started), **_summarize_result(result))
         return result
-    except (TransientError, MisconfiguredError):
+    except TransientError:
         outcome = "passing"
         raise
     finally:
@@ -237,7 +237,7 @@ def _run_with_retries(
             return handler(services, Deadline(policy.time_limit), ids)
         except StaleError as error:
             return {"stale": str(error)}
-        except (TransientError, MisconfiguredError) as error:
+        except TransientError as error:
             if attempt == policy.max_retries or isinstance(error, DeadlineExceededError):
                 raise
             log.warning("task will be tried again", reason=str(error))
@@ -253,7 +253,7 @@ def _record_start(services: Services, policy: TaskPolicy, task_id: str, ids: Seq
     for attempt in range(policy.max_retries + 1):
         try:
             return services.coordinator.start_task(policy.name, task_id, ids)
-        except (TransientError, MisconfiguredError):
+        except TransientError:
             if attempt == policy.max_retries or services.stopping.wait(policy.retry_delay(attempt)):
                 raise
     raise AssertionError("the last attempt returns or raises")
@@ -272,7 +272,7 @@ def _record_finish(
         try:
             services.coordinator.finish_task(policy.name, task_id, ids)
             return
-        except (TransientError, MisconfiguredError) as error:
+        except TransientError as error:
             if time.monotonic() > end or services.stopping.wait(_RECORD_PAUSE_SECONDS):
                 # The work is done; the note is taken away once it is far beyond its time.
                 log.warning("the end of a task could not be noted", reason=str(error))
@@ -283,7 +283,7 @@ def _handle_final_failure(
     services: Services, policy: TaskPolicy, task_id: str, ids: Sequence[str], exc: BaseException
 ) -> None:
     failed = _FAILURES.get(policy.name)
-    is_transient = isinstance(exc, (TransientError, MisconfiguredError))
+    is_transient = isinstance(exc, TransientError)
     if policy.name != QUERY.name and (failed is None or is_transient):
         services.coordinator.task_error = str(exc)
     if failed is not None:

@@ -21,7 +21,7 @@ import structlog
 from redis import Redis
 from typing_extensions import override
 
-from config.errors import MisconfiguredError, TransientError
+from config.errors import TransientError
 from config.settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, translate_errors
 from tasks.coordination.protocol import (
@@ -221,7 +221,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
     def yield_to_queries(self) -> None:
         end = time.monotonic() + MAX_YIELD_SECONDS
         with (
-            contextlib.suppress(TransientError, MisconfiguredError),
+            contextlib.suppress(TransientError),
             translate_errors(self._settings),
         ):
             while self._client.exists(self._querying) and time.monotonic() < end:

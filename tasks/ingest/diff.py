@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from structlog.contextvars import get_contextvars
 
-from config.errors import MisconfiguredError, PermanentError, TransientError
+from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings
 from graph.protocol import CatalogEntry, SkillGraph, SkillState, Source
 from skills.events import SourceChanged
@@ -204,7 +204,7 @@ def _is_unchanged(reader: SourceReader, entry: CatalogEntry, limits: LimitSettin
         if entry.state is SkillState.PUBLISHED:
             return folder.content_hash == entry.content_hash
         parse_skill(entry.path, folder.content, folder.files, to_parse_limits(limits))
-    except (TransientError, MisconfiguredError):
+    except TransientError:
         return False
     except PermanentError as error:
         return str(error) == entry.reason

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from config.errors import MisconfiguredError, TransientError
+from config.errors import TransientError
 from graph.links.passage_links import link_passages
 from graph.protocol import PassageProjector, SkillState
 from search.protocol import StoredRevision, Vector
@@ -72,7 +72,7 @@ def split_embed_batch(services: Services, skill_ids: Sequence[str], error: BaseE
 
     A skill that still fails alone stays unpaged, as the services' trouble says.
     """
-    waits = isinstance(error, (TransientError, MisconfiguredError))
+    waits = isinstance(error, TransientError)
     if waits and not isinstance(error, DeadlineExceededError):
         return
     if len(skill_ids) > 1:

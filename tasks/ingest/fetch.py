@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
+from config.errors import PermanentError, TransientError, UsageError
 from graph.protocol import Source
 from skills.events import GATEWAY_SOURCE, SourceChanged
 from tasks.ingest.coalesce import EventBatch, collect_batches
@@ -196,7 +196,7 @@ class _FetchRun:
         try:
             check_git_source(source, services.settings)
             commit = Mirror(source, services.settings).fetch(stopped)
-        except (TransientError, MisconfiguredError) as error:
+        except TransientError as error:
             if stopped():
                 raise
             raise PermanentError(str(error)) from None
@@ -214,7 +214,7 @@ class _FetchRun:
                 if self._retry_if_not_pushed(one, commit):
                     return
                 outcome = _sync_fetched(services, self._deadline, one, commit)
-            except (TransientError, MisconfiguredError):
+            except TransientError:
                 raise  # of a store: what fails at the remote is no such error
             except PermanentError as error:
                 if isinstance(error, RefNotFoundError) and self._retry_if_not_pushed(one, ""):

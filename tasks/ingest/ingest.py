@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from config.errors import MisconfiguredError, PermanentError, TransientError
+from config.errors import PermanentError, TransientError
 from graph.links.mentions import find_mentions
 from graph.protocol import CatalogEntry, Publication
 from search.protocol import Filters, SkillDocument, Vector
@@ -201,7 +201,7 @@ def split_ingest_batch(services: Services, skill_ids: Sequence[str], error: Base
     A batch is sent again one skill at a time; a single skill that still fails is recorded as
     failed with the error, so that one poisonous skill never holds up others.
     """
-    waits = isinstance(error, (TransientError, MisconfiguredError))
+    waits = isinstance(error, TransientError)
     if waits and not isinstance(error, DeadlineExceededError):
         # The entries wait in the catalog; the reconciler sends them again.
         return

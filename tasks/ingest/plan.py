@@ -8,7 +8,7 @@ from pathlib import Path
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from config.errors import MisconfiguredError, PermanentError, TransientError
+from config.errors import PermanentError, TransientError
 from graph.protocol import SkillGraph, SkillState, Source
 from skills.events import EventData, SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
 from skills.record import RevisionKey
@@ -65,7 +65,7 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
 
 def _process_with_trace(
     services: Services, deadline: Deadline, batch: EventBatch
-) -> TransientError | MisconfiguredError | None:
+) -> TransientError | None:
     """Carry out an order under the trace of its first event."""
     with bound_contextvars(trace_id=batch.trace_ids[0]):
         return _process_batch(services, deadline, batch)
@@ -73,7 +73,7 @@ def _process_with_trace(
 
 def _process_batch(
     services: Services, deadline: Deadline, batch: EventBatch
-) -> TransientError | MisconfiguredError | None:
+) -> TransientError | None:
     """Carry out an order and record it; an error that may pass is returned, for later."""
     content = batch.content
     try:
@@ -90,7 +90,7 @@ def _process_batch(
             outcome = _apply_skill_upsert(services, deadline, content)
         else:
             raise PermanentError("neither a question nor an answer changes the library")
-    except (TransientError, MisconfiguredError) as error:
+    except TransientError as error:
         return error
     except PermanentError as error:
         log.warning("event failed", event_ids=batch.event_ids[:10], reason=str(error))
@@ -139,7 +139,7 @@ def _other_traces(batch: EventBatch) -> dict[str, object]:
 
 def fail_events(services: Services, event_ids: Sequence[str], error: BaseException) -> None:
     """Record events that failed for good; what may pass stays accepted and is sent again."""
-    if isinstance(error, (TransientError, MisconfiguredError)):
+    if isinstance(error, TransientError):
         return
     fail_events_with_reason(
         services, event_ids, f"failed unexpectedly: {type(error).__name__}: {error}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from config.errors import MisconfiguredError, TransientError
+from config.errors import TransientError
 from graph.protocol import Adjacency, CatalogChanges, CatalogEntry, Link, SkillGraph, Source
 from search.protocol import (
     Hit,
@@ -44,7 +44,7 @@ class CircuitBreaker:
                 raise TransientError(self._reason)
         try:
             return work()
-        except (TransientError, MisconfiguredError) as error:
+        except TransientError as error:
             with self._lock:
                 self._until, self._reason = time.monotonic() + _OPEN_SECONDS, str(error)
             raise
@@ -64,7 +64,7 @@ class Degradations:
     def __init__(self) -> None:
         self.reasons: dict[str, None] = {}
 
-    def add(self, what: str, error: TransientError | MisconfiguredError) -> None:
+    def add(self, what: str, error: TransientError) -> None:
         """Note a loss and its reason."""
         self.reasons.setdefault(f"{what}: {error}")
 
@@ -94,7 +94,7 @@ class DegradingIndex:
         """Skill vectors; none while the index is away."""
         try:
             return self._breaker.call(lambda: self._index.get_skill_vectors(keys))
-        except (TransientError, MisconfiguredError) as error:
+        except TransientError as error:
             self._degradations.add("ranked by words alone", error)
             return {}
 
@@ -102,7 +102,7 @@ class DegradingIndex:
         """Section vectors; none while the index is away."""
         try:
             return self._breaker.call(lambda: self._index.get_section_vectors(keys))
-        except (TransientError, MisconfiguredError) as error:
+        except TransientError as error:
             self._degradations.add("passages chosen by words alone", error)
             return {}
 
@@ -110,7 +110,7 @@ class DegradingIndex:
         """Vectors under these text hashes; none while the index is away."""
         try:
             return self._breaker.call(lambda: self._index.get_cached_vectors(hashes))
-        except (TransientError, MisconfiguredError):
+        except TransientError:
             return {}  # they are computed anew: nothing is lost
 
     def save_section_vectors(
@@ -119,7 +119,7 @@ class DegradingIndex:
         """Store vectors, or leave that to paging."""
         try:
             self._breaker.call(lambda: self._index.save_section_vectors(key, hashes, vectors))
-        except (TransientError, MisconfiguredError):
+        except TransientError:
             return  # the skill stays unpaged in the catalog
 
 
@@ -156,6 +156,6 @@ class DegradingGraph:
     def _read_or_degrade(self, read: Callable[[], T], nothing: T) -> T:
         try:
             return self._breaker.call(read)
-        except (TransientError, MisconfiguredError) as error:
+        except TransientError as error:
             self._degradations.add("links and paths are not known", error)
             return nothing

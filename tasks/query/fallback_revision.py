@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from config.errors import MisconfiguredError, TransientError
+from config.errors import TransientError
 from graph.protocol import CatalogEntry, SkillState
 from search.protocol import PassageTerms, StoredRevision
 from skills.parsing.parse_skill import parse_skill
@@ -28,7 +28,7 @@ def read_or_fall_back(
     says of them, which is noted in `lost`."""
     try:
         found = _read(services, choice.chosen)
-    except (TransientError, MisconfiguredError) as error:
+    except TransientError as error:
         if services.circuit_breakers is None:
             raise
         lost.append(f"no passages: {error}")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from config.errors import MisconfiguredError, TransientError
+from config.errors import TransientError
 from graph.protocol import SkillGraph
 from search.protocol import ForwardRecord, SearchIndex
 from search.scoring.library_statistics import LibraryStatistics
@@ -89,7 +89,7 @@ class PublishedLibrary:
         with self._lock:
             try:
                 self._apply_changes()
-            except (TransientError, MisconfiguredError) as error:
+            except TransientError as error:
                 if self._circuit_breakers is None or not self._read:
                     raise
                 age = time.monotonic() - self._read

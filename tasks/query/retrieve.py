@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from config.errors import MisconfiguredError, TransientError
+from config.errors import TransientError
 from config.settings import RetrievalSettings
 from search.protocol import Filters, Hit, LexicalSearch, Vector, VectorSearch
 from search.scoring.format_promotion import has_dedicated_skills
@@ -106,7 +106,7 @@ def rank_candidates(
                 expand_filters(policy_filter, filters, snapshot.pointers),
                 services.settings.retrieval,
             )
-        except (TransientError, MisconfiguredError) as error:
+        except TransientError as error:
             if services.circuit_breakers is None or filters != Filters(source=filters.source):
                 raise
             lost.append(f"ranked by the words in memory: {error}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from config.errors import MisconfiguredError, TransientError
+from config.errors import TransientError
 from graph.protocol import SkillGraph
 
 log = structlog.get_logger()
@@ -46,5 +46,5 @@ class UsageCounter:
     def _write(self, skill_ids: Sequence[str]) -> None:
         try:
             self._graph.increment_uses(skill_ids)
-        except (TransientError, MisconfiguredError) as error:
+        except TransientError as error:
             log.info("use was not counted", reason=str(error))

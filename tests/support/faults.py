@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from config.errors import MisconfiguredError, SkillbusError, TransientError
+from config.errors import SkillbusError, TransientError
 from skills.events import QueryAsked, SourceChanged
 from tests.support.distributed import Distributed
 from tests.support.library import TOPICS, Folder, write_skill
@@ -96,7 +96,7 @@ class Traffic:
             self._folder.change(1)
             try:
                 self.accepted.append(backend.submit(change_of(self._folder.root), "tests"))
-            except (TransientError, MisconfiguredError) as error:
+            except TransientError as error:
                 self.refused[str(error)] += 1
 
     def _ask(self, backend: DistributedBackend) -> None:
@@ -106,7 +106,7 @@ class Traffic:
             started = time.monotonic()
             try:
                 bundle = backend.answer_query(QueryAsked(task=task), "tests")
-            except (TransientError, MisconfiguredError) as error:
+            except TransientError as error:
                 self.seen.errors[str(error)] += 1
             else:
                 lacking = lacks(bundle)

@@ -12,7 +12,6 @@ from typing import Any, Self
 import structlog
 
 from config.errors import (
-    MisconfiguredError,
     PermanentError,
     SkillbusError,
     TransientError,
@@ -176,7 +175,7 @@ class Backend(ABC):
         with structlog.contextvars.bound_contextvars(trace_id=trace_id):
             try:
                 send_task_if_room(self.app, name, [one])
-            except (TransientError, MisconfiguredError) as error:
+            except TransientError as error:
                 log.warning("accepted, and will be sent later", reason=str(error))
 
     def send_maintenance(self) -> None:

@@ -92,7 +92,7 @@ def get_http_status(error: SkillbusError) -> int:
     """The HTTP status that stands for an error."""
     if isinstance(error, NotFoundError):
         return 404
-    if isinstance(error, (TransientError, MisconfiguredError)):
+    if isinstance(error, TransientError):
         return 503
     if isinstance(error, UsageError):
         return 400

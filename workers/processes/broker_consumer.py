@@ -12,7 +12,7 @@ from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu.exceptions import KombuError
 
-from config.errors import MisconfiguredError, PermanentError, TransientError
+from config.errors import PermanentError, TransientError
 from tasks.broker.redis_transport import UNREADABLE_HEADER
 from tasks.journal.protocol import (
     MAX_BODY_CHARACTERS,
@@ -88,7 +88,7 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
             try:
                 type(self).journal().add_dead_letter(dead_letter)
                 break
-            except (TransientError, MisconfiguredError) as error:
+            except TransientError as error:
                 if not journal_down:
                     log.error("a message can be neither read nor buried yet", reason=str(error))
                 journal_down = True

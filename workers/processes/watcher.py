@@ -14,7 +14,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 from watchdog.observers.polling import PollingObserver
 
-from config.errors import MisconfiguredError, TransientError
+from config.errors import TransientError
 from graph.protocol import Source
 from skills.events import SourceChanged
 from tasks.sources.folder_rules import SKIPPED_FOLDERS
@@ -139,7 +139,7 @@ class Watcher:
         )
         try:
             self._backend.submit(event, ORIGIN)
-        except (TransientError, MisconfiguredError) as error:
+        except TransientError as error:
             log.warning("change kept for later", reason=str(error))
             for path in paths:
                 pending.add_path(str(Path(pending.source.root, path)))

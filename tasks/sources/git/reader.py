@@ -51,7 +51,7 @@ def open_git_reader(source: Source, settings: Settings) -> Iterator[GitReader]:
     mirror = Mirror(source, settings)
     try:
         mirror.ensure_commit(source.commit)
-    except (PermanentError, TransientError, MisconfiguredError) as error:
+    except (PermanentError, TransientError) as error:
         raise TransientError(
             f"source {source.source_id}: commit {source.commit[:12]} is not available: {error}"
         ) from None

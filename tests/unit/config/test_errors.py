@@ -18,7 +18,7 @@ from config.errors import (
 from tasks.app import create_app  # noqa: F401 - its subclasses of errors are checked too
 from workers import cli  # noqa: F401
 
-KINDS = (TransientError, PermanentError, StaleError, MisconfiguredError)
+KINDS = (TransientError, PermanentError, StaleError)
 
 
 def _subclasses(kind: type[Exception]) -> set[type[Exception]]:
@@ -34,6 +34,10 @@ def test_each_kind_is_a_direct_child_of_the_base(kind: type[SkillbusError]) -> N
 @pytest.mark.parametrize(("kind", "other"), list(permutations(KINDS, 2)))
 def test_kinds_exclude_one_another(kind: type[Exception], other: type[Exception]) -> None:
     assert not issubclass(kind, other)
+
+
+def test_a_wrong_setting_lets_work_wait() -> None:
+    assert MisconfiguredError.__bases__ == (TransientError,)
 
 
 def test_usage_errors_are_permanent() -> None:

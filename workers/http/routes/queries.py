@@ -15,7 +15,7 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from config.errors import MisconfiguredError, TransientError
+from config.errors import TransientError
 from config.settings import OPTIONAL_STAGES
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
@@ -186,7 +186,7 @@ class _QueryService:
     async def _stages(self, query_id: str) -> list[str]:
         try:
             return await run_in_threadpool(self._backend.journal.list_stages, query_id)
-        except (TransientError, MisconfiguredError):
+        except TransientError:
             return []  # the stream goes on, and the next look may be answered
 
 
