@@ -15,11 +15,11 @@ from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
 from tasks.measures import MetricsRecorder, NullMetrics
-from tasks.query.degradation import CircuitBreakers
-from tasks.query.policy_filter import RevisionFactCache
-from tasks.query.published_library import PublishedLibrary
-from tasks.query.throughput import Throughput
-from tasks.query.usage import UsageCounter
+from tasks.query.process_state.circuit_breaker import CircuitBreakers
+from tasks.query.process_state.published_library import PublishedLibrary
+from tasks.query.process_state.revision_facts import RevisionFactCache
+from tasks.query.process_state.throughput import Throughput
+from tasks.query.process_state.usage import UsageCounter
 
 T = TypeVar("T")
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from config.settings import ChoiceSettings
 from graph.protocol import Adjacency, LinkType
 from skills.skill_policy import PolicyViolation
+from tasks.query.context import QueryContext
+from tasks.query.ranking import Ranking
 
-DECLARED_WEIGHT = 0.999
+_DECLARED_WEIGHT = 0.999
 """Weight of a dependency that a skill declares; lesser ones are only mentioned."""
 
 _MAX_DEPENDENCIES = 20
 _DEPENDENCY_SCORE_SHARE = 0.9
-"""A declared dependency matters almost as much as the skill that cannot do without it."""
-
-FindWithheld = Callable[[Sequence[str]], Mapping[str, PolicyViolation]]
-"""Of some skills, those that the policy keeps back."""
-
-ReadAdjacency = Callable[[Sequence[str]], Mapping[str, Adjacency]]
+"""A declared dependency matters almost as much as the skill that needs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenSkill:
-    """A skill of the bundle, with why it is there. `needed_by` names what declared it."""
+    """A skill of the bundle with its reasons. needed_by: the skill that declares it a dependency,
+    "" if it was chosen for its rank."""
 
     skill_id: str
     score: float
@@ -36,7 +33,7 @@ class ChosenSkill:
 class SkillChoice:
     """Chosen skills best first, and those considered and left out with the reason.
 
-    withheld: declared dependencies that the policy keeps back. least: the score below which
+    withheld: declared dependencies that the policy withholds. min_score: the score below which
     nothing is considered.
     """
 
@@ -45,42 +42,38 @@ class SkillChoice:
     withheld: dict[str, PolicyViolation] = field(default_factory=dict)
     min_score: float = 0.0
 
+    def chosen_ids(self) -> set[str]:
+        """Ids of the chosen skills."""
+        return {chosen.skill_id for chosen in self.chosen}
 
-def choose_skills(
-    ranked: Sequence[tuple[str, float]],
-    owners: Collection[str],
-    reasons: Mapping[str, Sequence[str]],
-    read_rows: ReadAdjacency,
-    settings: ChoiceSettings,
-    top: int,
-    find_withheld: FindWithheld = lambda _: {},
-) -> SkillChoice:
-    """Walk the ranking: best first, each with what it declares to need, one of a group of
+
+def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
+    """Walk the ranking: best first, each with its declared dependencies, one of a group of
     alternatives, never two in conflict, nothing far below the best.
 
-    `ranked` is (skill_id, score) best first, scores above 0; `owners` of a format that the task
-    names may lie below the best by any measure; `reasons` says why a skill ranks. `read_rows`
-    reads the rows of a few skills at a time. `refuse` is asked about what is not ranked but needed.
+    The owner of a format that the task names may score any distance below the best.
     """
     choice = SkillChoice()
-    if not ranked:
+    hits = ranking.hits
+    if not hits:
         return choice
-    choice.min_score = settings.relative * ranked[0][1]
+    top = context.top
+    choice.min_score = context.services.settings.choice.relative * hits[0].score
     shortlist = [
-        (skill_id, score)
-        for skill_id, score in ranked[: 2 * top]
-        if score > 0 and (score >= choice.min_score or skill_id in owners)
+        hit
+        for hit in hits[: 2 * top]
+        if hit.score > 0 and (hit.score >= choice.min_score or hit.named_format)
     ]
-    rows = dict(read_rows([skill_id for skill_id, _ in shortlist]))
-    scores = dict(shortlist)
+    scores = {hit.key.skill_id: hit.score for hit in shortlist}
+    rows = _read_rows(context, list(scores))
     folded: dict[str, str] = {}
-    for skill_id, score in shortlist:
+    for hit in shortlist:
         if len(choice.chosen) >= top:
             break
-        taken = {chosen.skill_id for chosen in choice.chosen}
+        skill_id, taken = hit.key.skill_id, choice.chosen_ids()
         if skill_id in taken:
             continue
-        obstacle = _find_conflict(skill_id, taken, rows)
+        obstacle = _find_conflict(rows.get(skill_id), taken)
         better = "" if obstacle else _find_better_alternative(rows.get(skill_id), taken, folded)
         if better:
             folded[skill_id] = better
@@ -88,17 +81,20 @@ def choose_skills(
         if obstacle:
             choice.left_out.append((skill_id, obstacle))
             continue
-        choice.chosen.append(ChosenSkill(skill_id, score, tuple(reasons.get(skill_id, ()))))
-        _add_dependencies(
-            choice, skill_id, score, rows, _DependencyLookup(read_rows, find_withheld, scores)
-        )
+        choice.chosen.append(ChosenSkill(skill_id, hit.score, hit.why))
+        _add_dependencies(context, choice, skill_id, scores, rows)
     choice.left_out = _first_reasons(choice)
     return choice
 
 
+def _read_rows(context: QueryContext, skill_ids: Sequence[str]) -> dict[str, Adjacency]:
+    services = context.services
+    return dict(services.graph.get_adjacency(skill_ids, services.settings.diffusion.fan_out))
+
+
 def _first_reasons(choice: SkillChoice) -> list[tuple[str, str]]:
-    """Each skill that was left out with its first reason, but for those that came along later."""
-    taken = {chosen.skill_id for chosen in choice.chosen}
+    """Each skill that was left out with its first reason, without those that were chosen later."""
+    taken = choice.chosen_ids()
     reasons: dict[str, str] = {}
     for skill_id, reason in choice.left_out:
         if skill_id not in taken:
@@ -106,9 +102,8 @@ def _first_reasons(choice: SkillChoice) -> list[tuple[str, str]]:
     return list(reasons.items())
 
 
-def _find_conflict(skill_id: str, taken: set[str], rows: Mapping[str, Adjacency]) -> str:
-    """Why a skill cannot join those taken, "" when it can."""
-    row = rows.get(skill_id)
+def _find_conflict(row: Adjacency | None, taken: set[str]) -> str:
+    """Why a skill with these links cannot join the chosen ones, "" if it can."""
     for neighbour in row.neighbours if row else ():
         if neighbour.type is LinkType.CONFLICT and neighbour.skill_id in taken:
             return f"conflicts with {neighbour.skill_id}"
@@ -118,9 +113,10 @@ def _find_conflict(skill_id: str, taken: set[str], rows: Mapping[str, Adjacency]
 def _find_better_alternative(
     row: Adjacency | None, taken: set[str], folded: Mapping[str, str]
 ) -> str:
-    """The chosen skill that a skill is an alternative to, "" when to none.
+    """The chosen skill that a skill is an alternative to, "" if there is none.
 
-    Also by way of another that was folded under it: a skill keeps only so many of its copies.
+    Also through another alternative that was left out for it: a skill keeps links to only so many
+    of its copies.
     """
     for neighbour in row.neighbours if row else ():
         if neighbour.type is LinkType.ALTERNATIVE:
@@ -131,72 +127,62 @@ def _find_better_alternative(
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _DependencyLookup:
-    """What tells about skills that others need."""
-
-    read_rows: ReadAdjacency
-    find_withheld: FindWithheld
-    scores: Mapping[str, float]
-
-
-def _record_withheld_dependencies(
-    choice: SkillChoice,
-    owners: Sequence[str],
-    rows: Mapping[str, Adjacency],
-    needs: _DependencyLookup,
-) -> None:
-    """Note which of what these skills declare to need the policy keeps back."""
-    declared = {name: owner for owner in owners for name in _declared_dependencies(rows.get(owner))}
-    for name, violation in needs.find_withheld(sorted(declared)).items():
-        reason = f"declared dependency of {declared[name]}; {violation.reason}"
-        choice.withheld.setdefault(name, PolicyViolation(violation.kind, reason))
-
-
 def _add_dependencies(
+    context: QueryContext,
     choice: SkillChoice,
     skill_id: str,
-    score: float,
+    scores: Mapping[str, float],
     rows: dict[str, Adjacency],
-    needs: _DependencyLookup,
 ) -> None:
-    """Everything the skill declares to need, transitively, right behind it."""
+    """Add the declared dependencies of a skill, transitively, right behind it.
+
+    scores: of the shortlist, by skill_id. rows: links read so far; extended.
+    """
+    score = scores[skill_id] * _DEPENDENCY_SCORE_SHARE
     frontier, seen = [skill_id], {skill_id}
     while frontier:
+        _read_dependencies(context, choice, frontier, rows)
         following: list[str] = []
-        wanted = {
-            name for owner in frontier for name in _declared_dependencies(rows.get(owner))
-        } - rows.keys()
-        if wanted:
-            rows.update(needs.read_rows(sorted(wanted)))
-        _record_withheld_dependencies(choice, frontier, rows, needs)
         for owner in frontier:
             for needed in _declared_dependencies(rows.get(owner)):
-                taken = {chosen.skill_id for chosen in choice.chosen}
                 if needed in seen or needed in choice.withheld:
                     continue
                 seen.add(needed)
+                taken = choice.chosen_ids()
                 if len(seen) > _MAX_DEPENDENCIES:
                     reason = f"declared dependency of {owner}, beyond the {_MAX_DEPENDENCIES} first"
                     choice.left_out.append((needed, reason))
                     continue
                 if needed in taken:
                     continue
-                obstacle = _find_conflict(needed, taken - {owner}, rows)
+                obstacle = _find_conflict(rows.get(needed), taken - {owner})
                 if obstacle:
                     reason = f"declared dependency of {owner}, but {obstacle}"
                     choice.left_out.append((needed, reason))
                     continue
                 following.append(needed)
+                reasons = (f"declared dependency of {owner}",)
                 choice.chosen.append(
-                    ChosenSkill(
-                        needed,
-                        max(needs.scores.get(needed, 0.0), score * _DEPENDENCY_SCORE_SHARE),
-                        (f"declared dependency of {owner}",),
-                        needed_by=owner,
-                    )
+                    ChosenSkill(needed, max(scores.get(needed, 0.0), score), reasons, owner)
                 )
         frontier = following
+
+
+def _read_dependencies(
+    context: QueryContext,
+    choice: SkillChoice,
+    owners: Sequence[str],
+    rows: dict[str, Adjacency],
+) -> None:
+    """Read the links of what these skills declare to need, and note what of it is withheld."""
+    declared = {name: owner for owner in owners for name in _declared_dependencies(rows.get(owner))}
+    unread = sorted(declared.keys() - rows.keys())
+    if unread:
+        rows |= _read_rows(context, unread)
+    keys = context.services.library.latest.get_keys(sorted(declared))
+    for name, violation in context.policy_filter.find_violations(keys).items():
+        reason = f"declared dependency of {declared[name]}; {violation.reason}"
+        choice.withheld.setdefault(name, PolicyViolation(violation.kind, reason))
 
 
 def _declared_dependencies(row: Adjacency | None) -> list[str]:
@@ -205,5 +191,5 @@ def _declared_dependencies(row: Adjacency | None) -> list[str]:
         for neighbour in (row.neighbours if row else ())
         if neighbour.type is LinkType.DEPENDENCY
         and neighbour.forward
-        and neighbour.weight >= DECLARED_WEIGHT
+        and neighbour.weight >= _DECLARED_WEIGHT
     ]

@@ -1,78 +1,103 @@
-"""Servers that are away: readers go on with what is left, and the bundle says with what.
+"""Queries while a server does not answer: the stores' fallbacks, and the report of what is missing.
 
-Only a query is tolerant, and only where stores are servers. What changes the library waits.
+Only queries degrade, and only where stores are servers. Whatever changes the library fails and is
+tried again.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar, cast
+
+import numpy as np
+import structlog
 
 from config.errors import TransientError
-from graph.protocol import Adjacency, CatalogChanges, CatalogEntry, Link, SkillGraph, Source
+from graph.protocol import (
+    Adjacency,
+    CatalogEntry,
+    Link,
+    SkillGraph,
+    SkillState,
+    Source,
+)
 from search.protocol import (
     Hit,
     LexicalSearch,
+    PassageTerms,
     SearchIndex,
     StoredRevision,
     Vector,
     VectorSearch,
 )
-from skills.record import RevisionKey
+from skills.parsing.parse_skill import parse_skill
+from skills.record import RevisionKey, SafetyFinding
+from tasks.query.process_state.circuit_breaker import CircuitBreaker
+from tasks.services import Services
 
 T = TypeVar("T")
 
-_OPEN_SECONDS = 3.0
+log = structlog.get_logger()
 
-
-class CircuitBreaker:
-    """Whether a server is away. Who asks within some seconds of a failure fails at once, so that
-    one query waits for a server that hangs, and not all of them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._until = 0.0
-        self._reason = ""
-
-    def call(self, work: Callable[[], T]) -> T:
-        """The result of `work`; raises TransientError when it does, or did a moment ago."""
-        with self._lock:
-            if time.monotonic() < self._until:
-                raise TransientError(self._reason)
-        try:
-            return work()
-        except TransientError as error:
-            with self._lock:
-                self._until, self._reason = time.monotonic() + _OPEN_SECONDS, str(error)
-            raise
-
-
-@dataclass(slots=True)
-class CircuitBreakers:
-    """Of the servers that a query reads from."""
-
-    index: CircuitBreaker = field(default_factory=CircuitBreaker)
-    graph: CircuitBreaker = field(default_factory=CircuitBreaker)
+_LINKS_UNKNOWN = "links and paths are not known: the catalog did not answer"
+_NO_SKILL_VECTORS = "ranked by words only: the search index did not answer"
+_NO_SECTION_VECTORS = "passages chosen by words only: the search index did not answer"
+_UNREAD_FINDING = "its text was marked, and cannot be read now"
 
 
 class Degradations:
-    """What one query had to do without, each told once."""
+    """What one query had to do without: fixed texts for the bundle, errors for the log.
+
+    Readers of a bundle may be strangers to the deployment, so that no reason quotes an error:
+    errors name servers by their addresses.
+    """
 
     def __init__(self) -> None:
-        self.reasons: dict[str, None] = {}
+        self._reasons: dict[str, None] = {}
+        self._errors: dict[str, None] = {}
 
-    def add(self, what: str, error: TransientError) -> None:
-        """Note a loss and its reason."""
-        self.reasons.setdefault(f"{what}: {error}")
+    def add(self, reason: str, error: TransientError | None = None) -> None:
+        """Note a reason for the bundle and its error for the log, without repeats."""
+        self._reasons.setdefault(reason)
+        if error is not None:
+            self._errors.setdefault(str(error))
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The reasons in the order in which they were added."""
+        return tuple(self._reasons)
+
+    def log_errors(self, query_id: str) -> None:
+        """Log one warning with all errors, if there were any."""
+        if self._errors:
+            log.warning(
+                "query answered while a server did not answer",
+                query_id=query_id,
+                degraded=list(self._reasons),
+                errors=list(self._errors),
+            )
+
+
+def with_fallbacks(services: Services, degradations: Degradations) -> Services:
+    """These services for one query: reads that fail give nothing and are noted.
+
+    Returned unchanged where stores are not servers.
+    """
+    breakers = services.circuit_breakers
+    if breakers is None:
+        return services
+    index = DegradingIndex(services.index, breakers.index, degradations)
+    graph = DegradingGraph(services.graph, breakers.graph, degradations)
+    # They have the methods that a query calls, and none that changes the library.
+    return replace(services, index=cast(SearchIndex, index), graph=cast(SkillGraph, graph))
 
 
 class DegradingIndex:
-    """A `SearchIndex` for one query: vectors that cannot be read are none.
+    """A `SearchIndex` for one query: vectors that cannot be read are left out.
 
-    Searching and reading text raise, for the caller to find another way.
+    `search_many` and `get_revisions` raise TransientError; their callers have fallbacks.
     """
 
     def __init__(
@@ -91,40 +116,40 @@ class DegradingIndex:
         return self._breaker.call(lambda: self._index.get_revisions(keys))
 
     def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Skill vectors; none while the index is away."""
+        """Skill vectors; none if the index does not answer."""
         try:
             return self._breaker.call(lambda: self._index.get_skill_vectors(keys))
         except TransientError as error:
-            self._degradations.add("ranked by words alone", error)
+            self._degradations.add(_NO_SKILL_VECTORS, error)
             return {}
 
     def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Section vectors; none while the index is away."""
+        """Section vectors; none if the index does not answer."""
         try:
             return self._breaker.call(lambda: self._index.get_section_vectors(keys))
         except TransientError as error:
-            self._degradations.add("passages chosen by words alone", error)
+            self._degradations.add(_NO_SECTION_VECTORS, error)
             return {}
 
     def get_cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
-        """Vectors under these text hashes; none while the index is away."""
+        """Vectors under these text hashes; none if the index does not answer."""
         try:
             return self._breaker.call(lambda: self._index.get_cached_vectors(hashes))
         except TransientError:
-            return {}  # they are computed anew: nothing is lost
+            return {}  # they are computed again: the answer stays the same
 
     def save_section_vectors(
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
-        """Store vectors, or leave that to paging."""
+        """Store vectors, if the index answers."""
         try:
             self._breaker.call(lambda: self._index.save_section_vectors(key, hashes, vectors))
         except TransientError:
-            return  # the skill stays unpaged in the catalog
+            return  # the task that embeds sections stores them later
 
 
 class DegradingGraph:
-    """A `SkillGraph` for one query: links that cannot be read are none."""
+    """A `SkillGraph` for one query: links, sources and entries that cannot be read are left out."""
 
     def __init__(
         self, graph: SkillGraph, breaker: CircuitBreaker, degradations: Degradations
@@ -134,28 +159,62 @@ class DegradingGraph:
         self._degradations = degradations
 
     def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
-        """Rows; none while the catalog is away."""
+        """Adjacency rows; none if the catalog does not answer."""
         return self._read_or_degrade(lambda: self._graph.get_adjacency(skill_ids, fan_out), {})
 
     def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
-        """Links; none while the catalog is away."""
+        """Links; none if the catalog does not answer."""
         return self._read_or_degrade(lambda: self._graph.get_links_among(skill_ids), [])
 
     def list_sources(self) -> list[Source]:
-        """Sources; none while the catalog is away."""
+        """Sources; none if the catalog does not answer."""
         return self._read_or_degrade(self._graph.list_sources, [])
 
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
-        """Entries; none while the catalog is away."""
+        """Entries; none if the catalog does not answer."""
         return self._read_or_degrade(lambda: self._graph.get_entries(skill_ids), [])
-
-    def get_changes_since(self, epoch: int) -> CatalogChanges:
-        """What changed after an epoch."""
-        return self._breaker.call(lambda: self._graph.get_changes_since(epoch))
 
     def _read_or_degrade(self, read: Callable[[], T], nothing: T) -> T:
         try:
             return self._breaker.call(read)
         except TransientError as error:
-            self._degradations.add("links and paths are not known", error)
+            self._degradations.add(_LINKS_UNKNOWN, error)
             return nothing
+
+
+def fallback_revisions(entries: Iterable[CatalogEntry]) -> dict[str, StoredRevision]:
+    """Published skills as the catalog knows them, by skill_id: name and description, no passage.
+
+    For when the index, which holds the text, does not answer.
+    """
+    return {
+        entry.skill_id: _fallback_revision(entry)
+        for entry in entries
+        if entry.state is SkillState.PUBLISHED
+    }
+
+
+def _fallback_revision(entry: CatalogEntry) -> StoredRevision:
+    # JSON strings are YAML strings, whatever they hold.
+    header = f"name: {json.dumps(entry.name)}\ndescription: {json.dumps(entry.description)}"
+    nothing = PassageTerms(np.zeros(1, np.int32), np.zeros(0, np.uint64), np.zeros(0, np.uint16))
+    parsed = parse_skill(entry.path, f"---\n{header}\n---\n".encode())
+    findings = (
+        (SafetyFinding("unread", entry.safety_level, 1, _UNREAD_FINDING),)
+        if entry.safety_level
+        else ()
+    )
+    record = replace(
+        parsed.record,
+        licence=entry.licence,
+        safety_level=entry.safety_level,
+        safety=findings,
+        scanner=entry.scanner_version,
+    )
+    return StoredRevision(
+        RevisionKey(entry.skill_id, entry.seq),
+        entry.content_hash,
+        replace(parsed, record=record),
+        nothing,
+        (),
+    )

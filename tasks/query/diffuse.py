@@ -9,7 +9,7 @@ from config.settings import DiffusionSettings
 from graph import pagerank as graph
 from graph.pagerank import ReadAdjacency
 from skills.record import RevisionKey
-from tasks.query.retrieve import RankedSkill, Ranking
+from tasks.query.ranking import RankedSkill, Ranking
 
 _KEPT = 2
 _HEAD, _TAIL = 2, 29

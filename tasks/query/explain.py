@@ -1,26 +1,25 @@
-"""What `explain` adds to a bundle: what each stage gave each candidate, and why it is in or out."""
+"""Explain: what each stage gave each candidate, and why it is in the bundle or not."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from config.settings import ChoiceSettings
 from search.scoring.evidence_floor import evidence_floor, evidence_strength
 from skills.bundle.model import Bundle
-from tasks.query.choose import SkillChoice
-from tasks.query.retrieve import Ranking
+from tasks.query.context import QueryContext
+from tasks.query.read_chosen import ChosenRevisions
 
-_EXPLAINED = 30
+_MAX_CANDIDATES = 30
 
 
-def explain_ranking(
-    ranking: Ranking, choice: SkillChoice, bundle: Bundle, settings: ChoiceSettings
-) -> dict[str, Any]:
-    """The best candidates, each with the parts of its score, which add up to it, and a verdict.
+def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> dict[str, Any]:
+    """The `explain` field of a bundle.
 
-    strength, floor: what speaks for the best of them, and the least for which a bundle is made.
-    withheld: those that the policy keeps back, which are no candidates.
+    strength, floor: the evidence for the best candidates, and the least for which a bundle holds
+    skills. candidates: the best ones with a verdict and the parts of their scores, which add up to
+    `score`. withheld: skills that the policy keeps back, which are not candidates.
     """
+    ranking, settings = chosen.ranking, context.services.settings.choice
     rows = [
         {
             "skill_id": hit.key.skill_id,
@@ -28,9 +27,7 @@ def explain_ranking(
             | {name: round(value, 4) for name, value in hit.parts.items()},
             "verdict": verdict,
         }
-        for hit, verdict in zip(
-            ranking.hits[:_EXPLAINED], _verdicts(ranking, choice, bundle), strict=False
-        )
+        for hit, verdict in zip(ranking.hits, _verdicts(chosen, bundle), strict=False)
     ]
     return {
         "strength": round(
@@ -45,12 +42,13 @@ def explain_ranking(
     }
 
 
-def _verdicts(ranking: Ranking, choice: SkillChoice, bundle: Bundle) -> list[str]:
+def _verdicts(chosen: ChosenRevisions, bundle: Bundle) -> list[str]:
     """`in: …` or `out: …` for each of the first candidates."""
     sent = {skill.skill_id: skill.why for skill in bundle.skills}
-    reasons = dict(choice.left_out) | {left.skill_id: left.reason for left in bundle.left_out}
+    reasons = dict(chosen.choice.left_out)
+    reasons |= {left.skill_id: left.reason for left in bundle.left_out}
     verdicts = []
-    for hit in ranking.hits[:_EXPLAINED]:
+    for hit in chosen.ranking.hits[:_MAX_CANDIDATES]:
         skill_id = hit.key.skill_id
         if skill_id in sent:
             verdicts.append(f"in: {'; '.join(sent[skill_id])}")
@@ -58,7 +56,7 @@ def _verdicts(ranking: Ranking, choice: SkillChoice, bundle: Bundle) -> list[str
             verdicts.append(f"out: {reasons[skill_id]}")
         elif bundle.status == "NO_SKILL_HIT":
             verdicts.append("out: below the floor of evidence")
-        elif hit.score < choice.min_score:
+        elif hit.score < chosen.choice.min_score:
             verdicts.append("out: scores far below the best")
         else:
             verdicts.append("out: ranks behind those chosen")

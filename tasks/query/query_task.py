@@ -1,4 +1,4 @@
-"""Queries: each is answered once, and how it ended is recorded and goes to the result queue."""
+"""The query task: answers a recorded query once and records its outcome in the journal."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from skills.events import QueryAsked
 from tasks.journal.protocol import Job, JobStore
 from tasks.measures import MetricsRecorder
 from tasks.policies import QUERY, Deadline
-from tasks.query.pipeline import StageTimings, answer_query
+from tasks.query.context import StageTimings
+from tasks.query.pipeline import answer_query
 from tasks.services import Services
 
 
 def run_query(
     services: Services, deadline: Deadline, query_ids: Sequence[str]
 ) -> dict[str, object]:
-    """Answer an accepted query; the outcome is recorded and goes to the result queue.
+    """Answer an accepted query; the outcome is recorded and is the result of the task.
 
-    The outcome is {"state": "done", "bundle": …} or {"state": "failed", "reason": …,
-    "usage": whether the query itself was wrong}. A query that was answered before gives the
-    recorded outcome; one that was cancelled is not worked on, or stops at its next stage:
-    {"state": "cancelled", "reason": …, "usage": True}.
+    The outcome is {"state": "done", "bundle": …}, {"state": "failed", "reason": …,
+    "usage": whether the query itself was wrong}, or {"state": "cancelled", "reason": …,
+    "usage": True}. A query that has ended already returns its recorded outcome; one that is
+    cancelled stops before its next stage.
     """
     job = services.journal.get_job(query_ids[0])
     if job.state != "accepted":
         return _read_outcome(job)
     request = job.event.parse_data()
     if not isinstance(request, QueryAsked):
-        raise PermanentError(f"{job.id} is no query but {job.event.type}")
+        raise PermanentError(f"{job.id} is not a query but {job.event.type}")
     if job.expires_in_seconds is not None and job.expires_in_seconds <= 0:
         return _fail(services, job.id, "expired before a worker took it", usage=False)
     try:
@@ -76,7 +77,7 @@ def _read_outcome(job: Job) -> dict[str, object]:
 
 
 class QueryEndedError(SkillbusError):
-    """A query was cancelled, or answered by somebody else, while it was worked on."""
+    """A query was cancelled, or answered by another worker, while it was in work."""
 
 
 def _start_stage(jobs: JobStore, query_id: str, stage: str) -> None:

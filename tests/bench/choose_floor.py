@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import sys
 import zlib
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,10 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from config.load_settings import load_settings
-from search.protocol import Filters
 from search.scoring.evidence_floor import evidence_strength
 from search.scoring.weights import ScoringWeights
-from tasks.query.retrieve import rank_candidates
+from skills.events import QueryAsked, QueryFilters
+from tasks.query.context import QueryContext
+from tasks.query.pipeline import rank_candidates
 from tasks.services import Services
 from workers.backend.embedded import EmbeddedBackend
 
@@ -48,9 +48,11 @@ class Case(NamedTuple):
     strength: float
 
 
-def ask(services: Services, task: str, filters: Filters, hidden: set[str]) -> tuple[float, float]:
+def ask(services: Services, task: str, source: str, hidden: set[str]) -> tuple[float, float]:
     """(how long the task is, the strength of what is found), some skills hidden."""
-    ranking = rank_candidates(services, task, filters, frozenset(), _untimed)
+    filters = QueryFilters(source=(source,) if source else ())
+    request = QueryAsked(task=task, filters=filters)
+    ranking = rank_candidates(QueryContext.create(services, request, apply_policy=False))
     hits = [hit for hit in ranking.hits if hit.key.skill_id not in hidden]
     spread = ScoringWeights().bm25f_spread
     evidence = max((hit.parts.get("bm25f", 0.0) for hit in hits), default=0.0) * spread
@@ -63,11 +65,6 @@ def ask(services: Services, task: str, filters: Filters, hidden: set[str]) -> tu
     return ranking.long_task_weight, evidence_strength(evidence, best_cosine, size)
 
 
-def _untimed(stage: str) -> AbstractContextManager[None]:
-    del stage
-    return nullcontext()
-
-
 def load(triple: str) -> list[Case]:
     """Each task with its skill and without it."""
     home, tasks, source = (*triple.split(","), "")[:3]
@@ -78,10 +75,9 @@ def load(triple: str) -> list[Case]:
         text = row.get("instruction") or row["query"]
         needed = set(row.get("gt_skill_ids") or [row["skill_id"]])
         fold = zlib.crc32(min(needed).encode()) % FOLDS
-        elsewhere = Filters(source=(source,)) if source else Filters()
-        asked = ((True, Filters(), set()), (False, elsewhere, set() if source else needed))
-        for positive, filters, hidden in asked:
-            long, found = ask(backend.services, text, filters, hidden)
+        asked = ((True, "", set()), (False, source, set() if source else needed))
+        for positive, elsewhere, hidden in asked:
+            long, found = ask(backend.services, text, elsewhere, hidden)
             cases.append(Case(triple, fold, positive, long, max(found, 1e-6)))
         print(f"asked {name}", file=sys.stderr)
     backend.stop()

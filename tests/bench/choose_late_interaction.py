@@ -25,10 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from config.settings import Settings
-from search.protocol import Filters, Vector
-from tasks.query.pipeline import StageTimings
+from search.protocol import Vector
+from skills.events import QueryAsked
+from tasks.query.context import QueryContext
+from tasks.query.pipeline import rank_candidates
 from tasks.query.rerank import combine_scores, late_interaction_score
-from tasks.query.retrieve import rank_candidates
 from tasks.services import Services
 from workers.backend.embedded import EmbeddedBackend
 
@@ -73,9 +74,8 @@ def load(services: Services, tasks: Path) -> Iterator[Case]:
     """Rank each task and score the sections of its candidates."""
     encoder = services.encoder.get()
     for row in map(json.loads, tasks.read_text(encoding="utf-8").splitlines()):
-        ranking = rank_candidates(
-            services, row["instruction"], Filters(), frozenset(), StageTimings().measure
-        )
+        request = QueryAsked(task=row["instruction"])
+        ranking = rank_candidates(QueryContext.create(services, request, apply_policy=False))
         head = ranking.hits[:DEPTH]
         vectors = services.index.get_section_vectors([hit.key for hit in head])
         places = [at for at, hit in enumerate(head) if len(vectors.get(hit.key, ()))]

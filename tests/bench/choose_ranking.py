@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -41,10 +41,13 @@ from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.score_candidates import Candidate, score_candidates
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding, understand
+from skills.events import QueryAsked
 from skills.record import RevisionKey
+from tasks.query.context import QueryContext
 from tasks.query.diffuse import diffuse
-from tasks.query.published_library import LibrarySnapshot
-from tasks.query.retrieve import Ranking, build_ranking, search_candidates
+from tasks.query.process_state.published_library import LibrarySnapshot
+from tasks.query.ranking import Ranking, TaskQuery, build_ranking
+from tasks.query.retrieve import retrieve
 from tasks.services import Services
 from workers.backend.embedded import EmbeddedBackend
 
@@ -93,6 +96,7 @@ DIFFUSION: dict[str, DiffusionSettings] = {
 class Task:
     """A task with what does not depend on the draw."""
 
+    text: str
     needed: frozenset[str]
     understanding: Understanding
     vector: Vector | None
@@ -152,12 +156,12 @@ def draw(
     wide.ids = frozenset(key.skill_id for key in keys)
     records = services.library.refresh().statistics.get_records(keys)
     view = LibrarySnapshot({key.skill_id: key.seq for key in keys}, LibraryStatistics(records))
+    searched = replace(services, index=cast(SearchIndex, wide))
     found = []
     for task in tasks:
-        hits = search_candidates(
-            wide, view, task.understanding, task.vector, Filters(), services.settings.retrieval
-        )
-        found.append(list(_with_cosines(services, task, hits, records)))
+        context = QueryContext.create(searched, QueryAsked(task=task.text), apply_policy=False)
+        keys = retrieve(context, TaskQuery(view, task.understanding, task.vector)).keys
+        found.append(list(_with_cosines(services, task, keys, records)))
     return Draw(view, found)
 
 
@@ -182,7 +186,7 @@ def ranked(task: Task, part: Draw, at: int, weights: ScoringWeights) -> Ranking:
     scored = score_candidates(
         task.understanding, part.candidates[at], part.view.statistics, weights
     )
-    return build_ranking(task.understanding, task.vector, scored, len(part.view.pointers))
+    return build_ranking(TaskQuery(part.view, task.understanding, task.vector), scored)
 
 
 def diffused(
@@ -283,7 +287,7 @@ def _task(services: Services, line: str) -> Task:
     encoder = services.encoder.get()
     known = understanding.language in encoder.languages
     vector = encoder.encode([understanding.text])[0] if known else None
-    return Task(frozenset(row["gt_skill_ids"]), understanding, vector)
+    return Task(row["instruction"], frozenset(row["gt_skill_ids"]), understanding, vector)
 
 
 if __name__ == "__main__":

@@ -33,8 +33,9 @@ from skills.bundle.model import Bundle
 from skills.parsing.parse_skill import parse_skill
 from skills.passages import PassageQuery, section_texts
 from skills.record import RevisionKey
-from tasks.query.assemble import SkillPassages, assemble, select_skill_passages
+from tasks.query.assemble import fill_bundle
 from tasks.query.choose import ChosenSkill
+from tasks.query.select_passages import SkillPassages, select_skill_passages
 
 SHAPES = ((2, 2), (3, 3))
 """Skills that are needed, and skills beside them."""
@@ -78,16 +79,16 @@ class Library:
     def paged(self, skill_id: str, score: float, query: PassageQuery) -> SkillPassages:
         """What a query wants of a skill."""
         revision, vectors = self.skills[skill_id]
-        return select_skill_passages(
-            ChosenSkill(skill_id, score, ()), revision, skill_id, query, vectors, GAP
-        )
+        passages, paged_by = select_skill_passages(revision, query, vectors, GAP)
+        chosen = ChosenSkill(skill_id, score, ())
+        return SkillPassages(chosen, revision, skill_id, passages, paged_by)
 
 
 def filled(skills: list[SkillPassages], budget: int) -> Sent:
     """The lines of a bundle that holds what fits."""
     try:
         bundle = Bundle(query_id="q", status="SKILL_HIT", task="t", budget=budget)
-        sent = assemble(bundle, skills, [], []).skills
+        sent = fill_bundle(bundle, skills, [], []).skills
     except UsageError:
         return {}
     return {

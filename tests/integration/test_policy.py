@@ -159,7 +159,7 @@ def test_a_revision_that_turned_bad_since_it_was_ranked_is_not_sent(
     ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The catalog knows nothing: the revision itself decides at the end."""
-    monkeypatch.setattr(PolicyFilter, "__call__", lambda self, keys: {})
+    monkeypatch.setattr(PolicyFilter, "find_violations", lambda self, keys: {})
     bundle = ask()
     assert "crafts:cheese-poisoned" not in ids(bundle)
     assert "crafts:cheese-poisoned" in [one.skill_id for one in bundle.withheld.skills]

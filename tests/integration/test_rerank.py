@@ -1,18 +1,21 @@
-"""The cascade in a library: what it orders, what it skips, and what it says."""
+"""Reranking in a library: the order, the skipped steps, and what the bundle reports."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 
-from search.protocol import Filters, Reranker
+from search.protocol import Reranker
 from skills.events import QueryAsked, SourceChanged
 from tasks.policies import Deadline
-from tasks.query.pipeline import StageTimings, answer_query
+from tasks.query.context import QueryContext
+from tasks.query.pipeline import answer_query, rank_candidates
+from tasks.query.process_state.throughput import Clock
+from tasks.query.ranking import Ranking
 from tasks.query.rerank import rerank
-from tasks.query.retrieve import Ranking, rank_candidates
 from tasks.services import Lazy, Services, Throughputs
 from tests.support.library import write_skill, write_topics
 from tests.support.reranking import WordReranker
@@ -23,8 +26,8 @@ QUERY = "check the wheel and the bridge and the cheese twice before the winter n
 CHINESE = "检查自行车的轮子并且更换断了的辐条，然后校正车轮"
 
 
-class Clock:
-    """Time that passes when told."""
+class FakeClock:
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -57,7 +60,22 @@ def use(services: Services, reranker: Reranker) -> None:
 
 
 def ranked(services: Services, task: str = QUERY) -> Ranking:
-    return rank_candidates(services, task, Filters(), frozenset(), StageTimings().measure)
+    return rank_candidates(context_of(services, task=task))
+
+
+def context_of(
+    services: Services, *without: str, task: str = QUERY, seconds: float = 30
+) -> QueryContext:
+    request = QueryAsked(task=task, without=without)
+    return QueryContext.create(services, request, Deadline(seconds), apply_policy=False)
+
+
+def reranked(
+    services: Services, before: Ranking, *without: str, clock: Clock = time.monotonic
+) -> tuple[Ranking, tuple[str, ...]]:
+    """The ranking after reranking, and the degradations."""
+    context = context_of(services, *without)
+    return rerank(context, before, clock), context.degradations.reasons
 
 
 def ids(ranking: Ranking) -> list[str]:
@@ -68,9 +86,9 @@ def test_the_model_reads_name_description_and_body(services: Services) -> None:
     read: list[str] = []
     use(services, WordReranker(before=read.extend))
     before = ranked(services)
-    after = rerank(services, before, Deadline(30), frozenset({"late"}))
+    after, degraded = reranked(services, before, "late")
     assert sorted(ids(after)) == sorted(ids(before))
-    assert after.degraded == ()
+    assert degraded == ()
     text = next(text for text in read if text.startswith("bicycle-repair"))
     assert text.startswith("bicycle-repair | True a bicycle wheel and replace a broken spoke | ")
     assert "Check the bicycle repair twice." in text
@@ -80,7 +98,7 @@ def test_the_model_reads_name_description_and_body(services: Services) -> None:
 def test_batches_are_of_the_size_that_is_set_and_of_like_length(services: Services) -> None:
     sizes: list[list[int]] = []
     use(services, WordReranker(before=lambda texts: sizes.append([len(text) for text in texts])))
-    rerank(services, ranked(services), Deadline(30), frozenset({"late"}))
+    reranked(services, ranked(services), "late")
     assert len(sizes[0]) == 1
     assert max(len(batch) for batch in sizes) <= services.settings.reranker.batch_size
     flat = [length for batch in sizes for length in batch]
@@ -88,7 +106,7 @@ def test_batches_are_of_the_size_that_is_set_and_of_like_length(services: Servic
 
 
 def test_a_model_that_is_too_slow_is_skipped_and_the_order_stays(services: Services) -> None:
-    clock = Clock()
+    clock = FakeClock()
     read: list[int] = []
 
     def slow(texts: Sequence[str]) -> None:
@@ -97,16 +115,16 @@ def test_a_model_that_is_too_slow_is_skipped_and_the_order_stays(services: Servi
 
     use(services, WordReranker(before=slow))
     before = ranked(services)
-    first = rerank(services, before, Deadline(30), frozenset({"late"}), clock)
-    assert first.hits == before.hits
-    assert len(first.degraded) == 1
-    assert "rerank was skipped" in first.degraded[0]
-    assert "1000 allowed" in first.degraded[0]
+    after, degraded = reranked(services, before, "late", clock=clock)
+    assert after.hits == before.hits
+    (reason,) = degraded
+    assert "rerank was skipped" in reason
+    assert "1000 allowed" in reason
     assert read == [1]
 
 
 def test_what_was_measured_before_keeps_it_from_beginning(services: Services) -> None:
-    clock = Clock()
+    clock = FakeClock()
     read: list[int] = []
 
     def slow(texts: Sequence[str]) -> None:
@@ -117,48 +135,48 @@ def test_what_was_measured_before_keeps_it_from_beginning(services: Services) ->
     before = ranked(services)
     for _ in range(3):
         services.throughputs.rerank.record(1.0, 1.0)
-    after = rerank(services, before, Deadline(30), frozenset({"late"}), clock)
+    after, degraded = reranked(services, before, "late", clock=clock)
     assert read == []
     assert after.hits == before.hits
-    assert after.degraded
+    assert degraded
 
 
 def test_the_deadline_of_the_query_bounds_every_stage(services: Services) -> None:
     use(services, WordReranker())
     before = ranked(services)
-    after = rerank(services, before, Deadline(0))
-    assert after.hits == before.hits
-    assert [reason.split()[0] for reason in after.degraded] == ["late", "rerank"]
+    context = context_of(services, seconds=0)
+    assert rerank(context, before).hits == before.hits
+    assert [reason.split()[0] for reason in context.degradations.reasons] == ["late", "rerank"]
 
 
 def test_a_task_in_a_language_the_model_does_not_know_is_left_alone(services: Services) -> None:
     use(services, WordReranker())
     before = ranked(services, CHINESE)
-    after = rerank(services, before, Deadline(30))
+    after, degraded = reranked(services, before)
     assert after.hits == before.hits
-    assert after.degraded == ("rerank was skipped: words:1 does not know the task's language, zh",)
+    reason = "rerank was skipped: the reranker does not know the task's language, zh"
+    assert degraded == (reason,)
 
 
 def test_a_skill_in_a_language_the_model_does_not_know_keeps_its_place(services: Services) -> None:
     use(services, WordReranker())
     before = ranked(services, "wheel")
     assert "crafts:wheel-zh" in ids(before)
-    after = rerank(services, before, Deadline(30))
+    after, _ = reranked(services, before)
     assert ids(after).index("crafts:wheel-zh") == ids(before).index("crafts:wheel-zh")
 
 
 def test_stages_can_be_left_out(services: Services) -> None:
     use(services, WordReranker())
     before = ranked(services)
-    assert rerank(services, before, Deadline(30), frozenset({"late", "rerank"})) == before
+    assert reranked(services, before, "late", "rerank") == (before, ())
 
 
 def test_late_interaction_waits_until_all_its_candidates_are_paged(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = ranked(services)
-    whole = rerank(services, before, Deadline(30))
-    assert whole.degraded == ()
+    assert reranked(services, before)[1] == ()
     vectors, entries = services.index.get_section_vectors, services.graph.get_entries
     for hidden in [name for name in ids(before) if name != "crafts:wheel-zh"][:3]:
         monkeypatch.setattr(
@@ -173,15 +191,15 @@ def test_late_interaction_waits_until_all_its_candidates_are_paged(
                 replace(entry, embedded=entry.skill_id != hidden) for entry in entries(names)
             ],
         )
-        part = rerank(services, before, Deadline(30))
+        part, degraded = reranked(services, before)
         assert part.hits == before.hits
         expected = f"1 of {len(before.hits)} candidates have no section vectors yet"
-        assert part.degraded == (f"late was skipped: {expected}",)
+        assert degraded == (f"late was skipped: {expected}",)
 
 
 def test_late_interaction_orders_by_the_sections(services: Services) -> None:
     before = ranked(services)
-    after = rerank(services, before, Deadline(30))
+    after, _ = reranked(services, before)
     assert before.vector is not None
     assert sorted(ids(after)) == sorted(ids(before))
     moved = [hit for hit in after.hits if "late" in hit.parts]
@@ -194,7 +212,7 @@ def test_a_long_task_is_left_to_its_words(services: Services) -> None:
     long = " ".join(f"word{number} wheel" for number in range(200))
     before = ranked(services, long)
     assert before.long_task_weight == 1.0
-    assert rerank(services, before, Deadline(30)) == before
+    assert reranked(services, before) == (before, ())
 
 
 def test_the_bundle_says_what_was_skipped(services: Services) -> None:

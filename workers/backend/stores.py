@@ -21,9 +21,9 @@ from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
 from tasks.measures import MetricsRecorder, NullMetrics
-from tasks.query.degradation import CircuitBreakers
-from tasks.query.published_library import PublishedLibrary
-from tasks.query.usage import UsageCounter
+from tasks.query.process_state.circuit_breaker import CircuitBreakers
+from tasks.query.process_state.published_library import PublishedLibrary
+from tasks.query.process_state.usage import UsageCounter
 from tasks.services import Lazy, SendTask, Services
 
 _USAGE_SECONDS = 5.0

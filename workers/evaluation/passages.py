@@ -25,8 +25,7 @@ from skills.passages import (
 )
 from skills.record import ParsedSkill
 from tasks.encode import encode_cached
-from tasks.query.assemble import select_skill_passages
-from tasks.query.choose import ChosenSkill
+from tasks.query.select_passages import make_passage_query, select_skill_passages
 from tasks.services import Services
 from workers.evaluation.predictions import read_published_revisions
 
@@ -81,16 +80,14 @@ def _select_by_default_method(
     services: Services, revision: StoredRevision, text: str, gap: float, lexical_only: bool
 ) -> Ranges:
     understanding = understand(text)
-    order = np.argsort(understanding.ids)
     encoder = services.encoder.get()
     vector = vectors = None
     if not lexical_only and understanding.language in encoder.languages:
         vector = encoder.encode([understanding.text])[0]
         vectors = services.index.get_section_vectors([revision.key]).get(revision.key)
-    query = PassageQuery(vector, understanding.ids[order], understanding.weights[order])
-    chosen = ChosenSkill(revision.key.skill_id, 1.0, ())
-    paged = select_skill_passages(chosen, revision, "", query, vectors, gap)
-    return get_line_ranges(revision.parsed, [index for index, _ in paged.passages])
+    query = make_passage_query(understanding, vector)
+    passages, _ = select_skill_passages(revision, query, vectors, gap)
+    return get_line_ranges(revision.parsed, [index for index, _ in passages])
 
 
 def _select_by_baseline(services: Services, page: PassageInput, text: str, method: str) -> Ranges:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import UsageError
-from config.settings import OPTIONAL_STAGES
 from search.protocol import StoredRevision
 from skills.events import QueryAsked
 from skills.record import ParsedSkill, RevisionKey
 from skills.roles import RoleClassifier, classify_passages
-from tasks.policies import QUERY, Deadline
-from tasks.query.pipeline import StageTimings, rank_skills
+from tasks.query.context import QueryContext, check_stages
+from tasks.query.pipeline import rank_skills
 from tasks.services import Services
 from workers.library.user_files import read_text
 
@@ -56,17 +55,12 @@ def rank_tasks(
     services: Services, tasks: Sequence[dict[str, Any]], without: tuple[str, ...]
 ) -> Iterator[tuple[str, list[str], dict[str, float]]]:
     """Task id, the best RANKED ids as ranked before choosing, and milliseconds by stage."""
-    unknown = set(without) - set(OPTIONAL_STAGES)
-    if unknown:
-        raise UsageError(
-            f"no stage {', '.join(sorted(unknown))}; stages: {', '.join(OPTIONAL_STAGES)}"
-        )
+    check_stages(without)
     for task in tasks:
         request = QueryAsked(task=task["instruction"], without=without)
-        timings = StageTimings()
-        ranking = rank_skills(services, Deadline(QUERY.time_limit), request, timings)
-        ids = [hit.key.skill_id for hit in ranking.hits[:MAX_RANKED]]
-        yield task["task_id"], ids, timings.milliseconds
+        context = QueryContext.create(services, request, degrade=False)
+        ids = [hit.key.skill_id for hit in rank_skills(context).hits[:MAX_RANKED]]
+        yield task["task_id"], ids, context.timings.milliseconds
 
 
 def predict_roles(

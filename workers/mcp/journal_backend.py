@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from skills.events import QueryAsked, new_event, replace_origin
 from tasks.journal.protocol import job_id
-from tasks.query.pipeline import check_query
+from tasks.query.context import check_query
 from workers.backend.base import Backend
 from workers.mcp.backends import QueryStatus
 

@@ -13,8 +13,9 @@ from skills.bundle.markdown import format_line_range, render_skill
 from skills.bundle.model import BundlePassage, LeftOutPassages
 from skills.record import ParsedSkill
 from skills.token_count import count_tokens
-from tasks.query.assemble import SkillPassages, build_bundle_skill
+from tasks.query.bundle_parts import build_bundle_skill
 from tasks.query.choose import ChosenSkill
+from tasks.query.select_passages import SkillPassages
 from workers.mcp.results import MAX_BUDGET, SkillText, count_result_tokens
 
 FRAME = """\

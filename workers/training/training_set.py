@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from config.errors import PermanentError, UsageError
-from search.protocol import Filters, StoredRevision
+from search.protocol import StoredRevision
+from skills.events import QueryAsked
 from skills.record import RevisionKey
-from tasks.policies import QUERY, Deadline
-from tasks.query.pipeline import StageTimings
+from tasks.query.context import QueryContext
+from tasks.query.pipeline import rank_candidates
+from tasks.query.ranking import RankedSkill
 from tasks.query.rerank import cross_encoder_text, rerank
-from tasks.query.retrieve import RankedSkill, rank_candidates
 from tasks.services import Services
 from workers.training.cloze_queries import make_cloze_queries
 from workers.training.negative_mining import NegativeMiner
@@ -255,8 +256,9 @@ def _queries(
 
 def _ranked(services: Services, query: str) -> tuple[RankedSkill, ...]:
     """As the library ranks before the cross-encoder."""
-    ranking = rank_candidates(services, query, Filters(), frozenset(), StageTimings().measure)
-    return rerank(services, ranking, Deadline(QUERY.time_limit), frozenset({"rerank"})).hits
+    request = QueryAsked(task=query, without=("rerank",))
+    context = QueryContext.create(services, request, apply_policy=False, degrade=False)
+    return rerank(context, rank_candidates(context)).hits
 
 
 def _add_texts(services: Services, training_set: TrainingSet) -> None:

@@ -16,14 +16,10 @@ from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from skills.scanner import SCANNER_VERSION
 from skills.skill_policy import PolicyViolation, SkillPolicy
-from tasks.query.policy_filter import (
-    PolicyFilter,
-    RevisionFactCache,
-    WithheldHit,
-    build_withheld,
-    expand_filters,
-    filter_considered,
-)
+from tasks.query.bundle_parts import build_withheld, filter_considered
+from tasks.query.policy_filter import PolicyFilter
+from tasks.query.process_state.revision_facts import RevisionFactCache
+from tasks.query.ranking import WithheldHit
 
 
 def refused(source: str = "home", level: int = 0, licence: str = "MIT", **settings: Any) -> str:
@@ -125,11 +121,11 @@ def test_each_revision_is_asked_about_once() -> None:
     catalog, facts = Catalog(entry("a:x", 1, 3), entry("a:y", 2, 0)), RevisionFactCache()
     policy_filter = PolicyFilter(PolicySettings(), facts, catalog)
     keys = [RevisionKey("a:x", 1), RevisionKey("a:y", 2), RevisionKey("a:gone", 3)]
-    assert set(policy_filter(keys)) == {"a:x"}
-    assert set(PolicyFilter(PolicySettings(), facts, catalog)(keys[:2])) == {"a:x"}
+    assert set(policy_filter.find_violations(keys)) == {"a:x"}
+    assert set(PolicyFilter(PolicySettings(), facts, catalog).find_violations(keys[:2])) == {"a:x"}
     assert catalog.asked == [["a:x", "a:y", "a:gone"]]
     catalog.kept["a:x"] = entry("a:x", 9, 0)
-    assert policy_filter([RevisionKey("a:x", 9)]) == {}
+    assert policy_filter.find_violations([RevisionKey("a:x", 9)]) == {}
 
 
 def test_what_an_older_scanner_marked_is_asked_for_until_it_is_marked_anew() -> None:
@@ -137,10 +133,10 @@ def test_what_an_older_scanner_marked_is_asked_for_until_it_is_marked_anew() -> 
     catalog, facts = Catalog(old), RevisionFactCache()
     key = RevisionKey("a:x", 1)
     policy_filter = PolicyFilter(PolicySettings(), facts, catalog)
-    assert policy_filter([key]) == {}
+    assert policy_filter.find_violations([key]) == {}
     catalog.kept["a:x"] = entry("a:x", 1, 3)
-    assert set(policy_filter([key])) == {"a:x"}
-    assert set(policy_filter([key])) == {"a:x"}
+    assert set(policy_filter.find_violations([key])) == {"a:x"}
+    assert set(policy_filter.find_violations([key])) == {"a:x"}
     assert len(catalog.asked) == 2
 
 
@@ -154,12 +150,12 @@ def test_what_a_revision_itself_says_is_remembered() -> None:
     record = replace(parsed.record, safety=(), safety_level=0, scanner=SCANNER_VERSION - 1)
     terms = PassageTerms(np.zeros(1, np.int32), np.zeros(0, np.uint64), np.zeros(0, np.uint16))
     stored = StoredRevision(key, "", replace(parsed, record=record), terms, ())
-    assert policy_filter([key]) == {}
+    assert policy_filter.find_violations([key]) == {}
     now = policy_filter.rescan(stored)
     assert now.parsed.record.safety == parsed.record.safety
     violation = policy_filter.check_revision(key, now.parsed.record)
     assert violation is not None
-    assert policy_filter([key]) == {"a:x": violation}
+    assert policy_filter.find_violations([key]) == {"a:x": violation}
     facts.add_entries([entry("a:x", 1, 0)])
     assert policy_filter.rescan(stored).parsed.record.safety == ()  # known to be clean: not scanned
 
@@ -167,14 +163,14 @@ def test_what_a_revision_itself_says_is_remembered() -> None:
 def test_nothing_is_asked_when_all_is_sent() -> None:
     catalog = Catalog(entry("a:x", 1, 3))
     policy_filter = PolicyFilter(PolicySettings(highest_level=3), RevisionFactCache(), catalog)
-    assert policy_filter([RevisionKey("a:x", 1)]) == {}
+    assert policy_filter.find_violations([RevisionKey("a:x", 1)]) == {}
     assert catalog.asked == []
 
 
 def test_what_an_engine_can_compare_is_asked_as_well() -> None:
     def filters(query: Filters, **settings: Any) -> list[Filters]:
         policy_filter = PolicyFilter(PolicySettings(**settings), RevisionFactCache(), Catalog())
-        return expand_filters(policy_filter, query, ["a:1", "a:2", "b:1"])
+        return policy_filter.expand_filters(query, ["a:1", "a:2", "b:1"])
 
     assert filters(Filters()) == [Filters()]
     assert filters(Filters(), licences=("MIT",)) == [Filters(), Filters(licence=("MIT",))]

@@ -20,7 +20,7 @@ from config.settings import OPTIONAL_STAGES
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job
-from tasks.query.pipeline import check_query
+from tasks.query.context import check_query
 from workers.backend.base import Backend
 from workers.http.access import Caller, CurrentCaller
 from workers.http.idempotency import IdempotencyKey, record_job

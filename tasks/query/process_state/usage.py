@@ -1,4 +1,4 @@
-"""How often skills are chosen: gathered here, written now and then, beside the queries."""
+"""Counts how often bundles contain a skill, written to the catalog in batches."""
 
 from __future__ import annotations
 
@@ -13,32 +13,36 @@ from graph.protocol import SkillGraph
 
 log = structlog.get_logger()
 
-_MOST = 10_000
+_MAX_PENDING = 10_000
 
 
 class UsageCounter:
-    """Counts for the catalog; with `seconds` they are gathered for so long and written by a thread
-    of their own. What is not yet written when the process dies is lost: it orders paging only."""
+    """Use counts on their way to the catalog.
+
+    seconds: collect counts this long and write them in a thread; 0 writes each at once. Counts
+    that are not yet written when the process dies are lost; they only decide the order in which
+    sections are embedded.
+    """
 
     def __init__(self, graph: SkillGraph, seconds: float = 0.0) -> None:
         self._graph = graph
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._gathered: list[str] = []
-        self._written = time.monotonic()
+        self._pending: list[str] = []
+        self._written_at = time.monotonic()
 
     def record(self, skill_ids: Sequence[str]) -> None:
-        """Bundles chose these skills once more."""
+        """Count one more use of each of these skills."""
         if not self._seconds:
             self._graph.increment_uses(skill_ids)
             return
         with self._lock:
-            # While the catalog is away, what is too much is forgotten.
-            self._gathered = [*self._gathered, *skill_ids][-_MOST:]
-            if time.monotonic() - self._written < self._seconds:
+            # While the catalog does not answer, the oldest are dropped.
+            self._pending = [*self._pending, *skill_ids][-_MAX_PENDING:]
+            if time.monotonic() - self._written_at < self._seconds:
                 return
-            self._written = time.monotonic()
-            due, self._gathered = self._gathered, []
+            self._written_at = time.monotonic()
+            due, self._pending = self._pending, []
         threading.Thread(
             target=self._write, args=(due,), name="skillbus-usage", daemon=True
         ).start()
@@ -47,4 +51,4 @@ class UsageCounter:
         try:
             self._graph.increment_uses(skill_ids)
         except TransientError as error:
-            log.info("use was not counted", reason=str(error))
+            log.info("uses of skills could not be counted", reason=str(error))

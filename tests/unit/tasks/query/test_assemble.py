@@ -19,8 +19,9 @@ from skills.parsing.parse_skill import parse_skill
 from skills.passages import PassageQuery
 from skills.record import RevisionKey, SiblingFile
 from skills.token_count import count_tokens
-from tasks.query.assemble import SkillPassages, assemble, select_skill_passages
+from tasks.query.assemble import fill_bundle
 from tasks.query.choose import ChosenSkill
+from tasks.query.select_passages import SkillPassages, select_skill_passages
 
 GAP = 6.0
 
@@ -63,7 +64,7 @@ DRAFTS = st.lists(
 )
 
 
-def paged(draft: Draft, number: int, words: bool = True) -> SkillPassages:
+def select(draft: Draft, number: int, words: bool = True) -> SkillPassages:
     text = f"---\nname: {draft.name}\ndescription: >-\n  {draft.description}\n---\n\n"
     text += "\n\n".join(draft.blocks) + "\n"
     files = [SiblingFile(f"scripts/run_{n}.py", n, "0" * 64) for n in range(draft.files)]
@@ -75,12 +76,13 @@ def paged(draft: Draft, number: int, words: bool = True) -> SkillPassages:
     terms = analysis.forward.terms[:5] if words else np.empty(0, np.uint64)
     query = PassageQuery(None, terms, np.ones(len(terms), np.float32))
     chosen = ChosenSkill(f"home:s{number}", draft.score, ("its text matches the task",))
-    return select_skill_passages(chosen, revision, f"/skills/s{number}/SKILL.md", query, None, GAP)
+    path = f"/skills/s{number}/SKILL.md"
+    return SkillPassages(chosen, revision, path, *select_skill_passages(revision, query, None, GAP))
 
 
-def paged_all(drafts: list[Draft]) -> list[SkillPassages]:
+def select_all(drafts: list[Draft]) -> list[SkillPassages]:
     ordered = sorted(drafts, key=lambda draft: -draft.score)
-    return [paged(draft, number) for number, draft in enumerate(ordered)]
+    return [select(draft, number) for number, draft in enumerate(ordered)]
 
 
 def empty(budget: int) -> Bundle:
@@ -106,14 +108,14 @@ def check(bundle: Bundle) -> None:
 @given(DRAFTS, st.integers(1, 3000))
 @settings(max_examples=60, deadline=None)
 def test_markdown_never_exceeds_the_budget(drafts: list[Draft], budget: int) -> None:
-    skills = paged_all(drafts)
+    skills = select_all(drafts)
     try:
-        bundle = assemble(empty(budget), skills, LINKS, LEFT_OUT)
+        bundle = fill_bundle(empty(budget), skills, LINKS, LEFT_OUT)
     except UsageError as error:
         # What it names as enough must be enough.
         least = int(str(error).rsplit(" ", 1)[1])
         assert least > budget
-        check(assemble(empty(least), skills, LINKS, LEFT_OUT))
+        check(fill_bundle(empty(least), skills, LINKS, LEFT_OUT))
     else:
         check(bundle)
 
@@ -121,8 +123,8 @@ def test_markdown_never_exceeds_the_budget(drafts: list[Draft], budget: int) -> 
 @given(DRAFTS)
 @settings(max_examples=40, deadline=None)
 def test_passages_and_what_is_left_out_cover_each_skill(drafts: list[Draft]) -> None:
-    skills = paged_all(drafts)
-    bundle = assemble(empty(100_000), skills, [], [])
+    skills = select_all(drafts)
+    bundle = fill_bundle(empty(100_000), skills, [], [])
     for sent, skill in zip(bundle.skills, skills, strict=True):
         parsed = skill.revision.parsed
         starts = [passage.first_line for passage in parsed.passages]
@@ -143,22 +145,22 @@ def test_passages_and_what_is_left_out_cover_each_skill(drafts: list[Draft]) -> 
 @given(DRAFTS, st.integers(200, 1500), st.integers(0, 1500))
 @settings(max_examples=40, deadline=None)
 def test_more_budget_never_loses_the_answer(drafts: list[Draft], budget: int, more: int) -> None:
-    skills = paged_all(drafts)
+    skills = select_all(drafts)
     try:
-        assemble(empty(budget), skills, LINKS, LEFT_OUT)
+        fill_bundle(empty(budget), skills, LINKS, LEFT_OUT)
     except UsageError:
         return
-    check(assemble(empty(budget + more), skills, LINKS, LEFT_OUT))
+    check(fill_bundle(empty(budget + more), skills, LINKS, LEFT_OUT))
 
 
 BREAD = Draft("bread", "Bake bread", ["## Steps", "- knead\n- bake"], 5.0, 2)
 LONG = Draft("long", "A long one", [f"## Part {n}\n\n{'dough ' * 60}" for n in range(12)], 4.0, 0)
 
 
-def test_a_skill_that_does_not_fit_is_said_to_be_left_out() -> None:
-    skills = paged_all([BREAD, LONG])
-    alone = assemble(empty(100_000), skills[:1], [], [])
-    bundle = assemble(empty(alone.tokens + 60), skills, [], [])
+def test_a_skill_that_does_not_fit_is_left_out() -> None:
+    skills = select_all([BREAD, LONG])
+    alone = fill_bundle(empty(100_000), skills[:1], [], [])
+    bundle = fill_bundle(empty(alone.tokens + 60), skills, [], [])
     assert [skill.skill_id for skill in bundle.skills] == ["home:s0"]
     assert [(left.skill_id, left.reason) for left in bundle.left_out] == [
         ("home:s1", "did not fit into the budget")
@@ -168,39 +170,39 @@ def test_a_skill_that_does_not_fit_is_said_to_be_left_out() -> None:
 
 def test_too_small_a_budget_names_the_least() -> None:
     with pytest.raises(UsageError, match="give at least"):
-        assemble(empty(5), paged_all([BREAD]), [], [])
+        fill_bundle(empty(5), select_all([BREAD]), [], [])
 
 
 def test_links_stay_among_those_sent() -> None:
-    bundle = assemble(empty(100_000), paged_all([BREAD, LONG]), LINKS, [])
+    bundle = fill_bundle(empty(100_000), select_all([BREAD, LONG]), LINKS, [])
     assert [(link.source, link.target) for link in bundle.links] == [("home:s0", "home:s1")]
 
 
 def test_files_are_absolute_and_bounded() -> None:
     draft = Draft("bread", "Bake bread", ["knead"], 5.0, 20)
-    [skill] = assemble(empty(100_000), paged_all([draft]), [], []).skills
+    [skill] = fill_bundle(empty(100_000), select_all([draft]), [], []).skills
     assert len(skill.scripts) == 12
     assert all(path.startswith("/skills/s0/scripts/") for path in skill.scripts)
 
 
 def test_a_short_skill_is_sent_whole() -> None:
-    [skill] = assemble(empty(100_000), paged_all([BREAD]), [], []).skills
+    [skill] = fill_bundle(empty(100_000), select_all([BREAD]), [], []).skills
     assert skill.paged_by == "whole"
     assert skill.left_out.passages == 0
 
 
 def test_without_vectors_words_choose() -> None:
-    [skill] = assemble(empty(100_000), [paged(LONG, 0)], [], []).skills
+    [skill] = fill_bundle(empty(100_000), [select(LONG, 0)], [], []).skills
     assert skill.paged_by == "words"
 
 
 def test_a_skill_without_any_body_is_its_header() -> None:
     draft = Draft("bread", "Bake bread", ["# Title only"], 5.0, 0)
-    [skill] = assemble(empty(100_000), paged_all([draft]), [], []).skills
+    [skill] = fill_bundle(empty(100_000), select_all([draft]), [], []).skills
     assert skill.passages == ()
 
 
 def test_a_skill_without_any_body_and_no_room_is_an_error_of_the_caller() -> None:
     draft = Draft("bread", "Bake bread", ["# Title only"], 5.0, 0)
     with pytest.raises(UsageError, match="give at least"):
-        assemble(empty(5), paged_all([draft]), [], [])
+        fill_bundle(empty(5), select_all([draft]), [], [])

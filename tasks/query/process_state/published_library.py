@@ -1,4 +1,4 @@
-"""The published library as a query sees it: pointers, and what is counted over it."""
+"""The published library as queries see it: pointers, and statistics over their revisions."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ from search.protocol import ForwardRecord, SearchIndex
 from search.scoring.library_statistics import LibraryStatistics
 from skills.record import RevisionKey
 from tasks.policies import QUERY
-from tasks.query.degradation import CircuitBreakers
+from tasks.query.process_state.circuit_breaker import CircuitBreakers
 
 _FULL_RELOAD_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class LibrarySnapshot:
-    """pointers: skill_id -> published seq. statistics: over exactly those revisions. stale: why
-    these are of an earlier moment, "" when they are of now."""
+    """The published revisions at one moment.
+
+    pointers: skill_id -> published seq. statistics: over exactly those revisions. age_seconds,
+    error: set when the catalog did not answer and an earlier snapshot is used instead.
+    """
 
     pointers: Mapping[str, int]
     statistics: LibraryStatistics
-    stale_reason: str = ""
+    age_seconds: float = 0.0
+    error: TransientError | None = None
 
     def get_keys(self, skill_ids: Iterable[str]) -> list[RevisionKey]:
-        """The published revisions of these skills; one that is not published is left out."""
+        """The published revisions of these skills; unpublished skills are left out."""
         found = ((skill_id, self.pointers.get(skill_id)) for skill_id in skill_ids)
         return [RevisionKey(skill_id, seq) for skill_id, seq in found if seq]
 
-    def is_published(self, key: RevisionKey) -> bool:
-        """Whether a revision is the published one of its skill."""
-        return self.pointers.get(key.skill_id) == key.seq
-
 
 class _RetainingStatistics(LibraryStatistics):
-    """Statistics that hand out a revision's record for as long as a query may still ask for it.
+    """Statistics that keep the record of a superseded revision for as long as a query may need it.
 
-    A query holds the pointers of its beginning; one that runs beside it may take in newer ones.
+    A query keeps the pointers that it started with; another one that runs at the same time may
+    load newer ones meanwhile.
     """
 
     def __init__(self, records: Mapping[RevisionKey, ForwardRecord]) -> None:
@@ -48,7 +49,7 @@ class _RetainingStatistics(LibraryStatistics):
         self._gone: dict[RevisionKey, tuple[float, ForwardRecord]] = {}
 
     def discard(self, key: RevisionKey) -> None:
-        """Take a revision out of the figures."""
+        """Take a revision out of the statistics; its record stays readable for a while."""
         now = time.monotonic()
         gone = {old: kept for old, kept in self._gone.items() if now - kept[0] < QUERY.time_limit}
         for old, record in super().get_records([key]).items():
@@ -57,17 +58,17 @@ class _RetainingStatistics(LibraryStatistics):
         super().discard(key)
 
     def get_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
-        """Records of the revisions that are in, or were a moment ago."""
+        """Records of these revisions, superseded ones included."""
         found, gone = super().get_records(keys), self._gone
         found |= {key: gone[key][1] for key in keys if key not in found and key in gone}
         return {key: found[key] for key in keys if key in found}
 
 
 class PublishedLibrary:
-    """Pointers and statistics of this process, kept up by the catalog's change feed.
+    """Pointers and statistics in the memory of this process, updated from the catalog's changes.
 
-    With `outages` a library that was read once outlives its stores: while they are away, the
-    view is that of the last time.
+    With `circuit_breakers`, a library that was read once stays usable while the stores do not
+    answer: the last snapshot is used. Thread-safe.
     """
 
     def __init__(
@@ -76,36 +77,34 @@ class PublishedLibrary:
         self._graph = graph
         self._index = index
         self._circuit_breakers = circuit_breakers
-        self._read = 0.0
+        self._read_at = 0.0
         self._lock = threading.Lock()
         self._epoch = 0
         self._snapshot = LibrarySnapshot({}, LibraryStatistics())
 
     def refresh(self) -> LibrarySnapshot:
-        """The library of now; one round trip to the catalog, and one to the index for what moved.
+        """The present library: one round trip to the catalog, and one to the index for changes.
 
-        A view stays whole for who holds it, while statistics follow the newest one.
+        The pointers of a snapshot never change; its statistics follow the newest snapshot.
         """
         with self._lock:
             try:
                 self._apply_changes()
             except TransientError as error:
-                if self._circuit_breakers is None or not self._read:
+                if self._circuit_breakers is None or not self._read_at:
                     raise
-                age = time.monotonic() - self._read
-                return replace(
-                    self._snapshot, stale_reason=f"the library as of {age:.0f} s ago: {error}"
-                )
+                age = time.monotonic() - self._read_at
+                return replace(self._snapshot, age_seconds=age, error=error)
             return self._snapshot
 
     @property
     def latest(self) -> LibrarySnapshot:
-        """The library as this process saw it last; no round trip."""
+        """The snapshot that was read last, without a round trip."""
         return self._snapshot
 
     def _apply_changes(self) -> None:
-        if time.monotonic() - self._read > _FULL_RELOAD_SECONDS:
-            # What was removed and pruned since would not be told any more.
+        if time.monotonic() - self._read_at > _FULL_RELOAD_SECONDS:
+            # The catalog forgets removed skills after a time: changes alone would miss them.
             self._epoch, self._snapshot = 0, LibrarySnapshot({}, LibraryStatistics())
         if self._circuit_breakers is None:
             changes = self._graph.get_changes_since(self._epoch)
@@ -116,7 +115,7 @@ class PublishedLibrary:
         if changes.pointers:
             self._snapshot = self._apply_pointers(changes.pointers)
         self._epoch = changes.epoch
-        self._read = time.monotonic()
+        self._read_at = time.monotonic()
 
     def _apply_pointers(self, moved: Mapping[str, int]) -> LibrarySnapshot:
         before, statistics = self._snapshot.pointers, self._snapshot.statistics

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from config.errors import UsageError
 from config.load_settings import load_settings
 from skills.record import RevisionKey
+from tasks.query.ranking import RankedSkill
 from tasks.query.rerank import combine_scores, late_interaction_score, reorder_hits
-from tasks.query.retrieve import RankedSkill
 
 
 def hits(*scores: float, slot: int = -1) -> tuple[RankedSkill, ...]:
@@ -48,19 +48,19 @@ def test_a_clear_lead_stays() -> None:
     assert ids(moved) == [0, 2, 1]
 
 
-def test_who_has_no_score_keeps_the_place() -> None:
+def test_a_hit_without_a_score_keeps_its_place() -> None:
     ranked = hits(3.0, 2.9, 2.8, 2.7)
     moved = reorder_hits(ranked, scores_for(ranked, 0.1, None, 0.9, None), 1.0, "late")
     assert ids(moved) == [2, 1, 0, 3]
 
 
-def test_who_holds_a_place_for_a_format_keeps_it() -> None:
+def test_a_hit_that_holds_a_place_for_a_format_keeps_it() -> None:
     ranked = hits(3.0, 2.9, 2.8, slot=1)
     moved = reorder_hits(ranked, scores_for(ranked, 0.1, 0.2, 0.9), 1.0, "late")
     assert ids(moved) == [2, 1, 0]
 
 
-def test_one_candidate_has_nobody_to_change_places_with() -> None:
+def test_a_single_candidate_keeps_its_place() -> None:
     ranked = hits(3.0, 2.0)
     assert reorder_hits(ranked, scores_for(ranked, 0.5), 1.0, "late") == ranked
     assert reorder_hits((), {}, 1.0, "late") == ()
@@ -88,7 +88,7 @@ finite = st.floats(-50, 50, allow_nan=False)
     st.floats(0, 10),
 )
 @settings(max_examples=100, deadline=None)
-def test_reordering_keeps_everyone_and_every_score(
+def test_reordering_keeps_every_hit_and_every_score(
     rows: list[tuple[float, float | None, bool]], weight: float
 ) -> None:
     ordered = sorted(rows, key=lambda row: -row[0])

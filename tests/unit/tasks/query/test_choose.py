@@ -6,16 +6,20 @@ from collections.abc import Sequence
 
 import pytest
 
-from config.settings import ChoiceSettings
+from config.settings import ChoiceSettings, Settings
 from graph.protocol import Adjacency, LinkType, Neighbour
-from tasks.query.choose import SkillChoice, choose_skills
+from search.text.query_understanding import understand
+from skills.record import RevisionKey
+from tasks.query.choose import SkillChoice
+from tasks.query.choose import choose as choose_skills
+from tasks.query.ranking import RankedSkill, Ranking
+from tests.support.query_context import make_context
 
 DEPENDS, ALTERNATIVE, CONFLICT = LinkType.DEPENDENCY, LinkType.ALTERNATIVE, LinkType.CONFLICT
-SETTINGS = ChoiceSettings(relative=0.25)
 
 
 class Links:
-    """Rows made from (source, type, target[, weight]), counting how they are read."""
+    """A graph made from (source, type, target[, weight]) that counts the reads."""
 
     def __init__(self, *links: tuple[object, ...]) -> None:
         self._rows: dict[str, list[Neighbour]] = {}
@@ -30,7 +34,8 @@ class Links:
                 Neighbour(str(source), kind, False, weight)
             )
 
-    def __call__(self, ids: Sequence[str]) -> dict[str, Adjacency]:
+    def get_adjacency(self, ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
+        del fan_out
         self.reads += 1
         return {one: Adjacency(tuple(self._rows.get(one, ())), {}) for one in ids}
 
@@ -40,9 +45,17 @@ def choose(
     links: Links | None = None,
     top: int = 10,
     owners: Sequence[str] = (),
+    relative: float = 0.25,
 ) -> SkillChoice:
-    reasons = {skill_id: ("matches",) for skill_id, _ in ranked}
-    return choose_skills(ranked, owners, reasons, links or Links(), SETTINGS, top)
+    hits = tuple(
+        RankedSkill(
+            RevisionKey(skill_id, 1), score, {}, ("matches",), "pdf" if skill_id in owners else ""
+        )
+        for skill_id, score in ranked
+    )
+    settings = Settings(choice=ChoiceSettings(relative=relative))
+    context = make_context(links or Links(), settings=settings, top=top)
+    return choose_skills(context, Ranking(understand("bake bread"), None, hits))
 
 
 def ids(choice: SkillChoice) -> list[str]:
@@ -68,9 +81,7 @@ def test_the_owner_of_a_named_format_may_score_low() -> None:
 
 
 def test_no_evidence_pads_nothing() -> None:
-    choice = choose_skills(
-        [("a", 1.0), ("b", 0.0)], (), {}, Links(), ChoiceSettings(relative=0.0), 10
-    )
+    choice = choose([("a", 1.0), ("b", 0.0)], relative=0.0)
     assert ids(choice) == ["a"]
 
 
@@ -87,7 +98,7 @@ def test_a_mentioned_skill_does_not_come_along() -> None:
     assert ids(choose([("a", 8.0)], Links(("a", DEPENDS, "b", 0.9)))) == ["a"]
 
 
-def test_who_depends_on_a_skill_does_not_come_along() -> None:
+def test_a_dependent_skill_does_not_come_along() -> None:
     assert ids(choose([("a", 8.0)], Links(("b", DEPENDS, "a")))) == ["a"]
 
 
@@ -98,7 +109,7 @@ def test_circular_dependencies_end() -> None:
     assert sorted(ids(choice)) == ["a", "b", "c"]
 
 
-def test_a_dependency_is_chosen_once_whoever_needs_it() -> None:
+def test_a_dependency_of_two_skills_is_chosen_once() -> None:
     choice = choose([("a", 8.0), ("b", 7.0)], Links(("a", DEPENDS, "c"), ("b", DEPENDS, "c")))
     assert sorted(ids(choice)) == ["a", "b", "c"]
 
@@ -124,7 +135,7 @@ def test_a_group_is_folded_by_way_of_its_members() -> None:
     }
 
 
-def test_a_declared_dependency_comes_along_beside_its_alternative() -> None:
+def test_a_declared_dependency_comes_along_with_its_alternative() -> None:
     links = Links(("a", DEPENDS, "b"), ("b", ALTERNATIVE, "c"))
     assert ids(choose([("c", 9.0), ("a", 8.0)], links)) == ["c", "a", "b"]
 
@@ -147,14 +158,14 @@ def test_what_only_a_dependency_left_out_needs_stays_out_too() -> None:
     assert ids(choose([("a", 8.0), ("b", 7.0)], links)) == ["a", "b"]
 
 
-def test_who_comes_along_in_the_end_is_not_left_out() -> None:
+def test_a_skill_that_is_chosen_later_is_not_left_out() -> None:
     links = Links(("b", ALTERNATIVE, "a"), ("c", DEPENDS, "b"))
     choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0)], links)
     assert ids(choice) == ["a", "c", "b"]
     assert choice.left_out == []
 
 
-def test_who_is_left_out_twice_is_told_of_once() -> None:
+def test_a_skill_left_out_twice_is_listed_once() -> None:
     links = Links(("b", DEPENDS, "c"), ("c", CONFLICT, "a"))
     choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0)], links)
     assert choice.left_out == [("c", "declared dependency of b, but conflicts with a")]

@@ -1,14 +1,18 @@
-"""Stages that begin only what they can finish."""
+"""Time budgets: a stage starts only what it can finish."""
 
 from __future__ import annotations
 
 import pytest
 
-from tasks.query.throughput import Throughput, TimeBudget, TimeBudgetExceededError
+from tasks.query.process_state.throughput import (
+    Throughput,
+    TimeBudget,
+    TimeBudgetExceededError,
+)
 
 
 class Clock:
-    """Time that passes when told."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -35,7 +39,7 @@ def test_what_fits_is_done_in_batches_after_a_trial() -> None:
     assert run(TimeBudget(throughput, 1.0, clock), clock, 10, 0.01) == [4, 4, 2]
 
 
-def test_a_pace_that_is_not_known_is_tried_on_one_item_alone() -> None:
+def test_without_a_known_speed_the_first_batch_is_one_item() -> None:
     clock, throughput = Clock(), Throughput()
     budget = TimeBudget(throughput, 1.0, clock)
     with pytest.raises(TimeBudgetExceededError, match="2000 ms needed, 1000 allowed"):
@@ -43,7 +47,7 @@ def test_a_pace_that_is_not_known_is_tried_on_one_item_alone() -> None:
     assert clock.now == pytest.approx(100.2)
 
 
-def test_nothing_is_begun_that_would_not_be_done() -> None:
+def test_nothing_is_started_that_would_not_finish() -> None:
     clock, throughput = Clock(), Throughput()
     throughput.record(1, 0.2)
     with pytest.raises(TimeBudgetExceededError):
@@ -59,7 +63,7 @@ def test_a_stage_that_slows_down_stops_between_batches() -> None:
     assert clock.now < 100.0 + 0.5 + 4 * 0.05
 
 
-def test_one_slow_batch_does_not_turn_the_pace() -> None:
+def test_one_slow_batch_does_not_change_the_speed() -> None:
     throughput = Throughput()
     for seconds in (0.01, 0.01, 3.0, 0.01, 0.01):
         throughput.record(1, seconds)
@@ -80,7 +84,7 @@ def test_a_stage_that_was_skipped_is_measured_again_some_time() -> None:
     assert skipped == 9
 
 
-def test_no_time_at_all_begins_nothing() -> None:
+def test_without_time_nothing_is_started() -> None:
     clock = Clock()
     with pytest.raises(TimeBudgetExceededError):
         run(TimeBudget(Throughput(), 0.0, clock), clock, 1, 0.0)

@@ -1,4 +1,4 @@
-"""How fast a stage goes in this process, so that none begins what it cannot finish."""
+"""Measured speed of a stage, and time budgets that stop it before it would run over."""
 
 from __future__ import annotations
 
@@ -12,44 +12,45 @@ from typing import TypeVar
 T = TypeVar("T")
 Clock = Callable[[], float]
 
-_REMEMBERED = 9
+_SAMPLES = 9
 
 
 class TimeBudgetExceededError(Exception):
-    """What is left of a stage would not be done in its time. Says what was measured."""
+    """The rest of a stage would take longer than its time budget; the message says how long."""
 
 
 class Throughput:
-    """Seconds a unit of work takes, learned from the work; threads may share one.
+    """Seconds per unit of work, measured while the work is done; thread-safe.
 
-    The median of the latest measurements: one batch that had to wait for the processor does not
-    turn it.
+    The median of the last 9 measurements, so that one batch that waited for the processor does
+    not change it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: deque[float] = deque(maxlen=_REMEMBERED)
+        self._samples: deque[float] = deque(maxlen=_SAMPLES)
 
     def estimate_seconds(self, units: float) -> float | None:
-        """Seconds that so many units will take; None before the first was measured."""
+        """Seconds for this many units; None before the first measurement."""
         with self._lock:
-            return median(self._seen) * units if self._seen else None
+            return median(self._samples) * units if self._samples else None
 
     def record(self, units: float, seconds: float) -> None:
-        """Take in a measurement."""
+        """Add a measurement."""
         if units > 0:
             with self._lock:
-                self._seen.append(seconds / units)
+                self._samples.append(seconds / units)
 
     def forget_slowest(self) -> None:
-        """Forget the slowest: a stage that is only ever skipped would never be measured again."""
+        """Drop the slowest measurement: a stage that is always skipped would never be measured
+        again."""
         with self._lock:
-            if self._seen:
-                self._seen.remove(max(self._seen))
+            if self._samples:
+                self._samples.remove(max(self._samples))
 
 
 class TimeBudget:
-    """The time of one run of a stage, with the pace it goes at."""
+    """The time that one run of a stage may take."""
 
     def __init__(
         self, throughput: Throughput, seconds: float, clock: Clock = time.monotonic
@@ -62,22 +63,22 @@ class TimeBudget:
     def iter_batches(
         self, items: Sequence[T], units: Sequence[float], size: int, trial_size: int
     ) -> Iterator[Sequence[T]]:
-        """Batches of the items, each measured while the caller works on it.
+        """Batches of `size` items, each timed while the caller works on it.
 
-        units: the work in each item, (len(items),). trial: size of the batch that measures a
-        pace that is not known. Raises OutOfTimeError before a batch when what is left would take
-        too long.
+        units: the work in each item, (len(items),). trial_size: size of the first batch when no
+        speed is known yet. Raises TimeBudgetExceededError before a batch when the remaining items
+        would take longer than the remaining time.
         """
         start = 0
         while start < len(items):
-            left = self._expect(sum(units[start:]))
-            count = size if left is not None else trial_size
-            began = self._clock()
+            expected = self._expect_in_time(sum(units[start:]))
+            count = size if expected is not None else trial_size
+            started = self._clock()
             yield items[start : start + count]
-            self._throughput.record(sum(units[start : start + count]), self._clock() - began)
+            self._throughput.record(sum(units[start : start + count]), self._clock() - started)
             start += count
 
-    def _expect(self, units: float) -> float | None:
+    def _expect_in_time(self, units: float) -> float | None:
         expected = self._throughput.estimate_seconds(units)
         left = self._end - self._clock()
         if left <= 0 or (expected is not None and expected > left):

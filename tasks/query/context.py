@@ -1,0 +1,140 @@
+"""The context of one query: what its stages share, from the services to the timings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from config.errors import UsageError
+from config.settings import OPTIONAL_STAGES
+from search.protocol import Filters
+from skills.events import QueryAsked
+from tasks.policies import QUERY, Deadline
+from tasks.query.degradation import Degradations, with_fallbacks
+from tasks.query.policy_filter import PolicyFilter
+from tasks.services import Services
+
+
+def _ignore_stage(stage: str) -> None:
+    del stage
+
+
+@dataclass(slots=True)
+class StageTimings:
+    """Milliseconds of each stage, in the order they ran.
+
+    on_stage_start: called with the name of each stage before it runs; an exception of it ends the
+    query.
+    """
+
+    on_stage_start: Callable[[str], None] = _ignore_stage
+    milliseconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        """Time a stage."""
+        self.on_stage_start(stage)
+        started = time.perf_counter()
+        yield
+        self.milliseconds[stage] = round((time.perf_counter() - started) * 1000, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryContext:
+    """One query on its way through the stages.
+
+    services: with fallbacks for servers that do not answer, each use of which goes into
+    `degradations`. filters: those of the request.
+    """
+
+    request: QueryAsked
+    query_id: str
+    services: Services
+    deadline: Deadline
+    filters: Filters
+    policy_filter: PolicyFilter
+    degradations: Degradations
+    timings: StageTimings
+
+    @classmethod
+    def create(
+        cls,
+        services: Services,
+        request: QueryAsked,
+        deadline: Deadline | None = None,
+        timings: StageTimings | None = None,
+        *,
+        query_id: str = "",
+        apply_policy: bool = True,
+        degrade: bool = True,
+    ) -> QueryContext:
+        """The context of a request; reads the sources from the catalog.
+
+        deadline: by default the time limit of a query from now on. apply_policy: False ranks all
+        skills, whatever the policy of the settings withholds. degrade: False makes the stages
+        raise TransientError if a server does not answer.
+        """
+        degradations = Degradations()
+        if degrade:
+            services = with_fallbacks(services, degradations)
+        else:
+            services = replace(services, circuit_breakers=None)
+        if apply_policy:
+            sources = services.graph.list_sources()
+            policy_filter = PolicyFilter(
+                services.settings.policy, services.fact_cache, services.graph, sources
+            )
+        else:
+            policy_filter = PolicyFilter.allow_all(services.graph)
+        return cls(
+            request,
+            query_id,
+            services,
+            deadline or Deadline(QUERY.time_limit),
+            Filters(**request.filters.model_dump()),
+            policy_filter,
+            degradations,
+            timings or StageTimings(),
+        )
+
+    def is_on(self, stage: str) -> bool:
+        """Whether the request leaves an optional stage on."""
+        return stage not in self.request.without
+
+    @property
+    def can_degrade(self) -> bool:
+        """Whether the query goes on without a server that does not answer."""
+        return self.services.circuit_breakers is not None
+
+    @property
+    def budget(self) -> int:
+        """The tokens that the bundle may have."""
+        return self.request.budget or self.services.settings.choice.budget
+
+    @property
+    def top(self) -> int:
+        """The largest number of skills in the bundle, dependencies aside."""
+        return self.request.top or self.services.settings.choice.top
+
+
+def check_query(request: QueryAsked, max_characters: int) -> None:
+    """Raise UsageError for an empty or overlong task or an unknown stage."""
+    if not request.task.strip():
+        raise UsageError("the task is empty; say in words what is to be done")
+    if len(request.task) > max_characters:
+        raise UsageError(
+            f"the task has {len(request.task)} characters, the limit is {max_characters} "
+            "(limits.query_characters); send the part that says what is to be done"
+        )
+    check_stages(request.without)
+
+
+def check_stages(stages: Collection[str]) -> None:
+    """Raise UsageError if any of these is not the name of an optional stage."""
+    unknown = set(stages) - set(OPTIONAL_STAGES)
+    if unknown:
+        raise UsageError(
+            f"no stage {', '.join(sorted(unknown))}; stages: {', '.join(OPTIONAL_STAGES)}"
+        )

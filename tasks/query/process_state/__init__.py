@@ -1,0 +1,1 @@
+"""State of one process that its queries share: caches, measured speeds, counters."""

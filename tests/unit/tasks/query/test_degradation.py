@@ -1,0 +1,167 @@
+"""Queries while servers do not answer: fixed texts for the bundle, errors only in the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from config.errors import TransientError
+from graph.protocol import CatalogEntry, SkillState
+from search.protocol import Filters
+from search.text.query_understanding import understand
+from skills.record import RevisionKey
+from tasks.query.choose import ChosenSkill, SkillChoice
+from tasks.query.context import QueryContext
+from tasks.query.degradation import Degradations
+from tasks.query.process_state.circuit_breaker import CircuitBreaker, CircuitBreakers
+from tasks.query.ranking import Ranking, TaskQuery
+from tasks.query.read_chosen import read_chosen
+from tasks.query.retrieve import retrieve
+from tasks.query.select_passages import select_passages
+from tests.support.query_context import make_context
+
+POINTERS = {"crafts:bread": 1, "crafts:loom": 2, "other:net": 3}
+ADDRESS = re.compile(r"https?:|bolt:|\d+\.\d+\.\d+\.\d+|:\d{2,5}|internal|secret")
+
+
+class Away:
+    """A store of which every call fails with an error that names its address."""
+
+    def __init__(self, address: str) -> None:
+        self._error = f"{address} does not answer: ConnectError('secret')"
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        def fail(*_: object) -> Any:
+            self.calls += 1
+            raise TransientError(f"{name}: {self._error}")
+
+        return fail
+
+
+class Catalog:
+    """A catalog that answers."""
+
+    def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
+        return [
+            CatalogEntry(
+                skill_id, "crafts", "bread", SkillState.PUBLISHED, "bread", "Bake bread", seq=1
+            )
+            for skill_id in skill_ids or ()
+        ]
+
+    def list_sources(self) -> list[object]:
+        return []
+
+
+def away_index() -> Away:
+    return Away("Elasticsearch at https://es.internal:9200")
+
+
+def away_graph() -> Away:
+    return Away("Neo4j at bolt://10.0.0.7:7687")
+
+
+def context_of(graph: object, index: object, **request: Any) -> QueryContext:
+    breakers = CircuitBreakers()
+    return make_context(graph, index=index, pointers=POINTERS, circuit_breakers=breakers, **request)
+
+
+def task_query(context: QueryContext) -> TaskQuery:
+    snapshot = context.services.library.latest
+    return TaskQuery(snapshot, understand(context.request.task), None)
+
+
+def test_without_the_index_every_published_skill_is_a_candidate() -> None:
+    context = context_of(Catalog(), away_index(), filters={"source": ["crafts"]})
+    found = retrieve(context, task_query(context))
+    assert found.keys == [RevisionKey("crafts:bread", 1), RevisionKey("crafts:loom", 2)]
+    assert found.query.vector is None
+    (reason,) = context.degradations.reasons
+    assert reason == "ranked by the words in memory: the search index did not answer"
+
+
+def test_a_filter_that_needs_the_index_fails_the_query() -> None:
+    context = context_of(Catalog(), away_index(), filters={"licence": ["MIT"]})
+    assert context.filters == Filters(licence=("MIT",))
+    with pytest.raises(TransientError):
+        retrieve(context, task_query(context))
+
+
+def test_stores_that_are_no_servers_fail_the_query() -> None:
+    context = make_context(Catalog(), index=away_index(), pointers=POINTERS)
+    with pytest.raises(TransientError):
+        retrieve(context, task_query(context))
+
+
+def test_without_the_index_the_catalog_describes_the_chosen_skills() -> None:
+    context = context_of(Catalog(), away_index())
+    ranking = Ranking(understand("bake bread"), None)
+    choice = SkillChoice([ChosenSkill("crafts:bread", 1.0, ())])
+    chosen = read_chosen(context, ranking, choice)
+    assert chosen.revisions["crafts:bread"].parsed.record.description == "Bake bread"
+    (skill,) = select_passages(context, chosen)
+    assert skill.passages == ()
+
+
+def test_no_address_and_no_error_text_is_in_the_reasons() -> None:
+    context = context_of(away_graph(), away_index())
+    services = context.services
+    retrieve(context, task_query(context))
+    read_chosen(context, Ranking(understand("bread"), None), SkillChoice([]))
+    choice = SkillChoice([ChosenSkill("crafts:bread", 1.0, ())])
+    read_chosen(context, Ranking(understand("bread"), None), choice)
+    assert services.index.get_skill_vectors([]) == {}
+    assert services.index.get_section_vectors([]) == {}
+    assert services.index.get_cached_vectors([]) == {}
+    assert services.graph.get_adjacency([], 1) == {}
+    assert services.graph.get_links_among([]) == []
+    assert services.graph.list_sources() == []
+    reasons = context.degradations.reasons
+    assert len(reasons) == 5
+    assert not any(ADDRESS.search(reason) for reason in reasons), reasons
+
+
+def test_the_log_has_the_errors_once_a_query() -> None:
+    degradations = Degradations()
+    error = TransientError("Elasticsearch at https://es.internal:9200 does not answer")
+    for _ in range(3):
+        degradations.add("ranked by words only", error)
+        degradations.add("passages chosen by words only", error)
+    with capture_logs() as logs:
+        degradations.log_errors("q-1")
+    (line,) = logs
+    assert line["log_level"] == "warning"
+    assert line["query_id"] == "q-1"
+    assert line["errors"] == [str(error)]
+    assert line["degraded"] == ["ranked by words only", "passages chosen by words only"]
+
+
+def test_a_stage_that_ran_out_of_time_is_no_warning() -> None:
+    degradations = Degradations()
+    degradations.add("late was skipped: 200 ms needed, 100 allowed")
+    with capture_logs() as logs:
+        degradations.log_errors("q-1")
+    assert logs == []
+
+
+def test_an_open_breaker_fails_without_a_call() -> None:
+    store, breaker = away_index(), CircuitBreaker()
+    for _ in range(3):
+        with pytest.raises(TransientError, match="does not answer"):
+            breaker.call(lambda: store.search_many([]))
+    assert store.calls == 1
+
+
+def test_a_breaker_closes_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    store, breaker = away_index(), CircuitBreaker()
+    with pytest.raises(TransientError):
+        breaker.call(lambda: store.search_many([]))
+    now += 3.1
+    assert breaker.call(lambda: "answered") == "answered"
