@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skills.parsing.fragments import split_text
 from skills.passages import PassageInput, PassageQuery, passage_texts, section_texts
 from skills.record import ParsedSkill, SkillRecord
+from tests.support.fragments import split_lines
 
 DIMENSION = 8
 
@@ -36,7 +36,7 @@ def vectors(texts: Sequence[str]) -> np.ndarray:
 
 
 def parse(lines: Sequence[str]) -> ParsedSkill:
-    return ParsedSkill(SkillRecord("x", "y", "z"), tuple(lines), 1, *split_text(lines, 1))
+    return ParsedSkill(SkillRecord("x", "y", "z"), tuple(lines), 1, *split_lines(lines, 1))
 
 
 def passage_input_of(

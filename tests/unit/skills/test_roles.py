@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skills.parsing.fragments import split_text
 from skills.record import Role
 from skills.roles import classify_passages
 from skills.roles.passage_context import build_passage_contexts
 from skills.roles.rules import classify_by_rules
+from tests.support.fragments import split_lines
 
 
 def roles(text: str) -> list[Role]:
     lines = text.split("\n")
-    sections, passages = split_text(lines, 1)
+    sections, passages = split_lines(lines, 1)
     return [
         role for role, _ in classify_by_rules(build_passage_contexts(lines, sections, passages))
     ]
@@ -106,7 +106,7 @@ def test_nothing_is_an_answer_to_nothing() -> None:
     )
 )
 def test_every_passage_gets_one_role_and_a_confidence(lines: list[str]) -> None:
-    sections, passages = split_text(lines, 1)
+    sections, passages = split_lines(lines, 1)
     verdicts = classify_passages(lines, sections, passages)
     assert len(verdicts) == len(passages)
     assert all(isinstance(role, Role) and 0 <= sure <= 1 for role, sure in verdicts)
