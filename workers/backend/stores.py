@@ -20,7 +20,7 @@ from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
-from tasks.measures import MetricsRecorder, NullMetrics
+from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.query.degradation import CircuitBreakers
 from tasks.query.published_library import PublishedLibrary
 from tasks.query.usage import UsageCounter
