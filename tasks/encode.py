@@ -1,4 +1,4 @@
-"""Embed: texts to vectors, each text once (spec §4.4)."""
+"""Encode texts to vectors, each text once (spec §4.4)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tasks.services import Services
 
 
 def supports_language(encoder: Encoder, skill: ParsedSkill) -> bool:
-    """Whether the encoder knows the skill's language: vectors of others would say nothing."""
+    """Whether the encoder was trained on the skill's language; other vectors mean nothing."""
     return skill.record.language in encoder.languages
 
 
 def encode_cached(services: Services, texts: Sequence[str], in_bulk: bool = True) -> Vector:
-    """Vectors (texts, dimension), from the index where a text's hash is known there.
+    """Vectors (texts, dimension), taken from the index for texts that it already has, by hash.
 
-    In bulk, queries are let pass between batches.
+    in_bulk: pause between batches while queries are being answered.
     """
     encoder = services.encoder.get()
     hashes = [text_hash(encoder.model, text) for text in texts]

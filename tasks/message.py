@@ -1,4 +1,4 @@
-"""The shape of a task's message: one list of ids, and short texts as headers."""
+"""Format of task messages: one list of ids in the body, short texts in the headers."""
 
 from __future__ import annotations
 
@@ -7,40 +7,38 @@ from typing import Any
 
 from config.errors import PermanentError
 
-_LONGEST_TEXT = 200
+TRACE_HEADER = "trace_id"
+"""Header with the trace id of the event or query that led to the task."""
+
+_MAX_TEXT_CHARACTERS = 200
 
 
 def parse_task_ids(content: Any) -> list[str]:
-    """The ids of a message's content, `[[ids], {}, …]` as Celery writes it (protocol 2).
+    """The ids in a message body, `[[ids], {}, …]` as Celery writes it (protocol 2).
 
-    Raises PermanentError when it is anything else.
+    Raises PermanentError for any other body.
     """
     if isinstance(content, list) and len(content) == 3:
-        arguments, named, embedded = content
-        follows = embedded.values() if isinstance(embedded, dict) else [embedded]
-        if named or any(follows) or not isinstance(arguments, list) or len(arguments) != 1:
+        args, kwargs, embed = content
+        followups = embed.values() if isinstance(embed, dict) else [embed]
+        if kwargs or any(followups) or not isinstance(args, list) or len(args) != 1:
             raise PermanentError(f"a task takes one list of ids, not {_shorten(content)}")
-        if is_id_list(arguments[0]):
-            ids: list[str] = arguments[0]
+        ids = args[0]
+        if isinstance(ids, list) and all(isinstance(one, str) for one in ids):
             return ids
     raise PermanentError(f"a task takes one list of ids, not {_shorten(content)}")
 
 
-def is_id_list(value: Any) -> bool:
-    """Whether a value is a list of texts."""
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
 def parse_text_header(headers: Mapping[str, Any], name: str) -> str:
-    """A header that is a short text; raises PermanentError when it is anything else."""
+    """A header that is a text of at most 200 characters; raises PermanentError for any other."""
     value = headers.get(name)
-    if isinstance(value, str) and len(value) <= _LONGEST_TEXT:
+    if isinstance(value, str) and len(value) <= _MAX_TEXT_CHARACTERS:
         return value
-    raise PermanentError(f"header {name!r} is no short text but {_shorten(value)}")
+    raise PermanentError(f"header {name!r} is not a short text but {_shorten(value)}")
 
 
 def _shorten(value: Any) -> str:
     try:
-        return repr(value)[:_LONGEST_TEXT]
+        return repr(value)[:_MAX_TEXT_CHARACTERS]
     except RecursionError:
-        return "something nested too deeply"
+        return "a value nested too deeply"

@@ -1,35 +1,38 @@
-"""Every task's name, queue, limits and retries, in one place."""
+"""Name, queue, time limit and retries of every task."""
 
 from __future__ import annotations
 
-import random
 import time
 from dataclasses import dataclass
 
+from config.backoff import Backoff
 from config.errors import TransientError
 
 INGEST_QUEUE = "skillbus.ingest"
-EMBED_SECTIONS_QUEUE = "skillbus.page"
+EMBED_SECTIONS_QUEUE = "skillbus.embed_sections"
 LINK_QUEUE = "skillbus.link"
 QUERY_QUEUE = "skillbus.query"
 PLAN_QUEUE = "skillbus.plan"
 FETCH_QUEUE = "skillbus.fetch"
 MAINTAIN_QUEUE = "skillbus.maintain"
 
-_GRACE_SECONDS = 30.0
-_LONGEST_DELAY_SECONDS = 4.0
-"""A server that is back should not find everyone asleep."""
+FORMER_NAMES = {"skillbus.page": EMBED_SECTIONS_QUEUE}
+"""Names that a task and its queue had in version 0.1, still accepted in this version."""
+
+_HARD_LIMIT_GRACE_SECONDS = 30.0
+_MAX_RETRY_PAUSE_SECONDS = 4.0
+"""Kept short, so that work resumes soon after a server is back."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPolicy:
-    """How a kind of task is run.
+    """How a task is run.
 
-    seconds: its time limit; stages check it as a deadline, since Celery enforces no limit on
-    threads. retries: how often a TransientError is tried again, with exponential backoff from
-    `backoff` seconds and full jitter. attempts: how often it is begun when its worker dies each
-    time. deepest: messages in its queue from which on no more are sent, where the catalog or the
-    journal holds the work as well.
+    time_limit: seconds. Stages check it as a deadline, since Celery enforces no limit on threads.
+    max_retries: retries after a TransientError, with exponential backoff from `retry_backoff`
+    seconds and jitter. max_deliveries: how often the task is started when its worker dies each
+    time. max_queue_length: no more messages are sent once the queue has this many; the catalog or
+    the journal holds the work as well.
     """
 
     name: str
@@ -42,23 +45,22 @@ class TaskPolicy:
 
     @property
     def hard_time_limit(self) -> float:
-        """Seconds after which a process that runs it is ended, whatever it does."""
-        return 2 * self.time_limit + _GRACE_SECONDS
+        """Seconds after which the process that runs the task is killed."""
+        return 2 * self.time_limit + _HARD_LIMIT_GRACE_SECONDS
 
     def __post_init__(self) -> None:
-        """Refuse policies that contradict themselves."""
+        """Raise ValueError for limits that are not positive."""
         if self.time_limit <= 0 or self.max_retries < 0 or self.retry_backoff < 0:
             raise ValueError(f"{self.name}: limits must be positive")
 
-    def retry_delay(self, attempt: int) -> float:
-        """Seconds to wait before retry number `attempt` (from 0)."""
-        jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, hides nothing
-        return jitter * min(self.retry_backoff * 2.0**attempt, _LONGEST_DELAY_SECONDS)
+    def make_backoff(self) -> Backoff:
+        """The pauses between the retries of one run."""
+        return Backoff(self.retry_backoff, _MAX_RETRY_PAUSE_SECONDS)
 
 
-# One plan takes all open events along, and one link all that is marked: few need to wait.
+# One plan handles all open events, and one link all marked skills: few messages need to wait.
 PLAN = TaskPolicy("skillbus.plan", PLAN_QUEUE, time_limit=600, max_retries=5, max_queue_length=16)
-# One fetch takes all open events of git sources along; where hosts are slow, nothing waits behind.
+# One fetch handles all open events of git sources. It has a queue to itself, since hosts are slow.
 FETCH = TaskPolicy(
     "skillbus.fetch", FETCH_QUEUE, time_limit=600, max_retries=5, max_queue_length=16
 )
@@ -66,7 +68,11 @@ INGEST = TaskPolicy(
     "skillbus.ingest", INGEST_QUEUE, time_limit=300, max_retries=5, max_queue_length=5_000
 )
 EMBED_SECTIONS = TaskPolicy(
-    "skillbus.page", EMBED_SECTIONS_QUEUE, time_limit=300, max_retries=5, max_queue_length=5_000
+    "skillbus.embed_sections",
+    EMBED_SECTIONS_QUEUE,
+    time_limit=300,
+    max_retries=5,
+    max_queue_length=5_000,
 )
 LINK = TaskPolicy("skillbus.link", LINK_QUEUE, time_limit=120, max_retries=5, max_queue_length=1)
 MAINTAIN = TaskPolicy("skillbus.maintain", MAINTAIN_QUEUE, time_limit=120, max_queue_length=1)
@@ -77,12 +83,17 @@ POLICIES = {
 }
 
 
+def resolve_task_name(name: str) -> str:
+    """The present name of a task that is given by its present or a former name."""
+    return FORMER_NAMES.get(name, name)
+
+
 class DeadlineExceededError(TransientError):
     """The task ran longer than its policy allows."""
 
 
 class Deadline:
-    """The end of a task's time; stages call `check` between units of work."""
+    """The time limit of a running task; stages call `check` between units of work."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -93,6 +104,6 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
     def check(self, stage: str) -> None:
-        """Raise DeadlineExceededError when the time is over."""
+        """Raise DeadlineExceededError, naming the stage, when no time is left."""
         if self.remaining() == 0.0:
             raise DeadlineExceededError(f"{stage}: not done within {self._seconds:g} s")

@@ -1,4 +1,7 @@
-"""What tasks work with; the composition root fills it in, tests fill in theirs."""
+"""The stores, models and other services that tasks work with.
+
+`workers.backend.stores` builds them from the settings.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
-from tasks.measures import MetricsRecorder, NullMetrics
+from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.revision_facts import RevisionFactCache
@@ -25,15 +28,15 @@ T = TypeVar("T")
 
 
 class SendTask(Protocol):
-    """Sends a task by name; ids in, nothing out."""
+    """Sends a task by name."""
 
     def __call__(self, name: str, ids: Sequence[object]) -> None:
-        """Put the task on its queue."""
+        """Put the task on its queue; raises TransientError when the broker does not answer."""
         ...
 
 
 class Lazy(Generic[T]):
-    """A value made on first use, once, whichever thread comes first."""
+    """A value that is created on first use, by one thread; retried after an exception."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -41,7 +44,7 @@ class Lazy(Generic[T]):
         self._value: T | None = None
 
     def get(self) -> T:
-        """The value."""
+        """The value, created now if this is the first call."""
         with self._lock:
             if self._value is None:
                 self._value = self._make()
@@ -50,7 +53,11 @@ class Lazy(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Throughputs:
-    """How fast this process reranks: seconds a candidate, seconds a character read."""
+    """Measured speed of reranking in this process.
+
+    late: seconds per candidate, of late interaction. rerank: seconds per character, of the
+    reranker.
+    """
 
     late: Throughput = field(default_factory=Throughput)
     rerank: Throughput = field(default_factory=Throughput)
@@ -58,9 +65,11 @@ class Throughputs:
 
 @dataclass(slots=True)
 class Services:
-    """The stores, models and channels of one process.
+    """The stores, models and task sender of one process.
 
-    outages: where stores are servers, so that queries go on without one.
+    writable: False in a process that only answers queries. circuit_breakers: None if the stores
+    are files; with servers, queries are answered without one that is down. stopping: set once the
+    process stops.
     """
 
     settings: Settings
@@ -82,6 +91,6 @@ class Services:
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def record_use(self, skill_ids: Sequence[str]) -> None:
-        """Count that bundles chose these skills; only a writing process keeps count."""
+        """Count that these skills were chosen for a bundle; does nothing in a read-only process."""
         if self.writable and skill_ids:
             self.usage_counter.record(skill_ids)

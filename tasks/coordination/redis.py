@@ -32,7 +32,7 @@ from tasks.coordination.protocol import (
 )
 from tasks.coordination.redis_lock import try_redis_lock
 from tasks.coordination.redis_workers import WorkerRegistry
-from tasks.policies import EMBED_SECTIONS, INGEST, POLICIES
+from tasks.policies import EMBED_SECTIONS, INGEST, POLICIES, resolve_task_name
 
 _RUNNING = PREFIX + "running"
 _CRASHES = PREFIX + "deaths:"
@@ -139,7 +139,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
             task_id: note
             for task_id, note in running.items()
             if note["worker"] not in alive
-            or now - note["since"] > POLICIES[note["task"]].time_limit + _GRACE_SECONDS
+            or now - note["since"] > _time_limit(note["task"]) + _GRACE_SECONDS
         }
 
     @property
@@ -249,6 +249,10 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
                 self._client.set(_TASK_ERROR, reason, ex=_TASK_ERROR_SECONDS)
             else:
                 self._client.delete(_TASK_ERROR)
+
+
+def _time_limit(task: str) -> float:
+    return POLICIES[resolve_task_name(task)].time_limit
 
 
 def _work_id(task: str, ids: Sequence[str]) -> str:

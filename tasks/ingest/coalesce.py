@@ -1,4 +1,4 @@
-"""Bursts: many events that say the same are carried out once (spec §4.1)."""
+"""Coalesce events: many open events of one source become one batch of work (spec §4.1)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _MAX_WAIT_SECONDS = 4.0
 
 @dataclass(slots=True)
 class EventBatch:
-    """What is to be carried out once, and the events that asked for it, each with its trace.
+    """Events that are carried out together, with the content that covers them all.
 
-    upserted: event id -> id of the skill that it named, which must be there afterwards.
+    trace_ids: one per event, in the order of `event_ids`. expected_skills: event id -> the skill
+    that the event named, which must exist afterwards.
     """
 
     content: EventData
@@ -29,12 +30,12 @@ class EventBatch:
     trace_ids: list[str] = field(default_factory=list)
     expected_skills: dict[str, str] = field(default_factory=dict)
 
-    def add(self, job: Job, named: EventData) -> None:
-        """Take an event in, with the data that it came with."""
+    def add(self, job: Job, data: EventData) -> None:
+        """Add an event with its data as it was accepted."""
         self.event_ids.append(job.id)
         self.trace_ids.append(trace_of(job.event))
-        if isinstance(named, SkillUpserted):
-            self.expected_skills[job.id] = named.skill_id
+        if isinstance(data, SkillUpserted):
+            self.expected_skills[job.id] = data.skill_id
 
 
 def collect_batches(
@@ -43,26 +44,29 @@ def collect_batches(
     event_ids: Sequence[str],
     exclude: Collection[str] = (),
 ) -> tuple[list[EventBatch], list[tuple[str, str]]]:
-    """Orders for these events and all others that are open, oldest first, `without` some.
+    """Batches of these events and all others that are open, oldest first, except `exclude`.
 
-    Where many are open, more are likely on their way: they are waited for a little, until none
-    comes any more. Also returns the events whose content cannot be read, each with the reason.
+    While several are open, waits until no new one has come for a moment, for 4 s at most. Also
+    returns the events whose content cannot be read, as (id, reason).
     """
     jobs: dict[str, Job] = {}
-    unread: dict[str, str] = {}
+    unreadable: dict[str, str] = {}
     end = time.monotonic() + min(_MAX_WAIT_SECONDS, deadline.remaining() / 4)
-    while fresh := _read_new_jobs(services.journal, event_ids, {*jobs, *exclude}, unread):
+    while fresh := _read_new_jobs(services.journal, event_ids, {*jobs, *exclude}, unreadable):
         jobs |= fresh
         if len(jobs) == 1 or time.monotonic() > end or services.stopping.wait(_QUIET_SECONDS):
             break
-    batches, refused = coalesce_jobs(list(jobs.values()))
-    return batches, [*unread.items(), *refused]
+    batches, invalid = coalesce_jobs(list(jobs.values()))
+    return batches, [*unreadable.items(), *invalid]
 
 
 def _read_new_jobs(
-    job_store: JobStore, event_ids: Sequence[str], seen: Collection[str], unread: dict[str, str]
+    job_store: JobStore,
+    event_ids: Sequence[str],
+    seen: Collection[str],
+    unreadable: dict[str, str],
 ) -> dict[str, Job]:
-    """Open jobs that were not seen; `unread` takes those that cannot be read, with the reason."""
+    """Open jobs that are not in `seen`; adds to `unreadable` those that cannot be read."""
     ids = dict.fromkeys((*job_store.list_open_jobs("event", _MAX_EVENTS), *event_ids))
     found = {}
     for one in ids:
@@ -70,10 +74,10 @@ def _read_new_jobs(
             continue
         try:
             job = job_store.get_job(one)
-        except NotFoundError:  # carried out and forgotten since
+        except NotFoundError:  # it has ended, and was deleted since
             continue
-        except PermanentError as error:  # another version has accepted it
-            unread[one] = str(error)
+        except PermanentError as error:  # written by another version
+            unreadable[one] = str(error)
             continue
         if job.state == "accepted":
             found[one] = job
@@ -81,64 +85,68 @@ def _read_new_jobs(
 
 
 def coalesce_jobs(jobs: Sequence[Job]) -> tuple[list[EventBatch], list[tuple[str, str]]]:
-    """One order for all changes of a source; a removal keeps its place among them."""
+    """Batches of jobs, and the invalid jobs as (id, reason).
+
+    All changes of a source are one batch, but a change after a removal is not moved before it.
+    """
     batches: list[EventBatch] = []
     latest: dict[str, EventBatch] = {}
-    refused: list[tuple[str, str]] = []
+    invalid: list[tuple[str, str]] = []
     for job in jobs:
         try:
-            named = job.event.parse_data()
+            data = job.event.parse_data()
         except PermanentError as error:
-            refused.append((job.id, str(error)))
+            invalid.append((job.id, str(error)))
             continue
-        content = _to_source_change(named)
+        content = _to_source_change(data)
         if isinstance(content, SourceChanged):
             batch = latest.get(content.source_id)
-            both = _merge_changes(batch, content, named) if batch is not None else None
-            if batch is not None and both is not None:
-                batch.content = both
-                batch.add(job, named)
+            merged = _merge_changes(batch, content, data) if batch is not None else None
+            if batch is not None and merged is not None:
+                batch.content = merged
+                batch.add(job, data)
                 continue
         batches.append(batch := EventBatch(content))
-        batch.add(job, named)
-        for source_id in _source_ids_of(content):
+        batch.add(job, data)
+        if source_id := source_id_of(content):
             latest[source_id] = batch
-    return batches, refused
+    return batches, invalid
 
 
-def _to_source_change(content: EventData) -> EventData:
-    """A skill that is to be read anew as a change of its source."""
-    if not isinstance(content, SkillUpserted) or content.files is not None:
-        return content
-    source_id, _, path = content.skill_id.partition(":")
+def _to_source_change(data: EventData) -> EventData:
+    """An upserted skill without files as a change of its source, other data unchanged."""
+    if not isinstance(data, SkillUpserted) or data.files is not None:
+        return data
+    source_id, _, path = data.skill_id.partition(":")
     return SourceChanged(source_id=source_id, paths=("SKILL.md" if path == "." else path,))
 
 
 def _merge_changes(
-    batch: EventBatch, content: SourceChanged, named: EventData
+    batch: EventBatch, content: SourceChanged, data: EventData
 ) -> SourceChanged | None:
-    """Both changes in one; None where that would not be the same."""
+    """One change that covers the batch's and another; None if they cannot be merged."""
     other = batch.content
     if not isinstance(other, SourceChanged):
         return None
     if other.root and content.root and other.root != content.root:
         return None
-    whole = not other.paths or not content.paths
-    # All of a source is looked at for what has changed, a skill that was named whatever it is.
-    if whole and (batch.expected_skills or isinstance(named, SkillUpserted)):
+    is_whole = not other.paths or not content.paths
+    # A sync of the whole source reads only what has changed, an upserted skill is always read.
+    if is_whole and (batch.expected_skills or isinstance(data, SkillUpserted)):
         return None
-    paths = () if whole else tuple(dict.fromkeys((*other.paths, *content.paths)))
-    known = {
+    paths = () if is_whole else tuple(dict.fromkeys((*other.paths, *content.paths)))
+    merged = {
         "root": other.root or content.root,
         "git": content.git or other.git,
         "pushed": content.pushed or other.pushed,
     }
-    return other.model_copy(update={"paths": paths, **known})
+    return other.model_copy(update={"paths": paths, **merged})
 
 
-def _source_ids_of(content: EventData) -> tuple[str, ...]:
+def source_id_of(content: EventData) -> str:
+    """The source that an event is about, "" for none."""
     if isinstance(content, SourceChanged | SourceRemoved):
-        return (content.source_id,)
+        return content.source_id
     if isinstance(content, SkillRemoved | SkillUpserted):
-        return (content.skill_id.partition(":")[0],)
-    return ()
+        return content.skill_id.partition(":")[0]
+    return ""

@@ -1,4 +1,4 @@
-"""Follow a source: what its reader shows against what the catalog knows of it (spec §4.1)."""
+"""Diff of a source and the catalog: which skills to ingest and which to remove (spec §4.1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from graph.protocol import CatalogEntry, SkillGraph, SkillState, Source
 from skills.events import SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
-from tasks.policies import INGEST, LINK, Deadline
+from tasks.ingest.next_tasks import send_ingest, send_link
+from tasks.policies import Deadline
 from tasks.services import Services
 from tasks.sources.directory import DirectoryReader, resolve_root, to_parse_limits
 from tasks.sources.protocol import SourceReader, SourceScan
@@ -27,15 +28,18 @@ _BATCH_SKILLS = 32
 def preview_sync(
     graph: SkillGraph | None, content: SourceChanged, limits: LimitSettings
 ) -> dict[str, list[str]]:
-    """What a sync would do: ids that are `new`, `changed`, `removed`, `refused`; writes nothing."""
+    """What a sync would do: skill ids under `new`, `changed`, `removed`, `refused`. Writes nothing.
+
+    graph: None for a library that does not exist yet. `refused`: skills that may not be read.
+    """
     reader = DirectoryReader(resolve_root(Path(content.root)), limits)
     found = reader.scan("")
     entries = graph.get_entries_under(content.source_id, "") if graph is not None else []
     known = {entry.path: entry for entry in entries if entry.state is not SkillState.REMOVED}
-    cursor = graph.get_file_signatures(content.source_id) if graph is not None else {}
+    signatures = graph.get_file_signatures(content.source_id) if graph is not None else {}
     changed = []
     for path, signature in found.signatures.items():
-        if path not in known or (signature and cursor.get(path) == signature):
+        if path not in known or (signature and signatures.get(path) == signature):
             continue
         try:
             same = reader.read(path).content_hash == known[path].content_hash
@@ -56,7 +60,7 @@ def preview_sync(
 
 
 def make_skill_id(source_id: str, path: str) -> str:
-    """A skill's identity: its source and its folder's path there (`.` for the root itself)."""
+    """A skill's id: its source's id and its folder's path in the source, `.` for the root."""
     return f"{source_id}:{path or '.'}"
 
 
@@ -67,13 +71,14 @@ def sync_source(
     reader: SourceReader,
     paths: Sequence[str] = (),
 ) -> dict[str, object]:
-    """Bring the catalog in step with a source as its reader shows it, below `paths` or whole.
+    """Update the catalog from a source: request ingest of what changed, remove what is gone.
 
-    Returns how many skills were found, how many of them go to ingest, and how many are withdrawn.
+    reader: shows the source as it is now. paths: only skills at, above or below these; empty: all.
+    Returns the number of skills `found`, `changed` (sent to ingest) and `removed`.
     """
     graph = services.graph
-    # What appears while we look has a higher number, and is not withdrawn by what we saw before.
-    looked = graph.allocate_sequence(1)[0]
+    # Allocated before the scan: a skill that appears later has a higher seq, and is not removed.
+    scan_seq = graph.allocate_sequence(1)[0]
     if paths:
         graph.save_source(source)
         changed, gone, found = _diff_paths(services, source, reader, paths)
@@ -82,10 +87,10 @@ def sync_source(
     deadline.check("plan")
     seq = graph.allocate_sequence(1)[0]
     services.coordinator.record_ingest_request(seq, str(get_contextvars().get("trace_id", "")))
-    _record_refused(services, source.source_id, found, looked)
-    removed = _remove_missing(services, source.source_id, gone, looked)
+    _record_refused(services, source.source_id, found, scan_seq)
+    removed = _remove_missing(services, source.source_id, gone, scan_seq)
     wanted = _drop_unchanged(services, source.source_id, reader, changed, deadline)
-    # Requested before the cursor moves: a kill in between only repeats the work.
+    # Requested before the file signatures are stored: a crash in between only repeats the work.
     for chunk in _batch_paths(wanted, found):
         graph.request_ingest(
             [(make_skill_id(source.source_id, path), source.source_id, path) for path in chunk],
@@ -97,35 +102,35 @@ def sync_source(
     if source.source_id in get_source_ids(graph):
         graph.save_source(replace(source, last_success=time.time()))
     for chunk in _batch_paths(wanted, found):
-        services.coordinator.add_ingest_tasks(1)
-        services.send_task(INGEST.name, [make_skill_id(source.source_id, path) for path in chunk])
+        send_ingest(services, [make_skill_id(source.source_id, path) for path in chunk])
     if removed:
-        services.send_task(LINK.name, [])
+        send_link(services)
     return {"found": len(found.signatures), "changed": len(wanted), "removed": removed}
 
 
 def get_source_ids(graph: SkillGraph) -> set[str]:
-    """Ids of the sources that the catalog has."""
+    """Ids of the sources in the catalog."""
     return {source.source_id for source in graph.list_sources()}
 
 
 def _diff_source(
     graph: SkillGraph, source: Source, reader: SourceReader
 ) -> tuple[list[str], list[str], SourceScan]:
-    """Skills of the whole source that changed since the cursor, or failed, and those gone."""
+    """Paths of a whole source: of skills that changed since the last scan or failed, and of those
+    that are gone; with the scan."""
     found = reader.scan("")
-    # A folder that never held a skill is no source.
+    # A folder in which no skill was ever found does not become a source.
     if found.signatures or found.refused or source.source_id in get_source_ids(graph):
         graph.save_source(source)
-    cursor = graph.get_file_signatures(source.source_id)
+    signatures = graph.get_file_signatures(source.source_id)
     entries = graph.get_entries_under(source.source_id, "")
     known = {entry.path for entry in entries if entry.state is not SkillState.REMOVED}
     failed = {entry.path for entry in entries if entry.state is SkillState.FAILED}
-    gone = [path for path in {*cursor, *known} if _is_gone(path, found)]
+    gone = [path for path in {*signatures, *known} if _is_gone(path, found)]
     changed = [
         path
         for path, signature in found.signatures.items()
-        if not signature or cursor.get(path) != signature or path in failed
+        if not signature or signatures.get(path) != signature or path in failed
     ]
     return changed, gone, found
 
@@ -133,17 +138,17 @@ def _diff_source(
 def _diff_paths(
     services: Services, source: Source, reader: SourceReader, paths: Sequence[str]
 ) -> tuple[list[str], list[str], SourceScan]:
-    """Skills that own any of the changed paths or lie below them, and those gone from there."""
+    """As `_diff_source`, for the skills that own any of the changed paths or lie below them."""
     total = SourceScan()
     known: set[str] = set()
-    looked: set[str] = set()
-    # Folders before what is in them; a path may be written, and come, in any number of ways.
+    scanned: set[str] = set()
+    # Sorted, so that a folder is scanned before, and instead of, the folders in it.
     for scope in sorted({_scope(reader, path) for path in paths}):
         owner = reader.find_owning_skill(scope)
         start = scope if owner is None else owner
-        if not looked.isdisjoint(_self_and_parents(start)):
+        if not scanned.isdisjoint(_self_and_parents(start)):
             continue
-        looked.add(start)
+        scanned.add(start)
         found = reader.scan(start)
         total.signatures |= found.signatures
         total.sizes |= found.sizes
@@ -156,7 +161,10 @@ def _diff_paths(
 
 
 def _scope(reader: SourceReader, path: str) -> str:
-    """The folder or file that a path names, in one form; raises UsageError as `check_inside`."""
+    """A changed path in normal form; of a SKILL.md its folder.
+
+    Raises UsageError for a path that leads out of the source.
+    """
     reader.check_relative_path(path)
     parts = PurePosixPath(path).parts
     return "/".join(parts[:-1] if parts and parts[-1] == "SKILL.md" else parts)
@@ -180,8 +188,8 @@ def _drop_unchanged(
     paths: Sequence[str],
     deadline: Deadline,
 ) -> list[str]:
-    """Drop skills that would end as they are: a touched file costs no ingest, and neither does
-    one that fails for the same reason as before."""
+    """The paths without those of skills that ingest would leave as they are: published with the
+    same content, or failed for the same reason as before."""
     ids = {make_skill_id(source_id, path): path for path in paths}
     settled = {
         entry.skill_id: entry

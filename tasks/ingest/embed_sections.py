@@ -1,4 +1,4 @@
-"""Page: vectors for the sections of published skills (spec §4.4, the second stage)."""
+"""Embed the sections of published skills (spec §4.4, second stage)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from search.protocol import StoredRevision, Vector
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.encode import encode_cached, supports_language
-from tasks.policies import EMBED_SECTIONS, Deadline, DeadlineExceededError
+from tasks.ingest.next_tasks import send_embed_sections, send_unembedded_skills
+from tasks.policies import Deadline, DeadlineExceededError
 from tasks.services import Services
 
-_BATCH = 16
-_BACKLOG = 20_000
 _NICENESS = 15
-_YIELD_SECONDS = 0.02
+_YIELD_CHECK_SECONDS = 0.02
 _MAX_YIELD_SECONDS = 0.5
 
 
@@ -30,7 +29,8 @@ def embed_sections(
 ) -> dict[str, object]:
     """Embed the sections of the published revisions of these skills; idempotent.
 
-    Whoever ends last sends what is still unpaged, so that nothing waits for the reconciler.
+    The last of several tasks sends the skills that are still without section vectors, so that they
+    need not wait for the reconciler.
     """
     lower_thread_priority()
     done: list[RevisionKey] = []
@@ -43,7 +43,7 @@ def embed_sections(
         ]
         revisions = list(services.index.get_revisions(keys).values())
         vectors = embed_revisions(services, revisions)
-        deadline.check("page")
+        deadline.check("embed sections")
         _project_passages(services, revisions, vectors)
         done = [revision.key for revision in revisions]
         services.graph.mark_embedded(done)
@@ -57,7 +57,7 @@ def embed_sections(
 def _project_passages(
     services: Services, revisions: Sequence[StoredRevision], vectors: dict[RevisionKey, Vector]
 ) -> None:
-    """Show the passages and their links in the graph, where the settings say so."""
+    """Write the passages and their links to the graph, if `servers.neo4j_passages` is set."""
     graph = services.graph
     if services.settings.servers.neo4j_passages and isinstance(graph, PassageProjector):
         for revision in revisions:
@@ -66,42 +66,26 @@ def _project_passages(
 
 
 def split_embed_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
-    """After an error that is nobody's in particular: each skill alone.
+    """Handle the failure of a batch: send each of its skills alone.
 
-    An error that may pass is left to the reconciler.
-
-    A skill that still fails alone stays unpaged, as the services' trouble says.
+    A skill that fails alone stays without section vectors; the error is shown in `status`. After a
+    transient error the reconciler sends the batch again.
     """
-    waits = isinstance(error, TransientError)
-    if waits and not isinstance(error, DeadlineExceededError):
+    if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
         return
     if len(skill_ids) > 1:
         for skill_id in skill_ids:
-            send_embed_tasks(services, [skill_id])
+            send_embed_sections(services, [skill_id])
     else:
         services.coordinator.task_error = (
-            f"paging {skill_ids[0]} failed: {type(error).__name__}: {error}"
+            f"embedding the sections of {skill_ids[0]} failed: {type(error).__name__}: {error}"
         )
 
 
-def send_unembedded_skills(services: Services) -> int:
-    """Send every published skill without section vectors to be paged, most used first."""
-    waiting = [key.skill_id for key in services.graph.list_awaiting_embedding(_BACKLOG)]
-    send_embed_tasks(services, waiting)
-    return len(waiting)
-
-
-def send_embed_tasks(services: Services, skill_ids: Sequence[str]) -> None:
-    """Send skills to be paged, in batches and in this order."""
-    for start in range(0, len(skill_ids), _BATCH):
-        services.coordinator.add_embed_tasks(1)
-        services.send_task(EMBED_SECTIONS.name, list(skill_ids[start : start + _BATCH]))
-
-
 def lower_thread_priority() -> None:
-    """Let queries and ingest have the processor first, where threads have a priority.
+    """Give this thread a lower priority than queries and ingest have (Linux only).
 
-    A thread that stands further back already stays there: coming forward is a privilege.
+    A priority that is lower already is kept: raising it takes a privilege.
     """
     if sys.platform == "linux":
         thread = threading.get_native_id()
@@ -110,20 +94,19 @@ def lower_thread_priority() -> None:
 
 
 def _yield_to_ingest(services: Services) -> None:
-    """Wait a little while skills are on their way to being searchable."""
+    """Wait for ingest tasks to end, for half a second at most."""
     end = time.monotonic() + _MAX_YIELD_SECONDS
     while services.coordinator.pending_ingest_tasks and time.monotonic() < end:
-        time.sleep(_YIELD_SECONDS)
+        time.sleep(_YIELD_CHECK_SECONDS)
 
 
 def embed_revisions(
     services: Services, revisions: Sequence[StoredRevision], in_bulk: bool = True
 ) -> dict[RevisionKey, Vector]:
-    """Embed the sections of revisions, each (sections, dimension), and store the vectors.
+    """Vectors of the revisions' sections, each (sections, dimension), stored in the index too.
 
-    All texts are encoded together, since batches of like length are fastest. Skills in a language
-    that the encoder does not know get none. A process that may only read returns the vectors
-    without storing them.
+    All texts are encoded together, since batches of texts of similar length are fastest. Skills in
+    a language that the encoder does not support are left out. A read-only process stores nothing.
     """
     encoder = services.encoder.get()
     texts = [

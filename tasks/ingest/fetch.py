@@ -1,7 +1,8 @@
-"""Fetch: git sources, from the remote's newest commit to the skills that need ingest.
+"""Fetch git sources, and sync the catalog with their newest commits (spec §4.1).
 
-Remotes may be slow, wrong or away: they are asked side by side, one fetch a host, each within its
-own time. Whatever goes wrong removes nothing; it is kept with the source and told in `status`.
+Remotes may be slow, faulty or unreachable: they are fetched concurrently, at most one fetch per
+host, each with its own time limit. A failed fetch removes no skills; its reason is stored with the
+source and shown in `status`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError, UsageError
 from graph.protocol import Source
-from skills.events import GATEWAY_SOURCE, SourceChanged
-from tasks.ingest.coalesce import EventBatch, collect_batches
+from skills.events import GATEWAY_SOURCE, SkillRemoved, SourceChanged, SourceRemoved
+from tasks.ingest.coalesce import EventBatch, collect_batches, source_id_of
 from tasks.ingest.diff import sync_source
-from tasks.ingest.plan import fail_events, fail_events_with_reason, needs_fetch, record_outcome
-from tasks.policies import FETCH, PLAN, Deadline
+from tasks.ingest.event_outcome import fail_events, fail_events_with_reason, record_outcome
+from tasks.ingest.next_tasks import needs_fetch, send_fetch, send_plan
+from tasks.policies import Deadline
 from tasks.services import Services
 from tasks.sources.git.fetch import RefNotFoundError
 from tasks.sources.git.mirror import (
@@ -38,27 +40,27 @@ from tasks.sources.readers import find_source
 
 log = structlog.get_logger()
 
-_HALF_DONE = "the last fetch was interrupted before the library was in step"
-_TURN_SECONDS = 0.02
-_LOOK_SECONDS = 0.25
+_INTERRUPTED = "the last fetch was interrupted before the library was synced"
+_LOCK_POLL_SECONDS = 0.02
+_POLL_SECONDS = 0.25
 _MAX_EVENTS = 2_000
 _RETRY_PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds until a host is asked again that does not show yet what it has told of."""
+"""Pauses between fetches from a host that does not serve yet the commit that its webhook named."""
 _RESERVED_SECONDS = 60.0
-"""Kept of a task's time for what comes after the last fetch."""
+"""Part of a task's time that is kept for the work after the last fetch."""
 
 
 def fetch(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> dict[str, object]:
-    """Carry out the open events of git sources, each recorded as done or failed.
+    """Carry out these and all other open events of git sources, each recorded as done or failed.
 
-    One task fetches at a time, for all: whoever else is sent leaves its events to that one.
+    One task of all processes fetches at a time; events that are sent meanwhile are included.
     """
     done = 0
     seen: set[str] = set()
     while True:
         with services.coordinator.try_lock("fetch") as acquired:
             if not acquired:
-                break  # the other one looks again once it is done
+                break  # the task that holds the lock checks for open events again when it is done
             done += _FetchRun(services, deadline, seen).run(event_ids)
         if not _has_unseen_events(services, seen):
             break
@@ -71,7 +73,7 @@ def _has_unseen_events(services: Services, seen: set[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
-    """A fetch under way. known: the source as the catalog has it, None for a new one."""
+    """A running fetch. known: the source as it is in the catalog, None for a new one."""
 
     batch: EventBatch
     known: Source | None
@@ -80,10 +82,10 @@ class _Fetch:
 
 
 class _FetchRun:
-    """Fetches of all open orders, of those too that come meanwhile.
+    """Fetches all open batches of git sources, including those that come during the run.
 
-    Only the transfers run in threads: what was fetched is followed here, one after the other.
-    `seen` takes the events that were looked at.
+    Only the transfers run in threads; the catalog is synced in the task's thread, one source after
+    the other. seen: filled with the ids of the events that were read.
     """
 
     def __init__(self, services: Services, deadline: Deadline, seen: set[str]) -> None:
@@ -92,25 +94,27 @@ class _FetchRun:
         self._seen = seen
         self._started_ids: set[str] = set()
         self._waiting: list[EventBatch] = []
-        self._under_way: dict[Future[str], _Fetch] = {}
+        self._removals: dict[str, list[str]] = {}
+        """First event of a batch -> ids of open removals of its source, which come before it."""
+        self._running: dict[Future[str], _Fetch] = {}
         self._retries: dict[str, int] = {}
         self._retry_at: dict[str, float] = {}
         self._finished = threading.Event()
         self._done = 0
 
     def run(self, event_ids: Sequence[str]) -> int:
-        """Carry out what is open; returns how many events that were."""
+        """Carry out all open events of git sources; returns how many."""
         services = self._services
         self._collect_batches(event_ids)
         with ThreadPoolExecutor(services.settings.git.at_once, "skillbus-fetch") as pool:
             try:
-                while self._waiting or self._under_way:
+                while self._waiting or self._running:
                     self._start_fetches(pool)
-                    if self._under_way:
-                        ended, _ = wait(self._under_way, _LOOK_SECONDS, FIRST_COMPLETED)
+                    if self._running:
+                        ended, _ = wait(self._running, _POLL_SECONDS, FIRST_COMPLETED)
                         for one in ended:
-                            self._finish_fetch(self._under_way.pop(one), one)
-                    elif services.stopping.wait(_LOOK_SECONDS):
+                            self._finish_fetch(self._running.pop(one), one)
+                    elif services.stopping.wait(_POLL_SECONDS):
                         break
                     self._collect_batches(())
             finally:
@@ -121,37 +125,51 @@ class _FetchRun:
         return self._done
 
     def _collect_batches(self, event_ids: Sequence[str]) -> None:
-        """Merge what is open and not begun into orders, where anything has come."""
+        """Coalesce all open events whose fetch has not started, if new ones have come.
+
+        event_ids: what the task was sent; those that need no fetch are forwarded to `plan`.
+        """
         if not event_ids and not _has_unseen_events(self._services, self._seen):
             return
-        batches, refused = collect_batches(
+        batches, invalid = collect_batches(
             self._services, self._deadline, event_ids, self._started_ids
         )
+        for event_id, reason in invalid:
+            fail_events_with_reason(self._services, [event_id], reason)
         sources = self._services.graph.list_sources()
-        self._seen.update(event_ids, (event_id for event_id, _ in refused))
-        self._waiting = []
+        self._seen.update(event_ids, (event_id for event_id, _ in invalid))
+        self._waiting, self._removals = [], {}
+        removals: dict[str, list[str]] = {}
         for batch in batches:
             self._seen.update(batch.event_ids)
+            source_id = source_id_of(batch.content)
             if needs_fetch(batch.content, lambda: sources):
                 self._waiting.append(batch)
+                self._removals[batch.event_ids[0]] = removals.get(source_id, [])
+            elif isinstance(batch.content, SkillRemoved | SourceRemoved):
+                removals[source_id] = [*removals.get(source_id, []), *batch.event_ids]
             else:
                 self._started_ids.update(batch.event_ids)
+                if not set(event_ids).isdisjoint(batch.event_ids):
+                    send_plan(self._services, batch.event_ids)
 
-    # -- the beginning of a fetch
+    # -- start of a fetch
     def _start_fetches(self, pool: ThreadPoolExecutor) -> None:
-        """Begin what can be begun: one fetch a host, so that a slow one holds up no other."""
+        """Start fetches up to the limit `git.at_once`, at most one per host."""
         if not self._waiting:
             return
         settings = self._services.settings.git
         known = {source.source_id: source for source in self._services.graph.list_sources()}
-        busy = {_host(one.source.root) for one in self._under_way.values()}
+        busy = {_host(one.source.root) for one in self._running.values()}
         for batch in list(self._waiting):
             content = batch.content
             if not isinstance(content, SourceChanged) or self._is_backing_off(content):
                 continue
             if self._deadline.remaining() < settings.seconds + _RESERVED_SECONDS:
-                self._services.send_task(FETCH.name, batch.event_ids)
+                send_fetch(self._services, batch.event_ids)
                 self._mark_started(batch)
+                continue
+            if self._awaits_removal(batch):
                 continue
             source = known.get(content.source_id)
             host = _host(content.root or (source.root if source is not None else ""))
@@ -162,11 +180,19 @@ class _FetchRun:
                 busy.add(host)
                 with bound_contextvars(trace_id=batch.trace_ids[0]):
                     future = pool.submit(copy_context().run, self._transfer, one)
-                self._under_way[future] = one
+                self._running[future] = one
 
     def _is_backing_off(self, content: SourceChanged) -> bool:
         awaited = content.pushed.after if content.pushed is not None else ""
         return self._retry_at.get(awaited, 0.0) > time.monotonic()
+
+    def _awaits_removal(self, batch: EventBatch) -> bool:
+        """Whether `plan` has still to remove the source, or a skill of it, before this change."""
+        removals = self._removals.get(batch.event_ids[0])
+        if not removals:
+            return False
+        states = self._services.journal.get_job_states(removals)
+        return any(state == "accepted" for state, _ in states.values())
 
     def _mark_started(self, batch: EventBatch) -> None:
         self._waiting.remove(batch)
@@ -175,7 +201,7 @@ class _FetchRun:
     def _prepare_fetch(
         self, batch: EventBatch, content: SourceChanged, known: Source | None
     ) -> _Fetch | None:
-        """The fetch that an order asks for, None where it may not; that is recorded."""
+        """The fetch for a batch; None if it is not allowed, which fails the batch's events."""
         try:
             _check_owners(self._services, batch)
             source = resolve_source(known, content)
@@ -185,8 +211,10 @@ class _FetchRun:
         return _Fetch(batch, known, source, time.time())
 
     def _transfer(self, one: _Fetch) -> str:
-        """The newest commit, fetched; raises PermanentError when the remote fails in any way, since
-        the next poll tries again. Runs in a thread."""
+        """Fetch into the mirror; returns the newest commit. Runs in a thread.
+
+        Raises PermanentError for any failure of the remote, since the next poll tries again.
+        """
         services, source = self._services, one.source
         started = time.monotonic()
 
@@ -204,9 +232,9 @@ class _FetchRun:
         log.info("fetched", source=source.source_id, commit=commit, seconds=seconds)
         return commit
 
-    # -- its end
+    # -- end of a fetch
     def _finish_fetch(self, one: _Fetch, transferred: Future[str]) -> None:
-        """Bring the catalog in step with what was fetched, and record the events."""
+        """Sync the catalog with the fetched commit, and record the events."""
         services, batch = self._services, one.batch
         with bound_contextvars(trace_id=batch.trace_ids[0]):
             try:
@@ -215,13 +243,13 @@ class _FetchRun:
                     return
                 outcome = _sync_fetched(services, self._deadline, one, commit)
             except TransientError:
-                raise  # of a store: what fails at the remote is no such error
+                raise  # from a store: failures of the remote are PermanentErrors
             except PermanentError as error:
                 if isinstance(error, RefNotFoundError) and self._retry_if_not_pushed(one, ""):
                     return
                 _record_failure(services, one, str(error))
                 self._fail(batch, f"{one.source.source_id}: {error}")
-            except Exception as error:  # nobody else may suffer from what nothing was made for
+            except Exception as error:  # of one fetch, and the others are carried out all the same
                 log.exception("event failed unexpectedly", event_ids=batch.event_ids[:10])
                 fail_events(services, batch.event_ids, error)
             else:
@@ -234,21 +262,24 @@ class _FetchRun:
         fail_events_with_reason(self._services, batch.event_ids, reason)
 
     def _retry_if_not_pushed(self, one: _Fetch, commit: str) -> bool:
-        """Whether the host shows what was there before a push that it has told of; then it is
-        asked again, some times. commit: "" where it shows no such branch."""
+        """Schedule another fetch if the host does not serve yet what its webhook says was pushed.
+
+        commit: the one that was fetched, "" if the host shows no such branch. False: the commit is
+        to be used as it is, also after the last of several fetches.
+        """
         content = one.batch.content
         pushed = content.pushed if isinstance(content, SourceChanged) else None
         if pushed is None or commit not in ("", pushed.before, one.source.commit):
-            return False  # another commit than before: the branch moved on
+            return False  # another commit than before the push, so a later one
         mirror = Mirror(one.source, self._services.settings)
         if commit == pushed.after or mirror.has_commit(pushed.after):
             return False
-        looks = self._retries.get(pushed.after, 0)
-        if looks == len(_RETRY_PAUSES_SECONDS):
-            log.warning("what was pushed is not served", pushed=pushed.after, commit=commit)
+        retries = self._retries.get(pushed.after, 0)
+        if retries == len(_RETRY_PAUSES_SECONDS):
+            log.warning("the pushed commit is not served", pushed=pushed.after, commit=commit)
             return False
-        self._retries[pushed.after] = looks + 1
-        self._retry_at[pushed.after] = time.monotonic() + _RETRY_PAUSES_SECONDS[looks]
+        self._retries[pushed.after] = retries + 1
+        self._retry_at[pushed.after] = time.monotonic() + _RETRY_PAUSES_SECONDS[retries]
         self._started_ids.difference_update(one.batch.event_ids)
         self._waiting.append(one.batch)
         return True
@@ -259,9 +290,10 @@ def _host(root: str) -> str:
 
 
 def _check_owners(services: Services, batch: EventBatch) -> None:
-    """Raise UsageError where a token says what is fetched, and with which credential file.
+    """Raise UsageError if an event with git options comes from a token other than an admin's.
 
-    Of tokens only admins may, and the gateway alone knows who is one.
+    Such options choose the repository and the credential file. Events of admins' tokens come from
+    the gateway, which has checked the scope.
     """
     for event_id in batch.event_ids:
         event = services.journal.get_job(event_id).event
@@ -275,7 +307,7 @@ def _check_owners(services: Services, batch: EventBatch) -> None:
 def _sync_fetched(
     services: Services, deadline: Deadline, one: _Fetch, commit: str
 ) -> dict[str, object]:
-    """Bring the catalog in step with a commit, and look again at what was named."""
+    """Sync the catalog with a commit; skills below the event's `paths` are read in any case."""
     content = one.batch.content
     paths = content.paths if isinstance(content, SourceChanged) else ()
     known, now = one.known, time.time()
@@ -292,13 +324,13 @@ def _sync_fetched(
         with open_git_reader(source, services.settings) as reader:
             if known is None and not reader.scan("").signatures:
                 raise PermanentError("no SKILL.md in it; name another branch or folder (--path)")
-            # Ingest reads at the commit of the catalog: it stands there before it is asked for.
-            begun = replace(source, last_error=_HALF_DONE)
-            services.graph.save_source(begun)
+            # Saved before ingest is requested, since ingest reads at the commit in the catalog.
+            unfinished = replace(source, last_error=_INTERRUPTED)
+            services.graph.save_source(unfinished)
             if not same:
-                outcome = sync_source(services, deadline, begun, reader)
+                outcome = sync_source(services, deadline, unfinished, reader)
             if paths:
-                named = sync_source(services, deadline, begun, reader, paths)
+                named = sync_source(services, deadline, unfinished, reader, paths)
                 outcome = outcome or named
         services.graph.save_source(replace(source, last_success=time.time()))
         return outcome | {"commit": commit}
@@ -306,22 +338,22 @@ def _sync_fetched(
 
 @contextmanager
 def _plan_lock(services: Services, deadline: Deadline) -> Iterator[None]:
-    """Nothing else plans inside the block; raises DeadlineExceededError when it never ends."""
+    """Hold the lock of `plan`; raises DeadlineExceededError when it is not free in time."""
     while True:
         with services.coordinator.try_lock("plan") as acquired:
             if acquired:
                 yield
                 break
         deadline.check("fetch")
-        services.stopping.wait(_TURN_SECONDS)
-    # What came meanwhile was turned away.
+        services.stopping.wait(_LOCK_POLL_SECONDS)
+    # Tasks for events that came meanwhile did not get the lock.
     waiting = services.journal.list_open_jobs("event", 1)
     if waiting:
-        services.send_task(PLAN.name, waiting)
+        send_plan(services, waiting)
 
 
 def resolve_source(known: Source | None, content: SourceChanged) -> Source:
-    """The source that an event speaks of; raises UsageError where it contradicts the catalog."""
+    """The source as an event defines it; raises UsageError if the catalog has another such id."""
     if known is not None and known.kind != "git":
         raise UsageError(f"source {known.source_id} is already {known.kind} {known.root}")
     root = content.root or (known.root if known is not None else "")
@@ -336,7 +368,7 @@ def resolve_source(known: Source | None, content: SourceChanged) -> Source:
 
 
 def _record_failure(services: Services, one: _Fetch, reason: str) -> None:
-    """Keep with a source why it could not be fetched; a new one leaves nothing."""
+    """Store with a source why its fetch failed; of a new source, delete the mirror instead."""
     known = one.known
     if known is None:
         delete_mirror(one.source.source_id, services.settings)

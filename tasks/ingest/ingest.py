@@ -24,10 +24,15 @@ from skills import licences
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, RevisionKey
 from tasks.encode import encode_cached, supports_language
-from tasks.ingest.embed_sections import send_embed_tasks, send_unembedded_skills
+from tasks.ingest.next_tasks import (
+    send_embed_sections,
+    send_ingest,
+    send_link,
+    send_unembedded_skills,
+)
 from tasks.ingest.role_classifier import load_role_classifier
-from tasks.measures import time_stage
-from tasks.policies import INGEST, LINK, Deadline, DeadlineExceededError
+from tasks.metrics_recorder import time_stage
+from tasks.policies import INGEST, Deadline, DeadlineExceededError
 from tasks.services import Services
 from tasks.sources.directory import to_parse_limits
 from tasks.sources.protocol import SkillGoneError
@@ -36,7 +41,7 @@ from tasks.sources.readers import ReaderPool
 
 @dataclass(slots=True)
 class _SkillWork:
-    """One skill on its way through the stages."""
+    """A skill that was read, with what the later stages need."""
 
     key: RevisionKey
     entry: CatalogEntry
@@ -46,11 +51,11 @@ class _SkillWork:
 
 
 def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> dict[str, object]:
-    """Bring skills to the revision that is on disk now; idempotent, and one run for a burst.
+    """Publish the content that these skills have in their sources now; idempotent.
 
-    Each skill takes a fresh seq before its content is read, so that of two runs the one with the
-    higher seq has seen the newer content. A skill that cannot be read is a failed entry and
-    touches no other.
+    Skills without an open request are skipped. Each other one takes a new seq before its content
+    is read, so that of two runs the one with the higher seq has read the newer content. A skill
+    that cannot be read becomes a failed entry, and does not affect the others.
     """
     published: list[RevisionKey] = []
     try:
@@ -64,17 +69,21 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
 
 
 def _send_next_tasks(services: Services, published: Sequence[RevisionKey], others: int) -> None:
-    """Linking and paging of a burst or a large library start once all of it is searchable."""
+    """Send linking and embedding, once all of a large change is searchable.
+
+    others: ingest tasks that still run or wait. While sections are being embedded, those of the
+    published skills are sent at once.
+    """
     if not others:
-        services.send_task(LINK.name, [])
+        send_link(services)
     if services.coordinator.pending_embed_tasks:
-        send_embed_tasks(services, [key.skill_id for key in published])
+        send_embed_sections(services, [key.skill_id for key in published])
     elif not others:
         send_unembedded_skills(services)
 
 
 def needs_ingest(entry: CatalogEntry) -> bool:
-    """Whether the catalog wants an ingest that nothing has served yet."""
+    """Whether ingest of an entry was requested and has not been done since."""
     return entry.requested_seq > entry.seq
 
 
@@ -89,7 +98,7 @@ def _read(
     stored = services.index.complete_keys(published)
     same: dict[RevisionKey, str] = {}
     seqs = graph.allocate_sequence(len(entries))
-    # Asked for after the numbers were taken: where a source stands is part of what is read.
+    # Read after the seqs were allocated: a git source's commit is part of the content.
     sources = {source.source_id: source for source in graph.list_sources()}
     with ReaderPool(sources, services.settings) as readers:
         for entry, seq in zip(entries, seqs, strict=True):
@@ -143,12 +152,12 @@ def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -
 
 
 def _embed(services: Services, parsed: Sequence[ParsedSkill]) -> Vector:
-    """Skill vectors (skills, 2, dimension); zero where the encoder does not know the language."""
+    """Skill vectors (skills, 2, dimension); zero for languages that the encoder lacks."""
     encoder = services.encoder.get()
     vectors = np.zeros((len(parsed), 2, encoder.dimension), np.float32)
-    known = [place for place, skill in enumerate(parsed) if supports_language(encoder, skill)]
+    known = [row for row, skill in enumerate(parsed) if supports_language(encoder, skill)]
     if known:
-        texts = [text for place in known for text in skill_texts(parsed[place])]
+        texts = [text for row in known for text in skill_texts(parsed[row])]
         vectors[known] = encode_cached(services, texts).reshape(len(known), 2, encoder.dimension)
     return vectors
 
@@ -196,19 +205,17 @@ def _build_publication(work: _SkillWork) -> Publication:
 
 
 def split_ingest_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
-    """After an error that is nobody's in particular: each skill alone, then by name.
+    """Handle the failure of a batch: send each of its skills alone.
 
-    A batch is sent again one skill at a time; a single skill that still fails is recorded as
-    failed with the error, so that one poisonous skill never holds up others.
+    A skill that fails alone is recorded as failed with the error, so that it does not hold up
+    others.
     """
-    waits = isinstance(error, TransientError)
-    if waits and not isinstance(error, DeadlineExceededError):
-        # The entries wait in the catalog; the reconciler sends them again.
+    if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
+        # Their requests stay open in the catalog; the reconciler sends them again.
         return
     if len(skill_ids) > 1:
         for skill_id in skill_ids:
-            services.coordinator.add_ingest_tasks(1)
-            services.send_task(INGEST.name, [skill_id])
+            send_ingest(services, [skill_id])
         return
     entries = services.graph.get_entries(skill_ids)
     seqs = services.graph.allocate_sequence(len(entries))
@@ -223,6 +230,6 @@ def split_ingest_batch(services: Services, skill_ids: Sequence[str], error: Base
             for entry, seq in zip(entries, seqs, strict=True)
         ]
     )
-    services.send_task(LINK.name, [])
+    send_link(services)
     if not services.coordinator.pending_ingest_tasks:
         send_unembedded_skills(services)

@@ -1,31 +1,32 @@
-"""Link: skills whose neighbourhood may have changed (spec §4.7)."""
+"""Link skills whose neighbourhood may have changed (spec §4.7)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tasks.ingest.next_tasks import send_link
 from tasks.policies import LINK, Deadline
 from tasks.services import Services
 
-_BATCH_SIZE = 200
+_BATCH_SKILLS = 200
 
 
 def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
-    """Link whatever is marked in the catalog; one task links at a time, of all processes.
+    """Link all skills that the catalog marks for it; one task of all processes does so at a time.
 
-    Takes no ids: marks are set in the transaction that moves a pointer, and cleared in the one
-    that writes the links.
+    Takes no ids. Skills are marked in the transaction that moves a pointer, and the marks are
+    cleared in the one that writes the links.
     """
     del ids
     linked, more = 0, True
     while more:
         with services.coordinator.try_lock("link") as acquired:
             if not acquired:
-                break  # the other one looks again once it is done
+                break  # the task that holds the lock checks for marks again when it is done
             linked += _link_marked(services, deadline)
         more = bool(services.graph.list_awaiting_linking(1))
         if more and _is_half_over(deadline):
-            services.send_task(LINK.name, [])
+            send_link(services)
             break
     return {"linked": linked}
 
@@ -33,7 +34,7 @@ def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dic
 def _link_marked(services: Services, deadline: Deadline) -> int:
     linked = 0
     while not _is_half_over(deadline) and (
-        marks := services.graph.list_awaiting_linking(_BATCH_SIZE)
+        marks := services.graph.list_awaiting_linking(_BATCH_SKILLS)
     ):
         services.linker.relink(marks)
         linked += len(marks)

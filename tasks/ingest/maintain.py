@@ -1,4 +1,4 @@
-"""Maintain: send again what a crash lost, sweep what no reader can see (spec §4.6)."""
+"""The reconciler: resends work that a crash lost, and deletes what is obsolete (spec §4.6)."""
 
 from __future__ import annotations
 
@@ -11,94 +11,109 @@ from structlog.contextvars import bound_contextvars
 from graph.protocol import CatalogEntry
 from skills.record import RevisionKey
 from skills.scanner import SCANNER_VERSION, rescan
-from tasks.ingest.embed_sections import send_unembedded_skills
 from tasks.ingest.ingest import needs_ingest
+from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded_skills
 from tasks.ingest.poll import poll_sources
-from tasks.policies import INGEST, LINK, PLAN, QUERY, Deadline
+from tasks.policies import INGEST, QUERY, Deadline
 from tasks.services import Services
 from tasks.sources.uploads.install import delete_expired_uploads
 
 log = structlog.get_logger()
 
-_BATCH = 16
-_LIMIT = 20_000
-_RESCAN_BATCH = 1_000
+_BATCH_SKILLS = 16
+_MAX_AWAITING_INGEST = 20_000
+_MAX_RESCANNED = 1_000
+_SECONDS_PER_DAY = 86_400
 
 
 def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
-    """Send again what was lost, sweep orphans, forget what is long over; reports what it did.
+    """Run the reconciler's steps, one process at a time; returns what each step did.
 
-    Safe where several run: one process does it at a time.
+    Takes no ids. Every `workers.sweep_seconds` it also compares the stores and deletes obsolete
+    data.
     """
     del ids
-    coordinator, workers = services.coordinator, services.settings.workers
-    with coordinator.try_lock("maintain") as acquired:
+    with services.coordinator.try_lock("maintain") as acquired:
         if not acquired:
-            return {"skipped": "another process is at it"}
-        report: dict[str, object] = {"taken_over": resend_stalled_tasks(services)}
-        report.update(resend_open_work(services))
-        report["polled"] = poll_sources(services)
+            return {"skipped": "another process runs the reconciler"}
+        report: dict[str, object] = {"stalled_tasks": resend_stalled_tasks(services)}
+        report |= resend_open_work(services)
+        report["polled_sources"] = poll_sources(services)
         deadline.check("maintain")
-        report["remarked"] = rescan_outdated(services)
-        if coordinator.claim_if_due("sweep", workers.sweep_seconds):
-            advance_sequence(services)
-            orphans, lost = compare_stores(services)
-            report["swept"] = delete_orphans(services, orphans)
-            deadline.check("sweep")
-            report["asked_again"] = request_reingest(services, lost)
-            report["uploads_swept"] = delete_expired_uploads(services)
-            report["pruned"] = services.graph.prune_removed(workers.journal_days * 86_400)
-        report["forgotten"] = services.journal.delete_ended_jobs(
-            "event", workers.journal_days * 86_400
-        )
-        report["expired"] = services.journal.delete_ended_jobs("query", workers.answer_minutes * 60)
-        return report
+        report["rescanned"] = rescan_outdated(services)
+        if services.coordinator.claim_if_due("sweep", services.settings.workers.sweep_seconds):
+            report |= _sweep(services, deadline)
+        return report | _delete_ended_jobs(services)
+
+
+def _sweep(services: Services, deadline: Deadline) -> dict[str, object]:
+    """Compare catalog and index, and delete data that is no longer reachable."""
+    advance_sequence(services)
+    orphans, missing = compare_stores(services)
+    report: dict[str, object] = {"deleted_revisions": delete_orphans(services, orphans)}
+    deadline.check("sweep")
+    report["reingested"] = request_reingest(services, missing)
+    report["deleted_uploads"] = delete_expired_uploads(services)
+    retention_seconds = services.settings.workers.journal_days * _SECONDS_PER_DAY
+    report["deleted_entries"] = services.graph.prune_removed(retention_seconds)
+    return report
+
+
+def _delete_ended_jobs(services: Services) -> dict[str, object]:
+    workers, journal = services.settings.workers, services.journal
+    return {
+        "deleted_events": journal.delete_ended_jobs(
+            "event", workers.journal_days * _SECONDS_PER_DAY
+        ),
+        "deleted_queries": journal.delete_ended_jobs("query", workers.answer_minutes * 60),
+    }
 
 
 def rescan_outdated(services: Services) -> int:
-    """Have the catalog know what this scanner says of skills that an older one marked; how many.
+    """Update the safety levels of skills that an older scanner has scanned; returns how many.
 
-    Some hundreds a time, so that nothing waits for it. Their revisions and vectors stay; what is
-    read of them meanwhile is scanned by whoever reads it.
+    At most 1,000 per call, so that other maintenance is not delayed. Revisions and vectors stay.
+    Skills that are read before their turn are scanned by the reader.
     """
-    keys = services.graph.list_scanned_before(SCANNER_VERSION, _RESCAN_BATCH)
+    keys = services.graph.list_scanned_before(SCANNER_VERSION, _MAX_RESCANNED)
     levels: dict[RevisionKey, int] = {}
-    for start in range(0, len(keys), _BATCH):
+    for start in range(0, len(keys), _BATCH_SKILLS):
         services.coordinator.yield_to_queries()
-        found = services.index.get_revisions(keys[start : start + _BATCH])
+        found = services.index.get_revisions(keys[start : start + _BATCH_SKILLS])
         levels |= {key: rescan(one.parsed).record.safety_level for key, one in found.items()}
     if levels:
         services.graph.update_safety_levels(levels, SCANNER_VERSION)
-        log.info("marked anew by a newer scanner", skills=len(levels))
+        log.info("rescanned by a newer scanner", skills=len(levels))
     return len(levels)
 
 
 def resend_stalled_tasks(services: Services) -> int:
-    """Send again what workers had begun when they died; returns how many tasks."""
+    """Send again the tasks that workers were running when they died; returns how many."""
     stalled = services.coordinator.get_stalled_tasks()
     for one in stalled:
-        log.warning("taken over from a worker that died", task=one.task, ids=one.ids[:10])
+        log.warning("task of a dead worker sent again", task=one.task, ids=one.ids[:10])
         with bound_contextvars(trace_id=one.trace_id):
             services.send_task(one.task, list(one.ids))
     return len(stalled)
 
 
 def repair_catalog(services: Services) -> None:
-    """Bring catalog and index in line after one was moved away or brought back from a copy."""
+    """Repair the catalog after it, or the index, was moved or restored from a backup."""
     advance_sequence(services)
-    _, lost = compare_stores(services)
-    request_reingest(services, lost)
+    _, missing = compare_stores(services)
+    request_reingest(services, missing)
 
 
 def compare_stores(services: Services) -> tuple[list[RevisionKey], list[str]]:
-    """Revisions in the index that no pointer leads to; skills whose revision is not in it.
+    """Orphans: revisions in the index that the catalog does not point to; and the skills whose
+    published revision is missing from the index.
 
-    While skills are on their way only superseded revisions are told: all else may be half done.
+    While ingest tasks run, only superseded revisions are returned: others may be half written.
     """
     coordinator, index = services.coordinator, services.index
     quiet = not coordinator.pending_ingest_tasks
     stored, partial_keys = index.list_keys(), index.partial_keys()
-    # What is written by now may be published a moment later.
+    # Checked again after the keys were listed: they may belong to a task that began meanwhile.
     quiet = quiet and not coordinator.pending_ingest_tasks
     pointers = services.graph.get_changes_since(0).pointers
     orphans = [
@@ -109,27 +124,29 @@ def compare_stores(services: Services) -> tuple[list[RevisionKey], list[str]]:
     if not quiet:
         return orphans, []
     found = set(stored)
-    lost = [name for name, seq in pointers.items() if seq and RevisionKey(name, seq) not in found]
-    return orphans, lost
+    published = [RevisionKey(skill_id, seq) for skill_id, seq in pointers.items() if seq]
+    missing = [key.skill_id for key in published if key not in found]
+    return orphans, missing
 
 
-def request_reingest(services: Services, lost: Sequence[str]) -> int:
-    """Have published skills ingested again whose revisions are not in the index."""
-    if lost:
-        log.warning("revisions missing from the index are ingested again", skills=len(lost))
+def request_reingest(services: Services, skill_ids: Sequence[str]) -> int:
+    """Request ingest of skills whose revisions are missing from the index; returns how many."""
+    if skill_ids:
+        log.warning("revisions missing from the index are ingested again", skills=len(skill_ids))
         graph = services.graph
         wanted = [
-            (entry.skill_id, entry.source_id, entry.path) for entry in graph.get_entries(lost)
+            (entry.skill_id, entry.source_id, entry.path) for entry in graph.get_entries(skill_ids)
         ]
         graph.request_ingest(wanted, graph.allocate_sequence(1)[0])
-    return len(lost)
+    return len(skill_ids)
 
 
 def advance_sequence(services: Services) -> None:
-    """Have new seqs start above all that the index holds.
+    """Make new seqs greater than all in the index.
 
-    After the catalog was brought back from a copy its counter is behind, and a revision would
-    meet an old document under its key; so whoever opens the stores for writing does this first.
+    The counter of a catalog that was restored from a backup is behind, and a new revision would
+    get the key of an old document. So every process that opens the stores for writing calls this
+    first.
     """
     behind = services.index.max_seq() - services.graph.allocate_sequence(0).stop + 1
     if behind > 0:
@@ -138,15 +155,16 @@ def advance_sequence(services: Services) -> None:
 
 
 def resend_open_work(services: Services) -> dict[str, object]:
-    """Send tasks for everything that the journal and the catalog say is unfinished.
+    """Send tasks for all open jobs of the journal and all unfinished skills of the catalog.
 
-    While skills are on their way they are left alone: what is sent twice is done twice.
+    Skills are skipped while ingest tasks run or wait, which would do the same work. Returns how
+    many `events`, `queries`, and skills for `ingest` and `embed_sections` were sent.
     """
     services.coordinator.task_error = ""
     events = services.journal.list_open_jobs("event")
     for event_id in events:
         with bound_contextvars(trace_id=event_id):
-            services.send_task(PLAN.name, [event_id])
+            send_plan(services, [event_id])
     queries = services.journal.list_open_jobs("query")
     for query_id in queries:
         with bound_contextvars(trace_id=query_id):
@@ -154,37 +172,36 @@ def resend_open_work(services: Services) -> dict[str, object]:
     report: dict[str, object] = {"events": len(events), "queries": len(queries)}
     if services.coordinator.pending_ingest_tasks:
         return report
-    waiting = services.graph.list_awaiting_ingest(_LIMIT)
+    waiting = services.graph.list_awaiting_ingest(_MAX_AWAITING_INGEST)
     _resend_ingest(services, waiting)
-    under_way = bool(waiting) or bool(services.coordinator.pending_embed_tasks)
-    unembedded = 0 if under_way else send_unembedded_skills(services)
+    is_busy = bool(waiting) or bool(services.coordinator.pending_embed_tasks)
+    unembedded = 0 if is_busy else send_unembedded_skills(services)
     if services.graph.list_awaiting_linking(1):
-        services.send_task(LINK.name, [])
-    return report | {"ingest": len(waiting), "page": unembedded}
+        send_link(services)
+    return report | {"ingest": len(waiting), "embed_sections": unembedded}
 
 
 def _resend_ingest(services: Services, waiting: Sequence[CatalogEntry]) -> None:
-    """Send skills to be ingested, under the trace of what asked for the first of a batch."""
+    """Send skills to ingest, each batch with the trace id of the first request in it."""
     requests = services.coordinator.get_ingest_requests(
         sorted({entry.requested_seq for entry in waiting})
     )
-    for start in range(0, len(waiting), _BATCH):
-        batch = waiting[start : start + _BATCH]
+    for start in range(0, len(waiting), _BATCH_SKILLS):
+        batch = waiting[start : start + _BATCH_SKILLS]
         ids = [entry.skill_id for entry in batch]
         found = (requests.get(entry.requested_seq) for entry in batch)
         known = list(dict.fromkeys(one.trace_id for one in found if one is not None))
         with bound_contextvars(**({"trace_id": known[0]} if known else {})):
-            services.coordinator.add_ingest_tasks(1)
-            services.send_task(INGEST.name, ids)
+            send_ingest(services, ids)
             log.info("sent again", sent=INGEST.name, ids=ids, also_traces=known[1:])
 
 
 def delete_orphans(services: Services, orphans: Sequence[RevisionKey]) -> int:
-    """Delete revisions that no pointer leads to and no running ingest can still publish.
+    """Delete those orphans that no ingest task can still publish; returns how many.
 
-    A superseded revision stays for `workers.keep_seconds`, so that a query that chose it before
-    can still read it. What the catalog has never heard of stays too: the catalog may be a wrong or
-    an old one.
+    A superseded revision is kept for `workers.keep_seconds`, so that a query that chose it can
+    read it. Revisions of skills that are not in the catalog are kept: it may be the wrong catalog,
+    or an old one.
     """
     entries = services.graph.get_entries(sorted({key.skill_id for key in orphans}))
     before = time.time() - services.settings.workers.keep_seconds
@@ -196,5 +213,5 @@ def delete_orphans(services: Services, orphans: Sequence[RevisionKey]) -> int:
     due = [key for key in orphans if settled.get(key.skill_id, key.seq) != key.seq]
     if due:
         services.index.delete(due)
-        log.info("swept", revisions=len(due))
+        log.info("orphaned revisions deleted", revisions=len(due))
     return len(due)

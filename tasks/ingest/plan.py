@@ -1,20 +1,22 @@
-"""Plan: from an event to the skills that need ingest (spec §4.1)."""
+"""Carry out accepted events: find the skills to ingest, remove skills and sources (spec §4.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError
-from graph.protocol import SkillGraph, SkillState, Source
-from skills.events import EventData, SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
+from graph.protocol import SkillGraph, Source
+from skills.events import SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
 from skills.record import RevisionKey
 from tasks.ingest.coalesce import EventBatch, collect_batches
 from tasks.ingest.diff import get_source_ids, sync_source
-from tasks.policies import FETCH, LINK, PLAN, Deadline
+from tasks.ingest.event_outcome import fail_events, fail_events_with_reason, record_outcome
+from tasks.ingest.next_tasks import needs_fetch, send_fetch, send_link, send_plan
+from tasks.policies import PLAN, Deadline
 from tasks.services import Services
 from tasks.sources.directory import resolve_root
 from tasks.sources.git.mirror import delete_mirror
@@ -29,36 +31,38 @@ from tasks.sources.uploads.store import UPLOAD_KIND, upload_root
 
 log = structlog.get_logger()
 
-_RECHECK_LIMIT = 100
-_MAX_TURN_SECONDS = 3.0
+_RECHECK_EVENTS = 100
+_MAX_RUN_SECONDS = 3.0
+"""After which open events are left to a new task, so that other tasks of the worker get a turn."""
 
 
 def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> dict[str, object]:
-    """Carry out accepted events, each recorded as done or failed.
+    """Carry out these and all other open events, each recorded as done or failed.
 
-    Takes all that are open along, so that a burst is one order; one task plans at a time. An
-    order that fails touches no other. Raises TransientError when one is to be tried again.
+    Events of one source are carried out together; events of git sources are forwarded to `fetch`.
+    One task of all processes plans at a time. A batch that fails does not affect the others.
+    Raises TransientError when one is to be retried.
     """
     done, waiting = 0, list(event_ids)
     seen: set[str] = set()
     while waiting:
         with services.coordinator.try_lock("plan") as acquired:
             if not acquired:
-                break  # the other one looks again once it is done
-            batches, refused = collect_batches(services, deadline, waiting)
-            for event_id, reason in refused:
+                break  # the task that holds the lock checks for open events again when it is done
+            batches, invalid = collect_batches(services, deadline, waiting)
+            for event_id, reason in invalid:
                 fail_events_with_reason(services, [event_id], reason)
-            passing = [_process_with_trace(services, deadline, batch) for batch in batches]
+            errors = [_process_with_trace(services, deadline, batch) for batch in batches]
             done += sum(len(batch.event_ids) for batch in batches)
-        for error in passing:
+        for error in errors:
             if error is not None:
                 raise error
-        # What others brought meanwhile was turned away.
+        # Tasks for events that came meanwhile did not get the lock.
         seen.update(waiting, *(batch.event_ids for batch in batches))
-        still_open = services.journal.list_open_jobs("event", _RECHECK_LIMIT)
+        still_open = services.journal.list_open_jobs("event", _RECHECK_EVENTS)
         waiting = [event_id for event_id in still_open if event_id not in seen][:1]
-        if waiting and deadline.remaining() < PLAN.time_limit - _MAX_TURN_SECONDS:
-            services.send_task(PLAN.name, waiting)  # what was planned has its turn
+        if waiting and deadline.remaining() < PLAN.time_limit - _MAX_RUN_SECONDS:
+            send_plan(services, waiting)
             break
     return {"events": done}
 
@@ -66,7 +70,7 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
 def _process_with_trace(
     services: Services, deadline: Deadline, batch: EventBatch
 ) -> TransientError | None:
-    """Carry out an order under the trace of its first event."""
+    """`_process_batch`, logged under the trace id of the batch's first event."""
     with bound_contextvars(trace_id=batch.trace_ids[0]):
         return _process_batch(services, deadline, batch)
 
@@ -74,28 +78,28 @@ def _process_with_trace(
 def _process_batch(
     services: Services, deadline: Deadline, batch: EventBatch
 ) -> TransientError | None:
-    """Carry out an order and record it; an error that may pass is returned, for later."""
+    """Carry out a batch and record its events; returns an error that is to be retried."""
     content = batch.content
     try:
         if needs_fetch(content, services.graph.list_sources):
-            services.send_task(FETCH.name, batch.event_ids)  # slow servers hold up nobody here
+            send_fetch(services, batch.event_ids)  # in a task of its own, since hosts are slow
             return None
         if isinstance(content, SourceChanged):
             outcome = _apply_source_change(services, deadline, content, batch.event_ids)
         elif isinstance(content, SkillRemoved):
-            outcome = _remove_skills(services, [content.skill_id])
+            outcome = _remove_skill(services, content.skill_id)
         elif isinstance(content, SourceRemoved):
             outcome = _remove_source(services, content.source_id)
         elif isinstance(content, SkillUpserted):
             outcome = _apply_skill_upsert(services, deadline, content)
         else:
-            raise PermanentError("neither a question nor an answer changes the library")
+            raise PermanentError(f"{type(content).__name__} does not change the library")
     except TransientError as error:
         return error
     except PermanentError as error:
         log.warning("event failed", event_ids=batch.event_ids[:10], reason=str(error))
         fail_events_with_reason(services, batch.event_ids, str(error))
-    except Exception as error:  # nobody else may suffer from an order that nothing was made for
+    except Exception as error:  # of one batch, and the others are carried out all the same
         log.exception("event failed unexpectedly", event_ids=batch.event_ids[:10])
         fail_events(services, batch.event_ids, error)
     else:
@@ -106,50 +110,9 @@ def _process_batch(
     return None
 
 
-def record_outcome(services: Services, batch: EventBatch, outcome: dict[str, object]) -> None:
-    """Record events as done, or as failed where the skill they named is not there."""
-    entries = (
-        services.graph.get_entries(list(batch.expected_skills.values()))
-        if batch.expected_skills
-        else ()
-    )
-    there = {entry.skill_id for entry in entries if entry.state is not SkillState.REMOVED}
-    for event_id in batch.event_ids:
-        skill_id = batch.expected_skills.get(event_id)
-        if skill_id is None or skill_id in there:
-            services.journal.finish_job(event_id, outcome)
-        else:
-            services.journal.fail_job(event_id, f"no skill {skill_id} in its source")
-
-
-def needs_fetch(content: EventData, sources: Callable[[], Iterable[Source]]) -> bool:
-    """Whether an order is about a git source, whose content has to be fetched first."""
-    if not isinstance(content, SourceChanged):
-        return False
-    if content.git is not None:
-        return True
-    source = find_source(sources(), content.source_id)
-    return source is not None and source.kind == "git"
-
-
 def _other_traces(batch: EventBatch) -> dict[str, object]:
-    """The traces of events that were carried out together with the first."""
+    """Log field with the trace ids of the batch's other events."""
     return {"also_traces": batch.trace_ids[1:]} if batch.trace_ids[1:] else {}
-
-
-def fail_events(services: Services, event_ids: Sequence[str], error: BaseException) -> None:
-    """Record events that failed for good; what may pass stays accepted and is sent again."""
-    if isinstance(error, TransientError):
-        return
-    fail_events_with_reason(
-        services, event_ids, f"failed unexpectedly: {type(error).__name__}: {error}"
-    )
-
-
-def fail_events_with_reason(services: Services, event_ids: Sequence[str], reason: str) -> None:
-    """Record events that failed, all for one reason."""
-    for event_id in event_ids:
-        services.journal.fail_job(event_id, reason)
 
 
 def _apply_source_change(
@@ -165,7 +128,7 @@ def _apply_source_change(
 
 
 def _is_upload_change(graph: SkillGraph, content: SourceChanged) -> bool:
-    """Whether a change is of a source whose skills come by value."""
+    """Whether a change is about a source of uploaded skills."""
     if content.root:
         return content.root == upload_root(content.source_id)
     source = find_source(graph.list_sources(), content.source_id)
@@ -191,31 +154,30 @@ def _known_root(graph: SkillGraph, source_id: str) -> str:
     source = find_source(graph.list_sources(), source_id)
     if source is None:
         raise PermanentError(
-            f"no source {source_id!r}; `skillbus sources list` names them, and an event that gives "
-            "a `root` begins one"
+            f"no source {source_id!r}; `skillbus sources list` shows them, and an event with a "
+            "`root` adds one"
         )
     return source.root
 
 
-def _remove_skills(services: Services, skill_ids: Sequence[str]) -> dict[str, object]:
-    known = [entry.skill_id for entry in services.graph.get_entries(skill_ids)]
-    if not known:
-        raise PermanentError(f"no skill {', '.join(skill_ids)} in the catalog")
+def _remove_skill(services: Services, skill_id: str) -> dict[str, object]:
+    if not services.graph.get_entries([skill_id]):
+        raise PermanentError(f"no skill {skill_id} in the catalog")
     seq = services.graph.allocate_sequence(1)[0]
-    removed = services.graph.remove([RevisionKey(skill_id, seq) for skill_id in known])
-    delete_uploaded_skills(services, known)
-    services.send_task(LINK.name, [])
+    removed = services.graph.remove([RevisionKey(skill_id, seq)])
+    delete_uploaded_skills(services, [skill_id])
+    send_link(services)
     return {"removed": len(removed)}
 
 
 def _remove_source(services: Services, source_id: str) -> dict[str, object]:
     if source_id not in get_source_ids(services.graph):
-        raise PermanentError(f"no source {source_id!r}; `skillbus sources list` names them")
+        raise PermanentError(f"no source {source_id!r}; `skillbus sources list` shows them")
     entries = services.graph.get_entries_under(source_id, "")
     seq = services.graph.allocate_sequence(1)[0]
     removed = services.graph.remove([RevisionKey(entry.skill_id, seq) for entry in entries])
     delete_uploaded_skills(services, [entry.skill_id for entry in entries])
     services.graph.delete_source(source_id)
     delete_mirror(source_id, services.settings)
-    services.send_task(LINK.name, [])
+    send_link(services)
     return {"removed": len(removed)}

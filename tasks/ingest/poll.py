@@ -1,4 +1,4 @@
-"""Poll: git sources are fetched again and again, for hosts that tell nobody of a push."""
+"""Refetch git sources periodically, for hosts that send no webhooks."""
 
 from __future__ import annotations
 
@@ -8,38 +8,39 @@ import time
 from config.settings import Settings
 from graph.protocol import Source
 from skills.events import SourceChanged, new_event
-from tasks.policies import FETCH
+from tasks.ingest.next_tasks import send_fetch
 from tasks.services import Services
 
 ORIGIN = "skillbus/poll"
-_SOONEST_SECONDS = 15.0
+_MIN_INTERVAL_SECONDS = 15.0
 _JITTER = 0.1
 
 
 def next_fetch_time(source: Source, settings: Settings) -> float:
     """When a git source is to be fetched next, in seconds since the epoch.
 
-    Spread by a tenth, differently for each source and time, so that many do not come at once.
-    After a failure it is soon, and ever later while failures go on.
+    The interval varies by up to a tenth, differently for each source and time, so that many
+    sources are not fetched at once. After failures it begins at 15 s and grows with the time
+    since the last success.
     """
     wait = source.poll_seconds or settings.git.poll_seconds
     if source.last_error and source.last_success:
         failing = source.last_attempt - source.last_success
-        wait = min(wait, max(_SOONEST_SECONDS, failing))
+        wait = min(wait, max(_MIN_INTERVAL_SECONDS, failing))
     salt = f"{source.source_id}|{source.last_attempt}".encode()
     share = int.from_bytes(hashlib.blake2b(salt, digest_size=4).digest()) / 2**32
     return max(source.last_attempt, source.last_success) + wait * (1 + _JITTER * (2 * share - 1))
 
 
 def poll_sources(services: Services) -> int:
-    """Have the git sources fetched whose time has come; returns how many."""
+    """Have all git sources fetched that are due; returns how many."""
     now, requested = time.time(), 0
     for source in services.graph.list_sources():
         if source.kind != "git" or next_fetch_time(source, services.settings) > now:
             continue
-        if services.coordinator.claim_if_due(f"fetch {source.source_id}", _SOONEST_SECONDS):
+        if services.coordinator.claim_if_due(f"fetch {source.source_id}", _MIN_INTERVAL_SECONDS):
             event = new_event(SourceChanged(source_id=source.source_id), ORIGIN)
             services.journal.add_job(event, "event")
-            services.send_task(FETCH.name, [event.id])
+            send_fetch(services, [event.id])
             requested += 1
     return requested

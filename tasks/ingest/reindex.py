@@ -1,8 +1,8 @@
-"""Reindex: a library's revisions from one index into another, while it is read and changed.
+"""Copy a library's revisions from one index to another, while it is queried and changed.
 
-The other index may be of another model or schema: parsed skills are analysed anew, and vectors
-are taken over where the model is the same, encoded where it is another. Documents are write-once,
-so what was done before a kill is not done again.
+The other index may have another model or schema: parsed skills are analysed again, and vectors are
+copied if the model is the same, else encoded. Documents are write-once, so a copy that was
+interrupted continues where it stopped.
 """
 
 from __future__ import annotations
@@ -21,22 +21,26 @@ from skills.record import RevisionKey
 from tasks.encode import supports_language
 
 QUIET_SECONDS = 2.0
-"""How long nothing new may be published before the old index counts as followed to its end: a
-task that wrote its documents just before writes were refused publishes them a moment later."""
+"""How long nothing may be published, after writes were blocked, before the switch: a task that
+wrote its documents just before publishes them a moment later."""
 
-_BATCH = 128
-_CAUGHT_UP = 64
+_BATCH_REVISIONS = 128
+_CAUGHT_UP_REVISIONS = 64
+"""A copy pass of at most so many revisions is the last one before writes are blocked."""
 
 ReadPointers = Callable[[], Mapping[str, int]]
+"""Returns skill id -> published seq, as it is now."""
+
 ReportProgress = Callable[[int, int], None]
+"""Called with the number of revisions copied and to copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexCopier:
     """Copies revisions from `source` to `target`.
 
-    model: of the target. encoder: makes the vectors of another model; None where both are of one
-    model, whose vectors are copied.
+    model: of the target. encoder: computes the vectors of another model; None if both indices have
+    the same model, whose vectors are copied.
     """
 
     source: SearchIndex
@@ -47,20 +51,20 @@ class IndexCopier:
     def copy_revisions(
         self, keys: Sequence[RevisionKey], progress: ReportProgress | None = None
     ) -> int:
-        """Copy what the target lacks, sections' vectors too; returns how many it lacked."""
+        """Copy the revisions and section vectors that the target lacks; counts the revisions."""
         copied = 0
-        for start in range(0, len(keys), _BATCH):
-            batch = keys[start : start + _BATCH]
+        for start in range(0, len(keys), _BATCH_REVISIONS):
+            batch = keys[start : start + _BATCH_REVISIONS]
             copied += self._copy_batch(batch)
             if progress is not None:
                 progress(start + len(batch), len(keys))
         return copied
 
     def _copy_batch(self, keys: Sequence[RevisionKey]) -> int:
-        there = self.target.get_skill_vectors(keys)
+        present = self.target.get_skill_vectors(keys)
         embedded = self.source.get_section_vectors(keys)
         embedded_in_target = self.target.get_section_vectors(list(embedded))
-        lacking = [key for key in keys if key not in there]
+        lacking = [key for key in keys if key not in present]
         unembedded = [key for key in embedded if key not in embedded_in_target]
         revisions = self.source.get_revisions(list(dict.fromkeys((*lacking, *unembedded))))
         fresh = [revisions[key] for key in lacking if key in revisions]
@@ -88,16 +92,16 @@ class IndexCopier:
         if self.encoder is not None:
             encoder = self.encoder
             revisions = [one for one in revisions if supports_language(encoder, one.parsed)]
-            embedded = _encoded_sections(encoder, revisions)
+            embedded = _encode_sections(encoder, revisions)
         for one in revisions:
             hashes = section_text_hashes(self.model, one.parsed)
             self.target.save_section_vectors(one.key, hashes, embedded[one.key])
 
 
-def _encoded_sections(
+def _encode_sections(
     encoder: Encoder, revisions: Sequence[StoredRevision]
 ) -> dict[RevisionKey, Vector]:
-    """Vectors of all sections, encoded together: batches of like length are fastest."""
+    """Vectors of all sections, encoded together: batches of similar length are fastest."""
     texts = {one.key: section_texts(one.parsed) for one in revisions}
     flat = [text for section in texts.values() for text in section]
     vectors = encoder.encode(flat) if flat else np.empty((0, encoder.dimension), np.float32)
@@ -122,18 +126,18 @@ def _build_document(revision: StoredRevision, vectors: Vector, model: str) -> Sk
 
 
 class IndexReplacement(Protocol):
-    """Two indices of one store, the second of which is to take the first one's place."""
+    """An index and the one that is to replace it."""
 
     def block_writes(self) -> None:
-        """Have the old index refuse writes."""
+        """Make the old index refuse writes."""
         ...
 
     def allow_writes(self) -> None:
-        """Have the old index take writes again."""
+        """Make the old index accept writes again."""
         ...
 
     def switch(self) -> None:
-        """Put the new index in the old one's place, in one step."""
+        """Replace the old index by the new one, atomically."""
         ...
 
 
@@ -143,17 +147,17 @@ def reindex(
     pointers: ReadPointers,
     progress: ReportProgress | None = None,
 ) -> int:
-    """Copy all that is published, follow what is published meanwhile, then switch.
+    """Copy all published revisions, and those published meanwhile, then switch to the new index.
 
-    The old index answers throughout; it takes no writes from shortly before the switch, and tasks
-    that meet it then are tried again later. pointers: skill_id -> published seq, of now. Returns
-    how many revisions were copied. An error or an interrupt before the switch leaves the old index
-    in its place, writable; what was copied serves the next try.
+    The old index answers queries throughout. It refuses writes from shortly before the switch;
+    tasks that fail then are retried. Returns how many revisions were copied. An error or an
+    interrupt before the switch leaves the old index in use and writable; the next call uses what
+    was copied.
     """
-    copied = followed = copier.copy_revisions(_keys(pointers), progress)
-    while followed > _CAUGHT_UP:
-        followed = copier.copy_revisions(_keys(pointers), progress)
-        copied += followed
+    copied = last_pass = copier.copy_revisions(_keys(pointers), progress)
+    while last_pass > _CAUGHT_UP_REVISIONS:
+        last_pass = copier.copy_revisions(_keys(pointers), progress)
+        copied += last_pass
     switched = False
     try:
         replacement.block_writes()

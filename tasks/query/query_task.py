@@ -9,7 +9,7 @@ from config.errors import MisconfiguredError, PermanentError, SkillbusError, Usa
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job, JobStore
-from tasks.measures import MetricsRecorder
+from tasks.metrics_recorder import MetricsRecorder
 from tasks.policies import QUERY, Deadline
 from tasks.query.context import StageTimings
 from tasks.query.pipeline import answer_query

@@ -11,7 +11,7 @@ import pytest
 from skills.events import SourceChanged, new_event
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.journal.sqlite import SqliteJournal
-from tasks.policies import EMBED_SECTIONS, INGEST, LINK, PLAN
+from tasks.policies import FETCH, INGEST, LINK, PLAN
 from tests.support.library import write_skill
 from tests.support.program import Skillbus, wait_for
 
@@ -106,7 +106,8 @@ def test_a_running_serve_retries(skillbus: Skillbus, root: Path) -> None:
         assert "no dead letter" in skillbus("dead", "retry", letter, code=2).err
 
 
-def test_an_event_is_carried_out_by_a_retry(skillbus: Skillbus, root: Path) -> None:
+@pytest.mark.parametrize("task", [PLAN.name, FETCH.name])
+def test_an_event_is_carried_out_by_a_retry(skillbus: Skillbus, root: Path, task: str) -> None:
     event = new_event(SourceChanged(source_id="later", root=str(root.parent / "later")), "tests")
     event = event.model_copy(update={"source": "skillbus/tests"})
     journal = SqliteJournal(skillbus.home / "journal.db")
@@ -114,7 +115,7 @@ def test_an_event_is_carried_out_by_a_retry(skillbus: Skillbus, root: Path) -> N
     journal.fail_job(event.id, "no such folder")
     journal.close()
     write_skill(root.parent / "later", "welding", "Weld a cracked frame")
-    letter = bury(skillbus.home, PLAN.name, event.id)
+    letter = bury(skillbus.home, task, event.id)
     skillbus("dead", "retry", letter)
     assert skillbus.skills()["later:welding"]["state"] == "published"
 
@@ -123,7 +124,7 @@ def test_what_cannot_be_sent_again_stays_and_says_why(copied: Skillbus) -> None:
     unreadable = bury(copied.home, "", body="x")
     gone = bury(copied.home, INGEST.name, "crafts:gone")
     forgotten = bury(copied.home, PLAN.name, "forgotten")
-    page = bury(copied.home, EMBED_SECTIONS.name, "crafts:kiln-firing")
+    former_name = bury(copied.home, "skillbus.page", "crafts:kiln-firing")
     assert "cannot be sent again" in copied("dead", "retry", unreadable, code=2).err
     assert "is no skill" in copied("dead", "retry", gone, code=2).err
     assert "has been forgotten" in copied("dead", "retry", forgotten, code=2).err
@@ -132,6 +133,6 @@ def test_what_cannot_be_sent_again_stays_and_says_why(copied: Skillbus) -> None:
         unreadable: "refused",
         gone: "refused",
         forgotten: "refused",
-        page: "sent",
+        former_name: "sent",
     }
     assert set(letters(copied)) == {unreadable, gone, forgotten}

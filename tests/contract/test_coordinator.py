@@ -179,7 +179,7 @@ def test_pending_tasks_are_those_that_run_and_those_that_wait(
     one = worker(redis_settings, "one", lambda queue: waiting[queue])
     other = worker(redis_settings, "two", lambda queue: waiting[queue])
     one.start_task(INGEST.name, "message", ["a"])
-    other.start_task(EMBED_SECTIONS.name, "page", ["b"])
+    other.start_task(EMBED_SECTIONS.name, "embed_sections", ["b"])
     assert (one.pending_ingest_tasks, one.pending_embed_tasks) == (4, 1)
     waiting[INGEST.queue] = 0
     assert one.add_ingest_tasks(-1) == 0

@@ -164,9 +164,9 @@ def test_stages_are_listed_while_a_job_is_open(journal: Journal) -> None:
     journal.cancel_job(question.id)
     journal.finish_job(other.id)
     for event in (question, other):
-        assert not journal.start_stage(event.id, "page")
+        assert not journal.start_stage(event.id, "embed_sections")
         assert journal.list_stages(event.id) == []
-    assert not journal.start_stage("absent", "page")
+    assert not journal.start_stage("absent", "embed_sections")
     assert journal.list_stages("absent") == []
 
 

@@ -55,8 +55,11 @@ UNREADABLE_HEADER: dict[str, tuple[dict[str, Any], str]] = {
         "no task",
     ),
     "an unknown task": (task([], task="skillbus.format_disk"), "unknown task 'skillbus.format"),
-    "a task that is no text": (task([], task=["skillbus.plan"]), "header 'task' is no short text"),
-    "no id": (task([], id=...), "header 'id' is no short text"),
+    "a task that is no text": (
+        task([], task=["skillbus.plan"]),
+        "header 'task' is not a short text",
+    ),
+    "no id": (task([], id=...), "header 'id' is not a short text"),
     "too large": (task(["x" * 1_100_000]), "bytes, more than workers.message_bytes allows"),
     "ids that are no list": (task("all"), "one list of ids, not"),
     "ids that are no texts": (task([1, {"a": 2}]), "one list of ids, not"),

@@ -17,9 +17,9 @@ from graph.protocol import SkillState
 from search.elastic.index import _delete
 from skills.events import QueryAsked, SkillRemoved, SourceChanged, new_event
 from skills.record import RevisionKey
-from tasks.app import queue_depth, send_task
 from tasks.broker.redis_connection import PREFIX
 from tasks.policies import INGEST, LINK, MAINTAIN, PLAN, QUERY
+from tasks.send import queue_depth, send_task
 from tests.support.distributed import Distributed, deployments, distributed
 from tests.support.library import TOPICS, Folder, write_skill, write_topics
 from tests.support.program import Skillbus, wait_for
@@ -378,7 +378,11 @@ def maintained(deployment: Distributed, backend: DistributedBackend) -> dict[str
 
     def reports() -> list[dict[str, Any]]:
         lines = deployment.log("link")
-        return [line for line in lines if line.get("task") == MAINTAIN.name and "swept" in line]
+        return [
+            line
+            for line in lines
+            if line.get("task") == MAINTAIN.name and "deleted_revisions" in line
+        ]
 
     before = len(reports())
     with deployment.redis() as client:
@@ -394,7 +398,7 @@ def test_what_vanished_from_the_index_is_ingested_again(
     with all_running.backend() as backend, all_running.index() as index:
         [entry] = backend.graph.get_entries(["crafts:kiln-firing"])
         index.delete([RevisionKey(entry.skill_id, entry.seq)])
-        assert maintained(all_running, backend)["asked_again"] == 1
+        assert maintained(all_running, backend)["reingested"] == 1
         backend.send_maintenance()
         all_running.wait_done()
         [again] = backend.graph.get_entries(["crafts:kiln-firing"])
@@ -412,7 +416,7 @@ def test_what_only_searches_have_lost_is_ingested_again(
         key = RevisionKey(entry.skill_id, entry.seq)
         index._connection.bulk([_delete(index.ensure(), "skills", key)], wait=True)
         assert not set(index.list_keys()).intersection([key])
-        assert maintained(all_running, backend)["asked_again"] == 1
+        assert maintained(all_running, backend)["reingested"] == 1
         backend.send_maintenance()
         all_running.wait_done()
         assert leftovers(all_running.settings)["missing"] == []
@@ -439,7 +443,7 @@ def test_what_no_reader_can_see_is_swept(all_running: Distributed, crafts: Path)
     all_running.stop("link")
     all_running.start("link", SKILLBUS_WORKERS__KEEP_SECONDS="0")
     with all_running.backend() as backend:
-        wait_for(lambda: maintained(all_running, backend)["swept"], 30)
+        wait_for(lambda: maintained(all_running, backend)["deleted_revisions"], 30)
         assert leftovers(all_running.settings) == NOTHING_LEFT
         with all_running.index() as index:
             assert index.partial_keys() == []

@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.stack.ports import free_port
 from skills.events import SourceChanged, new_event
-from tasks.app import send_task
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.policies import LINK, PLAN, QUERY
+from tasks.send import send_task
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics
 from tests.support.program import wait_for
@@ -28,7 +28,7 @@ from workers.monitoring.metrics import DEPLOYMENT_METRICS, PROCESS_METRICS
 __all__ = ["deployments"]
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-WORKLOADS = ("query", "ingest", "fetch", "link", "page")
+WORKLOADS = ("query", "ingest", "fetch", "link", "embed_sections")
 PATIENCE = 5.0
 """Of commands, with servers that are frozen."""
 
@@ -85,7 +85,7 @@ def test_one_trace_from_event_to_links(running: Distributed) -> None:
     for workload, tasks in (
         ("ingest", {"skillbus.plan", "skillbus.ingest"}),
         ("link", {"skillbus.link"}),
-        ("page", {"skillbus.page"}),
+        ("embed_sections", {"skillbus.embed_sections"}),
     ):
         done = [line for line in running.log(workload) if line["event"] == "task done"]
         traced = {line["task"] for line in done if line["trace_id"] == TRACE}
@@ -155,7 +155,7 @@ def test_figures_of_every_worker(running: Distributed, ports: dict[str, int]) ->
     running.skillbus("query", "fire a kiln")
     known = {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
     everything: set[str] = set()
-    for name in ("query", "link", "page"):
+    for name in ("query", "link", "embed_sections"):
         found = wait_for(lambda port=ports[name]: when_all_are_up(port))
         everything |= {sample.rpartition("_")[0] for sample in found} | set(found)
         assert found["skillbus_skills"][("published",)] == 10
@@ -187,18 +187,18 @@ def _by(first: str, second: str, port: int) -> set[tuple[str, str]]:
 def test_a_worker_says_that_it_lives_and_is_ready(
     running: Distributed, ports: dict[str, int]
 ) -> None:
-    assert ask(ports["page"], "/healthz").status_code == 200
-    wait_for(lambda: ask(ports["page"], "/readyz").status_code == 200)
-    assert ask(ports["page"], "/elsewhere").status_code == 404
-    running.workers["page"].kill_children()
-    wait_for(lambda: ask(ports["page"], "/readyz").status_code == 503)
-    wait_for(lambda: ask(ports["page"], "/readyz").status_code == 200, 60)
+    assert ask(ports["embed_sections"], "/healthz").status_code == 200
+    wait_for(lambda: ask(ports["embed_sections"], "/readyz").status_code == 200)
+    assert ask(ports["embed_sections"], "/elsewhere").status_code == 404
+    running.workers["embed_sections"].kill_children()
+    wait_for(lambda: ask(ports["embed_sections"], "/readyz").status_code == 503)
+    wait_for(lambda: ask(ports["embed_sections"], "/readyz").status_code == 200, 60)
 
 
 def test_a_port_that_is_taken_is_refused(running: Distributed, ports: dict[str, int]) -> None:
     program = running.skillbus
-    program.env["SKILLBUS_WORKERS__METRICS_PORT"] = str(ports["page"])
-    assert "choose another port" in program("worker", "--queues", "page", code=2).err
+    program.env["SKILLBUS_WORKERS__METRICS_PORT"] = str(ports["embed_sections"])
+    assert "choose another port" in program("worker", "--queues", "embed_sections", code=2).err
 
 
 def test_status_shows_servers_workers_and_queues(running: Distributed) -> None:
@@ -255,12 +255,16 @@ def test_doctor_tells_wrong_passwords_and_goes_on(running: Distributed, tmp_path
 
 def test_doctor_misses_workers_and_an_index(running: Distributed) -> None:
     with running.redis() as client:
-        hidden = [key for key in client.scan_iter("skillbus:alive:*") if "page" in client.get(key)]
+        hidden = [
+            key
+            for key in client.scan_iter("skillbus:alive:*")
+            if "embed_sections" in client.get(key)
+        ]
     assert len(hidden) == 1
-    running.stop("page")
+    running.stop("embed_sections")
     told = doctored(running, 1)["workers"]["detail"]
     assert "no worker takes page" in told
-    assert "--queues page" in told
+    assert "--queues embed_sections" in told
     rows = doctored(running, 1, SKILLBUS_SERVERS__ELASTICSEARCH_PREFIX="none_such")
     assert "no search index" in rows["elasticsearch"]["detail"]
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,8 @@ from skills.events import (
     new_event,
 )
 from tasks.ingest.fetch import fetch
-from tasks.policies import Deadline
+from tasks.policies import FETCH, PLAN, Deadline
+from tasks.run_task import TASK_DEFINITIONS
 from tests.support.git_remote import PushedRepository, served_over_http
 from tests.support.library import write_skill
 from tests.support.program import wait_for
@@ -343,8 +345,49 @@ def test_an_event_that_nobody_can_read_holds_up_no_other(
     backend.journal.add_job(event, "event")
     with closing(sqlite3.connect(tmp_path / "home/journal.db")) as journal, journal:
         journal.execute("UPDATE jobs SET payload = replace(payload, 'nobody', '')")
-        assert fetch(backend.services, Deadline(10), [event.id]) == {"events": 0}
+    assert fetch(backend.services, Deadline(10), [event.id]) == {"events": 0}
     assert come(backend, address) == ("done", "")
     with closing(sqlite3.connect(tmp_path / "home/journal.db")) as journal:
         told = journal.execute("SELECT state, reason FROM jobs WHERE id = ?", (event.id,))
         assert "source_id" in told.fetchone()[1]
+
+
+def test_an_event_of_a_git_source_is_fetched_without_planning(
+    backend: EmbeddedBackend, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = replace(TASK_DEFINITIONS[PLAN.name], run=lambda *_: {})
+    monkeypatch.setitem(TASK_DEFINITIONS, PLAN.name, idle)
+    assert come(backend, address) == ("done", "")
+
+
+def test_a_fetch_waits_for_a_removal_that_came_before_it(
+    backend: EmbeddedBackend, address: str
+) -> None:
+    assert come(backend, address, path="skills") == ("done", "")
+    removal = new_event(SourceRemoved(source_id="team"), "skillbus/tests")
+    added = new_event(
+        SourceChanged(source_id="team", root=address, git=GitFetchOptions()), "skillbus/tests"
+    )
+    for event in (removal, added):
+        backend.journal.add_job(event, "event")
+    backend.services.send_task(FETCH.name, [added.id])
+    time.sleep(0.6)
+    assert backend.journal.get_job(added.id).state == "accepted"
+    backend.services.send_task(PLAN.name, [removal.id])
+    wait_for(lambda: backend.journal.get_job(added.id).state != "accepted")
+    settle(backend)
+    jobs = [backend.journal.get_job(event.id) for event in (removal, added)]
+    assert [job.state for job in jobs] == ["done", "done"]
+    assert set(paths(backend)) == {"skills/kiln", "skills/loom"}
+
+
+def test_fetch_forwards_events_of_other_sources_to_plan(
+    backend: EmbeddedBackend, tmp_path: Path
+) -> None:
+    put(tmp_path / "crafts", "kiln")
+    event = new_event(
+        SourceChanged(source_id="crafts", root=str(tmp_path / "crafts")), "skillbus/tests"
+    )
+    backend.journal.add_job(event, "event")
+    backend.services.send_task(FETCH.name, [event.id])
+    wait_for(lambda: backend.journal.get_job(event.id).state == "done")

@@ -201,7 +201,7 @@ def test_after_an_upgrade_the_scanner_of_now_decides(upgraded: EmbeddedBackend) 
     assert "crafts:cheese-ripening" in ids(first)
     assert {one.skill_id for one in first.withheld.skills} >= {"crafts:cheese-poisoned"}
 
-    assert upgraded.maintain_now()["remarked"] == len(before)
+    assert upgraded.maintain_now()["rescanned"] == len(before)
     after = {entry.skill_id: entry for entry in graph.get_entries()}
     assert after["crafts:cheese-poisoned"].safety_level == 3
     assert after["crafts:cheese-plan"].safety_level == 0
@@ -210,4 +210,4 @@ def test_after_an_upgrade_the_scanner_of_now_decides(upgraded: EmbeddedBackend) 
     }
     assert {"crafts:cheese-plan", "crafts:cheese-ripening"} <= set(ids(asked()))
     assert all(skill.safety.level == 0 for skill in asked().skills)
-    assert upgraded.maintain_now()["remarked"] == 0
+    assert upgraded.maintain_now()["rescanned"] == 0

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from skills.events import QueryAsked, SourceChanged
-from tasks.app import queue_depth
 from tasks.broker.rabbitmq_status import inspect_rabbitmq
 from tasks.policies import PLAN
+from tasks.send import queue_depth
 from tests.support.distributed import Deployments, Distributed, deployments
 from tests.support.library import write_topics
 from tests.support.program import wait_for

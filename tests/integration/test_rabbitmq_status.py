@@ -11,9 +11,10 @@ import pytest
 from config.errors import MisconfiguredError, TransientError
 from config.settings import ServerSettings
 from deploy.stack.ports import free_port
-from tasks.app import create_app, queue_depth
 from tasks.broker.broker_config import server_broker_config
 from tasks.broker.rabbitmq_status import inspect_rabbitmq
+from tasks.celery_app import create_app
+from tasks.send import queue_depth
 from tasks.services import Services
 from tests.support.secrecy import made_up
 

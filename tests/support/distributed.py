@@ -27,8 +27,8 @@ from deploy.stack.ports import free_port
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.index import ElasticsearchIndex
 from search.models.encoder import encoder_identity
-from tasks.app import queue_depth
 from tasks.broker.redis_connection import connect
+from tasks.send import queue_depth
 from tests.support.catalog import empty_catalog, open_catalog
 from tests.support.program import ForkServer, Process, Result, Skillbus, wait_for
 from tests.support.servers import RunServers

@@ -1,4 +1,4 @@
-"""The part of the services that planning needs, over stores of its own."""
+"""Services for tests of `plan`: a catalog and a journal, and a sender that records tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.policies import INGEST, Deadline
 
 
 class CountingCoordinator(LocalCoordinator):
-    """Counts what plan announces."""
+    """Counts the ingest tasks that `plan` sends."""
 
     announced = 0
 
@@ -30,7 +30,7 @@ class CountingCoordinator(LocalCoordinator):
 
 @dataclass
 class PlanServices:
-    """What plan needs of the services, and what it sent."""
+    """The services that `plan` uses, and the tasks that it sent."""
 
     graph: SqliteSkillGraph
     journal: SqliteJournal
@@ -42,7 +42,7 @@ class PlanServices:
     @classmethod
     @contextmanager
     def opened(cls, home: Path) -> Iterator[Self]:
-        """With a catalog in `home`, and a journal in memory."""
+        """Services with a catalog in `home` and a journal in memory."""
         graph = SqliteSkillGraph(home / "graph.db", writable=True)
         journal = SqliteJournal(":memory:")
         yield cls(graph, journal, Settings(home=home))
@@ -50,26 +50,26 @@ class PlanServices:
         graph.close()
 
     def send_task(self, name: str, ids: list[object]) -> None:
-        """Note what is sent."""
+        """Record a task instead of sending it."""
         self.sent.append((name, list(ids)))
 
     def ingested(self) -> list[object]:
-        """Skills that were sent to ingest."""
+        """Ids of the skills that were sent to ingest, sorted."""
         return sorted(str(one) for name, ids in self.sent if name == INGEST.name for one in ids)
 
     def accept(self, *events: Event) -> None:
-        """Record events."""
+        """Add events to the journal."""
         for event in events:
             self.journal.add_job(event, "event")
 
     def plan(self, *event_ids: str) -> None:
-        """Plan these events, or all that are open."""
+        """Run `plan` for these events, or for all open ones."""
         self.sent.clear()
         waiting = event_ids or self.journal.list_open_jobs("event")
         plan(self, Deadline(60), waiting)  # type: ignore[arg-type]  # the part it needs
 
     def run(self, data: Any) -> Any:
-        """Accept an event and plan; its job."""
+        """Accept an event and run `plan`; returns its job."""
         event = new_event(data, "skillbus/test")
         self.accept(event)
         self.plan(event.id)

@@ -21,10 +21,11 @@ from config.settings import Settings
 from graph.protocol import SkillGraph
 from search.protocol import SearchIndex
 from skills.events import Event, EventData, QueryAsked, new_event
-from tasks.app import send_task, send_task_if_room
 from tasks.coordination.protocol import Coordinator
+from tasks.ingest.next_tasks import first_task
 from tasks.journal.protocol import JobKind, Journal, job_id, trace_of
-from tasks.policies import MAINTAIN, PLAN, QUERY
+from tasks.policies import MAINTAIN, QUERY
+from tasks.send import send_task, send_task_if_room
 
 log = structlog.get_logger()
 
@@ -90,13 +91,15 @@ class Backend(ABC):
         seconds: how long the answer to a query is wanted, at default `workers.query_seconds`.
         Raises TransientError when too many wait.
         """
-        is_query = isinstance(event.parse_data(), QueryAsked)
+        data = event.parse_data()
+        is_query = isinstance(data, QueryAsked)
         kind: JobKind = "query" if is_query else "event"
         self.check_capacity(kind)
         wanted = (seconds or self.settings.workers.query_seconds) if is_query else None
         is_new = self.journal.add_job(event, kind, wanted)
         if is_new:
-            self._send(QUERY.name if is_query else PLAN.name, job_id(event), trace_of(event))
+            task = QUERY if is_query else first_task(data)
+            self._send(task.name, job_id(event), trace_of(event))
         return is_new
 
     def submit_query(self, request: QueryAsked, origin: str) -> str:

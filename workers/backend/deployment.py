@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from config.settings import Settings
 
 if TYPE_CHECKING:
-    from tasks.measures import MetricsRecorder
+    from tasks.metrics_recorder import MetricsRecorder
     from workers.backend.base import Backend
     from workers.backend.serve_client import ServeClient
 

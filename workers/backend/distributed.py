@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from config.settings import Settings
 from search.protocol import SearchIndex
-from tasks.app import create_app, queue_depth
 from tasks.broker.broker_config import server_broker_config
+from tasks.celery_app import create_app
 from tasks.coordination.redis import RedisCoordinator
+from tasks.send import queue_depth
 from tasks.services import Lazy, Services
 from workers.backend.base import Backend
 from workers.backend.stores import open_coordinator, open_graph, open_index, open_journal

@@ -15,12 +15,13 @@ import structlog
 
 from config.settings import Settings
 from search.protocol import Encoder, SearchIndex
-from tasks.app import create_app, queue_depth, send_task
 from tasks.broker.broker_config import memory_broker_config
+from tasks.celery_app import create_app
 from tasks.ingest.maintain import maintain, repair_catalog, resend_open_work
 from tasks.ingest.role_classifier import load_role_classifier
-from tasks.measures import MetricsRecorder
+from tasks.metrics_recorder import MetricsRecorder
 from tasks.policies import MAINTAIN, Deadline
+from tasks.send import queue_depth, send_task
 from tasks.services import Services
 from workers.backend.base import Backend
 from workers.backend.home import create_home
@@ -129,7 +130,9 @@ class EmbeddedBackend(Backend):
             "ingest": workers.ingest_threads if self.writable else 0,
             "fetch": 1 if self.writable else 0,
             "link": 1 if self.writable else 0,
-            "page": workers.embed_threads if self.writable and self._embed_sections else 0,
+            "embed_sections": workers.embed_threads
+            if self.writable and self._embed_sections
+            else 0,
         }
         for workload in WORKLOADS:
             if threads[workload.name]:

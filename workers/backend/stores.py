@@ -20,7 +20,7 @@ from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
-from tasks.measures import MetricsRecorder, NullMetrics
+from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.usage import UsageCounter

@@ -11,9 +11,9 @@ import structlog
 from config.errors import MisconfiguredError, NotFoundError, UsageError
 from graph.protocol import SkillState
 from skills.events import SourceChanged, new_event
-from tasks.app import send_task
 from tasks.journal.protocol import DeadLetter
-from tasks.policies import EMBED_SECTIONS, INGEST, PLAN, POLICIES
+from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, PLAN, POLICIES, resolve_task_name
+from tasks.send import send_task
 from workers.backend.base import Backend
 
 ORIGIN = "skillbus/dead"
@@ -21,7 +21,8 @@ ORIGIN = "skillbus/dead"
 
 def dead_letter_data(letter: DeadLetter) -> dict[str, Any]:
     """A letter as plain data; `retryable`: it names a task of this version."""
-    return asdict(letter) | {"ids": list(letter.ids), "retryable": letter.task in POLICIES}
+    is_known = resolve_task_name(letter.task) in POLICIES
+    return asdict(letter) | {"ids": list(letter.ids), "retryable": is_known}
 
 
 def retry_dead_letter(backend: Backend, letter_id: str) -> dict[str, Any]:
@@ -38,20 +39,21 @@ def retry_dead_letter(backend: Backend, letter_id: str) -> dict[str, Any]:
 
 
 def _send_again(backend: Backend, letter: DeadLetter) -> None:
-    if letter.task not in POLICIES:
+    task = resolve_task_name(letter.task)
+    if task not in POLICIES:
         what = f"a task {letter.task!r} of another version" if letter.task else "no task"
         raise UsageError(
             f"dead letter {letter.id} is {what}, so it cannot be sent again: "
             f"`skillbus dead discard {letter.id}`"
         )
-    if letter.task == INGEST.name:
+    if task == INGEST.name:
         _resubmit_skills(backend, letter)
         return
-    if letter.task == PLAN.name:
+    if task in (PLAN.name, FETCH.name):
         _reopen(backend, letter)
-    if letter.task == EMBED_SECTIONS.name:
+    if task == EMBED_SECTIONS.name:
         backend.coordinator.add_embed_tasks(1)  # it counts itself out when it ends
-    send_task(backend.app, letter.task, letter.ids)
+    send_task(backend.app, task, letter.ids)
 
 
 def _reopen(backend: Backend, letter: DeadLetter) -> None:

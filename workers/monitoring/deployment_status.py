@@ -15,9 +15,9 @@ from config.secrets import strip_password
 from config.settings import Settings
 from graph.neo4j.store import Neo4jSkillGraph
 from search.elastic.health import LivenessProbe
-from tasks.app import queue_depth
 from tasks.coordination.redis import RedisCoordinator
 from tasks.coordination.redis_workers import get_worker_id
+from tasks.send import queue_depth
 from tasks.services import Lazy
 from workers.backend.stores import open_coordinator, open_journal
 from workers.monitoring.parallel_probes import ParallelProbes

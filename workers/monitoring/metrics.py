@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasks.measures import QueryOutcome, SubmissionOutcome, TaskOutcome
+from tasks.metrics_recorder import QueryOutcome, SubmissionOutcome, TaskOutcome
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -128,7 +128,7 @@ DEPLOYMENT_METRICS = (
 
 
 class PrometheusMeasures:
-    """`tasks.measures.Measures` over Prometheus; cheap enough for every task (some µs a call)."""
+    """MetricsRecorder over Prometheus; cheap enough for every task (some µs a call)."""
 
     def __init__(self, registry: CollectorRegistry | None) -> None:
         """registry: None where files carry the figures to another process."""

@@ -14,7 +14,7 @@ import structlog
 
 from config.errors import SkillbusError, UsageError
 from config.settings import Settings
-from tasks.measures import MetricsRecorder, NullMetrics
+from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from workers.monitoring.deployment_status import DeploymentStatus
 from workers.monitoring.metrics import (
     CONTENT_TYPE,

@@ -20,9 +20,9 @@ from tasks.journal.protocol import (
     DeadLetterStore,
     new_dead_letter_id,
 )
-from tasks.measures import MetricsRecorder, NullMetrics
 from tasks.message import parse_task_ids, parse_text_header
-from tasks.policies import POLICIES
+from tasks.metrics_recorder import MetricsRecorder, NullMetrics
+from tasks.policies import POLICIES, resolve_task_name
 
 log = structlog.get_logger()
 
@@ -121,7 +121,7 @@ def _validate_headers(message: Any, max_message_bytes: int) -> dict[str, Any]:
         raise PermanentError(f"no message: {parse_text_header(headers, UNREADABLE_HEADER)}")
     if "task" not in headers:
         raise PermanentError("no task: its headers name none")
-    task = parse_text_header(headers, "task")
+    task = resolve_task_name(parse_text_header(headers, "task"))
     if task not in POLICIES:
         raise PermanentError(f"unknown task {task!r}")
     task_id = parse_text_header(headers, "id")

@@ -14,10 +14,10 @@ import structlog
 
 from config.errors import SkillbusError
 from config.settings import Settings
-from tasks.app import queue_depth, send_task_if_room
 from tasks.coordination.redis import RedisCoordinator
 from tasks.coordination.redis_workers import ALIVE_SECONDS
 from tasks.policies import MAINTAIN, MAINTAIN_QUEUE
+from tasks.send import queue_depth, send_task_if_room
 from workers.backend.stores import open_coordinator
 
 log = structlog.get_logger()

@@ -18,18 +18,19 @@ import structlog
 
 from config.errors import MisconfiguredError
 from config.settings import Settings
-from tasks.app import create_app, queue_depth, send_task_if_room
 from tasks.broker.broker_config import BrokerConfig, server_broker_config
+from tasks.celery_app import create_app
 from tasks.coordination.redis_workers import make_child_id
 from tasks.ingest.maintain import advance_sequence
 from tasks.ingest.role_classifier import load_role_classifier
 from tasks.journal.protocol import Journal
+from tasks.send import queue_depth, send_task_if_room
 from tasks.services import Lazy, Services
 from workers.backend.stores import open_coordinator, open_journal, open_services
 from workers.monitoring.metrics_server import WorkerMetrics
 from workers.processes.heartbeat import Heartbeat, start_child_heartbeat
 from workers.processes.process_name import unique_process_name
-from workers.processes.workloads import ALL_QUEUES, Workload
+from workers.processes.workloads import ALL_QUEUES, Workload, add_former_queues
 
 log = structlog.get_logger()
 
@@ -58,7 +59,7 @@ def run_worker(
     transport = server_broker_config(settings.servers)
     worker_metrics = WorkerMetrics(settings)
     child = _ChildProcess(settings, workload, transport, name, worker_metrics)
-    app = create_app(child.services.get, workload.queues, transport)
+    app = create_app(child.services.get, add_former_queues(workload.queues), transport)
     worker_metrics.bind(app)
     app.steps["worker"].add(_start_after_pool(worker_metrics.start))
     heartbeat = Heartbeat(settings, app, name, workload.queues, exit_with_parent=supervised)

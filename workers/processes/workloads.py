@@ -10,6 +10,7 @@ from config.errors import UsageError
 from tasks.policies import (
     EMBED_SECTIONS_QUEUE,
     FETCH_QUEUE,
+    FORMER_NAMES,
     INGEST_QUEUE,
     LINK_QUEUE,
     MAINTAIN_QUEUE,
@@ -43,12 +44,23 @@ WORKLOADS = (
     Workload("ingest", (PLAN_QUEUE, INGEST_QUEUE), bulk=True),
     Workload("fetch", (FETCH_QUEUE,)),
     Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE)),
-    Workload("page", (EMBED_SECTIONS_QUEUE,), bulk=True),
+    Workload("embed_sections", (EMBED_SECTIONS_QUEUE,), bulk=True),
 )
+
+
+def resolve_queue_name(name: str) -> str:
+    """The present short name of a queue that is given by its present or a former short name."""
+    return FORMER_NAMES.get(_PREFIX + name, _PREFIX + name).removeprefix(_PREFIX)
+
+
+def add_former_queues(queues: Sequence[str]) -> tuple[str, ...]:
+    """These queues, and those under their former names, which may still hold messages."""
+    return (*queues, *(former for former, now in FORMER_NAMES.items() if now in queues))
 
 
 def parse_workload(names: Sequence[str]) -> Workload:
     """The workload of queues by their short names; raises UsageError for one that is none."""
+    names = [resolve_queue_name(name) for name in names]
     known = [queue.removeprefix(_PREFIX) for queue in ALL_QUEUES]
     unknown = [name for name in names if name not in known]
     if unknown or not names:

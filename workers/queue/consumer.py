@@ -9,7 +9,7 @@ from collections import deque
 import structlog
 
 from config.errors import SkillbusError
-from tasks.measures import MetricsRecorder
+from tasks.metrics_recorder import MetricsRecorder
 from workers.queue.broker import Broker, open_message_consumer
 from workers.queue.protocol import MessageConsumer, ReceivedMessage
 from workers.queue.recorder import MessageRecorder, Rejection

@@ -21,7 +21,7 @@ from skills.events import (
     new_reply,
 )
 from tasks.journal.protocol import Job, trace_of
-from tasks.measures import MetricsRecorder
+from tasks.metrics_recorder import MetricsRecorder
 from workers.backend.base import Backend
 from workers.queue.broker import Broker, open_reply_publisher
 from workers.queue.protocol import ReplyPublisher

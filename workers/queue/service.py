@@ -6,7 +6,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from tasks.measures import MetricsRecorder, NullMetrics
+from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from workers.backend.base import Backend
 from workers.processes.process_name import unique_process_name
 from workers.queue.broker import get_submission_broker

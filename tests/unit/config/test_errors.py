@@ -15,7 +15,7 @@ from config.errors import (
     TransientError,
     UsageError,
 )
-from tasks.app import create_app  # noqa: F401 - its subclasses of errors are checked too
+from tasks.celery_app import create_app  # noqa: F401 - its subclasses of errors are checked too
 from workers import cli  # noqa: F401
 
 KINDS = (TransientError, PermanentError, StaleError)

@@ -24,7 +24,7 @@ from workers.processes.workloads import ALL_QUEUES, parse_workload
 
 FILES = ["compose.yaml", "compose.rabbitmq.yaml", "compose.test.yaml"]
 DEPLOYMENTS = [("compose.yaml",), ("compose.yaml", "compose.rabbitmq.yaml")]
-WORKERS = {"worker-query", "worker-ingest", "worker-fetch", "worker-page", "worker-link"}
+WORKERS = {"worker-query", "worker-ingest", "worker-fetch", "worker-embed-sections", "worker-link"}
 OURS = {"watcher", "gateway", "consume", *WORKERS}
 SECRETS = "/run/secrets/"
 SHARED = ("uploads:/srv/uploads", "mirrors:/srv/mirrors", "tokens:/srv/tokens")

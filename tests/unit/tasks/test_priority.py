@@ -1,4 +1,4 @@
-"""Bulk work stands back, and never comes forward: that would need a right."""
+"""Embedding lowers its thread's priority, and never raises it: that would take a privilege."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ print(before, os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority on Linux alone")
 @pytest.mark.parametrize("steps", [0, 19])
-def test_paging_stands_back_wherever_it_starts(steps: int) -> None:
+def test_embedding_has_a_low_priority(steps: int) -> None:
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(steps)],
         capture_output=True,

@@ -14,7 +14,8 @@ from workers.cli.common import print_to_stderr, read_settings
 @click.option(
     "--queues",
     metavar="NAMES",
-    help="Only these, with commas between: plan, fetch, ingest, page, link, maintain, query.",
+    help="Only these, with commas between: plan, fetch, ingest, embed_sections, link, "
+    "maintain, query.",
 )
 @click.option(
     "--processes",
@@ -29,7 +30,7 @@ def worker(ctx: click.Context, queues: str | None, processes: int, supervised: b
     """Work on tasks until interrupted, with the servers that the settings name.
 
     Without --queues every kind of work has a worker here: query; plan and ingest; fetch; link
-    and maintain; page. Links have one writer, so keep one worker on `link`.
+    and maintain; embed_sections. Links have one writer, so keep one worker on `link`.
 
     \b
     Examples:
@@ -49,7 +50,11 @@ def worker(ctx: click.Context, queues: str | None, processes: int, supervised: b
         arguments = ["--home", str(home)] if home else []
         sys.exit(run_supervisor(arguments, processes, settings.workers.metrics_port))
     from workers.processes.worker import run_worker
-    from workers.processes.workloads import parse_workload
+    from workers.processes.workloads import parse_workload, resolve_queue_name
 
-    workload = parse_workload(queues.split(","))
+    names = queues.split(",")
+    for name in names:
+        if (present := resolve_queue_name(name)) != name:
+            print_to_stderr(f"warning: the queue {name} is called {present} now")
+    workload = parse_workload(names)
     sys.exit(run_worker(settings, workload, processes, print_to_stderr, supervised=supervised))

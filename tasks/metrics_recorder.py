@@ -1,4 +1,4 @@
-"""What tasks tell of themselves, to whoever keeps figures of it."""
+"""Interface through which tasks report their metrics."""
 
 from __future__ import annotations
 
@@ -7,32 +7,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol
 
+from typing_extensions import override
+
 TaskOutcome = Literal["done", "stale", "passing", "failed"]
-"""How a task ended: stale work was overtaken, a passing failure is tried again later."""
+"""How a task ended. stale: a newer revision had won; passing: a transient error, retried later."""
 
 QueryOutcome = Literal["hit", "no_hit", "failed"]
 
 SubmissionOutcome = Literal["recorded", "refused", "replied", "dropped"]
-"""What became of a message or a reply; dropped: a reply for which there is no queue."""
+"""Result of a queue message or of a reply to one; dropped: the reply queue does not exist."""
 
 
 class MetricsRecorder(Protocol):
-    """Takes in what happened; every call is cheap, and none fails."""
+    """Records metrics. Every call is cheap, and none raises."""
 
     def record_task(self, task: str, outcome: TaskOutcome, seconds: float) -> None:
-        """A task came to an end, its own retries included."""
+        """A task ended; `seconds` includes its retries."""
         ...
 
     def record_retry(self, task: str) -> None:
-        """A task failed for a reason that may pass, and is tried again."""
+        """A task failed with a transient error and is retried."""
         ...
 
     def record_stage(self, task: str, stage: str, seconds: float) -> None:
-        """A stage of a task came to an end."""
+        """A stage of a task ended without an error."""
         ...
 
     def record_query(self, answered: QueryOutcome, degraded: bool) -> None:
-        """A query was answered; degraded: with what was left, since something was away."""
+        """A query ended; degraded: answered without a store or stage that was unavailable."""
         ...
 
     def record_dead_letter(self, task: str) -> None:
@@ -44,38 +46,45 @@ class MetricsRecorder(Protocol):
         ...
 
     def record_submission(self, outcome: SubmissionOutcome) -> None:
-        """A message from a queue, or a reply to one, was dealt with."""
+        """A queue message, or a reply to one, was processed."""
         ...
 
 
-class NullMetrics:
-    """Keeps nothing."""
+class NullMetrics(MetricsRecorder):
+    """Discards all metrics."""
 
+    @override
     def record_task(self, task: str, outcome: TaskOutcome, seconds: float) -> None:
-        """Nothing."""
+        pass
 
+    @override
     def record_retry(self, task: str) -> None:
-        """Nothing."""
+        pass
 
+    @override
     def record_stage(self, task: str, stage: str, seconds: float) -> None:
-        """Nothing."""
+        pass
 
+    @override
     def record_query(self, answered: QueryOutcome, degraded: bool) -> None:
-        """Nothing."""
+        pass
 
+    @override
     def record_dead_letter(self, task: str) -> None:
-        """Nothing."""
+        pass
 
+    @override
     def record_encoding(self, texts: int, tokens: int, seconds: float) -> None:
-        """Nothing."""
+        pass
 
+    @override
     def record_submission(self, outcome: SubmissionOutcome) -> None:
-        """Nothing."""
+        pass
 
 
 @contextmanager
 def time_stage(metrics: MetricsRecorder, task: str, stage: str) -> Iterator[None]:
-    """Measure a stage that comes to a good end."""
+    """Record how long the block took, unless it raises."""
     started = time.perf_counter()
     yield
     metrics.record_stage(task, stage, time.perf_counter() - started)

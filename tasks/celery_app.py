@@ -1,0 +1,132 @@
+"""Celery applications, with every task registered by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+from celery import Celery, Task
+from kombu.entity import Queue
+from structlog.contextvars import bound_contextvars
+
+from config.errors import SkillbusError
+from tasks.broker.broker_config import BrokerConfig
+from tasks.message import TRACE_HEADER
+from tasks.policies import POLICIES, QUERY, TaskPolicy
+from tasks.run_task import handle_failure, run_task
+from tasks.services import Services
+
+log = structlog.get_logger()
+
+GetServices = Callable[[], Services]
+
+_PUBLISH_RETRY_POLICY = {
+    "max_retries": 2,
+    "interval_start": 0.05,
+    "interval_step": 0.2,
+    "interval_max": 0.5,
+}
+_RESULT_SECONDS = 3600
+_WORKER_LOST_WAIT_SECONDS = 1.0
+"""Time for a result to arrive that a child sent just before it died."""
+
+
+def create_app(get_services: GetServices, queues: Sequence[str], transport: BrokerConfig) -> Any:
+    """A Celery application that consumes `queues`.
+
+    A worker selects its queues per application, not per worker, so every workload of a process
+    has an application of its own. get_services: called when a task runs, in a worker after the
+    fork.
+    """
+    app = Celery(
+        "skillbus",
+        broker=transport.broker_url,
+        backend=transport.result_backend,
+        set_as_current=False,
+    )
+    if transport.transport_class:
+        app.conf.broker_transport = transport.transport_class
+    app.conf.update(_celery_settings(queues, transport))
+    for policy in POLICIES.values():
+        _register_task(app, policy, get_services)
+    app.finalize()
+    return app
+
+
+def _celery_settings(queues: Sequence[str], transport: BrokerConfig) -> dict[str, Any]:
+    arguments = dict(transport.queue_arguments)
+    timeout = transport.options.get("socket_timeout", transport.options.get("read_timeout"))
+    return {
+        "accept_content": ["json"],
+        "task_serializer": "json",
+        "result_serializer": "json",
+        "task_queues": [
+            Queue(name, routing_key=name, queue_arguments=arguments) for name in queues
+        ],
+        "task_routes": {policy.name: {"queue": policy.queue} for policy in POLICIES.values()},
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": True,
+        "task_ignore_result": True,
+        "task_publish_retry_policy": _PUBLISH_RETRY_POLICY,
+        "worker_prefetch_multiplier": 1,
+        "worker_lost_wait": _WORKER_LOST_WAIT_SECONDS,
+        "worker_hijack_root_logger": False,
+        "worker_enable_remote_control": False,
+        "worker_send_task_events": False,
+        # RabbitMQ redelivers unacknowledged messages at once, Redis only after a long timeout.
+        "worker_cancel_long_running_tasks_on_connection_loss": not transport.transport_class,
+        "broker_transport_options": dict(transport.options),
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "redis_socket_timeout": timeout,
+        "redis_socket_connect_timeout": timeout,
+        "redis_retry_on_timeout": True,
+        "result_expires": _RESULT_SECONDS,
+    }
+
+
+def _register_task(app: Any, policy: TaskPolicy, get_services: GetServices) -> None:
+    class SkillbusTask(Task):
+        """Celery's task, which passes final failures to `handle_failure`."""
+
+        abstract = True
+
+        def on_failure(
+            self, exc: BaseException, task_id: str, args: Any, kwargs: Any, einfo: Any
+        ) -> None:
+            """Called by Celery when the task has raised anything, after its retries."""
+            del kwargs
+            services = get_services()
+            if services.stopping.is_set():
+                # The stores close while tasks still run; the next start sends this one again.
+                return
+            ids = args[0]
+            with bound_contextvars(**_log_context(policy, self.request)):
+                if isinstance(exc, SkillbusError):
+                    log.error("task gave up", ids=ids[:10], reason=str(exc))
+                else:
+                    log.error("task failed", ids=ids, reason=repr(exc), error=str(einfo))
+                handle_failure(services, policy, task_id, ids, exc)
+
+    def run(self: Any, ids: Sequence[str]) -> dict[str, object]:
+        with bound_contextvars(**_log_context(policy, self.request)):
+            return run_task(get_services(), policy, self.request.id, ids)
+
+    app.task(
+        run,
+        bind=True,
+        base=SkillbusTask,
+        name=policy.name,
+        shared=False,
+        max_retries=0,
+        time_limit=policy.hard_time_limit,
+        throws=(SkillbusError,),
+        ignore_result=policy.name != QUERY.name,
+    )
+
+
+def _log_context(policy: TaskPolicy, request: Any) -> dict[str, str]:
+    """Fields of every log line of a task; the trace id is that of the event or query behind it."""
+    trace_id = getattr(request, TRACE_HEADER, None) or request.id
+    return {"task": policy.name, "task_id": request.id, TRACE_HEADER: trace_id}

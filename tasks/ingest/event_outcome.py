@@ -1,0 +1,44 @@
+"""Record in the journal how events ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from config.errors import TransientError
+from graph.protocol import SkillState
+from tasks.ingest.coalesce import EventBatch
+from tasks.services import Services
+
+
+def record_outcome(services: Services, batch: EventBatch, outcome: dict[str, object]) -> None:
+    """Record a batch's events as done; those that named a skill which does not exist as failed."""
+    entries = (
+        services.graph.get_entries(list(batch.expected_skills.values()))
+        if batch.expected_skills
+        else ()
+    )
+    existing = {entry.skill_id for entry in entries if entry.state is not SkillState.REMOVED}
+    for event_id in batch.event_ids:
+        skill_id = batch.expected_skills.get(event_id)
+        if skill_id is None or skill_id in existing:
+            services.journal.finish_job(event_id, outcome)
+        else:
+            services.journal.fail_job(event_id, f"no skill {skill_id} in its source")
+
+
+def fail_events(services: Services, event_ids: Sequence[str], error: BaseException) -> None:
+    """Record events as failed after an unexpected error.
+
+    After a TransientError they stay accepted, and the reconciler sends them again.
+    """
+    if isinstance(error, TransientError):
+        return
+    fail_events_with_reason(
+        services, event_ids, f"failed unexpectedly: {type(error).__name__}: {error}"
+    )
+
+
+def fail_events_with_reason(services: Services, event_ids: Sequence[str], reason: str) -> None:
+    """Record events as failed, all for one reason."""
+    for event_id in event_ids:
+        services.journal.fail_job(event_id, reason)

@@ -1,0 +1,68 @@
+"""The order of ingest: what each task works on, and which tasks it sends.
+
+    event ──► plan ─────────────► ingest ──┬─► embed_sections
+      │        │                    ▲      └─► link
+      └────────┴──► fetch ──────────┘
+
+An event is recorded in the journal and then sent to `plan`, or to `fetch` where it names itself an
+event of a git source. `plan` also forwards to `fetch` what turns out to be of a git source. Both
+compare the source with the catalog (`diff`), request ingest of what changed, and remove what is
+gone. `ingest` makes skills searchable; `embed_sections` and `link` follow once no other ingest task
+runs or waits. `maintain` runs periodically and sends again whatever a crash lost at any step.
+
+Messages carry ids only. What is to be done is in the journal (events) and in the catalog (skills),
+so a message that comes twice, or not at all, neither repeats nor loses work.
+"""
+
+from __future__ import annotations
+
+from tasks.ingest.embed_sections import embed_sections, split_embed_batch
+from tasks.ingest.event_outcome import fail_events
+from tasks.ingest.fetch import fetch
+from tasks.ingest.ingest import ingest, split_ingest_batch
+from tasks.ingest.link import link
+from tasks.ingest.maintain import maintain
+from tasks.ingest.plan import plan
+from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, LINK, MAINTAIN, PLAN, QUERY
+from tasks.task import TaskDefinition
+
+INGEST_PIPELINE = (
+    TaskDefinition(
+        PLAN,
+        plan,
+        ids="event ids",
+        sends=(PLAN, FETCH, INGEST, LINK),
+        on_failure=fail_events,
+    ),
+    TaskDefinition(
+        FETCH,
+        fetch,
+        ids="event ids",
+        sends=(PLAN, FETCH, INGEST, LINK),
+        on_failure=fail_events,
+    ),
+    TaskDefinition(
+        INGEST,
+        ingest,
+        ids="skill ids",
+        sends=(INGEST, EMBED_SECTIONS, LINK),
+        on_failure=split_ingest_batch,
+        before_retry=lambda services: services.coordinator.add_ingest_tasks(1),
+    ),
+    TaskDefinition(
+        EMBED_SECTIONS,
+        embed_sections,
+        ids="skill ids",
+        sends=(EMBED_SECTIONS,),
+        on_failure=split_embed_batch,
+        before_retry=lambda services: services.coordinator.add_embed_tasks(1),
+    ),
+    TaskDefinition(LINK, link, ids="none: all skills that are marked for linking", sends=(LINK,)),
+    TaskDefinition(
+        MAINTAIN,
+        maintain,
+        ids="none",
+        sends=(PLAN, FETCH, INGEST, EMBED_SECTIONS, LINK, QUERY),
+    ),
+)
+"""Tasks in the order in which they work on a change. A task that sends itself splits its work."""

@@ -1,0 +1,93 @@
+"""Send tasks to their queues, and read how many messages wait there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+from kombu.exceptions import KombuError
+from kombu.exceptions import OperationalError as BrokerAwayError
+from structlog.contextvars import get_contextvars
+
+from config.errors import MisconfiguredError, TransientError
+from tasks.message import TRACE_HEADER
+from tasks.policies import POLICIES, resolve_task_name
+
+log = structlog.get_logger()
+
+
+def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = False) -> Any:
+    """Put a task on its queue; returns Celery's result handle.
+
+    app: a Celery application of `create_app`. keep_result: store the result, for the holder of the
+    handle. The trace id that is bound to the log context is sent along as a header. Raises
+    TransientError when the broker does not answer.
+    """
+    policy = POLICIES[resolve_task_name(name)]
+    trace_id = get_contextvars().get(TRACE_HEADER)
+    # With a result to keep, the result backend is subscribed to before the task is sent.
+    backend_errors = getattr(app.backend, "connection_errors", ()) if keep_result else ()
+    try:
+        return app.send_task(
+            policy.name,
+            (list(ids),),
+            queue=policy.queue,
+            headers={TRACE_HEADER: trace_id} if trace_id else None,
+            retry=True,
+            ignore_result=not keep_result,
+        )
+    except (BrokerAwayError, KombuError, OSError, *backend_errors) as error:
+        raise TransientError(f"the broker does not answer: {error}") from error
+
+
+def send_task_if_room(app: Any, name: str, ids: Sequence[object]) -> None:
+    """Put a task on its queue, unless the queue has `max_queue_length` messages.
+
+    A task that is not sent is not lost: the journal or the catalog holds its work, which a running
+    task of the same kind includes, or the reconciler sends later. Raises TransientError when the
+    broker does not answer.
+    """
+    policy = POLICIES[resolve_task_name(name)]
+    if (
+        policy.max_queue_length is not None
+        and queue_depth(app, policy.queue) >= policy.max_queue_length
+    ):
+        log.debug("not sent, the queue is full", sent=name, ids=len(ids))
+        return
+    send_task(app, name, ids)
+
+
+def queue_depth(app: Any, queue: str) -> int:
+    """How many messages wait in a queue; 0 for one that is not declared yet.
+
+    Raises TransientError when the broker does not answer, MisconfiguredError when it refuses the
+    login.
+    """
+    with app.connection_or_acquire() as connection:
+        try:
+            connection.connect()  # the pool also hands out connections that the broker has closed
+            with _channel(connection) as channel:
+                try:
+                    return int(channel.queue_declare(queue, passive=True).message_count)
+                except connection.channel_errors:
+                    return 0
+        except connection.channel_errors as error:
+            raise MisconfiguredError(
+                f"the broker refuses the login ({error}): check servers.broker and the file "
+                "of servers.broker_password_file"
+            ) from None
+        except (BrokerAwayError, KombuError, OSError, *connection.connection_errors) as error:
+            raise TransientError(f"the broker does not answer: {error}") from error
+
+
+@contextmanager
+def _channel(connection: Any) -> Iterator[Any]:
+    """A channel for one request: AMQP closes a channel that names an unknown queue; on Redis the
+    default channel is used, because each new one opens a connection."""
+    if connection.transport.driver_type != "amqp":
+        yield connection.default_channel
+        return
+    with connection.channel() as channel:
+        yield channel
