@@ -263,7 +263,7 @@ def test_doctor_misses_workers_and_an_index(running: Distributed) -> None:
     assert len(hidden) == 1
     running.stop("embed_sections")
     told = doctored(running, 1)["workers"]["detail"]
-    assert "no worker takes page" in told
+    assert "no worker takes embed_sections" in told
     assert "--queues embed_sections" in told
     rows = doctored(running, 1, SKILLBUS_SERVERS__ELASTICSEARCH_PREFIX="none_such")
     assert "no search index" in rows["elasticsearch"]["detail"]
