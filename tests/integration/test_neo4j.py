@@ -17,13 +17,13 @@ from neo4j import Transaction
 from neo4j.exceptions import ServiceUnavailable
 
 from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
-from config.settings import ServerSettings
+from config.settings import DiffusionSettings, ServerSettings
 from graph.links.passage_links import link_passages
 from graph.local.store import SqliteSkillGraph
 from graph.neo4j import base, catalog, client
 from graph.neo4j.migrations import migrations
 from graph.neo4j.store import Neo4jSkillGraph
-from graph.pagerank import DiffusionSettings, exact_pagerank, personalised_pagerank
+from graph.pagerank import personalised_pagerank
 from graph.protocol import Link, LinkType, Mention, Publication, SkillGraph, Source
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
@@ -35,6 +35,7 @@ from tests.support.catalog import (
     open_catalog,
     run_cypher,
 )
+from tests.support.exact_pagerank import exact_pagerank
 from tests.support.secrecy import made_up
 from tests.support.servers import ServerControls
 
@@ -370,7 +371,7 @@ def test_diffusion_over_cypher_is_the_embedded_one(graph: Neo4jSkillGraph, tmp_p
             k: row.neighbours for k, row in near.items()
         }
         seeds = {skill_id: dice.random() for skill_id in ids[:4]}
-        asked = DiffusionSettings(max_nodes=60)
+        asked = DiffusionSettings()
         here = personalised_pagerank(
             seeds,
             lambda some: embedded.get_adjacency(some, fan_out),  # noqa: B023 - called at once
@@ -379,7 +380,7 @@ def test_diffusion_over_cypher_is_the_embedded_one(graph: Neo4jSkillGraph, tmp_p
         there = personalised_pagerank(seeds, lambda some: graph.get_adjacency(some, fan_out), asked)  # noqa: B023 - called at once
         assert there.scores == pytest.approx(here.scores, abs=1e-12)
         assert (there.hops, there.nodes_read) == (here.hops, here.nodes_read)
-        true = exact_pagerank(seeds, embedded.get_adjacency(ids, 1000))
+        true = exact_pagerank(seeds, embedded.get_adjacency(ids, 1000), asked)
         off = sum(abs(true.get(one, 0.0) - there.scores.get(one, 0.0)) for one in true)
         assert off <= there.residual_bound + 1e-9
     embedded.close()
