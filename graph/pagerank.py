@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from config.settings import DiffusionSettings
-from graph.protocol import Adjacency, LinkType
+from graph.records import Adjacency, LinkType
 
 ReadAdjacency = Callable[[Sequence[str]], Mapping[str, Adjacency]]
 DirectionWeights = Mapping[tuple[LinkType, bool], float]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from config.errors import UsageError
 from graph.links.mentions import SEQUENCE_STRIDE
-from graph.protocol import Link, LinkFeatures, LinkType, Mention
+from graph.records import Link, LinkFeatures, LinkType, Mention
 from graph.skill_names import lookup_keys, may_be_same_skill, normalise_name
 
 SIMILARITY_LINK_TYPES = (LinkType.ALTERNATIVE, LinkType.SEMANTIC)

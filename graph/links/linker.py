@@ -25,7 +25,8 @@ from graph.links.link_rules import (
     select_top_links,
 )
 from graph.links.similarity_index import SimilarityIndex, SimilarityScores
-from graph.protocol import Link, LinkFeatures, LinkType, SkillGraph
+from graph.protocol import SkillGraph
+from graph.records import Link, LinkFeatures, LinkType
 from graph.skill_names import lookup_keys
 
 __all__ = ["DEFAULT_LINK_SETTINGS", "LinkReport", "LinkSettings", "Linker", "relink"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from graph.protocol import Mention
+from graph.records import Mention
 from graph.skill_names import is_name_variant, lookup_keys, normalise_name
 from skills.record import ParsedSkill, PassageKind
 

@@ -24,7 +24,8 @@ from graph.links.link_rules import (
     score_pairs,
     similarity_evidence,
 )
-from graph.protocol import LinkFeatures, LinkType, SkillGraph
+from graph.protocol import SkillGraph
+from graph.records import LinkFeatures, LinkType
 from graph.skill_names import may_be_same_skill, normalise_name
 
 _READ_AT_ONCE = 1000

@@ -11,7 +11,8 @@ from structlog.contextvars import get_contextvars
 
 from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings
-from graph.protocol import CatalogEntry, SkillGraph, SkillState, Source
+from graph.protocol import SkillGraph
+from graph.records import CatalogEntry, SkillState, Source
 from skills.events import SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey

@@ -9,7 +9,8 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError
-from graph.protocol import SkillGraph, Source
+from graph.protocol import SkillGraph
+from graph.records import Source
 from skills.events import SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
 from skills.record import RevisionKey
 from tasks.ingest.coalesce import EventBatch, collect_batches
@@ -150,7 +151,7 @@ def _sync_upload(
         return sync_source(services, deadline, source, reader, paths)
 
 
-def _known_root(graph: SkillGraph, source_id: str) -> str:
+def _known_root(graph: Catalog, source_id: str) -> str:
     source = find_source(graph.list_sources(), source_id)
     if source is None:
         raise PermanentError(

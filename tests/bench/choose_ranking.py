@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from config.load_settings import load_settings
 from config.settings import DiffusionSettings
-from graph.protocol import Adjacency
+from graph.records import Adjacency
 from search.protocol import (
     Filters,
     ForwardRecord,

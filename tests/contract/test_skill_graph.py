@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from config.errors import UsageError
-from graph.entry_filter import EntryFilter
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import (
+from graph.protocol import SkillGraph
+from graph.records import (
+    EntryFilter,
     Link,
     LinkType,
     Mention,
     Neighbour,
     Publication,
-    SkillGraph,
     SkillState,
     Source,
 )
@@ -78,6 +78,16 @@ def link_all(graph: SkillGraph, *links: Link) -> None:
     graph.replace_links(owned, graph.list_awaiting_linking(1000))
 
 
+def mentioning(graph: SkillGraph, name: str, source: str = "lib") -> set[str]:
+    """The skills that are marked when a skill of this name is published in a source."""
+    graph.replace_links({}, graph.list_awaiting_linking(1000))
+    published, removed = graph.allocate_sequence(2)
+    graph.publish([publication("probe", published, name=name, source=source)])
+    found = marked(graph) - {f"{source}:probe"}
+    graph.remove([key("probe", removed, source)])
+    return found
+
+
 def walked(graph: SkillGraph, selection: EntryFilter, size: int) -> list[str]:
     """Ids of all pages of a selection, one after the other."""
     found: list[str] = []
@@ -96,10 +106,12 @@ class SkillGraphContract:
 
     # -- sequence numbers
     def test_seqs_follow_one_another(self, graph: SkillGraph) -> None:
+        assert graph.last_sequence() == 0
         first = graph.allocate_sequence(3)
         assert list(first) == [1, 2, 3]
         assert list(graph.allocate_sequence(2)) == [4, 5]
         assert list(graph.allocate_sequence(0)) == []
+        assert graph.last_sequence() == 5
 
     def test_seqs_are_never_reset(self, graph: SkillGraph, reopen: Reopen) -> None:
         graph.allocate_sequence(10)
@@ -269,8 +281,8 @@ class SkillGraphContract:
             assert pointers(graph) == {"lib:a": 5, "lib:b": 4}
             assert graph.get_entries(["lib:a"])[0].name == "high"
             assert graph.get_link_features(["lib:a"])["lib:a"].body_terms == {5: 1.0}
-            assert graph.find_mentioning("lib", ["x", "y"]) == ["lib:a"]
-            assert graph.find_mentioning("lib", ["x"]) == []
+            assert mentioning(graph, "y") == {"lib:a"}
+            assert mentioning(graph, "x") == set()
         assert graph.publish([publication("a", 4), publication("a", 5)]) == []
         assert graph.publish([publication("a", 7), publication("a", 6)]) == [key("a", 7)]
 
@@ -630,7 +642,7 @@ class SkillGraphContract:
         left = graph.get_link_features(["lib:a", "lib:b"])
         assert {skill_id: one.body_terms for skill_id, one in left.items()} == {"lib:a": {8: 1.0}}
 
-    def test_named_and_mentioning(self, graph: SkillGraph) -> None:
+    def test_find_by_name(self, graph: SkillGraph) -> None:
         graph.publish(
             [
                 publication("a", 1, name="Data Tool", mentions=(mention("B_b"),)),
@@ -641,11 +653,11 @@ class SkillGraphContract:
         assert graph.find_by_name("lib", ["data_tool", "nobody"]) == {
             "data-tool": ["lib:a", "lib:x/a"]
         }
-        assert graph.find_mentioning("lib", ["b b"]) == ["lib:a"]
-        assert graph.find_mentioning("other", ["b b"]) == []
+        assert mentioning(graph, "b b") == {"lib:a"}
+        assert mentioning(graph, "b b", "other") == set()
         graph.remove([key("a", 4)])
         assert graph.find_by_name("lib", ["data-tool"]) == {"data-tool": ["lib:x/a"]}
-        assert graph.find_mentioning("lib", ["b-b"]) == []
+        assert mentioning(graph, "b-b") == set()
 
     # -- durability
     def test_everything_is_there_again(self, graph: SkillGraph, reopen: Reopen) -> None:

@@ -19,7 +19,7 @@ from graph.links.link_rules import estimate_confidence
 from graph.links.linker import relink
 from graph.links.mentions import find_mentions
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import LinkType, Publication
+from graph.records import LinkType, Publication
 from search.skill_analysis import analyse_skill, body_terms, description_terms
 from search.text.background_frequencies import load_background
 from skills.parsing.parse_skill import parse_skill

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from config.settings import DiffusionSettings
 from graph.pagerank import direction_weights, normalise_seeds, transition_row
-from graph.protocol import Adjacency
+from graph.records import Adjacency
 
 _TOLERANCE = 1e-12
 

@@ -9,7 +9,8 @@ from typing import Any
 from config.errors import NotFoundError, PermanentError
 from graph.links.link_rules import estimate_confidence
 from graph.links.passage_links import PassageLink, link_passages
-from graph.protocol import CatalogEntry, Link, SkillGraph, SkillState
+from graph.protocol import SkillGraph
+from graph.records import CatalogEntry, Link, SkillState
 from search.protocol import SearchIndex, StoredRevision
 from skills.record import RevisionKey
 from skills.skill_policy import SkillPolicy

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from config.errors import NotFoundError, PermanentError, TransientError
 from config.settings import Settings
-from graph.entry_filter import EntryFilter
-from graph.protocol import CatalogEntry, SkillGraph, SkillState
+from graph.protocol import SkillGraph
+from graph.records import CatalogEntry, EntryFilter, SkillState
 from search.protocol import SearchIndex, StoredRevision
 from skills.bundle.escaping import escape_inline
 from skills.record import RevisionKey

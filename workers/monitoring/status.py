@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from config.settings import Settings
-from graph.protocol import SkillGraph, Source
+from graph.protocol import SkillGraph
+from graph.records import Source
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
 from workers.queue.status_reporter import read_consumer_statuses

@@ -13,7 +13,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from graph.protocol import CatalogEntry, SkillGraph, SkillState
+from graph.protocol import SkillGraph
+from graph.records import CatalogEntry, SkillState
 from skills.bundle.model import Revision
 from skills.events import (
     Event,
@@ -81,7 +82,7 @@ class PublicationTracker:
         started = time.monotonic()
         waiting = self._pending.get(job_id)
         if waiting is None:
-            barrier_seq = self._graph.allocate_sequence(0).stop
+            barrier_seq = self._graph.last_sequence() + 1
             waiting = self._pending[job_id] = _PendingEvent(started, barrier_seq)
         if started < waiting.next_check_at:
             return None

@@ -25,7 +25,7 @@ from graph.links.link_rules import (
 from graph.links.linker import Linker, relink
 from graph.links.similarity_index import SimilarityIndex
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import Link, LinkFeatures, LinkType, Mention, Publication
+from graph.records import Link, LinkFeatures, LinkType, Mention, Publication
 from skills.record import RevisionKey
 
 SMALL = LinkSettings(max_alternatives=2, max_complements=2, complement_body_cosine=0.3)

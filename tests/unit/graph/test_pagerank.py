@@ -18,7 +18,7 @@ from graph.pagerank import (
     personalised_pagerank,
     transition_row,
 )
-from graph.protocol import Adjacency, LinkType, Neighbour
+from graph.records import Adjacency, LinkType, Neighbour
 from tests.support.exact_pagerank import exact_pagerank
 
 DEPENDENCY, SEMANTIC = LinkType.DEPENDENCY, LinkType.SEMANTIC

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.settings import DiffusionSettings
-from graph.protocol import Adjacency, LinkType, Neighbour
+from graph.records import Adjacency, LinkType, Neighbour
 from search.text.query_understanding import understand
 from skills.record import RevisionKey
 from tasks.query.diffuse import diffuse

@@ -11,8 +11,8 @@ import click
 
 from config.errors import PermanentError
 from config.settings import Settings
-from graph.entry_filter import EntryFilter
-from graph.protocol import CatalogEntry, SkillGraph, SkillState
+from graph.protocol import SkillGraph
+from graph.records import CatalogEntry, EntryFilter, SkillState
 from skills.bundle.escaping import escape_terminal_line
 from skills.events import SkillRemoved, SourceRemoved, new_event
 from skills.skill_policy import SkillPolicy

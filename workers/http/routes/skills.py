@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from graph.entry_filter import EntryFilter
-from graph.protocol import CatalogEntry, SkillGraph, SkillState
+from graph.protocol import SkillGraph
+from graph.records import CatalogEntry, EntryFilter, SkillState
 from skills.events import SkillRemoved
 from skills.skill_policy import SkillPolicy
 from tasks.query.policy_filter import make_policy
