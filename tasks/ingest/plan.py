@@ -9,7 +9,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError
-from graph.protocol import SkillGraph
+from graph.protocol import Catalog
 from graph.records import Source
 from skills.events import SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
 from skills.record import RevisionKey
@@ -128,7 +128,7 @@ def _apply_source_change(
         return sync_source(services, deadline, source, reader, content.paths)
 
 
-def _is_upload_change(graph: SkillGraph, content: SourceChanged) -> bool:
+def _is_upload_change(graph: Catalog, content: SourceChanged) -> bool:
     """Whether a change is about a source of uploaded skills."""
     if content.root:
         return content.root == upload_root(content.source_id)

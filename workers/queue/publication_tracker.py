@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from graph.protocol import SkillGraph
+from graph.protocol import Catalog
 from graph.records import CatalogEntry, SkillState
 from skills.bundle.model import Revision
 from skills.events import (
@@ -54,7 +54,7 @@ class PublicationTracker:
     patience: seconds until skills that wait still are told as failed.
     """
 
-    def __init__(self, graph: SkillGraph, timeout_seconds: float) -> None:
+    def __init__(self, graph: Catalog, timeout_seconds: float) -> None:
         self._graph = graph
         self._timeout_seconds = timeout_seconds
         self._pending: dict[str, _PendingEvent] = {}
@@ -100,7 +100,7 @@ class PublicationTracker:
         return _build_answers(event, entries, unsettled)
 
 
-def _list_affected(graph: SkillGraph, event: Event) -> list[CatalogEntry]:
+def _list_affected(graph: Catalog, event: Event) -> list[CatalogEntry]:
     """The skills that an event is about, as the catalog has them."""
     content = event.parse_data()
     if isinstance(content, SkillUpserted | SkillRemoved):
