@@ -20,7 +20,7 @@ from config.errors import MisconfiguredError, SkillbusError, TransientError, Usa
 from config.settings import DiffusionSettings, ServerSettings
 from graph.links.passage_links import link_passages
 from graph.local.store import SqliteSkillGraph
-from graph.neo4j import base, catalog, client
+from graph.neo4j import catalog, client, statements
 from graph.neo4j.migrations import migrations
 from graph.neo4j.store import Neo4jSkillGraph
 from graph.pagerank import personalised_pagerank
@@ -99,13 +99,13 @@ def test_writers_compete_and_the_feed_misses_nothing(
 ) -> None:
     """Three processes' worth of writers: pointers only go forward, nobody waits in a circle."""
     troubles: list[str] = []
-    judge = client._patience
+    retry_seconds = client._retry_seconds
 
-    def patience(error: Exception, *about: object) -> float:
+    def recorded(error: Exception, *about: object) -> float:
         troubles.append(str(error))
-        return judge(error, *about)
+        return retry_seconds(error, *about)
 
-    monkeypatch.setattr(client, "_patience", patience)
+    monkeypatch.setattr(client, "_retry_seconds", recorded)
     graphs = [open_catalog(settings) for _ in range(4)]
     start = graphs[0].allocate_sequence(10_000).start
     done = threading.Event()
@@ -392,7 +392,7 @@ def test_diffusion_over_cypher_is_the_embedded_one(graph: Neo4jSkillGraph, tmp_p
 def test_long_answers_come_in_pages(
     graph: Neo4jSkillGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (catalog, base):
+    for module in (catalog, statements):
         monkeypatch.setattr(module, "READ_BATCH", 3)
     names = ["a", "a/b", "a/b/c", "a/d", "a-b", "b", "c", "d"]
     graph.publish([publication(name, n) for n, name in enumerate(names, 1)])
