@@ -145,7 +145,7 @@ def test_named_links_and_their_direction() -> None:
         mention("b", "quoted"),
         mention("c", "quoted"),
         mention("d", "conflicts"),
-        mention("nobody", "related"),
+        mention("missing", "related"),
         mention("a", "related"),
     )
     kept = build_links(owner, [], ResolvedNames({name: [f"lib:{name}"] for name in "abcd"}))
@@ -178,7 +178,7 @@ def test_workflow_follows_the_order_within_a_sequence() -> None:
     owner = facts(
         "w",
         mention("a", "order", 101),
-        mention("nobody", "order", 102),
+        mention("missing", "order", 102),
         mention("b", "order", 103),
         mention("b", "order", 104),
         mention("c", "order", 201),
@@ -350,7 +350,7 @@ def test_any_history_gives_the_links_of_the_library(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(SKILLS, min_size=1, max_size=12), st.integers(1, 4))
-def test_the_pool_leaves_nobody_out(skills: list[tuple[object, ...]], most: int) -> None:
+def test_the_index_leaves_no_skill_out(skills: list[tuple[object, ...]], most: int) -> None:
     chosen = LinkSettings(
         max_alternatives=most,
         max_complements=most,
