@@ -24,7 +24,7 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinkStore, Neo4jPassages, SkillGraph):
     """`graph.protocol.SkillGraph` on Neo4j; safe to share among threads and processes.
 
     Any number of processes may write. A call raises TransientError when the server is away, busy
-    or slower than `servers.timeout_seconds`, and UsageError when settings or the schema are wrong.
+    or slower than `servers.timeout_seconds`, MisconfiguredError for wrong settings or schema.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinkStore, Neo4jPassages, SkillGraph):
     def migrate(self) -> None:
         """Create the schema, or migrate an older one; a process that writes calls it once.
 
-        Safe with any number of processes at once. Raises UsageError for a schema of a newer
-        skillbus.
+        Safe with any number of processes at once. Raises MisconfiguredError for a schema of a
+        newer skillbus.
         """
         migrations.migrate(self._server)
         self._checked = True

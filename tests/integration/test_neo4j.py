@@ -255,7 +255,7 @@ def test_several_openers_lay_the_database_out_once(settings: ServerSettings) -> 
 def test_another_schema_is_refused_with_what_to_do(settings: ServerSettings) -> None:
     newest = max(migrations())
     for version, said in (
-        (newest + 1, "update skillbus"),
+        (newest + 1, "upgrade skillbus"),
         (1, "start a worker"),
         (0, "no library"),
     ):
