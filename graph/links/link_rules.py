@@ -171,7 +171,7 @@ def similarity_evidence(body: float, description: float) -> str:
 
 
 def build_links(
-    facts: LinkFeatures,
+    features: LinkFeatures,
     scored: Iterable[ScoredLink],
     resolve: ResolvedNames,
     settings: LinkSettings = DEFAULT_LINK_SETTINGS,
@@ -184,8 +184,8 @@ def build_links(
     found: dict[tuple[str, str, LinkType], Link] = {}
     best = select_top_links(scored, settings)
     for link in (
-        *as_owned_links(facts.skill_id, best),
-        *_mentioned(facts, resolve, settings),
+        *as_owned_links(features.skill_id, best),
+        *_mentioned(features, resolve, settings),
     ):
         place = (link.source, link.target, link.type)
         if link.source != link.target and (place not in found or link.weight > found[place].weight):
@@ -214,7 +214,7 @@ def as_owned_links(owner: str, scored: Iterable[ScoredLink]) -> list[Link]:
 
 
 def _mentioned(
-    facts: LinkFeatures, resolve: ResolvedNames, settings: LinkSettings
+    features: LinkFeatures, resolve: ResolvedNames, settings: LinkSettings
 ) -> Iterable[Link]:
     weights = {
         "depends": settings.declared_weight,
@@ -222,10 +222,10 @@ def _mentioned(
         "file": settings.file_weight,
         "quoted": settings.quoted_weight,
     }
-    owner = facts.skill_id
+    owner = features.skill_id
     previous: tuple[int, str] | None = None
-    for mention in sorted(facts.mentions, key=lambda m: (m.position, m.line, m.kind, m.name)):
-        target = resolve_mention(facts, mention, resolve)
+    for mention in sorted(features.mentions, key=lambda m: (m.position, m.line, m.kind, m.name)):
+        target = resolve_mention(features, mention, resolve)
         if target is None:
             continue
         evidence = f"{mention.kind}, line {mention.line}: {mention.evidence}"
@@ -244,7 +244,7 @@ def _mentioned(
             previous = (sequence, target)
 
 
-def resolve_mention(facts: LinkFeatures, mention: Mention, resolve: ResolvedNames) -> str | None:
+def resolve_mention(features: LinkFeatures, mention: Mention, resolve: ResolvedNames) -> str | None:
     """The published skill that a mention refers to: the nearest by path, then by skill_id.
 
     A declared name may be a skill_id; any other is looked up in the owner's source.
@@ -252,10 +252,12 @@ def resolve_mention(facts: LinkFeatures, mention: Mention, resolve: ResolvedName
     if is_declared(mention) and mention.name in resolve.by_skill_id:
         return mention.name
     for key in lookup_keys(mention.name):
-        candidates = [other for other in resolve.by_name.get(key, ()) if _in_source(other, facts)]
+        candidates = [
+            other for other in resolve.by_name.get(key, ()) if _in_source(other, features)
+        ]
         if candidates:
-            nearest = max(_nearness(facts, other) for other in candidates)
-            return min(other for other in candidates if _nearness(facts, other) == nearest)
+            nearest = max(_nearness(features, other) for other in candidates)
+            return min(other for other in candidates if _nearness(features, other) == nearest)
     return None
 
 
@@ -276,18 +278,18 @@ def _is_far(owner: str, target: str, mention: Mention) -> bool:
     return min(map(len, ends)) > 1 and ends[0][0] != ends[1][0]
 
 
-def _in_source(skill_id: str, facts: LinkFeatures) -> bool:
-    return skill_id.startswith(f"{facts.source_id}:")
+def _in_source(skill_id: str, features: LinkFeatures) -> bool:
+    return skill_id.startswith(f"{features.source_id}:")
 
 
-def _nearness(facts: LinkFeatures, other: str) -> tuple[int, int]:
+def _nearness(features: LinkFeatures, other: str) -> tuple[int, int]:
     """Leading folders that two skills of a source share, then leading characters.
 
     The characters matter where a mirror has flattened folders into one.
     """
-    theirs = other[len(facts.source_id) + 1 :]
-    folders = _shared(facts.path.split("/"), theirs.split("/"))
-    return (folders, _shared(facts.path, theirs))
+    theirs = other[len(features.source_id) + 1 :]
+    folders = _shared(features.path.split("/"), theirs.split("/"))
+    return (folders, _shared(features.path, theirs))
 
 
 def _shared(one: Sequence[str], two: Sequence[str]) -> int:

@@ -74,11 +74,13 @@ class Linker:
         current_links = self._graph.get_links(list(marked))
         links: dict[str, list[Link]] = {}
         moves: defaultdict[str, _Moves] = defaultdict(dict)
-        for skill_id, facts in marked.items():
-            scores = self._index.score(facts)
+        for skill_id, features in marked.items():
+            scores = self._index.score(features)
             best = scores.best()
             listed = _lists_with(skill_id, current_links[skill_id], pending)
-            links[skill_id] = build_links(facts, best, resolve[facts.source_id], self._settings)
+            links[skill_id] = build_links(
+                features, best, resolve[features.source_id], self._settings
+            )
             for owner, now in _list_changes(skill_id, scores, listed, waiting).items():
                 moves[owner][skill_id] = now
         links |= self._apply_moves(moves)
@@ -100,8 +102,8 @@ class Linker:
             moved[owner] = [*named, *as_owned_links(owner, now or ())]
             if now is None:
                 beyond.append(owner)
-        for owner, facts in (self._graph.get_link_features(beyond) if beyond else {}).items():
-            best = select_top_links(self._index.score(facts).best(), self._settings)
+        for owner, features in (self._graph.get_link_features(beyond) if beyond else {}).items():
+            best = select_top_links(self._index.score(features).best(), self._settings)
             moved[owner] += as_owned_links(owner, best)
         return moved
 
@@ -109,11 +111,11 @@ class Linker:
         """By source, the skills that the mentions of these owners may refer to."""
         names: defaultdict[str, set[str]] = defaultdict(set)
         whole: set[str] = set()
-        for facts in owners:
-            names[facts.source_id].update(
-                key for mention in facts.mentions for key in lookup_keys(mention.name)
+        for features in owners:
+            names[features.source_id].update(
+                key for mention in features.mentions for key in lookup_keys(mention.name)
             )
-            whole.update(m.name for m in facts.mentions if is_declared(m) and ":" in m.name)
+            whole.update(m.name for m in features.mentions if is_declared(m) and ":" in m.name)
         declared = self._graph.get_link_features(sorted(whole)) if whole else {}
         return {
             source_id: ResolvedNames(self._graph.find_by_name(source_id, sorted(keys)), declared)

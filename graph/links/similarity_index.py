@@ -63,7 +63,9 @@ class SimilarityIndex:
             self._members.pop(skill_id, None)
         for start in range(0, len(changed), _READ_AT_ONCE):
             read = graph.get_link_features(changed[start : start + _READ_AT_ONCE])
-            self._members.update({skill_id: _Member(facts) for skill_id, facts in read.items()})
+            self._members.update(
+                {skill_id: _Member(features) for skill_id, features in read.items()}
+            )
         old, _ = self._blocks
         old.drop(changed)
         self._recent.update(changed)
@@ -74,10 +76,10 @@ class SimilarityIndex:
             recent = {one: self._members[one] for one in self._recent if one in self._members}
             self._blocks = (old, _Block(recent, self._entry_weights))
 
-    def score(self, facts: LinkFeatures) -> SimilarityScores:
+    def score(self, features: LinkFeatures) -> SimilarityScores:
         """Score this skill against every other one."""
-        asked = _Member(facts)
-        parts = [block.cosines(asked, facts.skill_id) for block in self._blocks]
+        asked = _Member(features)
+        parts = [block.cosines(asked, features.skill_id) for block in self._blocks]
         body, description, namesake = (np.concatenate(part) for part in zip(*parts, strict=True))
         ids = np.concatenate([block.ids for block in self._blocks])
         entry_weights = {
@@ -181,10 +183,10 @@ class _Member:
 
     __slots__ = ("body", "description", "name")
 
-    def __init__(self, facts: LinkFeatures) -> None:
-        self.name = normalise_name(facts.name)
-        self.body = quantise_vector(facts.body_terms)
-        self.description = quantise_vector(facts.description_terms)
+    def __init__(self, features: LinkFeatures) -> None:
+        self.name = normalise_name(features.name)
+        self.body = quantise_vector(features.body_terms)
+        self.description = quantise_vector(features.description_terms)
 
 
 class _Block:
