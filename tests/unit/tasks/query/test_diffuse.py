@@ -12,7 +12,7 @@ from graph.records import Adjacency, LinkType, Neighbour
 from search.text.query_understanding import understand
 from skills.record import RevisionKey
 from tasks.query.diffuse import diffuse
-from tasks.query.retrieve import RankedSkill, Ranking
+from tasks.query.ranking import RankedSkill, Ranking
 
 NAMES = [f"lib:s{n}" for n in range(8)]
 LINKED = "linked to better matches"
