@@ -103,14 +103,40 @@ class RetrievalSettings(SettingsGroup):
 
 
 class DiffusionSettings(SettingsGroup):
-    """Personalised PageRank (Graph of Skills eqs 2–4) and what it weighs in the ranking."""
+    """Personalised PageRank (Graph of Skills, equations 2 to 4) and its weight in the ranking.
 
-    restart: float = Field(0.5, gt=0, lt=1)
+    The weights of link types are those of Graph of Skills, and so are the reverse weights but for
+    semantic links: similarity has no direction. Conflicts carry nothing.
+    """
+
+    restart: float = Field(
+        0.5, gt=0, lt=1, description="share of the mass that returns to the seeds at each step"
+    )
     weight: float = Field(4.0, ge=0, description="times the spread of scores from place 3 to 30")
-    seeds: int = Field(5, ge=1, le=100)
+    seeds: int = Field(5, ge=1, le=100, description="best-ranked skills from which mass flows")
     power: float = Field(4.0, ge=0, description="seeds weigh by their score to this power")
     max_nodes: int = Field(60, ge=1, description="skills whose links one query reads")
-    fan_out: int = Field(32, ge=1)
+    max_hops: int = Field(6, ge=1, description="reads of links in one query")
+    fan_out: int = Field(32, ge=1, description="links read of one skill")
+    tolerance: float = Field(
+        1e-3, gt=0, lt=1, description="share of the mass that may stay undistributed"
+    )
+    dependency_weight: float = Field(0.4, ge=0, description="mass that dependencies carry")
+    workflow_weight: float = Field(0.2, ge=0, description="mass that workflow links carry")
+    semantic_weight: float = Field(0.25, ge=0, description="mass that semantic links carry")
+    alternative_weight: float = Field(0.15, ge=0, description="mass that alternatives carry")
+    dependency_reverse_weight: float = Field(
+        1.0, ge=0, description="times `dependency_weight`, against the link's direction"
+    )
+    workflow_reverse_weight: float = Field(
+        0.5, ge=0, description="times `workflow_weight`, against the link's direction"
+    )
+    semantic_reverse_weight: float = Field(
+        1.0, ge=0, description="times `semantic_weight`, against the link's direction"
+    )
+    alternative_reverse_weight: float = Field(
+        0.1, ge=0, description="times `alternative_weight`, against the link's direction"
+    )
 
 
 class ChoiceSettings(SettingsGroup):

@@ -1,1 +1,1 @@
-"""The catalog and the typed graph behind one protocol; linking and diffusion."""
+"""The catalog and the typed skill graph: protocols, stores, linking, personalised PageRank."""

@@ -1,4 +1,4 @@
-"""SQL and Cypher statements, kept by name in the files of a package."""
+"""Loads named SQL and Cypher statements from files of a package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def read_text(package: str, *path: str) -> str:
 
 
 def load_statements(package: str, *path: str) -> dict[str, str]:
-    """The statements of a file, by the `-- name:` or `// name:` line above each."""
+    """Name -> statement; a line `-- name: NAME` or `// name: NAME` precedes each."""
     parts = _NAME.split(read_text(package, *path))
     return {
         name: body.strip().rstrip(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)

@@ -1,4 +1,4 @@
-"""Names of skills as they are compared: one normal form for catalog, mentions and linking."""
+"""Normalisation and comparison of skill names, for catalog, mentions and linking."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WORDS = re.compile(r"[^\W\d_]+")
 
 
 def normalise_name(name: str) -> str:
-    """The form in which names are compared: NFKC, case-folded, separators as one hyphen."""
+    """The normal form of a name: NFKC, case-folded, runs of separators as one hyphen."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     return _SEPARATORS.sub("-", folded).strip("-")
 
@@ -18,8 +18,8 @@ def normalise_name(name: str) -> str:
 def lookup_keys(name: str) -> tuple[str, ...]:
     """The normal forms under which a mentioned name may be found.
 
-    A qualified name (`plugin:skill`, or a whole skill_id) is also looked up without its
-    qualifier. Empty when nothing is left to compare.
+    A qualified name (`plugin:skill`, or a skill_id) is also looked up without its qualifier.
+    Empty for a name of separators only.
     """
     whole = normalise_name(name)
     bare = whole.rpartition(":")[2].strip("-")
@@ -27,15 +27,19 @@ def lookup_keys(name: str) -> tuple[str, ...]:
 
 
 def is_name_variant(one: str, other: str) -> bool:
-    """Whether two names are one but for a version or a qualifier."""
-    first, second = set(_WORDS.findall(one.casefold())), set(_WORDS.findall(other.casefold()))
+    """Whether two names differ in a version or a qualifier only."""
+    first, second = _words(one), _words(other)
     return first <= second or second <= first
 
 
 def may_be_same_skill(one: str, other: str) -> bool:
-    """Whether two names may stand for one skill: variants, or a name and quite another.
+    """Whether two names may denote one skill: variants of one name, or names without a common word.
 
-    Names that share some words and differ in others, each its own, tell siblings apart.
+    Names that share words and both have others distinguish siblings.
     """
-    first, second = set(_WORDS.findall(one.casefold())), set(_WORDS.findall(other.casefold()))
+    first, second = _words(one), _words(other)
     return first <= second or second <= first or not first & second
+
+
+def _words(name: str) -> set[str]:
+    return set(_WORDS.findall(name.casefold()))

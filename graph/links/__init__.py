@@ -1,1 +1,1 @@
-"""Links between skills: where they come from and how they are weighted."""
+"""Links between skills and between passages: mentions, rules, similarity, incremental linking."""

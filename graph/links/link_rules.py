@@ -1,7 +1,8 @@
-"""Typed links between skills: a function of the library, not of the order in which it came.
+"""Rules for typed links between skills: a function of the library, independent of ingest order.
 
-A pair of skills has one score, whatever else is in the library; each skill keeps its best K of a
-type, ties by skill_id; names are resolved anew when one comes or goes. Everything here is pure.
+The score of a pair depends on the two skills only; each skill keeps its best K links of a type,
+ties by skill_id; mentions are resolved again when a name appears or disappears. All functions are
+pure.
 """
 
 from __future__ import annotations
@@ -16,31 +17,32 @@ import numpy.typing as npt
 
 from config.errors import UsageError
 from graph.links.mentions import SEQUENCE_STRIDE
-from graph.protocol import Link, LinkFeatures, LinkType, Mention
-from graph.skill_names import lookup_keys, may_be_same_skill, normalise_name
+from graph.records import Link, LinkFeatures, LinkType, Mention
+from graph.skill_names import lookup_keys
 
 SIMILARITY_LINK_TYPES = (LinkType.ALTERNATIVE, LinkType.SEMANTIC)
-"""Types whose links come from scores of pairs; the others come from names."""
+"""Types whose links come from scores of pairs; the others come from mentions."""
 
 WEIGHT_STEPS = 1 << 15
-"""Weights of terms are compared in whole steps of 1 / QUANTUM: products and sums of such numbers
-are exact in float64 whatever their order, so that a pair of skills has one cosine everywhere."""
+"""Term weights are quantised to steps of 1 / WEIGHT_STEPS: products and sums of such numbers are
+exact in float64 in any order, so that the cosine of a pair is the same everywhere."""
 
 Floats = npt.NDArray[np.float64]
 Booleans = npt.NDArray[np.bool_]
 QuantisedVector = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint16]]
-"""A sparse unit vector: its terms, ascending, and their weights in steps of 1 / QUANTUM."""
+"""A sparse unit vector: its terms, ascending, and their weights in steps of 1 / WEIGHT_STEPS."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Thresholds on cosines of signatures (texts) and of description terms, and weights.
+    """Thresholds on cosines of body terms and of description terms, and weights of mentions.
 
-    alternative, same: descriptions and texts at least this near; of skills with one name either
-    will do, under another name both must be, because siblings made from one template are alike.
-    complement: texts at least this near under descriptions below `different`.
-    alternatives, complements: K, the most links of the type that one skill owns.
-    far_share: what is left of the weight of a name whose bearer stands in another collection.
+    alternative_*: minimum cosines of an alternative. Skills with the same name need one of the
+    two, others both, because siblings made from one template are similar.
+    complement_*: minimum cosine of bodies and maximum of descriptions for a semantic link.
+    max_*: K, the most links of the type that one skill owns.
+    cross_collection_factor: multiplies the weight of an undeclared mention of a skill in another
+    collection.
     """
 
     alternative_description_cosine: float = 0.8
@@ -82,37 +84,38 @@ class LinkSettings:
 
 DEFAULT_LINK_SETTINGS = LinkSettings()
 
-_RIGHT: dict[LinkType, tuple[tuple[float, float], ...]] = {
+_PRECISION: dict[LinkType, tuple[tuple[float, float], ...]] = {
     LinkType.DEPENDENCY: ((0.6, 0.67), (0.675, 0.8), (0.8, 0.84), (0.85, 0.95), (1.0, 0.97)),
     LinkType.WORKFLOW: ((0.8, 0.95),),
     LinkType.CONFLICT: ((1.0, 0.97),),
     LinkType.ALTERNATIVE: ((0.75, 0.97),),
     LinkType.SEMANTIC: ((0.1, 0.56),),
 }
-"""By type, (weight, share of such links found right by reading both skills); see
-`docs/decisions` on links and their precision."""
+"""By type, (weight, share of such links judged correct by reading both skills); see
+docs/decisions/0010-links-and-their-precision.md."""
 
 
 def estimate_confidence(kind: LinkType, weight: float) -> float:
-    """How likely a link is right, from 0 to 1: the share of labelled links like it that were.
+    """Estimated precision of a link, from 0 to 1: the share of similar labelled links that were
+    correct.
 
-    Follows from type and weight, because the weight of a named link tells how it was named and
-    that of a scored one is its cosine; between measured weights it runs straight.
+    Depends on type and weight, because the weight of a mention's link depends on the kind of
+    mention and that of a scored link is its cosine; interpolated between measured weights.
     """
-    weights, shares = zip(*_RIGHT[kind], strict=True)
+    weights, shares = zip(*_PRECISION[kind], strict=True)
     return float(np.interp(weight, weights, shares))
 
 
 class ResolvedNames(NamedTuple):
-    """Whom names stand for: published skills of the owner's source by normalised name, and those
-    of any source that were declared by their whole skill_id."""
+    """Skills that names may refer to: published skills of the owner's source by normalised name,
+    and those of any source that are declared by skill_id."""
 
     by_name: Mapping[str, Sequence[str]]
     by_skill_id: Collection[str] = ()
 
 
 class ScoredLink(NamedTuple):
-    """A scored link as seen from its owner: the skill at the other end."""
+    """A link from the score of a pair, as seen from its owner; skill_id is the other end."""
 
     type: LinkType
     weight: float
@@ -121,19 +124,12 @@ class ScoredLink(NamedTuple):
 
 
 def quantise_vector(vector: Mapping[int, float]) -> QuantisedVector:
-    """A sparse unit vector as it is compared."""
+    """A sparse unit vector as sorted terms and quantised weights."""
     terms = np.fromiter(vector.keys(), dtype=np.uint64, count=len(vector))
     weights = np.fromiter(vector.values(), dtype=np.float64, count=len(vector))
     order = np.argsort(terms)
     steps = np.rint(np.clip(weights[order], 0.0, 1.0) * WEIGHT_STEPS)
     return terms[order], steps.astype(np.uint16)
-
-
-def cosine(one: Mapping[int, float], other: Mapping[int, float]) -> float:
-    """The dot product of two sparse unit vectors, exact on their quantised weights."""
-    (terms, weights), (others, other_weights) = quantise_vector(one), quantise_vector(other)
-    _, mine, theirs = np.intersect1d(terms, others, assume_unique=True, return_indices=True)
-    return float(weights[mine].astype(np.float64) @ other_weights[theirs]) / WEIGHT_STEPS**2
 
 
 def score_pairs(
@@ -143,17 +139,18 @@ def score_pairs(
     may_be_same_skill: Callable[[int], bool],
     settings: LinkSettings,
 ) -> dict[LinkType, Floats]:
-    """Weights (pairs,) of the alternative and the complement of each pair, 0 where there is none.
+    """Weights of the alternative and of the semantic link of each pair, float64 (pairs,).
 
-    body, description: cosines; namesake: whether both have one name; may_be_one: whether the two
-    names of the pair at a place may stand for one skill, asked of few. Nobody has both links.
+    0 means no link; no pair has both. body, description: cosines. namesake: whether both have the
+    same name. may_be_same_skill: whether the two names of the pair at an index may denote one
+    skill; called for few pairs.
     """
-    described, same = (
+    similar_description, similar_body = (
         description >= settings.alternative_description_cosine,
         body >= settings.alternative_body_cosine,
     )
-    alternative = namesake & (described | same)
-    for place in np.flatnonzero(described & same & ~namesake).tolist():
+    alternative = namesake & (similar_description | similar_body)
+    for place in np.flatnonzero(similar_description & similar_body & ~namesake).tolist():
         alternative[place] = may_be_same_skill(place)
     apart = (
         (body >= settings.complement_body_cosine)
@@ -169,45 +166,27 @@ def score_pairs(
 
 
 def similarity_evidence(body: float, description: float) -> str:
-    """Why a pair is linked, in words."""
+    """The evidence of a scored link, in words."""
     return f"texts {body:.2f} alike, descriptions {description:.2f}"
 
 
-def similarity_link(
-    one: LinkFeatures, other: LinkFeatures, settings: LinkSettings = DEFAULT_LINK_SETTINGS
-) -> ScoredLink | None:
-    """The scored link from one skill to the other, of the same type and weight the other way."""
-    body = cosine(one.body_terms, other.body_terms)
-    description = cosine(one.description_terms, other.description_terms)
-    names = normalise_name(one.name), normalise_name(other.name)
-    found = score_pairs(
-        np.array([body]),
-        np.array([description]),
-        np.array([names[0] == names[1]]),
-        lambda _: may_be_same_skill(*names),
-        settings,
-    )
-    for kind, weights in found.items():
-        if weights[0] > 0:
-            evidence = similarity_evidence(body, description)
-            return ScoredLink(kind, float(weights[0]), other.skill_id, evidence)
-    return None
-
-
 def build_links(
-    facts: LinkFeatures,
+    features: LinkFeatures,
     scored: Iterable[ScoredLink],
     resolve: ResolvedNames,
     settings: LinkSettings = DEFAULT_LINK_SETTINGS,
 ) -> list[Link]:
-    """Every link that one skill owns, by source, target and type.
+    """All links that one skill owns, sorted by source, target and type.
 
-    scored: its pairs with at least those that its lists can hold. Where several mentions give the
-    same link, the heaviest stands, of those the first in the text.
+    scored: its pairs with other skills, at least those that can be among its best K. Where
+    several mentions give the same link, the heaviest is kept, of these the first in the text.
     """
     found: dict[tuple[str, str, LinkType], Link] = {}
     best = select_top_links(scored, settings)
-    for link in (*as_owned_links(facts.skill_id, best), *_named(facts, resolve, settings)):
+    for link in (
+        *as_owned_links(features.skill_id, best),
+        *_mentioned(features, resolve, settings),
+    ):
         place = (link.source, link.target, link.type)
         if link.source != link.target and (place not in found or link.weight > found[place].weight):
             found[place] = link
@@ -225,26 +204,28 @@ def select_top_links(scored: Iterable[ScoredLink], settings: LinkSettings) -> li
 
 
 def rank_key(scored: ScoredLink) -> tuple[float, str]:
-    """By what a list is sorted."""
+    """Sort key of a skill's lists: heaviest first, ties by skill_id."""
     return (-scored.weight, scored.skill_id)
 
 
 def as_owned_links(owner: str, scored: Iterable[ScoredLink]) -> list[Link]:
-    """The links that these make for the skill that owns them."""
+    """The links of the owner to these skills."""
     return [Link(owner, owner, one.skill_id, one.type, one.weight, one.evidence) for one in scored]
 
 
-def _named(facts: LinkFeatures, resolve: ResolvedNames, settings: LinkSettings) -> Iterable[Link]:
+def _mentioned(
+    features: LinkFeatures, resolve: ResolvedNames, settings: LinkSettings
+) -> Iterable[Link]:
     weights = {
         "depends": settings.declared_weight,
         "related": settings.related_weight,
         "file": settings.file_weight,
         "quoted": settings.quoted_weight,
     }
-    owner = facts.skill_id
+    owner = features.skill_id
     previous: tuple[int, str] | None = None
-    for mention in sorted(facts.mentions, key=lambda m: (m.position, m.line, m.kind, m.name)):
-        target = resolve_mention(facts, mention, resolve)
+    for mention in sorted(features.mentions, key=lambda m: (m.position, m.line, m.kind, m.name)):
+        target = resolve_mention(features, mention, resolve)
         if target is None:
             continue
         evidence = f"{mention.kind}, line {mention.line}: {mention.evidence}"
@@ -263,31 +244,33 @@ def _named(facts: LinkFeatures, resolve: ResolvedNames, settings: LinkSettings) 
             previous = (sequence, target)
 
 
-def resolve_mention(facts: LinkFeatures, mention: Mention, resolve: ResolvedNames) -> str | None:
-    """The published skill a mention stands for: the one nearest by path, then by skill_id.
+def resolve_mention(features: LinkFeatures, mention: Mention, resolve: ResolvedNames) -> str | None:
+    """The published skill that a mention refers to: the nearest by path, then by skill_id.
 
-    A declared name may be a whole skill_id; any other is looked up in the owner's source.
+    A declared name may be a skill_id; any other is looked up in the owner's source.
     """
     if is_declared(mention) and mention.name in resolve.by_skill_id:
         return mention.name
     for key in lookup_keys(mention.name):
-        candidates = [other for other in resolve.by_name.get(key, ()) if _in_source(other, facts)]
+        candidates = [
+            other for other in resolve.by_name.get(key, ()) if _in_source(other, features)
+        ]
         if candidates:
-            nearest = max(_nearness(facts, other) for other in candidates)
-            return min(other for other in candidates if _nearness(facts, other) == nearest)
+            nearest = max(_nearness(features, other) for other in candidates)
+            return min(other for other in candidates if _nearness(features, other) == nearest)
     return None
 
 
 def is_declared(mention: Mention) -> bool:
-    """Whether front matter declares it, so that it may name a skill of another source."""
+    """Whether it is declared in front matter; only then may it name a skill of another source."""
     return mention.kind in ("depends", "conflicts")
 
 
 def _is_far(owner: str, target: str, mention: Mention) -> bool:
-    """Whether a name that is not declared stands for a skill of another collection.
+    """Whether an undeclared mention refers to a skill of another collection.
 
-    Collections are told apart where a mirror has flattened `collection__folder__skill` into one
-    folder: in a source that is one collection every name is near.
+    Collections are distinguishable only where a mirror has flattened them into one folder, as
+    `collection__folder__skill`.
     """
     if is_declared(mention):
         return False
@@ -295,18 +278,18 @@ def _is_far(owner: str, target: str, mention: Mention) -> bool:
     return min(map(len, ends)) > 1 and ends[0][0] != ends[1][0]
 
 
-def _in_source(skill_id: str, facts: LinkFeatures) -> bool:
-    return skill_id.startswith(f"{facts.source_id}:")
+def _in_source(skill_id: str, features: LinkFeatures) -> bool:
+    return skill_id.startswith(f"{features.source_id}:")
 
 
-def _nearness(facts: LinkFeatures, other: str) -> tuple[int, int]:
+def _nearness(features: LinkFeatures, other: str) -> tuple[int, int]:
     """Leading folders that two skills of a source share, then leading characters.
 
-    The characters tell apart what a mirror has flattened into one folder.
+    The characters matter where a mirror has flattened folders into one.
     """
-    theirs = other[len(facts.source_id) + 1 :]
-    folders = _shared(facts.path.split("/"), theirs.split("/"))
-    return (folders, _shared(facts.path, theirs))
+    theirs = other[len(features.source_id) + 1 :]
+    folders = _shared(features.path.split("/"), theirs.split("/"))
+    return (folders, _shared(features.path, theirs))
 
 
 def _shared(one: Sequence[str], two: Sequence[str]) -> int:

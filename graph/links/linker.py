@@ -1,8 +1,8 @@
-"""Linking: bring the links of marked skills, and of whom that concerns, up to the library.
+"""Linking: recompute the links of marked skills, and of the skills whose lists they change.
 
-What each skill owns is a function of the library (`links_of`). A skill that changes is marked by
-the catalog together with everyone who has a link to it or mentions its name; whose lists it newly
-enters is found here. One process links at a time.
+The links of a skill are a function of the library (`build_links`). When a skill changes, the
+catalog marks it with all skills that own a link to it or mention its name; the skills whose lists
+it newly enters are found here. One process links at a time.
 """
 
 from __future__ import annotations
@@ -25,23 +25,22 @@ from graph.links.link_rules import (
     select_top_links,
 )
 from graph.links.similarity_index import SimilarityIndex, SimilarityScores
-from graph.protocol import Link, LinkFeatures, LinkType, SkillGraph
+from graph.protocol import SkillGraph
+from graph.records import Link, LinkFeatures, LinkType
 from graph.skill_names import lookup_keys
 
-__all__ = ["DEFAULT_LINK_SETTINGS", "LinkReport", "LinkSettings", "Linker", "relink"]
-
-_EVERYTHING = 1 << 40
+_NO_LIMIT = 1 << 40
 
 _Moves = dict[str, ScoredLink | None]
-"""By skill, the link that it has now, None where it has none."""
+"""By skill, its new link in a list, None if it leaves the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkReport:
-    """What one run of linking did.
+    """Result of one run of linking.
 
-    linked: skills whose marks were served; neighbours: others whose lists changed with them;
-    links: how many links of each type all of these own now.
+    linked: marked skills that were linked. updated_neighbours: other skills whose lists changed.
+    links: number of links of each type that all of these own now.
     """
 
     linked: int = 0
@@ -50,39 +49,41 @@ class LinkReport:
 
 
 class Linker:
-    """Links what the catalog has marked; keeps the pool of candidates between runs."""
+    """Links the skills that the catalog has marked; keeps the similarity index between runs."""
 
     def __init__(self, graph: SkillGraph, settings: LinkSettings = DEFAULT_LINK_SETTINGS) -> None:
         self._graph = graph
         self._settings = settings
-        self._pool = SimilarityIndex(settings)
+        self._index = SimilarityIndex(settings)
 
     def relink(self, marks: Sequence[tuple[str, int]]) -> LinkReport:
-        """Link these skills and everyone whose lists they enter, leave or move in; clears their
-        marks.
+        """Link these skills, update the lists that they enter, leave or move in, clear their marks.
 
-        A mark that has moved in the meantime stays, and its skill is linked again.
+        marks: (skill_id, epoch) as of `list_awaiting_linking`. A mark that was renewed in the
+        meantime stays, so that its skill is linked again.
         """
         if not marks:
             return LinkReport()
-        self._pool.refresh(self._graph)
+        self._index.refresh(self._graph)
         marked = self._graph.get_link_features([skill_id for skill_id, _ in marks])
         pending = {
-            skill_id for skill_id, _ in self._graph.list_awaiting_linking(_EVERYTHING)
+            skill_id for skill_id, _ in self._graph.list_awaiting_linking(_NO_LIMIT)
         } | marked.keys()
-        waiting = self._pool.mask(pending)
+        waiting = self._index.mask(pending)
         resolve = self._resolve(marked.values())
         current_links = self._graph.get_links(list(marked))
         links: dict[str, list[Link]] = {}
         moves: defaultdict[str, _Moves] = defaultdict(dict)
-        for skill_id, facts in marked.items():
-            scores = self._pool.score(facts)
+        for skill_id, features in marked.items():
+            scores = self._index.score(features)
             best = scores.best()
-            listed = _listing(skill_id, current_links[skill_id], pending)
-            links[skill_id] = build_links(facts, best, resolve[facts.source_id], self._settings)
-            for owner, now in _moves(skill_id, scores, listed, waiting).items():
+            listed = _lists_with(skill_id, current_links[skill_id], pending)
+            links[skill_id] = build_links(
+                features, best, resolve[features.source_id], self._settings
+            )
+            for owner, now in _list_changes(skill_id, scores, listed, waiting).items():
                 moves[owner][skill_id] = now
-        links |= self._moved(moves)
+        links |= self._apply_moves(moves)
         self._graph.replace_links(links, marks)
         return LinkReport(
             linked=len(marked),
@@ -90,31 +91,31 @@ class Linker:
             links=dict(Counter(link.type for owned in links.values() for link in owned)),
         )
 
-    def _moved(self, moves: Mapping[str, _Moves]) -> dict[str, list[Link]]:
-        """What each of these skills owns once the moves are made in its lists."""
+    def _apply_moves(self, moves: Mapping[str, _Moves]) -> dict[str, list[Link]]:
+        """All links that each of these skills owns after the moves in its lists."""
         owned = self._graph.get_owned_links(sorted(moves)) if moves else {}
         moved: dict[str, list[Link]] = {}
         beyond: list[str] = []
         for owner, links in owned.items():
-            named, scored = _parted(links)
-            now = _after(scored, moves[owner], self._settings)
+            named, scored = _split_by_origin(links)
+            now = _move_in_lists(scored, moves[owner], self._settings)
             moved[owner] = [*named, *as_owned_links(owner, now or ())]
             if now is None:
                 beyond.append(owner)
-        for owner, facts in (self._graph.get_link_features(beyond) if beyond else {}).items():
-            best = select_top_links(self._pool.score(facts).best(), self._settings)
+        for owner, features in (self._graph.get_link_features(beyond) if beyond else {}).items():
+            best = select_top_links(self._index.score(features).best(), self._settings)
             moved[owner] += as_owned_links(owner, best)
         return moved
 
     def _resolve(self, owners: Iterable[LinkFeatures]) -> dict[str, ResolvedNames]:
-        """Whom every mentioned name stands for, by source."""
+        """By source, the skills that the mentions of these owners may refer to."""
         names: defaultdict[str, set[str]] = defaultdict(set)
         whole: set[str] = set()
-        for facts in owners:
-            names[facts.source_id].update(
-                key for mention in facts.mentions for key in lookup_keys(mention.name)
+        for features in owners:
+            names[features.source_id].update(
+                key for mention in features.mentions for key in lookup_keys(mention.name)
             )
-            whole.update(m.name for m in facts.mentions if is_declared(m) and ":" in m.name)
+            whole.update(m.name for m in features.mentions if is_declared(m) and ":" in m.name)
         declared = self._graph.get_link_features(sorted(whole)) if whole else {}
         return {
             source_id: ResolvedNames(self._graph.find_by_name(source_id, sorted(keys)), declared)
@@ -122,20 +123,13 @@ class Linker:
         }
 
 
-def relink(
-    graph: SkillGraph,
-    marks: Sequence[tuple[str, int]],
-    settings: LinkSettings = DEFAULT_LINK_SETTINGS,
-) -> LinkReport:
-    """`Linker.relink` with a pool of its own; who links more than once keeps a `Linker`."""
-    return Linker(graph, settings).relink(marks)
-
-
-def _listing(
+def _lists_with(
     skill_id: str, links: Iterable[Link], pending: Set[str]
 ) -> dict[str, tuple[LinkType, float, str]]:
-    """Who has this skill in a list, with type, weight and evidence of the link; who is pending
-    has a turn of its own."""
+    """By owner, type, weight and evidence of the link by which this skill is in the owner's list.
+
+    Pending owners are left out: their lists are computed in full.
+    """
     return {
         link.owner: (link.type, link.weight, link.evidence)
         for link in links
@@ -145,13 +139,14 @@ def _listing(
     }
 
 
-def _moves(
+def _list_changes(
     skill_id: str,
     scores: SimilarityScores,
     listed: Mapping[str, tuple[LinkType, float, str]],
     waiting: Booleans,
 ) -> _Moves:
-    """By owner, this skill's link in the owner's lists where another is stored, or none."""
+    """By owner, this skill's link in the owner's lists, if it differs from the stored one; None if
+    it is not in the lists any more."""
     now = scores.links_entering(waiting) | scores.links_with(listed)
     turned = {owner: one._replace(skill_id=skill_id) for owner, one in now.items()}
     return {
@@ -162,12 +157,12 @@ def _moves(
 
 
 def _stored_values(one: ScoredLink) -> tuple[LinkType, float, str]:
-    """What is stored of a link between two skills: the weight may stay while its evidence moves."""
+    """The stored values of a link; the evidence may change while the weight does not."""
     return one.type, one.weight, one.evidence
 
 
-def _parted(links: Iterable[Link]) -> tuple[list[Link], list[ScoredLink]]:
-    """A skill's own links, those from names and those from scores."""
+def _split_by_origin(links: Iterable[Link]) -> tuple[list[Link], list[ScoredLink]]:
+    """Split the links that a skill owns into those from mentions and those from scores."""
     named: list[Link] = []
     scored: list[ScoredLink] = []
     for link in links:
@@ -178,13 +173,13 @@ def _parted(links: Iterable[Link]) -> tuple[list[Link], list[ScoredLink]]:
     return named, scored
 
 
-def _after(
+def _move_in_lists(
     listed: Sequence[ScoredLink], moves: _Moves, settings: LinkSettings
 ) -> list[ScoredLink] | None:
-    """The lists after some skills moved in them; None when one not listed might follow up.
+    """The lists after these moves; None if a skill that is not listed might move up.
 
-    Whoever a full list left out stands behind its last place, so that what stands before that
-    place is known without looking at anybody else.
+    All skills that a full list left out rank below its last entry, so that the list is known as
+    long as no entry falls below that.
     """
     best: list[ScoredLink] = []
     for kind in SIMILARITY_LINK_TYPES:

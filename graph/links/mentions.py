@@ -1,7 +1,7 @@
-"""Which other skills a skill names: declared, in a related section, quoted, by file, in order.
+"""Finds mentions of other skills: declared, in a related section, quoted, by file, in sequence.
 
-A mention is a candidate: it becomes a link only when a published skill of the same source has
-that name. A name that merely occurs as words is left alone, because most of those are chance.
+A mention becomes a link only when a published skill of the same source has that name. Names that
+occur as plain words are ignored, because most of these are coincidences.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from graph.protocol import Mention
+from graph.records import Mention
 from graph.skill_names import is_name_variant, lookup_keys, normalise_name
 from skills.record import ParsedSkill, PassageKind
 
 MAX_MENTIONS = 200
 SEQUENCE_STRIDE = 100
-"""`position // SEQUENCE_STRIDE` is the sequence a name stands in, the rest its place there."""
+"""`position // SEQUENCE_STRIDE` is the number of the sequence, the remainder the place in it."""
 
 _LINE_LIMIT = 2000
 _EVIDENCE_LIMIT = 160
@@ -100,7 +100,7 @@ _OTHERWISE = re.compile(
     r"(?:(?:the|a|an|via|with|use|using|in|for)\s+)?[`*\"“「『《\[/@]*$",
     re.IGNORECASE,
 )
-"""What stands before a name that is another way, or no way, to do the thing."""
+"""Text before a name that is an alternative or is advised against."""
 
 _NOT_HEADING = re.compile(
     r"\bwhen not to\b|\bnot (?:for|to use|in scope)\b|\bdo(?:n't| not)\b|\bout of scope\b|"
@@ -117,16 +117,16 @@ _NOT_NAMES = frozenset(
         "their these this those two user which your skill skills",
     )
 ) | {"claude-code", "codex-cli", "gemini-cli"}
-"""Words that no skill is meant by, and the agents that skills are written for."""
+"""Words that do not denote a skill, and the agents that skills are written for."""
 
 _PLACEHOLDER = re.compile(r"(?:my|your|example)-")
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line with where it stands: in code, under which kind of heading.
+    """A line with its context: in code, under which kind of heading.
 
-    elsewhere: it says what other skills are for, not what this one needs.
+    elsewhere: under a heading on alternatives or on what the skill is not for.
     """
 
     number: int
@@ -138,9 +138,9 @@ class _Line:
 
 
 def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
-    """The skills that this one names, at most MENTION_LIMIT, declared ones first.
+    """The skills that this one mentions, at most MAX_MENTIONS, declared ones first.
 
-    Pure; time linear in the text. The skill's own name is left out, except in sequences.
+    Time is linear in the text. The skill's own name is left out, except in sequences.
     """
     own = normalise_name(parsed.record.name)
     found: dict[tuple[str, str, int], Mention] = {}
@@ -157,7 +157,7 @@ def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
 
 
 def _is_common_word(name: str, key: str) -> bool:
-    """Whether a name is a common word, a stand-in for one, or a constant in capitals."""
+    """Whether a name is a common word, a placeholder, or a constant in capitals."""
     constant = name.isupper() and name.isascii() and len(name) > _ACRONYM
     return constant or key in _NOT_NAMES or bool(_PLACEHOLDER.match(key))
 
@@ -181,7 +181,7 @@ def _declared(parsed: ParsedSkill) -> Iterator[Mention]:
 
 
 def _front_matter(parsed: ParsedSkill) -> Iterator[Mention]:
-    """Names listed under a key of the front matter that is about other skills."""
+    """Names listed under a front matter key about other skills."""
     depth = -1
     for number, line in enumerate(parsed.lines[: max(parsed.body_line - 1, 0)], 1):
         text = line[:_LINE_LIMIT]
@@ -202,7 +202,7 @@ def _front_matter(parsed: ParsedSkill) -> Iterator[Mention]:
 
 
 def _described(parsed: ParsedSkill) -> Iterator[Mention]:
-    """Skills that the description names as such."""
+    """Skills that the description mentions."""
     text = parsed.record.description[:_LINE_LIMIT]
     for clause in re.split(r"(?<=[.;。；!])\s*", text):
         if not _INSTEAD.search(clause):
@@ -210,7 +210,7 @@ def _described(parsed: ParsedSkill) -> Iterator[Mention]:
 
 
 def _lines(parsed: ParsedSkill) -> list[_Line]:
-    """The body's lines with their surroundings."""
+    """The body's lines with their context."""
     code: set[int] = set()
     for passage in parsed.passages:
         if passage.kind is PassageKind.CODE:
@@ -254,21 +254,21 @@ def _in_line(line: _Line) -> Iterator[Mention]:
 
 
 def _says_related(text: str) -> bool:
-    """Whether a line outside such a section introduces related skills itself."""
+    """Whether a line outside a section on related skills introduces them itself."""
     return bool(_SKILL_WORD.search(text)) and bool(_SKILL_HEADING.search(text))
 
 
 def _listed(line: _Line) -> list[str]:
     """Names in a line about related or needed skills.
 
-    Where the heading does not speak of skills, a single word may as well be a package.
+    Where the heading does not mention skills, a single word may be a package.
     """
     plain = line.about_skills or bool(_SKILL_WORD.search(line.text))
     head = _ITEM_HEAD.match(line.text)
     found = [head] if head else []
     found += _QUOTED.finditer(line.text)
     if line.about_skills and not found:
-        # Beside a name that is marked as one, hyphenated words describe it.
+        # In a line with a quoted name, hyphenated words describe that name.
         found += (match for match in _COMPOUND.finditer(line.text) if "-" in match.group(1))
     names = [
         next(group for group in match.groups() if group).strip().lstrip("/@").rstrip(":：")
@@ -279,10 +279,10 @@ def _listed(line: _Line) -> list[str]:
 
 
 def _quoted(text: str) -> list[str]:
-    """Names in quotation marks or backticks, and names said to be a skill.
+    """Names in quotation marks or backticks, and names followed by the word `skill`.
 
-    A single quoted word is a command or a value more often than a skill: it counts only where the
-    word `skill` stands right beside it.
+    A single quoted word is more often a command or a value than a skill: it counts only next to
+    the word `skill`.
     """
     found = []
     for match in _QUOTED.finditer(text):
@@ -303,15 +303,15 @@ def _quoted(text: str) -> list[str]:
 
 
 def _is_compound(name: str) -> bool:
-    """Whether a name has several parts and no blank: unlikely to be an ordinary word.
+    """Whether a name has several parts and no space, so that it is unlikely to be a word.
 
-    Parts joined by underscores alone are an identifier more often than a skill.
+    Parts joined by underscores alone are more often an identifier than a skill.
     """
     return "-" in name and bool(_COMPOUND.fullmatch(name))
 
 
 def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
-    """Skills named in an order: along arrows in a line, or one a step in numbered steps."""
+    """Skills in a sequence: joined by arrows in a line, or one for each numbered step."""
     sequence = 0
     steps: list[tuple[str, _Line]] = []
     last = 0
@@ -342,13 +342,13 @@ def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
 
 
 def _is_route(step: str, name: str) -> bool:
-    """Whether an item names a skill for a case of its own: a choice, not an order."""
+    """Whether an item names a skill for one case: a choice, not a step of a sequence."""
     return bool(_CONDITION.match(step) or _ARROW.search(step[: max(step.find(name), 0)]))
 
 
 def _is_call(step: str, name: str) -> bool:
-    """Whether a step tells to use the skill: it opens with the name, or calls for it in its first
-    sentence."""
+    """Whether a step instructs to use the skill: it begins with the name, or invokes it in its
+    first sentence."""
     before = step[: max(step.find(name), 0)]
     if _NOT_FIRST.search(before):
         return False
@@ -356,10 +356,10 @@ def _is_call(step: str, name: str) -> bool:
 
 
 def _along_arrows(text: str) -> list[str]:
-    """The names that arrows join directly; a remark in parentheses may follow each.
+    """Names joined directly by arrows; a remark in parentheses may follow each.
 
-    An arrow that maps words to a name, one list to another or a name to a variant of it is no
-    sequence. A single word is a state or a label unless the line speaks of skills.
+    An arrow from words to a name, from one list to another or from a name to a variant of it is no
+    sequence. A single word is a state or a label unless the line contains the word `skill`.
     """
     if not any(arrow in text for arrow in ("→", "⟶", "➜", "➔", "->", "=>")):
         return []
@@ -367,7 +367,7 @@ def _along_arrows(text: str) -> list[str]:
     plain = bool(_SKILL_WORD.search(text))
     names: list[str] = []
     for place, piece in enumerate(pieces):
-        tokens = [match for match in _CHAIN_NAME.finditer(piece) if _names_one(match, plain)]
+        tokens = [match for match in _CHAIN_NAME.finditer(piece) if _is_chain_name(match, plain)]
         first, last = place == 0, place == len(pieces) - 1
         begins = [match for match in tokens if match.start() == 0]
         ends = [match for match in tokens if match.end() == len(piece)]
@@ -381,8 +381,8 @@ def _along_arrows(text: str) -> list[str]:
     return names if len(names) > 1 else []
 
 
-def _names_one(match: re.Match[str], plain: bool) -> bool:
-    """Whether a token of a chain has several parts, or is quoted where single words may be."""
+def _is_chain_name(match: re.Match[str], plain: bool) -> bool:
+    """Whether a token between arrows has several parts, or is quoted where `plain` allows it."""
     return _is_compound(match.group(1) or match.group(2)) or (plain and bool(match.group(1)))
 
 
@@ -393,6 +393,6 @@ def _ordered(named: Sequence[tuple[str, _Line]], sequence: int) -> Iterator[Ment
 
 
 def _evidence(text: str, name: str = "") -> str:
-    """The part of a line around a name: one line, bounded."""
+    """The part of a line around a name, at most _EVIDENCE_LIMIT characters."""
     start = max(0, text.find(name) - _EVIDENCE_LIMIT // 2)
     return " ".join(text[start : start + 2 * _EVIDENCE_LIMIT].split())[:_EVIDENCE_LIMIT]

@@ -1,6 +1,6 @@
-"""Typed links between the passages of one skill (SkillPager §3.1); pure.
+"""Typed links between the passages of one skill (SkillPager §3.1).
 
-They are kept with the revision: sequence, semantic, reference and condition, all by passage index.
+They are stored with the revision, by passage index: sequence, semantic, reference and condition.
 """
 
 from __future__ import annotations
@@ -43,9 +43,12 @@ class PassageLink:
 
 @dataclass(frozen=True, slots=True)
 class PassageLinkSettings:
-    """semantic: cosine above which two passages are alike (SkillPager's tau). per_passage: the
-    most links of a type that start at one passage. reach: how many passages after a precondition
-    its step is looked for within its own section's parent."""
+    """Thresholds of passage links.
+
+    min_semantic_cosine: exclusive (SkillPager's tau). max_links_per_passage: links of a type that
+    start at one passage. condition_reach: how many passages after a precondition are searched for
+    its step. min_title_length: characters of a heading that references can name.
+    """
 
     min_semantic_cosine: float = 0.85
     max_links_per_passage: int = 5
@@ -84,11 +87,11 @@ def link_passages(
     vectors: Vectors | None = None,
     settings: PassageLinkSettings = DEFAULT_PASSAGE_LINK_SETTINGS,
 ) -> tuple[PassageLink, ...]:
-    """Every link among the passages of a skill, by source, target and type.
+    """All links between the passages of a skill, sorted by source, target and type.
 
-    vectors: unit vectors of the passages, (passages, d), or of the sections, (sections, d), in
-    which case passages of two sections that are alike are linked at their first passages; without
-    them there are no semantic links. Raises UsageError for any other number of vectors.
+    vectors: unit vectors of the passages, (passages, d), or of the sections, (sections, d); then
+    similar sections are linked at their first passages. Without vectors there are no semantic
+    links. Raises UsageError for any other number of vectors.
     """
     found = [
         *_sequence(parsed.passages),
@@ -114,7 +117,7 @@ def _sequence(passages: Sequence[Passage]) -> list[PassageLink]:
 def _semantic(
     parsed: ParsedSkill, vectors: Vectors | None, settings: PassageLinkSettings
 ) -> list[PassageLink]:
-    """Pairs above the threshold, each passage with its best; computed in blocks of rows."""
+    """The best pairs of each passage above the threshold, computed in blocks of rows."""
     if vectors is None or not len(vectors):
         return []
     if len(vectors) == len(parsed.passages):
@@ -148,7 +151,7 @@ def _semantic(
 
 
 def _references(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[PassageLink]:
-    """Passages that name another section's heading, its step number, or a term it introduces."""
+    """Links to a section whose heading, step number or introduced term a passage mentions."""
     first: dict[int, Passage] = {}
     for passage in parsed.passages:
         first.setdefault(passage.section, passage)
@@ -181,7 +184,7 @@ def _references(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[Pass
 def _titles(
     parsed: ParsedSkill, first: dict[int, Passage], settings: PassageLinkSettings
 ) -> dict[str, list[tuple[list[str], Passage]]]:
-    """Headings worth matching, by their first word; one that several sections share is not."""
+    """Distinctive headings by their first word; those shared by several sections are left out."""
     named: list[tuple[list[str], Passage]] = []
     for section in parsed.sections:
         if section.level > 1 and section.index in first and section.heading_path:
@@ -213,7 +216,7 @@ def _step_numbers(parsed: ParsedSkill, first: dict[int, Passage]) -> dict[int, P
 
 
 def _introduced(parsed: ParsedSkill) -> dict[str, Passage]:
-    """Key terms that one passage leads with, by term: what defines them. Others are left out."""
+    """Key term -> the passage that begins with it; terms of several passages are left out."""
     found: dict[str, Passage] = {}
     twice: set[str] = set()
     for passage in parsed.passages:
@@ -237,10 +240,9 @@ def _key_terms(text: str) -> list[str]:
 
 
 def _conditions(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[PassageLink]:
-    """Each precondition to the step it constrains.
+    """A link from each precondition to the step that it constrains.
 
-    That is the next step of its own section or of one below it; a precondition that is a chapter
-    of its own, or stands at the start, constrains the first step that follows.
+    That is the next step in its section or a subsection, otherwise the first step that follows.
     """
     links = []
     for passage in parsed.passages:

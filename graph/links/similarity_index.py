@@ -1,6 +1,6 @@
-"""Every published skill's term vectors, inverted in memory, to score one skill against all.
+"""In-memory inverted index of all published skills' term vectors, to score one skill against all.
 
-Kept up to date from the catalog's change feed: an edit costs what it changed.
+It follows the catalog's change feed, so that the cost of an edit depends on what it changed.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from graph.links.link_rules import (
     score_pairs,
     similarity_evidence,
 )
-from graph.protocol import LinkFeatures, LinkType, SkillGraph
+from graph.protocol import LinkStore, SkillGraph
+from graph.records import LinkFeatures, LinkType
 from graph.skill_names import may_be_same_skill, normalise_name
 
 _READ_AT_ONCE = 1000
 _RECENT_SHARE = 0.02
 
 _EntryWeights = dict[LinkType, float]
-"""By type, the weight that another skill must have to enter a list."""
+"""By type, the weight that a link must have to enter a skill's list; 0 while there is room."""
 
 
 class SimilarityIndex:
-    """Scores of one skill with all published ones, and who would take it into a list.
+    """Scores one skill against all published ones, and finds the lists that it would enter.
 
-    What changed lately stands in a small block of its own, so that an edit does not invert the
-    whole library again.
+    Recent changes are in a small block, so that an edit does not rebuild the whole index.
     """
 
     def __init__(self, settings: LinkSettings) -> None:
@@ -50,7 +50,7 @@ class SimilarityIndex:
         self._blocks = (_Block({}, {}), _Block({}, {}))
 
     def refresh(self, graph: SkillGraph) -> None:
-        """Follow the catalog: read what was published, drop what was withdrawn."""
+        """Apply the catalog's changes: read what was published, drop what was withdrawn."""
         changes = graph.get_changes_since(self._epoch)
         self._epoch = changes.epoch
         if changes.relinked:
@@ -58,12 +58,14 @@ class SimilarityIndex:
         if changes.pointers:
             self._read_members(graph, sorted(changes.pointers))
 
-    def _read_members(self, graph: SkillGraph, changed: Sequence[str]) -> None:
+    def _read_members(self, graph: LinkStore, changed: Sequence[str]) -> None:
         for skill_id in changed:
             self._members.pop(skill_id, None)
         for start in range(0, len(changed), _READ_AT_ONCE):
             read = graph.get_link_features(changed[start : start + _READ_AT_ONCE])
-            self._members.update({skill_id: _Member(facts) for skill_id, facts in read.items()})
+            self._members.update(
+                {skill_id: _Member(features) for skill_id, features in read.items()}
+            )
         old, _ = self._blocks
         old.drop(changed)
         self._recent.update(changed)
@@ -74,10 +76,10 @@ class SimilarityIndex:
             recent = {one: self._members[one] for one in self._recent if one in self._members}
             self._blocks = (old, _Block(recent, self._entry_weights))
 
-    def score(self, facts: LinkFeatures) -> SimilarityScores:
-        """This skill against every other one."""
-        asked = _Member(facts)
-        parts = [block.cosines(asked, facts.skill_id) for block in self._blocks]
+    def score(self, features: LinkFeatures) -> SimilarityScores:
+        """Score this skill against every other one."""
+        asked = _Member(features)
+        parts = [block.cosines(asked, features.skill_id) for block in self._blocks]
         body, description, namesake = (np.concatenate(part) for part in zip(*parts, strict=True))
         ids = np.concatenate([block.ids for block in self._blocks])
         entry_weights = {
@@ -85,16 +87,16 @@ class SimilarityIndex:
             for kind in SIMILARITY_LINK_TYPES
         }
 
-        def kin(place: int) -> bool:
+        def is_kin(place: int) -> bool:
             return may_be_same_skill(asked.name, self._members[ids[place]].name)
 
-        weights = score_pairs(body, description, namesake, kin, self._settings)
+        weights = score_pairs(body, description, namesake, is_kin, self._settings)
         return SimilarityScores(
             ids, body, description, weights, entry_weights, self._settings, self._places
         )
 
     def _places(self, skill_ids: Iterable[str]) -> list[int]:
-        """Where skills stand in the arrays of `scores`."""
+        """Indices of skills in the arrays of `score`."""
         old, recent = self._blocks
         found = []
         for skill_id in skill_ids:
@@ -106,13 +108,13 @@ class SimilarityIndex:
         return found
 
     def mask(self, skill_ids: Iterable[str]) -> Booleans:
-        """Where these skills stand in the arrays of `scores`."""
+        """A mask of these skills over the arrays of `score`."""
         mask = np.zeros(sum(len(block.ids) for block in self._blocks), dtype=bool)
         mask[self._places(skill_ids)] = True
         return mask
 
-    def _read_entry_weights(self, graph: SkillGraph, skill_ids: Sequence[str]) -> None:
-        """What it takes to enter the lists of skills whose links changed; 0 where there is room."""
+    def _read_entry_weights(self, graph: LinkStore, skill_ids: Sequence[str]) -> None:
+        """Read the entry weights of skills whose links changed."""
         full = {
             kind: graph.min_link_weight(kind, self._settings.max_links(kind), skill_ids)
             for kind in SIMILARITY_LINK_TYPES
@@ -126,7 +128,7 @@ class SimilarityIndex:
 
 @dataclass(frozen=True, slots=True)
 class SimilarityScores:
-    """One skill against all of the pool; every array is (skills,), in no order of meaning."""
+    """Scores of one skill against all others; every array is (skills,), in the order of `ids`."""
 
     ids: npt.NDArray[np.object_]
     body: Floats
@@ -137,7 +139,7 @@ class SimilarityScores:
     places: Callable[[Iterable[str]], list[int]]
 
     def best(self) -> list[ScoredLink]:
-        """All that the skill's lists can hold: the best K of each type and who ties with them."""
+        """Candidates for the skill's lists: the best K of each type, with ties."""
         found: list[ScoredLink] = []
         for kind, weights in self.weights.items():
             last = _last_place(weights, self.settings.max_links(kind))
@@ -145,7 +147,7 @@ class SimilarityScores:
         return found
 
     def links_entering(self, excluded: Booleans) -> dict[str, ScoredLink]:
-        """By skill, the link with which this one would enter, stay or tie in a list of it."""
+        """By skill, the link with which this one would enter, stay in or tie with its list."""
         return {
             one.skill_id: one
             for kind, weights in self.weights.items()
@@ -155,7 +157,7 @@ class SimilarityScores:
         }
 
     def links_with(self, skill_ids: Iterable[str]) -> dict[str, ScoredLink]:
-        """The links with these skills; those without one are left out."""
+        """By skill, the link with it; skills without one are left out."""
         chosen = np.zeros(len(self.ids), dtype=bool)
         chosen[self.places(skill_ids)] = True
         return {
@@ -177,20 +179,20 @@ class SimilarityScores:
 
 
 class _Member:
-    """What the pool keeps of one skill."""
+    """Name and quantised vectors of one skill."""
 
     __slots__ = ("body", "description", "name")
 
-    def __init__(self, facts: LinkFeatures) -> None:
-        self.name = normalise_name(facts.name)
-        self.body = quantise_vector(facts.body_terms)
-        self.description = quantise_vector(facts.description_terms)
+    def __init__(self, features: LinkFeatures) -> None:
+        self.name = normalise_name(features.name)
+        self.body = quantise_vector(features.body_terms)
+        self.description = quantise_vector(features.description_terms)
 
 
 class _Block:
-    """Some skills by id, their vectors inverted; those dropped are passed over.
+    """Part of the index: the inverted vectors of some skills; dropped ones score 0.
 
-    doors: by type, what it takes to enter each skill's list (skills,).
+    entry_weights: by type, float64 (skills,).
     """
 
     def __init__(
@@ -213,24 +215,24 @@ class _Block:
         self._descriptions = _Inverted([members[skill_id].description for skill_id in ordered])
 
     def drop(self, skill_ids: Sequence[str]) -> None:
-        """Have these skills score 0 from now on."""
+        """Make these skills score 0."""
         self._alive[[self._place[one] for one in skill_ids if one in self._place]] = 0.0
 
     def set_entry_weights(self, skill_id: str, entry_weights: _EntryWeights) -> None:
-        """Note what it takes to enter the lists of a skill, where it stands here."""
+        """Set the entry weights of a skill, if it is in this block."""
         place = self._place.get(skill_id)
         if place is not None:
             for kind, entry_weight in entry_weights.items():
                 self.entry_weights[kind][place] = entry_weight
 
     def place(self, skill_id: str) -> int | None:
-        """Where a skill stands in `ids`, dropped or not."""
+        """Index of a skill in `ids`, dropped or not; None if it is not in this block."""
         return self._place.get(skill_id)
 
     def cosines(self, asked: _Member, skill_id: str) -> tuple[Floats, Floats, Booleans]:
-        """Cosines of texts and of descriptions, and who has the same name; each (skills,).
+        """Cosines of bodies and of descriptions, and the mask of equal names; each (skills,).
 
-        The skill itself has none.
+        The skill's cosine with itself is 0.
         """
         body = self._bodies.cosines(asked.body) * self._alive
         description = self._descriptions.cosines(asked.description) * self._alive
@@ -243,7 +245,7 @@ class _Block:
 
 
 class _Inverted:
-    """Sparse vectors by term: for each term, who has it with what weight."""
+    """Sparse vectors by term: for each term, the vectors that hold it, with weights."""
 
     def __init__(self, vectors: Sequence[QuantisedVector]) -> None:
         lengths = [len(terms) for terms, _ in vectors]
@@ -280,6 +282,6 @@ class _Inverted:
 
 
 def _last_place(weights: Floats, most: int) -> float:
-    """The K-th best weight, 0 when there are fewer."""
+    """The K-th highest weight, 0 when there are fewer."""
     place = len(weights) - most
     return float(np.partition(weights, place)[place]) if place >= 0 else 0.0

@@ -1,1 +1,1 @@
-"""The embedded catalog and link store: one SQLite file."""
+"""The embedded store of catalog and links: one SQLite file."""

@@ -1,7 +1,7 @@
-"""A SQLite file as the embedded store needs it: threads, transactions, errors, schema.
+"""The SQLite file of the embedded store: connections, transactions, errors, schema.
 
-WAL with synchronous FULL: a transaction that returned survives a kill and a power cut, and
-readers of any process see the last commit beside the one writer.
+WAL with synchronous FULL: a committed transaction survives a kill and a power cut, and readers of
+any process see the last commit while one process writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graph.named_statements import load_statements, read_text
 
 SCHEMA_VERSION = 4
 _BUSY_SECONDS = 15.0
-_PASSING = {
+_TRANSIENT_CODES = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_FULL,
@@ -28,13 +28,14 @@ _PASSING = {
 
 
 class Database:
-    """Connections to one file, one a thread; writes are serialised within the process."""
+    """Connections to one file, one for each thread; a lock serialises writes in the process."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
-        """Open the file, creating it with its schema when `writable` and absent.
+        """Open the file; with `writable`, create or upgrade it.
 
-        Raises UsageError when there is nothing to read, PermanentError for a damaged file or
-        another schema, TransientError when the disk is full or the file locked.
+        Raises UsageError when there is no file to read or its schema is older, PermanentError for
+        a damaged file or an unknown schema, TransientError when the disk is full or the file
+        locked.
         """
         self._path = path
         self._writable = writable
@@ -63,7 +64,7 @@ class Database:
         if 0 < row[0] < SCHEMA_VERSION:
             raise UsageError(
                 f"{self._path} has schema {row[0]}, this version of skillbus reads "
-                f"{SCHEMA_VERSION}: `skillbus sync` or `skillbus serve` brings it up to that"
+                f"{SCHEMA_VERSION}: `skillbus sync` or `skillbus serve` upgrades it"
             )
         if row[0] != SCHEMA_VERSION:
             raise PermanentError(
@@ -72,7 +73,7 @@ class Database:
             )
 
     def _create(self, connection: sqlite3.Connection) -> None:
-        """Lay out an empty file, or bring an older one up, all of it or nothing."""
+        """Create the schema in an empty file, or upgrade an older one, in one transaction."""
         connection.execute("BEGIN IMMEDIATE")
         try:
             empty = not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
@@ -91,7 +92,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """A snapshot: every statement inside sees the same commit."""
+        """A read transaction: all its statements see the same commit."""
         with self._errors():
             connection = self._connection()
             connection.execute("BEGIN")
@@ -102,7 +103,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction: durable when the block is left, undone when it raises."""
+        """A write transaction: committed when the block ends, rolled back when it raises."""
         if not self._writable:
             raise UsageError(f"{self._path} was opened for reading only")
         with self._write_lock, self._errors():
@@ -117,7 +118,7 @@ class Database:
                 raise
 
     def close(self) -> None:
-        """Close every thread's connection; calls afterwards raise UsageError."""
+        """Close the connections of all threads; later calls raise UsageError."""
         with self._guard:
             self._closed = True
             opened, self._opened = self._opened, []
@@ -134,7 +135,7 @@ class Database:
         return connection
 
     def _open(self) -> sqlite3.Connection:
-        # `rw` for readers too: a WAL file cannot be read without its shared-memory index
+        # `rw` for readers too: reading a WAL file needs write access to its shared memory.
         mode = "rwc" if self._writable else "rw"
         uri = f"{self._path.resolve().as_uri()}?mode={mode}"
         connection = sqlite3.connect(
@@ -151,12 +152,12 @@ class Database:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Translate SQLite's errors into ours; a bug in a statement is not disguised as one."""
+        """Translate SQLite's errors into SkillbusError; errors in statements are raised as is."""
         try:
             yield
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code in _PASSING:
+            if code in _TRANSIENT_CODES:
                 raise TransientError(
                     f"{self._path} is busy or its disk is full: {error}"
                 ) from error
@@ -173,7 +174,7 @@ class Database:
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    """Bring a file of an earlier version up to this one; a later version's is left alone."""
+    """Upgrade a file with an older schema; a newer one is left as it is."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     upgrades = load_statements("graph.local", "upgrades.sql")
     for number in range(version + 1, SCHEMA_VERSION + 1) if version else ():
@@ -183,7 +184,7 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script, one by one; `executescript` would commit in between."""
+    """The statements of a script; `executescript` would commit between them."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -1,5 +1,5 @@
--- Statements of the embedded store by name. Lists are passed as one JSON array, so that no
--- statement's text depends on how much is asked for.
+-- Statements of the embedded store by name. A list is passed as one JSON array, so that the text of
+-- a statement does not depend on the list's length.
 
 -- name: allocate_sequence
 UPDATE meta SET value = value + ? WHERE key = 'seq' RETURNING value;
@@ -149,11 +149,6 @@ FROM json_each(?) w JOIN skills s ON s.skill_id = w.value JOIN facts f ON f.skil
 SELECT s.name_key, s.skill_id FROM json_each(:names) w
 JOIN skills s ON s.source_id = :source_id AND s.name_key = w.value
 ORDER BY s.name_key, s.skill_id;
-
--- name: find_mentioning
-SELECT DISTINCT s.skill_id FROM json_each(:names) w
-JOIN mentions m ON m.key = w.value AND m.source_id = :source_id JOIN skills s ON s.id = m.skill
-ORDER BY s.skill_id;
 
 -- name: published
 SELECT s.skill_id FROM json_each(?) w JOIN skills s ON s.skill_id = w.value WHERE s.seq > 0;

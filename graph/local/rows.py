@@ -1,4 +1,4 @@
-"""What the rows of the SQLite file say: sources, entries, links, and rows of links."""
+"""Conversion of SQLite rows into records; the order of values is set by the statements."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from graph.packing import unpack_mentions, unpack_vector
-from graph.protocol import (
+from graph.feature_codec import unpack_mentions, unpack_vector
+from graph.records import (
     Adjacency,
     CatalogEntry,
     Link,
@@ -20,24 +20,24 @@ from graph.protocol import (
 )
 
 LinkEnd = tuple[float, str, int, str]
-"""A link's other end, as rows are sorted: -weight, type, 1 where it comes in, skill_id."""
+"""A link as seen from one end, in sort order: -weight, type, 1 if it is incoming, skill_id."""
 
 ENTRY_COLUMNS = """skill_id, source_id, path, state, name, description, seq, content_hash,
     wanted_seq, reason, warnings, safety_level, tokens, language, licence, paged, updated,
     scanner"""
-"""The columns of `entry_of`."""
+"""The columns that `entry_from_row` reads."""
 
-_TYPES = {kind.value: kind for kind in LinkType}
-"""By value: thousands of ends a query are too many for the enum's own lookup."""
+_LINK_TYPES = {kind.value: kind for kind in LinkType}
+"""By value. A query reads thousands, for which the enum's own lookup is too slow."""
 
 
 def source_from_row(row: tuple[Any, ...]) -> Source:
-    """A source, its licences from JSON."""
+    """A row of the statement `sources`."""
     return Source(*row[:6], *(tuple(json.loads(row[6])), *row[7:]))
 
 
 def entry_from_row(row: tuple[Any, ...]) -> CatalogEntry:
-    """An entry, of the columns ENTRY."""
+    """A row of ENTRY_COLUMNS."""
     values = list(row)
     values[3] = SkillState(values[3])
     values[15] = bool(values[15])
@@ -45,28 +45,28 @@ def entry_from_row(row: tuple[Any, ...]) -> CatalogEntry:
 
 
 def link_from_row(row: Iterable[Any]) -> Link:
-    """A link of its owner, source, target, type, weight and evidence."""
+    """A row of owner, source, target, type, weight and evidence."""
     owner, source, target, kind, weight, evidence = row
-    return Link(owner, source, target, _TYPES[kind], weight, evidence)
+    return Link(owner, source, target, _LINK_TYPES[kind], weight, evidence)
 
 
 def features_from_row(row: tuple[Any, ...]) -> LinkFeatures:
-    """What linking needs of a skill."""
-    skill_id, source_id, path, name, signature, described, mentions = row
-    vectors = (unpack_vector(signature), unpack_vector(described))
+    """A row of the statement `link_features`."""
+    skill_id, source_id, path, name, body, description, mentions = row
+    vectors = (unpack_vector(body), unpack_vector(description))
     return LinkFeatures(skill_id, source_id, path, name, *vectors, unpack_mentions(mentions))
 
 
 def adjacency_from_ends(ends: list[LinkEnd], fan_out: int) -> Adjacency:
-    """Neighbours heaviest first, cut at the fan-out, with the totals of the whole."""
+    """Neighbours heaviest first, cut at the fan-out, with the totals of all of them."""
     ends.sort()
     totals: defaultdict[tuple[str, int], float] = defaultdict(float)
     for minus, kind, backward, _ in ends:
         totals[kind, backward] -= minus
     neighbours = tuple(
-        Neighbour(other, _TYPES[kind], not backward, -minus)
+        Neighbour(other, _LINK_TYPES[kind], not backward, -minus)
         for minus, kind, backward, other in ends[:fan_out]
     )
     return Adjacency(
-        neighbours, {(_TYPES[kind], not back): total for (kind, back), total in totals.items()}
+        neighbours, {(_LINK_TYPES[kind], not back): total for (kind, back), total in totals.items()}
     )

@@ -1,5 +1,5 @@
--- The catalog and the links of the embedded deployment. A removed skill keeps its row and numbers,
--- by which late events are recognised, until it is pruned.
+-- Schema of the embedded catalog and link store. A removed skill keeps its row until it is pruned:
+-- its numbers show that a late event is stale.
 CREATE TABLE meta (
     key TEXT PRIMARY KEY,
     value INTEGER NOT NULL
@@ -28,11 +28,11 @@ CREATE TABLE cursor (
 ) WITHOUT ROWID;
 
 -- seq: the pointer, 0 without one. served_seq: the highest seq with an outcome (published,
--- confirmed, removed or failed); whatever is not above it is stale. wanted_seq is above served_seq,
--- or else not above seq, so that a skill waits for ingest exactly when wanted_seq > seq.
--- name_key: the normalised name of a published skill. pointer_epoch, row_epoch: when the pointer
--- or the row last changed. mark_epoch: when linking was asked for, NULL when it is done.
--- scanner: the version of the scanner that made safety_level.
+-- unchanged, removed or failed); a seq not above it is stale. wanted_seq is either above served_seq
+-- or not above seq, so that a skill waits for ingest exactly when wanted_seq > seq. name_key: the
+-- normalised name of a published skill. pointer_epoch, row_epoch: epoch of the last change of the
+-- pointer, and of the links. mark_epoch: epoch at which linking was requested, NULL when it is done.
+-- paged: the sections have vectors. scanner: version of the scanner that computed safety_level.
 CREATE TABLE skills (
     id INTEGER PRIMARY KEY,
     skill_id TEXT NOT NULL UNIQUE,
@@ -69,7 +69,7 @@ CREATE INDEX skills_marked ON skills (mark_epoch, skill_id) WHERE mark_epoch IS 
 CREATE INDEX skills_waiting ON skills (wanted_seq) WHERE wanted_seq > served_seq;
 CREATE INDEX skills_unpaged ON skills (uses DESC, skill_id) WHERE seq > 0 AND paged = 0;
 
--- What linking knows of a published skill. Vectors are packed (term i64, weight f32) pairs.
+-- Link features of a published skill. Vectors are packed (term i64, weight f32) pairs.
 CREATE TABLE facts (
     skill INTEGER PRIMARY KEY,
     signature BLOB NOT NULL,
@@ -95,6 +95,6 @@ CREATE TABLE links (
     evidence TEXT NOT NULL,
     PRIMARY KEY (owner, source, target, type)
 ) WITHOUT ROWID;
--- With the weight they hold all that a row needs, so that reading one does not visit the table.
+-- The weight makes them covering indexes for reading adjacency.
 CREATE INDEX links_by_source ON links (source, weight);
 CREATE INDEX links_by_target ON links (target, weight);

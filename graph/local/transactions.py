@@ -1,6 +1,6 @@
-"""The embedded store's transactions: moving and withdrawing pointers, marks, replacing links.
+"""Writes of the embedded store: publishing and withdrawing skills, replacing links, marks.
 
-Everything here runs inside a write transaction of its caller.
+Everything here runs inside a write transaction of the caller.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from graph.packing import pack_mentions, pack_vector
-from graph.protocol import Link, Publication, SkillState
+from graph.feature_codec import pack_mentions, pack_vector
+from graph.records import Link, Publication, SkillState, merge_duplicate_links
 from graph.skill_names import lookup_keys, normalise_name
 from skills.record import RevisionKey
 
@@ -20,7 +20,7 @@ _Edge = tuple[int, int, str, float, str]
 
 
 class Transaction:
-    """One write transaction: its connection, its epoch, and what it has to mark for linking."""
+    """One write transaction: its connection, its epoch, and the marks for linking to write."""
 
     def __init__(self, db: sqlite3.Connection, sql: Mapping[str, str]) -> None:
         self.db = db
@@ -31,12 +31,12 @@ class Transaction:
 
     @cached_property
     def epoch(self) -> int:
-        """This transaction's number in the change feed; taken when first asked for."""
+        """This transaction's number in the change feed; allocated on first access."""
         (epoch,) = self.db.execute(self.sql["next_epoch"]).fetchone()
         return int(epoch)
 
     def get_or_add_skill(self, skill_id: str, source_id: str, path: str) -> tuple[int, int, int]:
-        """A skill's row id, pointer and highest served seq; the row is made when missing."""
+        """A skill's row id, pointer and served_seq; inserts the row when it is missing."""
         asked = "SELECT id, seq, served_seq FROM skills WHERE skill_id = ?"
         row = self.db.execute(asked, (skill_id,)).fetchone()
         if row is None:
@@ -45,16 +45,16 @@ class Transaction:
         return (row[0], row[1], row[2])
 
     def queue_name_change(self, skill_id: str, source_id: str, keys: set[str]) -> None:
-        """Whoever mentions these names, or the skill by its id, has to resolve them again."""
+        """Mark the skills that mention these names, or this skill_id: they resolve them again."""
         self._names.update((key, source_id) for key in keys)
         self._keys.add(normalise_name(skill_id))
 
     def queue_links_lost(self, row: int) -> None:
-        """Whoever has links to this skill has room for others now."""
+        """Mark the skills that own links with this one: they have room for others."""
         self._relinked.add(row)
 
     def write_marks(self) -> None:
-        """Mark everything gathered; before links are deleted, and again at the end."""
+        """Write all queued marks; call it before links are deleted, and at the end."""
         if self._relinked:
             ids = json.dumps(sorted(self._relinked))
             self.db.execute(self.sql["mark_owners"], {"epoch": self.epoch, "ids": ids})
@@ -105,9 +105,9 @@ def withdraw(
     state: SkillState,
     reason: str,
 ) -> bool:
-    """Take one pointer away, with its facts and links; True when there was one.
+    """Withdraw one pointer with its facts and links; True when there was one.
 
-    The seq is kept either way, so that whatever is older than this removal or failure is stale.
+    The seq is recorded in any case, so that events older than this removal or failure are stale.
     """
     row, pointer, served = transaction.get_or_add_skill(key.skill_id, source_id, path)
     if key.seq <= served:
@@ -135,8 +135,8 @@ def withdraw(
 
 
 def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]]) -> None:
-    """Make each owner's links exactly these; rows that do not change are not touched."""
-    named = {skill_id for owned in links.values() for link in owned for skill_id in link_ends(link)}
+    """Make each owner's links exactly these; rows that do not change are not written."""
+    named = {skill_id for owned in links.values() for link in owned for skill_id in link.ends}
     rows = dict(
         transaction.db.execute(
             "SELECT skill_id, id FROM skills WHERE seq > 0"
@@ -150,25 +150,14 @@ def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]])
             continue
         wanted = {
             (rows[link.source], rows[link.target], link.type.value, link.weight, link.evidence)
-            for link in _one_each(links[owner])
+            for link in merge_duplicate_links(links[owner])
             if link.source in rows and link.target in rows
         }
-        if any(end not in rows for link in links[owner] for end in link_ends(link)):
+        if any(end not in rows for link in links[owner] for end in link.ends):
             _set_epoch(transaction, "mark_epoch", {rows[owner]})
         touched |= _replace_owned(transaction.db, rows[owner], wanted)
     if touched:
         _set_epoch(transaction, "row_epoch", touched)
-
-
-def link_ends(link: Link) -> tuple[str, str]:
-    """The two skills that a link joins."""
-    return (link.source, link.target)
-
-
-def _one_each(links: Sequence[Link]) -> Iterable[Link]:
-    """One link for each (source, target, type): the heaviest, then by evidence."""
-    ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
-    return {(link.source, link.target, link.type): link for link in ordered}.values()
 
 
 def _replace_owned(db: sqlite3.Connection, owner: int, wanted: set[_Edge]) -> set[int]:

@@ -1,4 +1,4 @@
--- Statements that bring an older file up to the schema of the number in their name, in order.
+-- Migrations: the statements under a number upgrade a file from the schema before it.
 
 -- name: 2
 ALTER TABLE sources ADD COLUMN branch TEXT NOT NULL DEFAULT '';

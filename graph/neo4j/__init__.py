@@ -1,1 +1,1 @@
-"""The distributed catalog and link store: Neo4j through Cypher."""
+"""The distributed store of catalog and links: Neo4j through Cypher."""

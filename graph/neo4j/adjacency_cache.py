@@ -1,4 +1,4 @@
-"""Rows kept in memory for as long as the change feed does not name them."""
+"""LRU cache of adjacency rows, invalidated by the change feed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
-from graph.protocol import Adjacency, CatalogChanges
+from graph.records import Adjacency, CatalogChanges
 
 
 class AdjacencyCache:
-    """The rows read last, at most `most`; those that changed are dropped.
+    """The rows used last, at most `max_rows`; changed rows are evicted.
 
-    A row is never older than the last change feed that came by. Safe to share among threads.
+    A row is never older than the last changes applied. Safe to share among threads.
     """
 
     def __init__(self, max_rows: int) -> None:
@@ -26,7 +26,7 @@ class AdjacencyCache:
         return len(self._rows)
 
     def get_many(self, skill_ids: Sequence[str], fan_out: int) -> tuple[dict[str, Adjacency], int]:
-        """Rows of this fan-out that are kept, and what `keep` wants to know."""
+        """Cached rows of this fan-out, and the version to pass to `put_many`."""
         found = {}
         with self._lock:
             for skill_id in skill_ids:
@@ -37,7 +37,7 @@ class AdjacencyCache:
             return found, self._version
 
     def put_many(self, rows: Mapping[str, Adjacency], fan_out: int, version: int) -> None:
-        """Keep rows read since `find` gave `turn`, unless any row has changed meanwhile."""
+        """Add rows read since `get_many` returned `version`, unless any row was evicted since."""
         with self._lock:
             if version != self._version:
                 return
@@ -48,7 +48,7 @@ class AdjacencyCache:
                 self._rows.popitem(last=False)
 
     def apply_changes(self, since: int, changes: CatalogChanges) -> None:
-        """Take in what changed after the epoch `since`; a gap in what was told empties all."""
+        """Evict what changed after the epoch `since`; everything if earlier changes were missed."""
         with self._lock:
             if since > self._epoch:
                 self._rows.clear()
@@ -58,7 +58,7 @@ class AdjacencyCache:
             self._drop(changes.pointers)
 
     def evict(self, skill_ids: Iterable[str]) -> None:
-        """Forget these rows; whoever changed them need not wait for the feed."""
+        """Remove these rows, which this process has just changed."""
         with self._lock:
             self._drop(skill_ids)
 

@@ -1,6 +1,6 @@
-"""One Neo4j server or cluster as the catalog needs it: calls, retries, time limits, errors.
+"""Client of one Neo4j server or cluster: statements, retries, time limits, error translation.
 
-The driver is made on the first call, so that a process which forks afterwards shares none.
+The driver is created on the first call, so that processes forked before it share none.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -33,7 +33,7 @@ from neo4j.exceptions import TransientError as PassingError
 from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
 from config.secrets import read_secret, strip_password
 from config.settings import ServerSettings
-from graph.neo4j.call_timeout import CallWatchdog, WatchedCall
+from graph.neo4j.call_watchdog import CallWatchdog, WatchedCall
 
 T = TypeVar("T")
 
@@ -43,32 +43,31 @@ Run = Callable[..., Rows]
 
 _GRACE_SECONDS = 0.5
 _RECONNECT_SECONDS = 2.0
-_REFUSED_SECONDS = 10.0
-"""The server locks a login that fails several times in a row, for whoever has the right password
-too: who was refused does not ask again at once."""
+_REFUSED_LOGIN_SECONDS = 10.0
+"""Pause after a refused login: several in a row lock the account, for the right password too."""
 _FIRST_DELAY = 0.02
-_LONGEST_DELAY = 0.5
+_MAX_DELAY = 0.5
 _DATABASE_MISSING = "Neo.ClientError.Database.DatabaseNotFound"
-_GONE_MEANWHILE = "Neo.ClientError.Statement.EntityNotFound"
+_CONCURRENTLY_DELETED = "Neo.ClientError.Statement.EntityNotFound"
 _PASSING_CODES = (
-    _GONE_MEANWHILE,
+    _CONCURRENTLY_DELETED,
     "Neo.ClientError.Transaction.",
     "Neo.ClientError.Security.AuthenticationRateLimit",
 )
 
 
 class Neo4jClient:
-    """Runs statements; every error that the server or the way to it makes is one of ours.
+    """Runs statements; errors of the server or the connection are raised as SkillbusError.
 
-    Statements are retried where that may help (another writer was in the way, a connection was
-    lost), so they must be such that running them twice does no harm. Safe to share among threads.
+    Statements are retried after conflicts with other writers and lost connections, so they must be
+    idempotent. Safe to share among threads.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        """Nothing is opened yet."""
+        """Connects on the first call."""
         self._settings = settings
         self._address = strip_password(settings.neo4j)
-        self._patience = settings.timeout_seconds
+        self._timeout_seconds = settings.timeout_seconds
         self._lock = threading.Lock()
         self._driver: Driver | None = None
         self._inherited: list[Driver] = []
@@ -80,28 +79,28 @@ class Neo4jClient:
 
     @property
     def address(self) -> str:
-        """The server's address as it may be shown."""
+        """The server's address without a password."""
         return self._address
 
     def read(self, statement: str, **parameters: object) -> Rows:
-        """The records of one statement that writes nothing, as lists; one round trip."""
+        """Run one statement that only reads; its records as lists. One round trip."""
         return self._retrying(
             lambda driver, _: self._run(driver, READ_ACCESS, statement, parameters)
         )
 
     def write(self, statement: str, **parameters: object) -> Rows:
-        """The same for a statement that is a transaction of its own."""
+        """Run one statement on the leader, as a transaction; its records as lists."""
         return self._retrying(
             lambda driver, _: self._run(driver, WRITE_ACCESS, statement, parameters)
         )
 
     def run_transaction(self, work: Callable[[Run, bool], T], seconds: float | None = None) -> T:
-        """What `work(run, again)` returns, its statements as one transaction.
+        """Run `work(run, retried)` as one transaction and return its result.
 
-        again: an earlier attempt may have been committed though nobody was told. seconds: the
-        transaction's limit when it is not that of a call.
+        retried: an earlier attempt may have been committed although its answer was lost. seconds:
+        time limit, by default that of a call.
         """
-        limit = seconds or self._patience
+        limit = seconds or self._timeout_seconds
 
         def attempt(driver: Driver, retried: bool) -> T:
             with self._session(driver, WRITE_ACCESS) as session:
@@ -117,14 +116,6 @@ class Neo4jClient:
 
         return self._retrying(attempt, limit)
 
-    def bookmarks(self) -> list[str]:
-        """What stands for all that this process has written and read so far."""
-        return sorted(self._bookmarks.get_bookmarks())
-
-    def apply_bookmarks(self, bookmarks: Iterable[str]) -> None:
-        """See in later calls at least what another process had seen at these bookmarks."""
-        self._bookmarks.update_bookmarks((), list(bookmarks))
-
     def close(self) -> None:
         """Close the connections; calls afterwards raise UsageError."""
         with self._lock:
@@ -137,7 +128,7 @@ class Neo4jClient:
         self, driver: Driver, access: str, statement: str, parameters: dict[str, object]
     ) -> Rows:
         with self._session(driver, access) as session:
-            query = Query(statement, timeout=self._patience)
+            query = Query(statement, timeout=self._timeout_seconds)
             return session.run(query, parameters).values()
 
     def _session(self, driver: Driver, access: str) -> Session:
@@ -148,8 +139,8 @@ class Neo4jClient:
         )
 
     def _retrying(self, attempt: Callable[[Driver, bool], T], limit: float | None = None) -> T:
-        """Try until it works, cannot work, or has taken too long."""
-        limit = limit or self._patience
+        """Repeat the attempt until it succeeds, fails for good, or the time limit is over."""
+        limit = limit or self._timeout_seconds
         started = time.monotonic()
         delay, retried = _FIRST_DELAY, False
         while True:
@@ -158,25 +149,24 @@ class Neo4jClient:
             try:
                 return attempt(driver, retried)
             except (Neo4jError, DriverError, OSError) as error:
-                patience = _patience(error, call, limit)
-                spent = time.monotonic() - started
-                if spent + delay > patience:
+                elapsed = time.monotonic() - started
+                if elapsed + delay > _retry_seconds(error, call, limit):
                     raise self._translated(error, call, limit) from error
                 retried = retried or not isinstance(error, Neo4jError)
             finally:
                 watch.finish_call(call)
-            time.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - only to part two writers
-            delay = min(2 * delay, _LONGEST_DELAY)
+            time.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            delay = min(2 * delay, _MAX_DELAY)
 
     def _connected(self) -> tuple[Driver, CallWatchdog]:
-        """The driver of this process, made when there is none, and who watches its calls."""
+        """The driver of this process, created when there is none, and its watchdog."""
         with self._lock:
             if self._closed:
                 raise UsageError(f"the catalog at {self._address} has been closed")
             if self._refused is not None and time.monotonic() < self._refused[0]:
                 raise self._refused[1]
             if self._driver is not None and self._pid != os.getpid():
-                # The parent's sockets: they must be neither used nor closed here.
+                # These are the parent's sockets: they must be neither used nor closed here.
                 self._inherited.append(self._driver)
                 self._driver, self._watch = None, CallWatchdog(self._abort_connections)
             if self._driver is None:
@@ -193,9 +183,9 @@ class Neo4jClient:
                 user_agent="skillbus",
                 telemetry_disabled=True,
                 notifications_min_severity="OFF",
-                connection_timeout=self._patience,
-                connection_write_timeout=self._patience,
-                connection_acquisition_timeout=self._patience,
+                connection_timeout=self._timeout_seconds,
+                connection_write_timeout=self._timeout_seconds,
+                connection_acquisition_timeout=self._timeout_seconds,
                 liveness_check_timeout=30.0,
             )
         except (ConfigurationError, ValueError) as error:
@@ -204,7 +194,7 @@ class Neo4jClient:
             ) from None
 
     def _abort_connections(self) -> None:
-        """Close the connections under everyone; the next call opens others."""
+        """Close all connections, which ends every call in flight; the next call opens new ones."""
         with self._lock:
             driver, self._driver = self._driver, None
         if driver is not None:
@@ -212,7 +202,7 @@ class Neo4jClient:
                 driver.close()
 
     def _translated(self, error: Exception, call: WatchedCall, limit: float) -> SkillbusError:
-        """One of our errors that names the server; anything else is a bug and stays what it is."""
+        """The SkillbusError for an error of the driver; raises any other error again, as a bug."""
         name = f"Neo4j at {self._address}"
         if call.expired:
             return TransientError(f"{name} did not answer within {limit:g} s")
@@ -221,7 +211,7 @@ class Neo4jClient:
                 f"{name} refuses the login as {self._settings.neo4j_user}: check "
                 "servers.neo4j_user and the file of servers.neo4j_password_file"
             )
-            self._refused = (time.monotonic() + _REFUSED_SECONDS, refused)
+            self._refused = (time.monotonic() + _REFUSED_LOGIN_SECONDS, refused)
             return refused
         if isinstance(error, Forbidden):
             return MisconfiguredError(
@@ -246,13 +236,13 @@ class Neo4jClient:
         raise error
 
 
-def _patience(error: Exception, call: WatchedCall, limit: float) -> float:
-    """For how many seconds since the first attempt an error is worth another one."""
+def _retry_seconds(error: Exception, call: WatchedCall, limit: float) -> float:
+    """For how many seconds after the first attempt the call is retried on this error."""
     if call.expired:
         return 0.0
     if isinstance(error, (ServiceUnavailable, SessionExpired, IncompleteCommit)):
         return min(_RECONNECT_SECONDS, limit)
     if isinstance(error, ClientError):
-        return limit if error.code == _GONE_MEANWHILE else 0.0
+        return limit if error.code == _CONCURRENTLY_DELETED else 0.0
     retryable = isinstance(error, (Neo4jError, DriverError)) and error.is_retryable()
     return limit if retryable else 0.0

@@ -1,4 +1,4 @@
-"""The layout of the Neo4j database: numbered migrations, and whether they have been made."""
+"""Schema of the Neo4j database: numbered migrations, and the check that they have been run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from graph.neo4j.client import Neo4jClient, Run
 
 _FOLDER = ("cypher", "migrations")
 _NUMBER = re.compile(r"(\d{4})_\w+\.cypher")
-_SECONDS = 600.0
-_LEAST_SERVER = (5, 26)
+_MIGRATION_SECONDS = 600.0
+_MIN_SERVER_VERSION = (5, 26)
 
 
 def _statements() -> dict[str, str]:
@@ -33,11 +33,11 @@ def migrations() -> dict[int, list[str]]:
 
 
 def migrate(server: Neo4jClient) -> int:
-    """Lay the database out as this version of skillbus needs it; returns the schema's number.
+    """Run the missing migrations; returns the schema's number.
 
-    Of several processes at once one does it, the others wait; one that dies half-way is followed
-    by the next, since every statement may be run again. Raises SetupError when a newer skillbus
-    has been here, or the server is too old.
+    Of several processes at once, one migrates and the others wait. An interrupted migration is
+    repeated by the next process, since every statement is idempotent. Raises MisconfiguredError
+    when the schema is of a newer skillbus, or the server is too old.
     """
     sql = _statements()
     _check_server(server, sql["components"])
@@ -53,40 +53,42 @@ def migrate(server: Neo4jClient) -> int:
         if version > max(known):
             raise newer(server, version, max(known))
         for number in (number for number in known if number > version):
-            # Beside the transaction, which only holds the lock: schema and data do not mix.
+            # Outside this transaction, which only holds the lock: Neo4j does not allow schema
+            # and data changes in one.
             for statement in known[number]:
                 server.write(statement)
             server.run_transaction(
-                lambda run, _: run(sql["await_indexes"], seconds=int(_SECONDS)), _SECONDS
+                lambda run, _: run(sql["await_indexes"], seconds=int(_MIGRATION_SECONDS)),
+                _MIGRATION_SECONDS,
             )
             run(sql["set_schema"], version=number)
         return max(known)
 
-    return server.run_transaction(work, _SECONDS)
+    return server.run_transaction(work, _MIGRATION_SECONDS)
 
 
 def check(server: Neo4jClient) -> None:
-    """Raise SetupError unless the database is laid out for this version of skillbus."""
+    """Raise MisconfiguredError unless the schema is the one that this version of skillbus needs."""
     sql = _statements()
     version = schema_version(server)
     wanted = max(migrations())
     if version == 0:
         _check_server(server, sql["components"])
         raise MisconfiguredError(
-            f"Neo4j at {server.address} holds no library yet: start a worker, which lays it out, "
-            "and ingest a source"
+            f"Neo4j at {server.address} holds no library yet: start a worker, which creates "
+            "the schema, and ingest a source"
         )
     if version < wanted:
         raise MisconfiguredError(
             f"Neo4j at {server.address} has schema {version}, this version of skillbus reads "
-            f"{wanted}: start a worker of this version, which brings it up to that"
+            f"{wanted}: start a worker of this version, which migrates it"
         )
     if version > wanted:
         raise newer(server, version, wanted)
 
 
 def schema_version(server: Neo4jClient) -> int:
-    """The number of the last migration made, 0 where there was none."""
+    """The number of the last migration that was run, 0 if none."""
     return int(server.read(_statements()["schema_version"])[0][0])
 
 
@@ -97,21 +99,21 @@ def server_version(server: Neo4jClient) -> tuple[str, str]:
 
 
 def newer(server: Neo4jClient, version: int, known: int) -> MisconfiguredError:
-    """What to say when a newer skillbus has laid out the database."""
+    """The error for a schema of a newer skillbus."""
     return MisconfiguredError(
         f"Neo4j at {server.address} has schema {version}, this version of skillbus knows {known}: "
-        "update skillbus, or name a database of its own with servers.neo4j_database"
+        "upgrade skillbus, or name another database with servers.neo4j_database"
     )
 
 
 def _check_server(server: Neo4jClient, components: str) -> None:
     found = server.read(components)
     if not found:
-        raise TransientError(f"Neo4j at {server.address} does not tell its version")
+        raise TransientError(f"Neo4j at {server.address} does not report its version")
     version = str(found[0][0])
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
-    if numbers < _LEAST_SERVER:
-        least = ".".join(map(str, _LEAST_SERVER))
+    if numbers < _MIN_SERVER_VERSION:
+        minimum = ".".join(map(str, _MIN_SERVER_VERSION))
         raise MisconfiguredError(
-            f"Neo4j at {server.address} is {version}: {least} or later is needed"
+            f"Neo4j at {server.address} is {version}: {minimum} or later is needed"
         )

@@ -1,7 +1,7 @@
-"""Passages as nodes and their links as relationships, for whoever explores the graph.
+"""Passages as nodes and their links as relationships, for exploring the graph.
 
-A projection of what the search index keeps: no query walks it, and it is written only where
-`servers.neo4j_passages` says so.
+A projection of what the search index holds: no query reads it, and it is written only with the
+setting `servers.neo4j_passages`.
 """
 
 from __future__ import annotations
@@ -9,45 +9,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from graph.links.passage_links import PassageLink
-from graph.neo4j.base import WRITE_BATCH, Neo4jStore, batches
+from graph.neo4j.statements import WRITE_BATCH, StatementRunner, batches
+from graph.protocol import PassageProjector
 from skills.record import ParsedSkill, RevisionKey
 
 _PASSAGES_AT_ONCE = 500
 _LINKS_AT_ONCE = 1_000
 
 
-class Neo4jPassages(Neo4jStore):
-    """What is written beside the catalog for people to look at."""
+class Neo4jPassages(StatementRunner, PassageProjector):
+    """`graph.protocol.PassageProjector` on Neo4j."""
 
+    @override
     def project_passages(
         self, key: RevisionKey, parsed: ParsedSkill, links: Sequence[PassageLink]
     ) -> bool:
-        """Make the passages in the graph those of this revision; False when it is not published.
-
-        May be repeated and interrupted at any point: it writes what is missing, a bounded number
-        at a time, and removes other revisions' passages last.
-        """
+        """Idempotent, and may be interrupted at any point: it writes what is missing in batches,
+        and deletes other revisions' passages last."""
         skill_id, seq = key
         about = {"skill_id": skill_id, "seq": seq}
-        rows = [_shown(parsed, place) for place in range(len(parsed.passages))]
+        rows = [_passage_row(parsed, place) for place in range(len(parsed.passages))]
         for some in batches(rows, _PASSAGES_AT_ONCE):
             if not self._write("put_passages", rows=list(some), **about)[0][0]:
                 return False
-        for some in batches([_link(link) for link in links], _LINKS_AT_ONCE):
+        for some in batches([_link_row(link) for link in links], _LINKS_AT_ONCE):
             self._write("put_passage_links", rows=list(some), **about)
         while self._write("delete_other_passages", limit=_PASSAGES_AT_ONCE, **about)[0][0]:
             pass
         return True
 
     def delete_passages(self, skill_ids: Sequence[str]) -> None:
-        """Remove the passages of these skills."""
+        """Delete the passages of these skills."""
         for ids in batches(sorted(skill_ids)):
             while self._write("delete_passages", ids=list(ids), limit=_PASSAGES_AT_ONCE)[0][0]:
                 pass
 
     def delete_orphaned_passages(self) -> int:
-        """Remove passages of skills that are gone; returns of how many."""
+        """Delete passages of skills without a pointer; returns the number of these skills."""
         swept = 0
         while left := [row[0] for row in self._read("orphaned_passages", limit=WRITE_BATCH)]:
             self.delete_passages(left)
@@ -55,7 +56,7 @@ class Neo4jPassages(Neo4jStore):
         return swept
 
 
-def _shown(parsed: ParsedSkill, place: int) -> dict[str, Any]:
+def _passage_row(parsed: ParsedSkill, place: int) -> dict[str, Any]:
     passage = parsed.passages[place]
     heading = parsed.sections[passage.section].heading_path
     return {
@@ -71,7 +72,7 @@ def _shown(parsed: ParsedSkill, place: int) -> dict[str, Any]:
     }
 
 
-def _link(link: PassageLink) -> dict[str, Any]:
+def _link_row(link: PassageLink) -> dict[str, Any]:
     return {
         "source": link.source,
         "target": link.target,

@@ -1,33 +1,34 @@
-"""Transactions of the Neo4j catalog: moving and withdrawing pointers, replacing links.
+"""Transactions of the Neo4j store: publishing and withdrawing skills, replacing links.
 
-Each locks every skill that it will touch first, by skill_id, then compares, writes, and takes the
-epoch last: nobody waits for another in a circle, and the counter is held shortly. Whom that
-touches is looked up before; where the locks show that it has become others, the transaction is
-given up (`UnforeseenError`), to be begun anew with all of them.
+Each first locks all skills that it will touch, by skill_id, then compares, writes, and takes the
+epoch last: writers cannot deadlock, and the epoch's lock is held briefly. The skills to lock are
+looked up before locking; when others have been added by then, the transaction is rolled back
+(`MissingLocksError`) and repeated with all of them.
+
+Parameters that all share: `run` runs a statement; `retried`: an earlier attempt may have been
+committed without an answer, so that revisions it wrote count as moved; `extra_locks`: skills to
+lock in addition to those that are looked up.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
+from graph.feature_codec import pack_mentions, pack_vector
 from graph.neo4j.client import Rows
-from graph.packing import pack_mentions, pack_vector
-from graph.protocol import Link, LinkType, Publication, SkillState
+from graph.neo4j.rows import index_key, link_from_row, link_to_row
+from graph.records import Link, Publication, SkillState, merge_duplicate_links
 from graph.skill_names import lookup_keys, normalise_name
 from skills.record import RevisionKey
 
-Named = Callable[..., Rows]
+RunNamed = Callable[..., Rows]
 """Runs a statement by its name, with keyword parameters, in the transaction."""
-
-_Edge = tuple[str, str, str, float, str]
-_LONGEST_KEY = 1_000
 
 
 class MissingLocksError(Exception):
-    """The transaction touches skills that it has not locked in order; nothing was written."""
+    """The transaction would touch skills that it has not locked; nothing was written."""
 
     def __init__(self, skill_ids: Set[str]) -> None:
         super().__init__(f"{len(skill_ids)} skills were not locked")
@@ -35,7 +36,7 @@ class MissingLocksError(Exception):
 
 
 class Withdrawal(NamedTuple):
-    """A pointer to take away, and the state that the skill has then."""
+    """A pointer to withdraw, and the state of the skill afterwards."""
 
     key: RevisionKey
     source_id: str
@@ -45,7 +46,7 @@ class Withdrawal(NamedTuple):
 
 
 class _LockedSkill(NamedTuple):
-    """A locked skill: its pointer, highest served seq, and normalised name, "" without one."""
+    """A locked skill: its pointer, the highest seq with an outcome, and its name key or ""."""
 
     seq: int
     served: int
@@ -53,28 +54,27 @@ class _LockedSkill(NamedTuple):
 
 
 def publish(
-    run: Named, retried: bool, extra_locks: Set[str], given: Sequence[Publication]
+    run: RunNamed, retried: bool, extra_locks: Set[str], given: Sequence[Publication]
 ) -> list[RevisionKey]:
-    """Move these pointers, one a skill and by skill_id; returns those that moved.
+    """Move these pointers, one for each skill and ordered by skill_id; returns those that moved.
 
-    again: an earlier attempt may have been committed: what stands there already counts as moved.
-    also: skills to be locked beside those that are foreseen. Raises UnforeseenError.
+    Raises MissingLocksError.
     """
     ids = [one.key.skill_id for one in given]
     before: dict[str, str] = dict(run("name_keys", ids=ids))
     locked_skills = _lock(
         run,
         [(one.key.skill_id, one.source_id, one.path) for one in given],
-        _mentioning(run, _renamed(given, before)) | extra_locks,
+        _mentioning(run, _changed_names(given, before)) | extra_locks,
     )
     moved = [one for one in given if one.key.seq > locked_skills[one.key.skill_id].served]
     if moved:
-        changed = _renamed(moved, {skill_id: one.name for skill_id, one in locked_skills.items()})
-        marked = _mentioning(run, changed)
+        now = {skill_id: one.name for skill_id, one in locked_skills.items()}
+        marked = _mentioning(run, _changed_names(moved, now))
         _require_locked(marked, locked_skills)
         _write_facts(run, moved)
         epoch = run("next_epoch")[0][0]
-        run("publish", rows=[_shown(one) for one in moved], epoch=epoch)
+        run("publish", rows=[_published_properties(one) for one in moved], epoch=epoch)
         if marked:
             run("mark_for_linking", ids=sorted(marked), epoch=epoch)
     keys = [one.key for one in moved]
@@ -84,17 +84,16 @@ def publish(
 
 
 def withdraw(
-    run: Named, retried: bool, extra_locks: Set[str], given: Sequence[Withdrawal]
+    run: RunNamed, retried: bool, extra_locks: Set[str], given: Sequence[Withdrawal]
 ) -> tuple[list[str], set[str]]:
-    """Take these pointers away, with facts and links; one a skill and by skill_id.
+    """Withdraw these pointers with facts and links; one for each skill, ordered by skill_id.
 
-    The seq is kept either way, so that whatever is older than this is stale. Returns the skills
-    that were withdrawn, and those whose rows changed with them. again, also: as for
-    `publish`.
+    The seq is recorded in any case, so that older events are stale. Returns the skills that were
+    withdrawn, and those whose links changed with them. Raises MissingLocksError.
     """
     ids = [one.key.skill_id for one in given]
     before: dict[str, str] = dict(run("name_keys", ids=ids))
-    others = _mentioning(run, _gone(before)) if before else set()
+    others = _mentioning(run, _removed_names(before)) if before else set()
     others |= {other for (other,) in run("linked_skills", ids=sorted(before))} if before else set()
     own = [(one.key.skill_id, one.source_id, one.path) for one in given]
     locked_skills = _lock(run, own, others | extra_locks)
@@ -102,7 +101,7 @@ def withdraw(
     pointed = [one.key.skill_id for one in going if locked_skills[one.key.skill_id].seq]
     touched: set[str] = set()
     if pointed:
-        marked = _mentioning(run, _gone({one: locked_skills[one].name for one in pointed}))
+        marked = _mentioning(run, _removed_names({one: locked_skills[one].name for one in pointed}))
         marked |= {owner for (owner,) in run("link_owners", ids=pointed)}
         _require_locked(
             marked.union(other for (other,) in run("linked_skills", ids=pointed)), locked_skills
@@ -114,8 +113,8 @@ def withdraw(
         run("mark_for_linking", ids=sorted(marked), epoch=epoch)
         run("set_row_epochs", ids=sorted(touched), epoch=epoch)
     if going:
-        rows = [_withdrawn(one) for one in going]
-        run("withdraw", rows=rows, blank=_BLANK, epoch=epoch if pointed else 0)
+        rows = [_withdrawal_row(one) for one in going]
+        run("withdraw", rows=rows, blank=_WITHDRAWN_PROPERTIES, epoch=epoch if pointed else 0)
     if retried:
         pointed += [
             one.key.skill_id
@@ -126,60 +125,47 @@ def withdraw(
 
 
 def replace_links(
-    run: Named, retried: bool, extra_locks: Set[str], links: Mapping[str, Sequence[Link]]
+    run: RunNamed, retried: bool, extra_locks: Set[str], links: Mapping[str, Sequence[Link]]
 ) -> set[str]:
-    """Make each owner's links exactly these; returns the skills whose rows may have changed.
+    """Make each owner's links exactly these; returns the skills whose links may have changed.
 
-    again: an earlier attempt may have been committed, and nothing is left to change. also: as for
-    `publish`.
+    Raises MissingLocksError.
     """
-    named = {end for owned in links.values() for link in owned for end in link_ends(link)}
+    named = {end for owned in links.values() for link in owned for end in link.ends}
     locked_skills = dict(run("lock", ids=sorted(named | links.keys() | extra_locks)))
     published = {skill_id for skill_id, seq in locked_skills.items() if seq}
     owners = sorted(published & links.keys())
-    known = {owner: set[_Edge]() for owner in owners}
-    known |= {owner: set(map(_edge, owned)) for owner, owned in run("owned", ids=owners)}
-    gone: list[tuple[str, _Edge]] = []
-    new: list[tuple[str, _Edge]] = []
-    short = []
+    stored = {
+        link_from_row([owner, *values])
+        for owner, owned in run("owned", ids=owners)
+        for values in owned
+    }
+    wanted: set[Link] = set()
+    incomplete = []
     for owner in owners:
-        kept = [link for link in links[owner] if published.issuperset(link_ends(link))]
+        kept = [link for link in links[owner] if published.issuperset(link.ends)]
         if len(kept) < len(links[owner]):
-            short.append(owner)
-        wanted = _one_each(kept)
-        gone += [(owner, edge) for edge in known[owner] - wanted]
-        new += [(owner, edge) for edge in wanted - known[owner]]
-    _require_locked({end for _, edge in gone for end in edge[:2]}, locked_skills)
+            incomplete.append(owner)
+        wanted.update(merge_duplicate_links(kept))
+    gone, new = stored - wanted, wanted - stored
+    _require_locked({end for link in gone for end in link.ends}, locked_skills)
     if gone:
-        run("delete_links", rows=[_written(owner, edge) for owner, edge in sorted(gone)])
+        run("delete_links", rows=[link_to_row(link) for link in sorted(gone, key=_link_order)])
     if new:
-        run("add_links", rows=[_written(owner, edge) for owner, edge in sorted(new)])
-    touched = {end for _, edge in (*gone, *new) for end in edge[:2]}
-    if touched or short:
+        run("add_links", rows=[link_to_row(link) for link in sorted(new, key=_link_order)])
+    touched = {end for link in gone | new for end in link.ends}
+    if touched or incomplete:
         epoch = run("next_epoch")[0][0]
-        run("mark_for_linking", ids=short, epoch=epoch)
+        run("mark_for_linking", ids=incomplete, epoch=epoch)
         run("set_row_epochs", ids=sorted(touched), epoch=epoch)
     return touched.union(locked_skills) if retried else touched
 
 
-def index_key(name: str) -> str:
-    """A normalised name as it is indexed: Neo4j refuses keys of more than 8 kB."""
-    encoded = name.encode()
-    if len(encoded) <= _LONGEST_KEY:
-        return name
-    return f"{name[:100]}#{hashlib.sha256(encoded).hexdigest()}"
-
-
-def link_ends(link: Link) -> tuple[str, str]:
-    """The two skills that a link joins."""
-    return (link.source, link.target)
-
-
 def _lock(
-    run: Named, own: Iterable[tuple[str, str, str]], others: Iterable[str]
+    run: RunNamed, own: Iterable[tuple[str, str, str]], others: Iterable[str]
 ) -> dict[str, _LockedSkill]:
-    """Lock skills, making those that are missing; `others` are there already."""
-    rows = {skill_id: (skill_id, *_parts(skill_id)) for skill_id in others}
+    """Lock these skills by skill_id; adds the missing ones of `own` (skill_id, source_id, path)."""
+    rows = {skill_id: (skill_id, *_split_skill_id(skill_id)) for skill_id in others}
     rows |= {row[0]: row for row in own}
     found = run("lock_or_add", rows=[list(rows[skill_id]) for skill_id in sorted(rows)])
     return {row[0]: _LockedSkill(row[1], row[2], row[3] or "") for row in found}
@@ -191,20 +177,20 @@ def _require_locked(skill_ids: Set[str], locked: Mapping[str, object]) -> None:
         raise MissingLocksError(late)
 
 
-def _parts(skill_id: str) -> tuple[str, str]:
+def _split_skill_id(skill_id: str) -> tuple[str, str]:
     source_id, _, path = skill_id.partition(":")
     return source_id, path
 
 
 class _Names(NamedTuple):
-    """Names that come or go, each with the source it counts in, and skill_ids as names."""
+    """Names that appear or disappear, each with its source, and skill_ids as names."""
 
     names: list[list[str]]
     keys: list[str]
 
 
-def _renamed(given: Iterable[Publication], before: Mapping[str, str]) -> _Names:
-    """Names that these publications bring or take away."""
+def _changed_names(given: Iterable[Publication], before: Mapping[str, str]) -> _Names:
+    """Names that these publications add or remove."""
     names: set[tuple[str, str]] = set()
     keys = set()
     for one in given:
@@ -215,17 +201,17 @@ def _renamed(given: Iterable[Publication], before: Mapping[str, str]) -> _Names:
     return _Names([list(name) for name in sorted(names)], sorted(keys))
 
 
-def _gone(before: Mapping[str, str]) -> _Names:
-    names = {(name, _parts(skill_id)[0]) for skill_id, name in before.items() if name}
+def _removed_names(before: Mapping[str, str]) -> _Names:
+    names = {(name, _split_skill_id(skill_id)[0]) for skill_id, name in before.items() if name}
     keys = {index_key(normalise_name(skill_id)) for skill_id in before}
     return _Names([list(name) for name in sorted(names)], sorted(keys))
 
 
-def _mentioning(run: Named, names: _Names) -> set[str]:
-    """Who mentions any of these names."""
+def _mentioning(run: RunNamed, names: _Names) -> set[str]:
+    """Skills that mention any of these names."""
     if not names.keys:
         return set()
-    found = run("find_mentioning_any", names=names.names, keys=names.keys)
+    found = run("find_mentioning", names=names.names, keys=names.keys)
     return {skill_id for (skill_id,) in found}
 
 
@@ -233,7 +219,7 @@ def _name_key(one: Publication) -> str:
     return index_key(normalise_name(one.name))
 
 
-def _shown(one: Publication) -> dict[str, Any]:
+def _published_properties(one: Publication) -> dict[str, Any]:
     shown = {
         "source_id": one.source_id,
         "path": one.path,
@@ -253,16 +239,16 @@ def _shown(one: Publication) -> dict[str, Any]:
     return {"skill_id": one.key.skill_id, "seq": one.key.seq, "shown": shown}
 
 
-_BLANK = dict.fromkeys(
+_WITHDRAWN_PROPERTIES = dict.fromkeys(
     (
         "name", "name_key", "description", "content_hash", "warnings", "safety_level", "scanner",
         "tokens", "language", "licence", "paged", "unpaged", "mark_epoch",
     )
 )  # fmt: skip
-"""What a skill without a pointer has not."""
+"""Properties that are removed with the pointer."""
 
 
-def _withdrawn(one: Withdrawal) -> dict[str, Any]:
+def _withdrawal_row(one: Withdrawal) -> dict[str, Any]:
     return {
         "skill_id": one.key.skill_id,
         "seq": one.key.seq,
@@ -272,7 +258,7 @@ def _withdrawn(one: Withdrawal) -> dict[str, Any]:
     }
 
 
-def _write_facts(run: Named, moved: Sequence[Publication]) -> None:
+def _write_facts(run: RunNamed, moved: Sequence[Publication]) -> None:
     facts = [
         {
             "skill_id": one.key.skill_id,
@@ -298,28 +284,5 @@ def _write_facts(run: Named, moved: Sequence[Publication]) -> None:
         run("put_mentions", rows=[list(row) for row in mentioned])
 
 
-def _one_each(links: Sequence[Link]) -> set[_Edge]:
-    """One link for each (source, target, type): the heaviest, then by evidence."""
-    ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
-    kept = {(link.source, link.target, link.type): link for link in ordered}
-    return {
-        (link.source, link.target, link.type.name, float(link.weight), link.evidence)
-        for link in kept.values()
-    }
-
-
-def _edge(values: Sequence[Any]) -> _Edge:
-    source, target, kind, weight, evidence = values
-    return (source, target, LinkType[kind].name, weight, evidence)
-
-
-def _written(owner: str, edge: _Edge) -> dict[str, Any]:
-    source, target, kind, weight, evidence = edge
-    return {
-        "owner": owner,
-        "source": source,
-        "target": target,
-        "type": kind,
-        "weight": weight,
-        "evidence": evidence,
-    }
+def _link_order(link: Link) -> tuple[str, ...]:
+    return (link.owner, link.source, link.target, link.type)

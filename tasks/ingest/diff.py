@@ -11,7 +11,8 @@ from structlog.contextvars import get_contextvars
 
 from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings
-from graph.protocol import CatalogEntry, SkillGraph, SkillState, Source
+from graph.protocol import Catalog
+from graph.records import CatalogEntry, SkillState, Source
 from skills.events import SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
@@ -26,7 +27,7 @@ _BATCH_SKILLS = 32
 
 
 def preview_sync(
-    graph: SkillGraph | None, content: SourceChanged, limits: LimitSettings
+    graph: Catalog | None, content: SourceChanged, limits: LimitSettings
 ) -> dict[str, list[str]]:
     """What a sync would do: skill ids under `new`, `changed`, `removed`, `refused`. Writes nothing.
 
@@ -108,13 +109,13 @@ def sync_source(
     return {"found": len(found.signatures), "changed": len(wanted), "removed": removed}
 
 
-def get_source_ids(graph: SkillGraph) -> set[str]:
+def get_source_ids(graph: Catalog) -> set[str]:
     """Ids of the sources in the catalog."""
     return {source.source_id for source in graph.list_sources()}
 
 
 def _diff_source(
-    graph: SkillGraph, source: Source, reader: SourceReader
+    graph: Catalog, source: Source, reader: SourceReader
 ) -> tuple[list[str], list[str], SourceScan]:
     """Paths of a whole source: of skills that changed since the last scan or failed, and of those
     that are gone; with the scan."""

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from config.errors import TransientError
 from graph.links.passage_links import link_passages
-from graph.protocol import PassageProjector, SkillState
+from graph.protocol import PassageProjector
+from graph.records import SkillState
 from search.protocol import StoredRevision, Vector
 from skills.passages import section_texts
 from skills.record import RevisionKey

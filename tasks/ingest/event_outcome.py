@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from config.errors import TransientError
-from graph.protocol import SkillState
+from graph.records import SkillState
 from tasks.ingest.coalesce import EventBatch
 from tasks.services import Services
 

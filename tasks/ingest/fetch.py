@@ -20,7 +20,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError, UsageError
-from graph.protocol import Source
+from graph.records import Source
 from skills.events import GATEWAY_SOURCE, SkillRemoved, SourceChanged, SourceRemoved
 from tasks.ingest.coalesce import EventBatch, collect_batches, source_id_of
 from tasks.ingest.diff import sync_source

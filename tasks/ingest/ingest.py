@@ -9,7 +9,7 @@ import numpy as np
 
 from config.errors import PermanentError, TransientError
 from graph.links.mentions import find_mentions
-from graph.protocol import CatalogEntry, Publication
+from graph.records import CatalogEntry, Publication
 from search.protocol import Filters, SkillDocument, Vector
 from search.skill_analysis import (
     SkillAnalysis,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from graph.protocol import CatalogEntry
+from graph.records import CatalogEntry
 from skills.record import RevisionKey
 from skills.scanner import SCANNER_VERSION, rescan
 from tasks.ingest.ingest import needs_ingest
@@ -148,7 +148,7 @@ def advance_sequence(services: Services) -> None:
     get the key of an old document. So every process that opens the stores for writing calls this
     first.
     """
-    behind = services.index.max_seq() - services.graph.allocate_sequence(0).stop + 1
+    behind = services.index.max_seq() - services.graph.last_sequence()
     if behind > 0:
         log.warning("the counter of the catalog was behind the index", by=behind)
         services.graph.allocate_sequence(behind)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from graph.protocol import Source
+from graph.records import Source
 from skills.events import EventData, SourceChanged
 from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, LINK, PLAN, TaskPolicy
 from tasks.services import Services

@@ -9,7 +9,8 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError
-from graph.protocol import SkillGraph, Source
+from graph.protocol import Catalog
+from graph.records import Source
 from skills.events import SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
 from skills.record import RevisionKey
 from tasks.ingest.coalesce import EventBatch, collect_batches
@@ -127,7 +128,7 @@ def _apply_source_change(
         return sync_source(services, deadline, source, reader, content.paths)
 
 
-def _is_upload_change(graph: SkillGraph, content: SourceChanged) -> bool:
+def _is_upload_change(graph: Catalog, content: SourceChanged) -> bool:
     """Whether a change is about a source of uploaded skills."""
     if content.root:
         return content.root == upload_root(content.source_id)
@@ -150,7 +151,7 @@ def _sync_upload(
         return sync_source(services, deadline, source, reader, paths)
 
 
-def _known_root(graph: SkillGraph, source_id: str) -> str:
+def _known_root(graph: Catalog, source_id: str) -> str:
     source = find_source(graph.list_sources(), source_id)
     if source is None:
         raise PermanentError(

@@ -6,7 +6,7 @@ import hashlib
 import time
 
 from config.settings import Settings
-from graph.protocol import Source
+from graph.records import Source
 from skills.events import SourceChanged, new_event
 from tasks.ingest.next_tasks import send_fetch
 from tasks.services import Services

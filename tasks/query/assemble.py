@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from config.errors import UsageError
-from graph.protocol import Link
+from graph.records import Link
 from skills.bundle.markdown import (
     render_header,
     render_markdown,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from graph.links.link_rules import estimate_confidence
-from graph.protocol import Link, LinkType
+from graph.records import Link, LinkType
 from skills.bundle.model import (
     BundleLink,
     BundlePassage,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from graph.protocol import Adjacency, LinkType
+from graph.records import Adjacency, LinkType
 from skills.skill_policy import PolicyViolation
 from tasks.query.context import QueryContext
 from tasks.query.ranking import Ranking

@@ -15,14 +15,8 @@ import numpy as np
 import structlog
 
 from config.errors import TransientError
-from graph.protocol import (
-    Adjacency,
-    CatalogEntry,
-    Link,
-    SkillGraph,
-    SkillState,
-    Source,
-)
+from graph.protocol import SkillGraph
+from graph.records import Adjacency, CatalogEntry, Link, SkillState, Source
 from search.protocol import (
     Hit,
     LexicalSearch,

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from config.settings import DiffusionSettings
-from graph import pagerank as graph
-from graph.pagerank import ReadAdjacency
+from graph.pagerank import ReadAdjacency, personalised_pagerank
 from skills.record import RevisionKey
 from tasks.query.ranking import RankedSkill, Ranking
 
-_KEPT = 2
+_FIXED_PLACES = 2
 _HEAD, _TAIL = 2, 29
-_LEAST = 0.01
+_MIN_BONUS = 0.01
 
 
 def diffuse(
@@ -22,35 +21,33 @@ def diffuse(
     read_rows: ReadAdjacency,
     pointers: Mapping[str, int],
 ) -> Ranking:
-    """Rank again by score + what personalised PageRank from the best candidates brings.
+    """Rank again by score + weight * spread * mass that arrived over links.
 
-    The share of the mass that reaches a skill counts as it is: where a skill has few neighbours,
-    as in a small library, each gets much, and where it has many, each gets little, so that the
-    weight follows from the library. It is measured in the ranking's own spread (the score at
-    place 3 less that at place 30). The first two places stay; skills that no candidate stage
-    found come in over links when they are among the `pointers` (skill_id -> seq).
+    The mass flows from the best candidates by personalised PageRank. What the restart puts on a
+    seed does not count: a seed that no link leads to gains nothing. The share that arrives at a
+    skill counts as it is: where a skill has few neighbours, as in a small library, each gets much,
+    and where it has many, each gets little, so that the weight follows from the library. Its unit
+    is the ranking's own spread (the score at place 3 less that at place 30). The first two places
+    stay; skills that no candidate stage found are added when they are among the `pointers`
+    (skill_id -> seq).
     """
     hits = ranking.hits
-    if len(hits) <= _KEPT or settings.weight == 0:
+    if len(hits) <= _FIXED_PLACES or settings.weight == 0:
         return ranking
     seeds = {hit.key.skill_id: hit.score**settings.power for hit in hits[: settings.seeds]}
-    result = graph.personalised_pagerank(
-        seeds,
-        read_rows,
-        graph.DiffusionSettings(restart=settings.restart, max_nodes=settings.max_nodes),
-    )
-    kept = {hit.key.skill_id for hit in hits[:_KEPT]}
-    flow = {name: value for name, value in result.scores.items() if name not in kept}
-    for seed in seeds.keys() & flow.keys():
-        # A seed's own restart mass says nothing about links.
-        flow[seed] -= settings.restart * seeds[seed] / sum(seeds.values())
+    inflow = personalised_pagerank(seeds, read_rows, settings).inflow
+    fixed = {hit.key.skill_id for hit in hits[:_FIXED_PLACES]}
     unit = settings.weight * _spread(hits)
-    # Most of those reached get next to nothing.
-    bonuses = {name: unit * value for name, value in flow.items() if unit * value >= _LEAST}
-    candidates = [*hits[_KEPT:], *_found_over_links(pointers, bonuses, hits)]
+    # Most skills that mass reaches get next to none.
+    bonuses = {
+        skill_id: unit * mass
+        for skill_id, mass in inflow.items()
+        if skill_id not in fixed and unit * mass >= _MIN_BONUS
+    }
+    candidates = [*hits[_FIXED_PLACES:], *_found_over_links(pointers, bonuses, hits)]
     moved = [_with_bonus(hit, bonuses.get(hit.key.skill_id, 0.0)) for hit in candidates]
     moved.sort(key=lambda hit: (-hit.score, hit.key))
-    return replace(ranking, hits=(*hits[:_KEPT], *_slots_kept(hits, moved)))
+    return replace(ranking, hits=(*hits[:_FIXED_PLACES], *_restore_named_formats(hits, moved)))
 
 
 def _spread(hits: tuple[RankedSkill, ...]) -> float:
@@ -61,7 +58,7 @@ def _spread(hits: tuple[RankedSkill, ...]) -> float:
 def _found_over_links(
     pointers: Mapping[str, int], bonuses: Mapping[str, float], hits: tuple[RankedSkill, ...]
 ) -> list[RankedSkill]:
-    """Skills that links lead to and search did not: they start where the ranking ends."""
+    """Skills that links lead to and search did not find; they start with the last hit's score."""
     known = {hit.key.skill_id for hit in hits}
     return [
         RankedSkill(RevisionKey(name, pointers[name]), hits[-1].score, {}, ())
@@ -79,14 +76,18 @@ def _with_bonus(hit: RankedSkill, bonus: float) -> RankedSkill:
     return RankedSkill(hit.key, hit.score + bonus, parts, why, hit.named_format)
 
 
-def _slots_kept(before: tuple[RankedSkill, ...], moved: list[RankedSkill]) -> list[RankedSkill]:
+def _restore_named_formats(
+    before: tuple[RankedSkill, ...], moved: list[RankedSkill]
+) -> list[RankedSkill]:
     """Put skills that own a format that the task names back to their place."""
     slots = {
-        place: hit.key for place, hit in enumerate(before) if hit.named_format and place >= _KEPT
+        place: hit.key
+        for place, hit in enumerate(before)
+        if hit.named_format and place >= _FIXED_PLACES
     }
     held = set(slots.values())
     result = [hit for hit in moved if hit.key not in held]
     by_key = {hit.key: hit for hit in moved}
     for place, key in sorted(slots.items()):
-        result.insert(place - _KEPT, by_key[key])
+        result.insert(place - _FIXED_PLACES, by_key[key])
     return result

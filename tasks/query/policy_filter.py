@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from config.settings import PolicySettings
-from graph.protocol import CatalogEntry, Source
+from graph.records import CatalogEntry, Source
 from search.protocol import Filters, StoredRevision
 from skills import licences
 from skills.record import RevisionKey, SkillRecord

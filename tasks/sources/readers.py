@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from config.errors import UsageError
 from config.settings import Settings
-from graph.protocol import Source
+from graph.records import Source
 from tasks.sources.directory import DirectoryReader
 from tasks.sources.git.reader import open_git_reader
 from tasks.sources.protocol import SKILL_FILE, SkillGoneError, SourceReader

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from config.errors import MisconfiguredError, UsageError
 from config.settings import Settings
-from graph.protocol import Source
+from graph.records import Source
 from skills.events import GitPush, SourceChanged
 from tests.support.program import wait_for
 from tests.support.secrecy import made_up

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from config.load_settings import load_settings
 from config.settings import DiffusionSettings
-from graph.protocol import Adjacency
+from graph.records import Adjacency
 from search.protocol import (
     Filters,
     ForwardRecord,
@@ -79,16 +79,20 @@ WEIGHTS: dict[str, Mapping[str, Any]] = {
     "body .4": {"field_weights": (3.0, 2.0, 1.0, 0.4, 0.4)},
     "slots 0": {"slots": 0},
 }
-DIFFUSION: dict[str, DiffusionSettings] = {
-    "off": OFF,
-    "in force": ON,
-    "weight 2": ON.model_copy(update={"weight": 2.0}),
-    "weight 6": ON.model_copy(update={"weight": 6.0}),
-    "weight 10": ON.model_copy(update={"weight": 10.0}),
-    "restart .2": ON.model_copy(update={"restart": 0.2}),
-    "restart .8": ON.model_copy(update={"restart": 0.8}),
-    "2 seeds, power 2": ON.model_copy(update={"seeds": 2, "power": 2.0}),
-    "10 seeds": ON.model_copy(update={"seeds": 10}),
+_CHANGES: tuple[dict[str, float], ...] = (
+    {},
+    *({"weight": weight} for weight in (1, 2, 3, 5, 6, 8, 10)),
+    *({"restart": restart} for restart in (0.2, 0.35, 0.65, 0.8)),
+    *({"seeds": seeds} for seeds in (2, 3, 8, 10)),
+    *({"power": power} for power in (1, 2, 6)),
+    *({"weight": weight, "seeds": seeds} for weight in (2, 6) for seeds in (3, 8)),
+    *({"weight": weight, "restart": restart} for weight in (2, 6) for restart in (0.2, 0.8)),
+)
+DIFFUSION: dict[str, DiffusionSettings] = {"off": OFF} | {
+    ", ".join(f"{name} {value:g}" for name, value in change.items()) or "in force": (
+        ON.model_copy(update=change)
+    )
+    for change in _CHANGES
 }
 
 
@@ -220,19 +224,19 @@ def figures(task: Task, ranking: Ranking) -> tuple[float, float, float]:
 def report(table: dict[str, Floats], sizes: Sequence[int]) -> None:
     """table: for each choice (draws, tasks, 3). Each choice by size, then left out."""
     names = sorted(set(sizes))
-    print(f"{'':>18}  " + "  ".join(f"{size:^17}" for size in names) + "  all")
+    print(f"{'':>22}  " + "  ".join(f"{size:^17}" for size in names) + "  all")
     for name, values in table.items():
         cells = []
         for size in names:
             rows = [place for place, one in enumerate(sizes) if one == size]
             cells.append("/".join(f"{x:.3f}" for x in values[rows].mean((0, 1))))
-        print(f"{name:>18}  " + "  ".join(cells) + f"  {values.mean():.4f}")
+        print(f"{name:>22}  " + "  ".join(cells) + f"  {values.mean():.4f}")
     every = np.stack(list(table.values()))
     held = np.zeros(every.shape[1:])
     for at in range(every.shape[2]):
         others = np.delete(every, at, axis=2).mean((1, 2, 3))
         held[:, at] = every[int(others.argmax()), :, at]
-    print(f"{'left out':>18}  " + "/".join(f"{x:.3f}" for x in held.mean((0, 1))) + " over all")
+    print(f"{'left out':>22}  " + "/".join(f"{x:.3f}" for x in held.mean((0, 1))) + " over all")
 
 
 def parts(

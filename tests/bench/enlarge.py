@@ -28,7 +28,7 @@ from config.load_settings import load_settings
 from config.settings import ServerSettings
 from graph.links.mentions import find_mentions
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import Publication
+from graph.records import Publication
 from search.models.encoder import encoder_identity
 from search.protocol import SkillDocument, StoredRevision, Vector
 from search.skill_analysis import analyse_skill, body_terms, description_terms, section_text_hashes

@@ -24,7 +24,8 @@ from pathlib import Path
 from config.load_settings import load_settings
 from config.settings import EncoderSettings, ServerSettings
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import CatalogEntry, LinkFeatures, Publication, SkillGraph, SkillState
+from graph.protocol import SkillGraph
+from graph.records import CatalogEntry, LinkFeatures, Publication, SkillState
 from search.elastic.index import ElasticsearchIndex
 from search.local.index import LocalSearchIndex
 from search.models.encoder import encoder_identity

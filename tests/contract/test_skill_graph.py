@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from config.errors import UsageError
-from graph.entry_filter import EntryFilter
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import (
+from graph.protocol import SkillGraph
+from graph.records import (
+    EntryFilter,
     Link,
     LinkType,
     Mention,
     Neighbour,
     Publication,
-    SkillGraph,
     SkillState,
     Source,
 )
@@ -78,6 +78,16 @@ def link_all(graph: SkillGraph, *links: Link) -> None:
     graph.replace_links(owned, graph.list_awaiting_linking(1000))
 
 
+def mentioning(graph: SkillGraph, name: str, source: str = "lib") -> set[str]:
+    """The skills that are marked when a skill of this name is published in a source."""
+    graph.replace_links({}, graph.list_awaiting_linking(1000))
+    published, removed = graph.allocate_sequence(2)
+    graph.publish([publication("probe", published, name=name, source=source)])
+    found = marked(graph) - {f"{source}:probe"}
+    graph.remove([key("probe", removed, source)])
+    return found
+
+
 def walked(graph: SkillGraph, selection: EntryFilter, size: int) -> list[str]:
     """Ids of all pages of a selection, one after the other."""
     found: list[str] = []
@@ -96,10 +106,12 @@ class SkillGraphContract:
 
     # -- sequence numbers
     def test_seqs_follow_one_another(self, graph: SkillGraph) -> None:
+        assert graph.last_sequence() == 0
         first = graph.allocate_sequence(3)
         assert list(first) == [1, 2, 3]
         assert list(graph.allocate_sequence(2)) == [4, 5]
         assert list(graph.allocate_sequence(0)) == []
+        assert graph.last_sequence() == 5
 
     def test_seqs_are_never_reset(self, graph: SkillGraph, reopen: Reopen) -> None:
         graph.allocate_sequence(10)
@@ -165,7 +177,7 @@ class SkillGraphContract:
         graph.update_file_signatures("lib", {"b": "2", "c": "1"}, ["a", "never-seen"])
         graph.update_file_signatures("other", {"a": "9"}, [])
         assert graph.get_file_signatures("lib") == {"b": "2", "c": "1"}
-        assert graph.get_file_signatures("nobody") == {}
+        assert graph.get_file_signatures("missing") == {}
 
     # -- pointers
     def test_a_newer_scanner_marks_what_is_published(self, graph: SkillGraph) -> None:
@@ -269,8 +281,8 @@ class SkillGraphContract:
             assert pointers(graph) == {"lib:a": 5, "lib:b": 4}
             assert graph.get_entries(["lib:a"])[0].name == "high"
             assert graph.get_link_features(["lib:a"])["lib:a"].body_terms == {5: 1.0}
-            assert graph.find_mentioning("lib", ["x", "y"]) == ["lib:a"]
-            assert graph.find_mentioning("lib", ["x"]) == []
+            assert mentioning(graph, "y") == {"lib:a"}
+            assert mentioning(graph, "x") == set()
         assert graph.publish([publication("a", 4), publication("a", 5)]) == []
         assert graph.publish([publication("a", 7), publication("a", 6)]) == [key("a", 7)]
 
@@ -293,7 +305,7 @@ class SkillGraphContract:
 
     @staticmethod
     def waiting_shows(graph: SkillGraph) -> None:
-        """Whether an entry waits can be told from the entry alone."""
+        """The entry alone shows whether it waits."""
         waiting = {entry.skill_id for entry in graph.list_awaiting_ingest(1000)}
         assert waiting == {e.skill_id for e in graph.get_entries() if e.requested_seq > e.seq}
 
@@ -375,9 +387,9 @@ class SkillGraphContract:
     def test_unpaged_most_used_first(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2), publication("c", 3)])
         graph.increment_uses(["lib:b", "lib:c"])
-        graph.increment_uses(["lib:c", "lib:nobody"])
+        graph.increment_uses(["lib:c", "lib:missing"])
         assert graph.list_awaiting_embedding(2) == [key("c", 3), key("b", 2)]
-        graph.mark_embedded([key("c", 3), key("b", 1), key("nobody", 1)])
+        graph.mark_embedded([key("c", 3), key("b", 1), key("missing", 1)])
         assert graph.list_awaiting_embedding(9) == [key("b", 2), key("a", 1)]
         assert graph.get_entries(["lib:c"])[0].embedded
         graph.publish([publication("c", 4)])
@@ -422,7 +434,7 @@ class SkillGraphContract:
         skills, rounds, writers = 8, 12, 3
         start = graph.allocate_sequence(writers * rounds).start
         done = threading.Event()
-        told: dict[str, list[int]] = {}
+        seen: dict[str, list[int]] = {}
 
         def write(worker: int) -> None:
             for turn in range(rounds):
@@ -436,7 +448,7 @@ class SkillGraphContract:
                 last = done.is_set()
                 epoch, moved, _ = graph.get_changes_since(epoch)
                 for skill_id, seq in moved.items():
-                    told.setdefault(skill_id, []).append(seq)
+                    seen.setdefault(skill_id, []).append(seq)
 
         reader = threading.Thread(target=read)
         threads = [threading.Thread(target=write, args=(n,)) for n in range(writers)]
@@ -446,8 +458,8 @@ class SkillGraphContract:
             thread.join()
         done.set()
         reader.join()
-        assert all(seqs == sorted(seqs) for seqs in told.values())
-        assert {skill_id: seqs[-1] for skill_id, seqs in told.items()} == pointers(graph)
+        assert all(seqs == sorted(seqs) for seqs in seen.values())
+        assert {skill_id: seqs[-1] for skill_id, seqs in seen.items()} == pointers(graph)
         newest = {
             f"lib:s{(turn + n) % skills}": start + turn * writers + writers - 1
             for turn in range(rounds)
@@ -514,7 +526,7 @@ class SkillGraphContract:
             Neighbour("lib:d", LinkType.SEMANTIC, False, 0.5),
             Neighbour("lib:b", LinkType.SEMANTIC, True, 0.25),
         )
-        cut = graph.get_adjacency(["lib:a", "lib:c", "lib:nobody"], 2)
+        cut = graph.get_adjacency(["lib:a", "lib:c", "lib:missing"], 2)
         assert cut["lib:a"].neighbours == whole.neighbours[:2]
         assert (
             cut["lib:a"].totals
@@ -525,7 +537,7 @@ class SkillGraphContract:
                 (LinkType.SEMANTIC, False): 0.5,
             }
         )
-        assert cut["lib:nobody"].neighbours == ()
+        assert cut["lib:missing"].neighbours == ()
 
     def test_withdrawal_takes_the_links_along(self, graph: SkillGraph) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
@@ -571,7 +583,7 @@ class SkillGraphContract:
         other = Link("lib:b", "lib:a", "lib:c", LinkType.WORKFLOW, 0.8, "text")
         graph.replace_links({"lib:a": kept, "lib:b": [other]}, graph.list_awaiting_linking(10))
         graph.remove([key("d", 9)])
-        found = graph.get_owned_links(["lib:a", "lib:b", "lib:c", "lib:d", "lib:nobody"])
+        found = graph.get_owned_links(["lib:a", "lib:b", "lib:c", "lib:d", "lib:missing"])
         assert {owner: set(links) for owner, links in found.items()} == {
             "lib:a": set(kept), "lib:b": {other}, "lib:c": set(),
         }  # fmt: skip
@@ -585,7 +597,7 @@ class SkillGraphContract:
             link("a", "d", LinkType.ALTERNATIVE, 0.125),
             link("b", "c", weight=0.75),
         )
-        every = ["lib:a", "lib:b", "lib:c", "lib:nobody"]
+        every = ["lib:a", "lib:b", "lib:c", "lib:missing"]
         assert graph.min_link_weight(LinkType.SEMANTIC, 2, every) == {"lib:a": 0.25}
         assert graph.min_link_weight(LinkType.SEMANTIC, 1, every) == {"lib:a": 0.25, "lib:b": 0.75}
         assert graph.min_link_weight(LinkType.SEMANTIC, 1, every[1:]) == {"lib:b": 0.75}
@@ -620,7 +632,7 @@ class SkillGraphContract:
                 publication("b", 2, description_terms={3: 1.0}),
             ]
         )
-        facts = graph.get_link_features(["lib:a", "lib:b", "lib:nobody"])
+        facts = graph.get_link_features(["lib:a", "lib:b", "lib:missing"])
         assert set(facts) == {"lib:a", "lib:b"}
         assert facts["lib:a"].body_terms == {big: 0.5, 3: 0.25}
         assert facts["lib:a"].mentions == mentions
@@ -630,7 +642,7 @@ class SkillGraphContract:
         left = graph.get_link_features(["lib:a", "lib:b"])
         assert {skill_id: one.body_terms for skill_id, one in left.items()} == {"lib:a": {8: 1.0}}
 
-    def test_named_and_mentioning(self, graph: SkillGraph) -> None:
+    def test_find_by_name(self, graph: SkillGraph) -> None:
         graph.publish(
             [
                 publication("a", 1, name="Data Tool", mentions=(mention("B_b"),)),
@@ -638,14 +650,14 @@ class SkillGraphContract:
                 publication("a", 3, name="data-tool", source="other"),
             ]
         )
-        assert graph.find_by_name("lib", ["data_tool", "nobody"]) == {
+        assert graph.find_by_name("lib", ["data_tool", "missing"]) == {
             "data-tool": ["lib:a", "lib:x/a"]
         }
-        assert graph.find_mentioning("lib", ["b b"]) == ["lib:a"]
-        assert graph.find_mentioning("other", ["b b"]) == []
+        assert mentioning(graph, "b b") == {"lib:a"}
+        assert mentioning(graph, "b b", "other") == set()
         graph.remove([key("a", 4)])
         assert graph.find_by_name("lib", ["data-tool"]) == {"data-tool": ["lib:x/a"]}
-        assert graph.find_mentioning("lib", ["b-b"]) == []
+        assert mentioning(graph, "b-b") == set()
 
     # -- durability
     def test_everything_is_there_again(self, graph: SkillGraph, reopen: Reopen) -> None:
@@ -659,7 +671,7 @@ class SkillGraphContract:
                 of.list_sources(),
                 of.get_entries(),
                 of.get_changes_since(0),
-                of.get_links(["lib:a", "lib:nobody"]),
+                of.get_links(["lib:a", "lib:missing"]),
                 of.list_awaiting_linking(9),
                 of.list_awaiting_ingest(9),
                 of.get_link_features(["lib:a"]),
@@ -672,7 +684,7 @@ class SkillGraphContract:
 
 
 class TestSqliteSkillGraph(SkillGraphContract):
-    def test_changes_are_told_once(self, graph: SkillGraph) -> None:
+    def test_changes_are_returned_once(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2)])
         first = graph.get_changes_since(0)
         link_all(graph, link("a", "b"))

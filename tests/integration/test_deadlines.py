@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import PermanentError, TransientError
-from graph.protocol import SkillState
+from graph.records import SkillState
 from skills.events import QueryAsked, SourceChanged
 from tasks import policies
 from tests.support.library import TOPICS, write_skill, write_topics

@@ -13,7 +13,7 @@ import pytest
 from neo4j import GraphDatabase
 
 from config.errors import TransientError, UsageError
-from graph.protocol import SkillState
+from graph.records import SkillState
 from search.elastic.index import _delete
 from skills.events import QueryAsked, SkillRemoved, SourceChanged, new_event
 from skills.record import RevisionKey

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graph.protocol import SkillState
+from graph.records import SkillState
 from skills.events import QueryAsked, SourceChanged, new_event
 from skills.record import RevisionKey
 from tests.support.library import write_skill

@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 
 from config.inbound_settings import WebhookSettings
-from graph.protocol import Source
+from graph.records import Source
 from skills.events import QueryAsked, new_event
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.sources.uploads.store import open_upload_store

@@ -22,7 +22,7 @@ import pytest
 from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from config.settings import Settings
 from deploy.stack.ports import free_port
-from graph.protocol import Source
+from graph.records import Source
 from tasks.sources.directory import read_skill_folder, scan
 from tasks.sources.git.fetch import folder_size
 from tasks.sources.git.mirror import (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from graph.protocol import Source
+from graph.records import Source
 from skills.bundle.model import Bundle
 from skills.events import (
     GitFetchOptions,

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from graph.links.link_rules import estimate_confidence
-from graph.links.linker import relink
+from graph.links.linker import Linker
 from graph.links.mentions import find_mentions
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import LinkType, Publication
+from graph.records import LinkType, Publication
 from search.skill_analysis import analyse_skill, body_terms, description_terms
 from search.text.background_frequencies import load_background
 from skills.parsing.parse_skill import parse_skill
@@ -77,7 +77,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> set[Place]:
     graph = SqliteSkillGraph(tmp_path_factory.mktemp("links") / "graph.db", writable=True)
     found = [publication(*skill, seq) for seq, skill in enumerate(labelled_skills(), 1)]
     graph.publish(found)
-    relink(graph, graph.list_awaiting_linking(len(found)))
+    Linker(graph).relink(graph.list_awaiting_linking(len(found)))
     every = graph.get_links_among([one.key.skill_id for one in found])
     graph.close()
     return {(link.source, link.target, link.type.value) for link in every}

@@ -10,7 +10,7 @@ import pytest
 
 from config.settings import ServerSettings
 from graph.neo4j.store import Neo4jSkillGraph
-from graph.protocol import Publication
+from graph.records import Publication
 from search.elastic.index import ElasticsearchIndex
 from search.models.encoder import encoder_identity
 from skills.record import RevisionKey

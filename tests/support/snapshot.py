@@ -10,7 +10,8 @@ from typing import Any
 from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from graph.neo4j.store import Neo4jSkillGraph
-from graph.protocol import SkillGraph, SkillState
+from graph.protocol import SkillGraph
+from graph.records import SkillState
 from search.elastic.index import ElasticsearchIndex
 from search.local.index import LocalSearchIndex
 from search.models.encoder import encoder_identity

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from config.errors import UsageError
-from graph.protocol import SkillGraph
+from graph.protocol import Catalog
 
 
 def resolve_root(
-    graph: SkillGraph, source_id: str, root: str, allowed: Iterable[Path], setting: str
+    graph: Catalog, source_id: str, root: str, allowed: Iterable[Path], setting: str
 ) -> str:
     """A directory as it may be read for a source, links followed; raises UsageError for any other.
 

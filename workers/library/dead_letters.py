@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from config.errors import MisconfiguredError, NotFoundError, UsageError
-from graph.protocol import SkillState
+from graph.records import SkillState
 from skills.events import SourceChanged, new_event
 from tasks.journal.protocol import DeadLetter
 from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, PLAN, POLICIES, resolve_task_name

@@ -9,7 +9,8 @@ from typing import Any
 from config.errors import NotFoundError, PermanentError
 from graph.links.link_rules import estimate_confidence
 from graph.links.passage_links import PassageLink, link_passages
-from graph.protocol import CatalogEntry, Link, SkillGraph, SkillState
+from graph.protocol import Catalog, SkillGraph
+from graph.records import CatalogEntry, Link, SkillState
 from search.protocol import SearchIndex, StoredRevision
 from skills.record import RevisionKey
 from skills.skill_policy import SkillPolicy
@@ -64,7 +65,7 @@ def withheld_reason(policy: SkillPolicy, entry: CatalogEntry) -> str | None:
     return violation.reason if violation else None
 
 
-def _without_withheld(graph: SkillGraph, policy: SkillPolicy, links: Iterable[Link]) -> list[Link]:
+def _without_withheld(graph: Catalog, policy: SkillPolicy, links: Iterable[Link]) -> list[Link]:
     """The links that neither belong to a withheld skill nor lead to one."""
     links = list(links)
     ends = {end for link in links for end in (link.owner, link.source, link.target)}

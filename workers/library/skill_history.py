@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from graph.protocol import CatalogEntry, SkillState
+from graph.records import CatalogEntry, SkillState
 from workers.backend.base import Backend
 
 _MAX_DEAD_LETTERS = 100

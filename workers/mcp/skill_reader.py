@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from config.errors import NotFoundError, PermanentError, TransientError
 from config.settings import Settings
-from graph.entry_filter import EntryFilter
-from graph.protocol import CatalogEntry, SkillGraph, SkillState
+from graph.protocol import Catalog
+from graph.records import CatalogEntry, EntryFilter, SkillState
 from search.protocol import SearchIndex, StoredRevision
 from skills.bundle.escaping import escape_inline
 from skills.record import RevisionKey
@@ -42,9 +42,9 @@ class SkillReader:
         self._settings = settings
         self._lock = threading.Lock()
         self._stack = ExitStack()
-        self._stores: tuple[SkillGraph, SearchIndex] | None = None
+        self._stores: tuple[Catalog, SearchIndex] | None = None
 
-    def _open(self) -> tuple[SkillGraph, SearchIndex]:
+    def _open(self) -> tuple[Catalog, SearchIndex]:
         with self._lock:
             if self._stores is None:
                 from workers.backend.stores import (  # slow, and not needed to start

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from config.errors import MisconfiguredError, SkillbusError
 from config.settings import Settings
-from graph.protocol import Source
+from graph.records import Source
 from tasks.journal.protocol import DeadLetterStore
 from workers.backend.stores import open_graph
 from workers.monitoring.parallel_probes import ParallelProbes

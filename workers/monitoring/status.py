@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from config.settings import Settings
-from graph.protocol import SkillGraph, Source
+from graph.protocol import Catalog
+from graph.records import Source
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
 from workers.queue.status_reporter import read_consumer_statuses
 
 
 def home_status(
-    settings: Settings, graph: SkillGraph, journal: Journal, serving: bool, trouble: str = ""
+    settings: Settings, graph: Catalog, journal: Journal, serving: bool, trouble: str = ""
 ) -> dict[str, Any]:
     """Counts of the catalog, open events and queries, the sources, and why work does not go on."""
     return {
@@ -91,7 +92,7 @@ def source_status(source: Source) -> dict[str, Any]:
     return status
 
 
-def oldest_change_age_seconds(graph: SkillGraph, coordinator: Coordinator) -> float | None:
+def oldest_change_age_seconds(graph: Catalog, coordinator: Coordinator) -> float | None:
     """Seconds since the oldest change that waits for ingest was asked for; 0 when none waits,
     None when that was before this process began."""
     oldest = graph.list_awaiting_ingest(1)

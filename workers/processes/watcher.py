@@ -15,7 +15,7 @@ from watchdog.observers.api import BaseObserver
 from watchdog.observers.polling import PollingObserver
 
 from config.errors import TransientError
-from graph.protocol import Source
+from graph.records import Source
 from skills.events import SourceChanged
 from tasks.sources.folder_rules import SKIPPED_FOLDERS
 from workers.backend.base import Backend

@@ -13,7 +13,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from graph.protocol import CatalogEntry, SkillGraph, SkillState
+from graph.protocol import Catalog
+from graph.records import CatalogEntry, SkillState
 from skills.bundle.model import Revision
 from skills.events import (
     Event,
@@ -53,7 +54,7 @@ class PublicationTracker:
     patience: seconds until skills that wait still are told as failed.
     """
 
-    def __init__(self, graph: SkillGraph, timeout_seconds: float) -> None:
+    def __init__(self, graph: Catalog, timeout_seconds: float) -> None:
         self._graph = graph
         self._timeout_seconds = timeout_seconds
         self._pending: dict[str, _PendingEvent] = {}
@@ -81,7 +82,7 @@ class PublicationTracker:
         started = time.monotonic()
         waiting = self._pending.get(job_id)
         if waiting is None:
-            barrier_seq = self._graph.allocate_sequence(0).stop
+            barrier_seq = self._graph.last_sequence() + 1
             waiting = self._pending[job_id] = _PendingEvent(started, barrier_seq)
         if started < waiting.next_check_at:
             return None
@@ -99,7 +100,7 @@ class PublicationTracker:
         return _build_answers(event, entries, unsettled)
 
 
-def _list_affected(graph: SkillGraph, event: Event) -> list[CatalogEntry]:
+def _list_affected(graph: Catalog, event: Event) -> list[CatalogEntry]:
     """The skills that an event is about, as the catalog has them."""
     content = event.parse_data()
     if isinstance(content, SkillUpserted | SkillRemoved):

@@ -92,7 +92,7 @@ class MessageRecorder:
                 graph = self._backend.graph
                 resolve_root(graph, content.source_id, content.root, roots, setting)
             if event.replyto:
-                after = self._backend.graph.allocate_sequence(0).stop - 1
+                after = self._backend.graph.last_sequence()
         return event.model_copy(update={AFTER_SEQ: after})
 
     def _reject(self, message: Message, reason: str) -> Rejection:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from config.errors import UsageError
 from config.inbound_settings import WebhookSettings
-from graph.protocol import Source
+from graph.records import Source
 from workers.webhooks.payloads import WebhookPayload
 from workers.webhooks.repository_urls import normalise_url
 

@@ -1,11 +1,14 @@
-// Statements of the catalog by name. Lists of rows come sorted by skill_id: whoever writes locks
-// in that order, so that writers wait for one another but never in a circle. A property set and
-// removed again locks a node without changing it; what is compared is read after that. It stands
-// in every statement that touches a skill first: setting a property to what is computed from it
-// takes two locks of the node, in another order.
+// Statements of the catalog by name. Lists of rows are sorted by skill_id: writers lock in that
+// order and cannot deadlock. A property that is set and removed again locks a node without changing
+// it; values to compare are read after that. Every statement that writes to a skill begins so,
+// because setting a property to a value computed from it takes two locks, in another order.
+// `$$entry` is replaced by the columns of an entry.
 
 // name: allocate_sequence
 MATCH (m:Meta {key: 'seq'}) SET m.value = m.value + $count RETURN m.value
+
+// name: last_sequence
+MATCH (m:Meta {key: 'seq'}) RETURN m.value
 
 // name: next_epoch
 MATCH (m:Meta {key: 'epoch'}) SET m.value = m.value + 1 RETURN m.value

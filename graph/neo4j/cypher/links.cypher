@@ -1,7 +1,7 @@
-// Statements about links by name. `$$links` stands for all types of links between skills,
-// `$$owned` for the links that the skill `id` owns, whatever they join. A link that is deleted
-// while a statement runs may still be found, without its properties: it is left out. Lists are
-// cheaper to receive than records: many rows come as one list.
+// Statements about links by name. `$$links` is replaced by all types of links between skills,
+// `$$owned` by a subquery for the links that the skill `id` owns, `$$type` by one type. A link that
+// is deleted while a statement runs may still be found, without its properties: it is left out.
+// Many rows are returned as one list, which is cheaper to receive than records.
 
 // name: awaiting_linking
 MATCH (s:Skill) WHERE s.mark_epoch IS NOT NULL AND s.skill_id IS NOT NULL
@@ -18,10 +18,6 @@ UNWIND $keys AS key MATCH (s:Skill {source_id: $source_id, name_key: key})
 RETURN key, s.skill_id ORDER BY key, s.skill_id
 
 // name: find_mentioning
-UNWIND $keys AS key MATCH (m:Mention {key: key, source_id: $source_id})
-RETURN DISTINCT m.skill_id AS skill_id ORDER BY skill_id
-
-// name: find_mentioning_any
 UNWIND $names AS name MATCH (m:Mention {key: name[0], source_id: name[1]})
 RETURN m.skill_id AS skill_id
 UNION

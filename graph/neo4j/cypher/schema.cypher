@@ -1,4 +1,4 @@
-// Statements about the layout itself, by name. `graph/neo4j/cypher/migrations` makes it.
+// Statements of the migration runner by name; the migrations are in `migrations/`.
 
 // name: meta_constraint
 CREATE CONSTRAINT meta_key IF NOT EXISTS FOR (m:Meta) REQUIRE m.key IS UNIQUE

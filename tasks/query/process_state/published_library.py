@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from config.errors import TransientError
-from graph.protocol import SkillGraph
+from graph.protocol import Catalog
 from search.protocol import ForwardRecord, SearchIndex
 from search.scoring.library_statistics import LibraryStatistics
 from skills.record import RevisionKey
@@ -72,7 +72,7 @@ class PublishedLibrary:
     """
 
     def __init__(
-        self, graph: SkillGraph, index: SearchIndex, circuit_breakers: CircuitBreakers | None = None
+        self, graph: Catalog, index: SearchIndex, circuit_breakers: CircuitBreakers | None = None
     ) -> None:
         self._graph = graph
         self._index = index

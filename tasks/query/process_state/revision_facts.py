@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from graph.protocol import CatalogEntry, SkillState, Source
+from graph.records import CatalogEntry, SkillState, Source
 from skills.record import RevisionKey, SkillRecord
 from skills.scanner import SCANNER_VERSION
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import structlog
 
 from config.errors import TransientError
-from graph.protocol import SkillGraph
+from graph.protocol import Catalog
 
 log = structlog.get_logger()
 
@@ -24,7 +24,7 @@ class UsageCounter:
     sections are embedded.
     """
 
-    def __init__(self, graph: SkillGraph, seconds: float = 0.0) -> None:
+    def __init__(self, graph: Catalog, seconds: float = 0.0) -> None:
         self._graph = graph
         self._seconds = seconds
         self._lock = threading.Lock()

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from config.secrets import read_secret
 from config.settings import Settings
-from graph.protocol import Source
+from graph.records import Source
 from tasks.sources.git.address import check_branch, check_subfolder, check_url, resolve_remote
 from tasks.sources.git.fetch import RefNotFoundError, fetch_ref, folder_size
 from tasks.sources.git.process import run_git

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings, Settings
-from graph.protocol import Source
+from graph.records import Source
 from skills.parsing import sibling_files
 from skills.record import SiblingFile
 from tasks.sources.folder_rules import (

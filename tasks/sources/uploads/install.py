@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from config.errors import PermanentError
-from graph.protocol import Source
+from graph.records import Source
 from skills.events import SkillUpserted
 from tasks.sources.uploads.staging import iter_text_members, write_packages
 from tasks.sources.uploads.store import (

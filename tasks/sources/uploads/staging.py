@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from config.errors import TransientError, UsageError
 from config.settings import Settings
-from graph.protocol import Source
+from graph.records import Source
 from skills.events import Event, SourceChanged, describe_validation_error, new_event
 from tasks.sources.protocol import SKILL_FILE
 from tasks.sources.uploads.archive import HEADER_BYTES, ArchiveMember, detect_archive_kind

@@ -17,16 +17,15 @@ from graph.links.link_rules import (
     LinkSettings,
     ResolvedNames,
     build_links,
-    cosine,
     resolve_mention,
     select_top_links,
-    similarity_link,
 )
-from graph.links.linker import Linker, relink
+from graph.links.linker import Linker
 from graph.links.similarity_index import SimilarityIndex
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import Link, LinkFeatures, LinkType, Mention, Publication
+from graph.records import Link, LinkFeatures, LinkType, Mention, Publication
 from skills.record import RevisionKey
+from tests.support.similarity_link import cosine, similarity_link
 
 SMALL = LinkSettings(max_alternatives=2, max_complements=2, complement_body_cosine=0.3)
 
@@ -146,7 +145,7 @@ def test_named_links_and_their_direction() -> None:
         mention("b", "quoted"),
         mention("c", "quoted"),
         mention("d", "conflicts"),
-        mention("nobody", "related"),
+        mention("missing", "related"),
         mention("a", "related"),
     )
     kept = build_links(owner, [], ResolvedNames({name: [f"lib:{name}"] for name in "abcd"}))
@@ -179,7 +178,7 @@ def test_workflow_follows_the_order_within_a_sequence() -> None:
     owner = facts(
         "w",
         mention("a", "order", 101),
-        mention("nobody", "order", 102),
+        mention("missing", "order", 102),
         mention("b", "order", 103),
         mention("b", "order", 104),
         mention("c", "order", 201),
@@ -342,7 +341,7 @@ def test_any_history_gives_the_links_of_the_library(
             names = ResolvedNames(resolve, known)
             expected = {link for one in known.values() for link in owned(one, known, names, SMALL)}
             assert all_links(graph) == expected
-            relink(fresh, fresh.list_awaiting_linking(100), SMALL)
+            Linker(fresh, SMALL).relink(fresh.list_awaiting_linking(100))
             assert all_links(fresh) == expected
         finally:
             graph.close()
@@ -351,7 +350,7 @@ def test_any_history_gives_the_links_of_the_library(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(SKILLS, min_size=1, max_size=12), st.integers(1, 4))
-def test_the_pool_leaves_nobody_out(skills: list[tuple[object, ...]], most: int) -> None:
+def test_the_index_leaves_no_skill_out(skills: list[tuple[object, ...]], most: int) -> None:
     chosen = LinkSettings(
         max_alternatives=most,
         max_complements=most,
@@ -384,14 +383,14 @@ def test_relink_reports(tmp_path: Path) -> None:
             publication("b", 2, ("b", {2: 1.0}, {}, empty)),
         ]
     )
-    report = relink(graph, graph.list_awaiting_linking(10))
+    report = Linker(graph).relink(graph.list_awaiting_linking(10))
     assert (report.linked, report.updated_neighbours) == (2, 0)
     assert report.links == {LinkType.DEPENDENCY: 1}
     graph.publish([publication("c", 3, ("c", {1: 1.0, 3: 1.0}, {}, empty))])
-    report = relink(graph, graph.list_awaiting_linking(10))
+    report = Linker(graph).relink(graph.list_awaiting_linking(10))
     assert (report.linked, report.updated_neighbours) == (1, 1)
     assert report.links == {LinkType.DEPENDENCY: 1, LinkType.SEMANTIC: 2}
-    assert relink(graph, []).linked == 0
+    assert Linker(graph).relink([]).linked == 0
     graph.close()
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from config.errors import PermanentError, TransientError, UsageError
+from graph.feature_codec import pack_vector, unpack_vector
 from graph.local import database as sqlite_store
 from graph.local.store import SqliteSkillGraph
-from graph.packing import pack_vector, unpack_vector
-from graph.protocol import Link, LinkType, Publication, Source
+from graph.records import Link, LinkType, Publication, Source
 from skills.record import RevisionKey
 
 
@@ -108,7 +108,7 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         PRAGMA user_version = 1;
         """)
     connection.close()
-    with pytest.raises(UsageError, match="brings it up"):
+    with pytest.raises(UsageError, match="upgrades it"):
         SqliteSkillGraph(path, writable=False)
     for writable in (True, False):
         graph = SqliteSkillGraph(path, writable=writable)
@@ -187,7 +187,7 @@ _PUBLISHER = """
 import sys
 from pathlib import Path
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import Publication
+from graph.records import Publication
 from skills.record import RevisionKey
 
 graph = SqliteSkillGraph(Path(sys.argv[1]), writable=True)

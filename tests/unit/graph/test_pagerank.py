@@ -9,13 +9,21 @@ import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from config.errors import UsageError
-from graph.pagerank import DiffusionSettings, exact_pagerank, personalised_pagerank, transition_row
-from graph.protocol import Adjacency, LinkType, Neighbour
+from config.settings import DiffusionSettings
+from graph.pagerank import (
+    TransitionRow,
+    direction_weights,
+    personalised_pagerank,
+    transition_row,
+)
+from graph.records import Adjacency, LinkType, Neighbour
+from tests.support.exact_pagerank import exact_pagerank
 
 DEPENDENCY, SEMANTIC = LinkType.DEPENDENCY, LinkType.SEMANTIC
 Edge = tuple[str, str, LinkType, float]
+DEFAULTS = DiffusionSettings(restart=0.2, max_nodes=600)
 NODES = [f"s{n}" for n in range(12)]
 EDGES = st.lists(
     st.tuples(
@@ -45,6 +53,10 @@ def rows_of(edges: Sequence[Edge], fan_out: int = 1000) -> dict[str, Adjacency]:
     return rows
 
 
+def row_of(row: Adjacency) -> TransitionRow:
+    return transition_row(row, direction_weights(DEFAULTS))
+
+
 def reader(rows: Mapping[str, Adjacency], asked: list[list[str]]) -> object:
     def read(skill_ids: Sequence[str]) -> Mapping[str, Adjacency]:
         asked.append(list(skill_ids))
@@ -65,7 +77,7 @@ def test_exact_is_pagerank(edges: list[Edge], seeds: dict[str, float]) -> None:
     graph = nx.MultiDiGraph()
     graph.add_nodes_from(NODES)
     for node, row in rows.items():
-        for other, share in transition_row(row, chosen).shares:
+        for other, share in row_of(row).shares:
             graph.add_edge(node, other, weight=share)
     expected = nx.pagerank(
         graph, alpha=1 - chosen.restart, personalization=seeds, tol=1e-13, max_iter=1000
@@ -101,31 +113,31 @@ def test_reading_everything_converges(edges: list[Edge], seeds: dict[str, float]
 
 def test_mass_reaches_what_a_seed_depends_on() -> None:
     rows = rows_of([("s0", "s1", DEPENDENCY, 1.0), ("s0", "s2", SEMANTIC, 0.4)])
-    scores = personalised_pagerank({"s0": 1.0}, reader(rows, [])).scores
+    scores = personalised_pagerank({"s0": 1.0}, reader(rows, []), DEFAULTS).scores
     assert scores["s0"] > scores["s1"] > scores["s2"] > 0
 
 
 def test_reverse_follows_the_type() -> None:
     rows = rows_of([("s1", "s0", DEPENDENCY, 1.0), ("s2", "s0", LinkType.WORKFLOW, 1.0)])
-    shares = dict(transition_row(rows["s0"], DiffusionSettings()).shares)
+    shares = dict(row_of(rows["s0"]).shares)
     assert shares["s1"] / shares["s2"] == pytest.approx((0.4 * 1.0) / (0.2 * 0.5))
     assert sum(shares.values()) == pytest.approx(1.0)
 
 
 def test_conflicts_carry_nothing() -> None:
     rows = rows_of([("s0", "s1", LinkType.CONFLICT, 1.0)])
-    assert personalised_pagerank({"s0": 2.0}, reader(rows, [])).scores == {"s0": 1.0}
+    assert personalised_pagerank({"s0": 2.0}, reader(rows, []), DEFAULTS).scores == {"s0": 1.0}
 
 
 def test_a_cut_row_leaks_into_the_residual() -> None:
     edges: list[Edge] = [("s0", f"s{n}", SEMANTIC, 0.5) for n in range(1, 5)]
-    whole = transition_row(rows_of(edges)["s0"], DiffusionSettings())
-    cut = transition_row(rows_of(edges, 1)["s0"], DiffusionSettings())
+    whole = row_of(rows_of(edges)["s0"])
+    cut = row_of(rows_of(edges, 1)["s0"])
     assert (cut.shares, cut.leak) == (whole.shares[:1], pytest.approx(0.75))
     assert whole.leak == 0.0
     lost = Adjacency((), rows_of(edges)["s0"].totals)
-    assert transition_row(lost, DiffusionSettings()) == ([], 1.0)
-    found = personalised_pagerank({"s0": 1.0}, reader(rows_of(edges, 1), []))
+    assert row_of(lost) == ([], 1.0)
+    found = personalised_pagerank({"s0": 1.0}, reader(rows_of(edges, 1), []), DEFAULTS)
     assert found.residual_bound > 0.5
 
 
@@ -138,11 +150,31 @@ def test_seeds_unknown_to_the_graph_keep_their_mass() -> None:
     assert found.scores["elsewhere"] > 0.3
 
 
+@settings(deadline=None, max_examples=150)
+@given(EDGES, SEEDS, st.integers(1, 12), st.integers(1, 6))
+def test_inflow_is_the_score_less_the_restart(
+    edges: list[Edge], seeds: dict[str, float], nodes: int, fan_out: int
+) -> None:
+    """In the exact solution, a seed's restart share is restart * p over the mass that is kept;
+    what a skill got over links is the rest, and exactly nothing where no link leads to it."""
+    chosen = DiffusionSettings(max_nodes=nodes)
+    linked = {"isolated": 0.5} | seeds
+    found = personalised_pagerank(linked, reader(rows_of(edges, fan_out), []), chosen)
+    own = {name: found.scores[name] - found.inflow.get(name, 0.0) for name in linked}
+    unit = own["isolated"] / linked["isolated"]
+    assert own == pytest.approx({name: unit * weight for name, weight in linked.items()})
+    assert found.inflow == pytest.approx(
+        {n: score - own.get(n, 0.0) for n, score in found.scores.items() if n in found.inflow}
+    )
+    ends = {end for source, target, _, _ in edges for end in (source, target)}
+    assert found.inflow.keys() <= ends
+
+
 def test_no_seeds_no_scores() -> None:
     asked: list[list[str]] = []
-    found = personalised_pagerank({"s0": 0.0}, reader({}, asked))
+    found = personalised_pagerank({"s0": 0.0}, reader({}, asked), DEFAULTS)
     assert (found.scores, found.residual_bound, found.hops, asked) == ({}, 0.0, 0, [])
-    assert exact_pagerank({}, {}) == {}
+    assert exact_pagerank({}, {}, DEFAULTS) == {}
 
 
 @pytest.mark.parametrize(
@@ -153,9 +185,11 @@ def test_no_seeds_no_scores() -> None:
         {"max_hops": 0},
         {"max_nodes": 0},
         {"tolerance": 0.0},
-        {"type_weights": {SEMANTIC: -1.0}},
+        {"semantic_weight": -1.0},
+        {"workflow_reverse_weight": -0.1},
+        {"friendship_weight": 1.0},
     ],
 )
 def test_settings_are_checked(wrong: dict[str, object]) -> None:
-    with pytest.raises(UsageError):
-        DiffusionSettings(**wrong)
+    with pytest.raises(ValidationError):
+        DiffusionSettings.model_validate(wrong)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from config.settings import PolicySettings
-from graph.protocol import CatalogEntry, SkillState
+from graph.records import CatalogEntry, SkillState
 from search.protocol import Filters, PassageTerms, StoredRevision
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from config.errors import UsageError
 from config.settings import LimitSettings
-from graph.protocol import Publication, SkillState, Source
+from graph.records import Publication, SkillState, Source
 from skills.events import (
     Event,
     QueryFailed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graph.protocol import Source
+from graph.records import Source
 from tasks.sources.readers import get_skill_location
 
 SOURCES = (

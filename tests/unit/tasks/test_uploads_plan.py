@@ -10,7 +10,7 @@ import pytest
 
 from config.errors import PermanentError, TransientError
 from config.inbound_settings import UploadSettings
-from graph.protocol import Source
+from graph.records import Source
 from skills.events import Event, SkillRemoved, SkillUpserted, SourceChanged, new_event
 from tasks.policies import INGEST
 from tasks.sources.uploads.install import delete_expired_uploads

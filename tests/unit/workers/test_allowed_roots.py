@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from config.errors import UsageError
-from graph.protocol import Source
+from graph.records import Source
 from workers.library.allowed_roots import resolve_root
 
 

@@ -12,7 +12,7 @@ import pytest
 from config.errors import SkillbusError, TransientError, UsageError
 from config.settings import ServerSettings, Settings
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import Source
+from graph.records import Source
 from tasks.broker import redis_connection
 from tasks.sources.git import process
 from workers.monitoring.local_checks import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
-from graph.protocol import Publication, Source
+from graph.records import Publication, Source
 from skills.events import QueryAsked, SourceChanged, new_event
 from skills.record import RevisionKey
 from tasks.journal.sqlite import SqliteJournal

@@ -14,7 +14,7 @@ from watchdog.events import (
 )
 from watchdog.observers import Observer
 
-from graph.protocol import Source
+from graph.records import Source
 from tests.support.program import wait_for
 from workers.processes.watcher import _WATCHED_EVENTS, _PendingChanges
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from config.errors import MisconfiguredError
 from config.inbound_settings import WebhookSettings
-from graph.protocol import Source
+from graph.records import Source
 from tests.support.secrecy import made_up
 from tests.support.webhooks import (
     NEW,

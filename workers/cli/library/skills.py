@@ -11,8 +11,8 @@ import click
 
 from config.errors import PermanentError
 from config.settings import Settings
-from graph.entry_filter import EntryFilter
-from graph.protocol import CatalogEntry, SkillGraph, SkillState
+from graph.protocol import Catalog
+from graph.records import CatalogEntry, EntryFilter, SkillState
 from skills.bundle.escaping import escape_terminal_line
 from skills.events import SkillRemoved, SourceRemoved, new_event
 from skills.skill_policy import SkillPolicy
@@ -71,7 +71,7 @@ def list_skills(
     )
 
 
-def _iterate_entries(graph: SkillGraph, selection: EntryFilter) -> Iterator[CatalogEntry]:
+def _iterate_entries(graph: Catalog, selection: EntryFilter) -> Iterator[CatalogEntry]:
     """All entries of a selection, read in pages."""
     after = ""
     while page := graph.list_entries(selection, after, _BATCH_SIZE):

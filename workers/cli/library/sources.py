@@ -10,7 +10,7 @@ import click
 from pydantic import ValidationError
 
 from config.errors import UsageError
-from graph.protocol import SkillState, Source
+from graph.records import SkillState, Source
 from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
 from workers.cli.library.skills import submit_and_wait

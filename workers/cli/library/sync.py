@@ -12,7 +12,7 @@ import click
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import Settings
-from graph.protocol import SkillState, Source
+from graph.records import SkillState, Source
 from skills.events import Event, SourceChanged, new_event
 from tasks.sources.directory import resolve_root
 from workers.backend.deployment import connect_to_serve, open_backend

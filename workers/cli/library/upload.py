@@ -11,7 +11,7 @@ import click
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import Settings
-from graph.protocol import CatalogEntry, SkillState
+from graph.records import CatalogEntry, SkillState
 from tasks.sources.uploads.staging import StagedUpload, check_source_kind, stage_upload
 from tasks.sources.uploads.store import open_upload_store
 from workers.cli import EXIT_NEWLY_FAILED

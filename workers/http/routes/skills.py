@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from graph.entry_filter import EntryFilter
-from graph.protocol import CatalogEntry, SkillGraph, SkillState
+from graph.protocol import Catalog
+from graph.records import CatalogEntry, EntryFilter, SkillState
 from skills.events import SkillRemoved
 from skills.skill_policy import SkillPolicy
 from tasks.query.policy_filter import make_policy
@@ -184,9 +184,7 @@ def skill_routes(backend: Backend) -> APIRouter:
     return router
 
 
-def _list_entries(
-    graph: SkillGraph, query: SkillListQuery
-) -> tuple[list[CatalogEntry], str | None]:
+def _list_entries(graph: Catalog, query: SkillListQuery) -> tuple[list[CatalogEntry], str | None]:
     """The entries of a page, and the path of the one after, None on the last."""
     filter_params = urlencode(query.filter_params())
     after = decode_cursor(query.cursor, filter_params)

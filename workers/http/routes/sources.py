@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from starlette.exceptions import HTTPException
 
 from config.errors import MisconfiguredError, NotFoundError, UsageError
-from graph.protocol import SkillState, Source
+from graph.records import SkillState, Source
 from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
 from skills.events.requests import SourceId
 from tasks.sources.git.mirror import check_git_source

@@ -1,13 +1,13 @@
-// The catalog and the links of the distributed deployment. Statements end with a semicolon at the
-// end of a line; each may be run again. Skill nodes are never deleted: a removed skill keeps its
-// numbers, by which late events are recognised.
+// Schema of the Neo4j catalog and link store. Statements end with a semicolon at the end of a line;
+// each is idempotent. A removed skill keeps its node until it is pruned: its numbers show that a
+// late event is stale.
 //
-// (:Meta {key, value})  counters `seq` and `epoch`, and `schema`, which stands when all is laid out
-// (:Source)  (:Seen {source_id, path, signature})  what has been seen of a source
+// (:Meta {key, value})  the counters `seq` and `epoch`, and `schema`, the last migration run
+// (:Source)  (:Seen {source_id, path, signature})  file signatures of a source
 // (:Skill)   seq: the pointer, 0 without one. served_seq: the highest seq with an outcome. Of these
-//            exist only while they hold: waiting (= wanted_seq), mark_epoch, unpaged (= -uses),
-//            name_key. pointer_epoch, row_epoch: when the pointer or the row last changed.
-// (:Facts {skill_id, …})  what linking knows of a published skill, apart from what queries read
+//            are set only while they apply: waiting (= wanted_seq), mark_epoch, unpaged (= -uses),
+//            name_key. pointer_epoch, row_epoch: of the last change of pointer and links.
+// (:Facts {skill_id, …})  link features of a published skill, which queries do not read
 // (:Mention {key, source_id, skill_id})  a normalised name that a published skill mentions
 // (:Skill)-[:DEPENDENCY|WORKFLOW|SEMANTIC|ALTERNATIVE|CONFLICT {owner, weight, evidence}]->(:Skill)
 CREATE CONSTRAINT source_id IF NOT EXISTS FOR (s:Source) REQUIRE s.source_id IS UNIQUE;

@@ -1,5 +1,5 @@
-// Passages and their links, written where `servers.neo4j_passages` says so, for whoever explores
-// the graph; no query of skillbus reads them.
+// Passages and their links, for exploring the graph; written with the setting
+// `servers.neo4j_passages`. No query of skillbus reads them.
 //
 // (:Skill)-[:HAS_PASSAGE]->(:Passage {skill_id, seq, place, …})
 // (:Passage)-[:PASSAGE_SEQUENCE|PASSAGE_SEMANTIC|PASSAGE_REFERENCE|PASSAGE_CONDITION

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
-from graph.protocol import Link, LinkType
+from graph.records import Link, LinkType
 from search.protocol import StoredRevision
 from search.skill_analysis import analyse_skill
 from skills.bundle.markdown import render_markdown, render_skill

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from config.settings import ChoiceSettings, Settings
-from graph.protocol import Adjacency, LinkType, Neighbour
+from graph.records import Adjacency, LinkType, Neighbour
 from search.text.query_understanding import understand
 from skills.record import RevisionKey
 from tasks.query.choose import SkillChoice

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import TransientError
-from graph.protocol import CatalogEntry, SkillState
+from graph.records import CatalogEntry, SkillState
 from search.protocol import Filters
 from search.text.query_understanding import understand
 from skills.record import RevisionKey

@@ -1,4 +1,4 @@
-"""How the embedded store keeps term vectors and mentions in a row."""
+"""Serialisation of link features for the stores: term vectors and mentions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graph.protocol import Mention
+from graph.records import Mention
 
 _PAIR = np.dtype([("term", "<i8"), ("weight", "<f4")])
 

@@ -1,4 +1,4 @@
-"""What the parts of the Neo4j catalog share: the server, its statements, and who may write."""
+"""Runs the named Cypher statements of a store on one server, inside transactions or alone."""
 
 from __future__ import annotations
 
@@ -12,22 +12,31 @@ from graph.named_statements import load_statements
 from graph.neo4j.adjacency_cache import AdjacencyCache
 from graph.neo4j.client import Neo4jClient, Rows, Run
 from graph.neo4j.migrations import check
+from graph.neo4j.rows import ENTRY_COLUMNS
 from graph.neo4j.transactions import MissingLocksError
-from graph.protocol import LinkType
+from graph.records import LinkType
 
 T = TypeVar("T")
 
 WRITE_BATCH = 200
 READ_BATCH = 5_000
 _MAX_LOCK_ROUNDS = 20
-_LINKS = "|".join(kind.name for kind in LinkType)
-_OWNED = " UNION ALL ".join(
+_LINK_TYPES = "|".join(kind.name for kind in LinkType)
+_OWNED_LINKS = " UNION ALL ".join(
     f"MATCH ()-[r:{kind.name} {{owner: id}}]->() RETURN r" for kind in LinkType
 )
 
+_PLANNING = "CYPHER replan=skip"
+"""Keeps a plan once made. Each statement has one good plan, found in an empty database too; in a
+growing library Neo4j would plan each again and again, 0.1 s and more at a time, while queries
+wait."""
 
-class Neo4jStore:
-    """Named statements on one server."""
+_SORT_COLUMNS = {"all_entries": 0, "entries_of_source": 2, "entries_below": 2}
+"""By statement, which value of an entry its pages are sorted by."""
+
+
+class StatementRunner:
+    """Base of the Neo4j stores: statements by name, schema check, transactions with locks."""
 
     def __init__(self, server: Neo4jClient, *, writable: bool, cached_rows: int) -> None:
         self._server = server
@@ -35,9 +44,9 @@ class Neo4jStore:
         self._adjacency_cache = AdjacencyCache(cached_rows)
         self._statements: dict[str, str] = {}
         for file in ("catalog.cypher", "links.cypher"):
-            planned_once = {n: f"{_PLANNING}\n{text}" for n, text in _statements(file).items()}
+            planned_once = {n: f"{_PLANNING}\n{text}" for n, text in _load(file).items()}
             self._statements |= planned_once
-        self._statements |= _statements("passages.cypher")
+        self._statements |= _load("passages.cypher")
         self._lock = threading.Lock()
         self._checked = False
 
@@ -45,12 +54,17 @@ class Neo4jStore:
         self._check_schema()
         return self._server.read(self._statements[name], **parameters)
 
+    def _read_from_leader(self, name: str, **parameters: object) -> Rows:
+        """Read where writes go, so that no commit is missed in a cluster whose readers lag."""
+        self._check_schema()
+        return self._server.write(self._statements[name], **parameters)
+
     def _write(self, name: str, **parameters: object) -> Rows:
         self._check_writable()
         return self._server.write(self._statements[name], **parameters)
 
     def _transact(self, work: Callable[[Run, bool], T]) -> T:
-        """`work(run, again)` as one transaction; its statements are called by their names."""
+        """Run `work(run, retried)` as one transaction; `run` takes names of statements."""
         self._check_writable()
 
         def named(run: Run, retried: bool) -> T:
@@ -59,7 +73,8 @@ class Neo4jStore:
         return self._server.run_transaction(named)
 
     def _transact_with_locks(self, work: Callable[..., T]) -> T:
-        """`work(run, again, also)` likewise, until it has foreseen whom it has to lock."""
+        """Run `work(run, retried, extra_locks)` likewise; repeat it with the skills whose locks it
+        misses (MissingLocksError)."""
         extra_locks: set[str] = set()
         for _ in range(_MAX_LOCK_ROUNDS):
             try:
@@ -67,18 +82,18 @@ class Neo4jStore:
             except MissingLocksError as error:
                 extra_locks |= error.skill_ids
         raise TransientError(
-            f"other writers were in the way {_MAX_LOCK_ROUNDS} times in the catalog at "
+            f"concurrent writers interfered {_MAX_LOCK_ROUNDS} times in the catalog at "
             f"{self._server.address}"
         )
 
     def _pages(self, name: str, **parameters: object) -> Iterator[Rows]:
         """Pages of entries by a statement that takes `limit` and `after`."""
-        key, after = _PAGED_BY[name], ""
+        column, after = _SORT_COLUMNS[name], ""
         while page := self._read(name, after=after, limit=READ_BATCH, **parameters)[0][0]:
             yield page
             if len(page) < READ_BATCH:
                 break
-            after = page[-1][key]
+            after = page[-1][column]
 
     def _check_writable(self) -> None:
         if not self._writable:
@@ -98,27 +113,13 @@ def batches(items: Sequence[T], size: int = WRITE_BATCH) -> Iterator[Sequence[T]
         yield items[start : start + size]
 
 
-def _statements(file: str) -> dict[str, str]:
+def _load(file: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, text in load_statements("graph.neo4j", "cypher", file).items():
-        text = text.replace("$$links", _LINKS)
-        text = text.replace("$$owned", f"CALL (id) {{ {_OWNED} }}").replace("$$entry", _ENTRY)
+        text = text.replace("$$links", _LINK_TYPES).replace("$$entry", ENTRY_COLUMNS)
+        text = text.replace("$$owned", f"CALL (id) {{ {_OWNED_LINKS} }}")
         if "$$type" in text:
             found |= {f"{name}_{kind}": text.replace("$$type", kind.name) for kind in LinkType}
         else:
             found[name] = text
     return found
-
-
-_PLANNING = "CYPHER replan=skip"
-"""A plan once made is kept. Each has one good plan, found in an empty database too, and a library
-that grows would have every statement planned again and again, a tenth of a second and more each
-time, while queries wait."""
-
-_PAGED_BY = {"all_entries": 0, "entries_of_source": 2, "entries_below": 2}
-"""Which value of an entry a statement's pages are sorted by."""
-
-_ENTRY = """s.skill_id, s.source_id, s.path, s.state, s.name, s.description, s.seq,
-    s.content_hash, s.wanted_seq, s.reason, s.warnings, s.safety_level, s.tokens, s.language,
-    s.licence, s.paged, s.updated, s.scanner"""
-"""The values of an `Entry` in its order; what is empty is not stored."""

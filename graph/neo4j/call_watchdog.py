@@ -1,8 +1,7 @@
-"""A limit on calls to a server that no longer answers.
+"""Time limit on calls to a server that has stopped answering.
 
-The driver waits for a frozen server as long as that server once asked it to (two minutes by
-default), and has no setting for it: whoever waits longer than it should is freed by closing the
-connections under it.
+The driver waits for a frozen server as long as the server's own hint says (two minutes by default)
+and has no setting for it. Overdue calls are ended by closing their connections.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Callable
 
 
 class WatchedCall:
-    """One call being watched. `expired` is set once it was given up."""
+    """One call being watched. `expired` is set when it was aborted."""
 
     __slots__ = ("due", "expired")
 
@@ -23,10 +22,10 @@ class WatchedCall:
 
 
 class CallWatchdog:
-    """Calls in flight, and a thread that gives up those which are overdue."""
+    """Calls in flight, and a thread that aborts them when one is overdue."""
 
     def __init__(self, abort_calls: Callable[[], None]) -> None:
-        """give_up: frees every call in flight; called from the thread, once a time."""
+        """abort_calls: ends every call in flight; called from the thread."""
         self._abort_calls = abort_calls
         self._changed = threading.Condition()
         self._calls: set[WatchedCall] = set()
@@ -34,7 +33,7 @@ class CallWatchdog:
         self._idle = False
 
     def start_call(self, seconds: float) -> WatchedCall:
-        """Watch a call from now on; `end` must follow."""
+        """Watch a call; `finish_call` must follow."""
         call = WatchedCall(time.monotonic() + seconds)
         with self._changed:
             self._calls.add(call)
@@ -46,12 +45,12 @@ class CallWatchdog:
         return call
 
     def finish_call(self, call: WatchedCall) -> None:
-        """The call returned, in whatever way."""
+        """Stop watching a call, which returned or raised."""
         with self._changed:
             self._calls.discard(call)
 
     def _run(self) -> None:
-        # Calls that come while the thread sleeps are mostly due after it wakes: it looks then.
+        # A call added while the thread sleeps is mostly due after it wakes.
         while True:
             with self._changed:
                 if not self._calls:
@@ -62,7 +61,7 @@ class CallWatchdog:
                 now = time.monotonic()
                 next_due = min(call.due for call in self._calls)
                 if next_due > now:
-                    self._changed.wait(min(next_due - now, _LOOK_SECONDS))
+                    self._changed.wait(min(next_due - now, _MAX_SLEEP_SECONDS))
                     continue
                 for call in self._calls:
                     call.expired = call.expired or call.due <= now
@@ -70,5 +69,5 @@ class CallWatchdog:
             self._abort_calls()
 
 
-_LOOK_SECONDS = 1.0
-"""A short call may come while a long one is watched."""
+_MAX_SLEEP_SECONDS = 1.0
+"""A short call may be added while the thread waits for a long one."""

@@ -1,0 +1,140 @@
+"""The link store on Neo4j: adjacency for queries, and all that linking reads and writes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from typing_extensions import override
+
+from graph.neo4j import transactions
+from graph.neo4j.rows import (
+    EMPTY_ADJACENCY,
+    adjacency_from_row,
+    features_from_row,
+    index_key,
+    link_from_row,
+)
+from graph.neo4j.statements import READ_BATCH, StatementRunner, batches
+from graph.protocol import LinkStore
+from graph.records import Adjacency, Link, LinkFeatures, LinkType
+from graph.skill_names import normalise_name
+
+_SKILLS_PER_READ = 1_000
+_MARKS_PER_WRITE = 1_000
+_LINKS_PER_WRITE = 1_000
+_OWNERS_PER_WRITE = 200
+
+
+class Neo4jLinkStore(StatementRunner, LinkStore):
+    """`graph.protocol.LinkStore` on Neo4j."""
+
+    # -- readers
+    @override
+    def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
+        """No round trip for cached rows: a row is cached until `get_changes_since` or a write in
+        this process names it."""
+        found, version = self._adjacency_cache.get_many(skill_ids, fan_out)
+        missing = [skill_id for skill_id in dict.fromkeys(skill_ids) if skill_id not in found]
+        if missing:
+            read = dict.fromkeys(missing, EMPTY_ADJACENCY)
+            for skill_id, ends, totals in self._read("adjacency", ids=missing, fan_out=fan_out):
+                read[skill_id] = adjacency_from_row(ends, totals)
+            self._adjacency_cache.put_many(read, fan_out, version)
+            found |= read
+        return found
+
+    @override
+    def get_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+        found: dict[str, list[Link]] = {skill_id: [] for skill_id in skill_ids}
+        for ids in batches(list(found), _SKILLS_PER_READ):
+            for skill_id, links in self._read("links", ids=list(ids)):
+                found[skill_id] = [link_from_row(values) for values in links]
+        for links in found.values():
+            links.sort(key=_by_owner)
+        return found
+
+    @override
+    def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
+        rows = self._read("links_among", ids=list(dict.fromkeys(skill_ids)))
+        return sorted((link_from_row(row) for row in rows), key=_by_source)
+
+    # -- linking
+    @override
+    def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
+        (found,) = self._read("awaiting_linking", limit=limit)
+        return list(zip(*found, strict=True))
+
+    @override
+    def get_link_features(self, skill_ids: Sequence[str]) -> dict[str, LinkFeatures]:
+        return {
+            row[0]: features_from_row(row)
+            for ids in batches(list(dict.fromkeys(skill_ids)), _SKILLS_PER_READ)
+            for row in self._read("link_features", ids=list(ids))[0][0]
+        }
+
+    @override
+    def find_by_name(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:
+        keys = {index_key(name): name for name in map(normalise_name, names)}
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for asked in batches(sorted(keys), READ_BATCH):
+            for key, skill_id in self._read("find_by_name", source_id=source_id, keys=list(asked)):
+                found[keys[key]].append(skill_id)
+        return dict(found)
+
+    @override
+    def get_owned_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+        found: dict[str, list[Link]] = {}
+        for ids in batches(list(dict.fromkeys(skill_ids)), _SKILLS_PER_READ):
+            published = self._read("published", ids=list(ids))[0][0]
+            found |= {skill_id: [] for skill_id in published}
+            for owner, links in self._read("owned", ids=published):
+                found[owner] = [link_from_row([owner, *values]) for values in links]
+        return found
+
+    @override
+    def min_link_weight(
+        self, kind: LinkType, count: int, skill_ids: Sequence[str]
+    ) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for ids in batches(list(dict.fromkeys(skill_ids)), READ_BATCH):
+            rows = self._read(f"min_link_weight_{kind}", ids=list(ids), count=count)
+            found.update((owner, float(weight)) for owner, weight in rows)
+        return found
+
+    @override
+    def replace_links(
+        self, links: Mapping[str, Sequence[Link]], marks: Sequence[tuple[str, int]]
+    ) -> None:
+        """The links of one owner are replaced in one transaction. Marks are cleared last, so that
+        an interrupted call is repeated as a whole."""
+        for some in _split_by_owner(links):
+            touched = self._transact_with_locks(partial(transactions.replace_links, links=some))
+            self._adjacency_cache.evict(touched)
+        for rows in batches(sorted(marks), _MARKS_PER_WRITE):
+            self._write("clear_marks", rows=[list(row) for row in rows])
+
+
+def _split_by_owner(links: Mapping[str, Sequence[Link]]) -> Iterable[dict[str, Sequence[Link]]]:
+    """The owners in order, in batches bounded in owners and links."""
+    batch: dict[str, Sequence[Link]] = {}
+    size = 0
+    for owner in sorted(links):
+        if batch and (
+            len(batch) == _OWNERS_PER_WRITE or size + len(links[owner]) > _LINKS_PER_WRITE
+        ):
+            yield batch
+            batch, size = {}, 0
+        batch[owner] = links[owner]
+        size += len(links[owner])
+    if batch:
+        yield batch
+
+
+def _by_owner(link: Link) -> tuple[str, ...]:
+    return (link.owner, link.source, link.target, link.type)
+
+
+def _by_source(link: Link) -> tuple[str, ...]:
+    return (link.source, link.target, link.type, link.owner)

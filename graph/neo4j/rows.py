@@ -1,0 +1,96 @@
+"""Conversion of Cypher rows into records, and back; the order of values is set by the statements.
+
+Properties that are empty are not stored, and read as null.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from graph.feature_codec import unpack_mentions, unpack_vector
+from graph.records import (
+    Adjacency,
+    CatalogEntry,
+    Link,
+    LinkFeatures,
+    LinkType,
+    Neighbour,
+    SkillState,
+    Source,
+)
+
+ENTRY_COLUMNS = """s.skill_id, s.source_id, s.path, s.state, s.name, s.description, s.seq,
+    s.content_hash, s.wanted_seq, s.reason, s.warnings, s.safety_level, s.tokens, s.language,
+    s.licence, s.paged, s.updated, s.scanner"""
+"""The values that `entry_from_row` reads."""
+
+EMPTY_ADJACENCY = Adjacency((), {})
+
+_ENTRY_DEFAULTS: tuple[Any, ...] = (
+    "", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, 0.0, 0,
+)  # fmt: skip
+_LINK_TYPES = {kind.name: kind for kind in LinkType}
+"""By relationship type. A query reads thousands, for which the enum's own lookup is too slow."""
+
+_MAX_KEY_BYTES = 1_000
+
+
+def source_from_row(row: Sequence[Any]) -> Source:
+    """A row of the statement `sources`."""
+    return Source(*row[:6], *(tuple(row[6]), *row[7:]))
+
+
+def entry_from_row(row: Sequence[Any]) -> CatalogEntry:
+    """A row of ENTRY_COLUMNS."""
+    values: list[Any] = [
+        default if value is None else value
+        for value, default in zip(row, _ENTRY_DEFAULTS, strict=True)
+    ]
+    values[3] = SkillState(values[3])
+    return CatalogEntry(*values)
+
+
+def link_from_row(row: Sequence[Any]) -> Link:
+    """A row of owner, source, target, type, weight and evidence."""
+    owner, source, target, kind, weight, evidence = row
+    return Link(owner, source, target, _LINK_TYPES[kind], weight, evidence)
+
+
+def link_to_row(link: Link) -> dict[str, Any]:
+    """The parameters of `add_links` and `delete_links` for one link."""
+    return {
+        "owner": link.owner,
+        "source": link.source,
+        "target": link.target,
+        "type": link.type.name,
+        "weight": float(link.weight),
+        "evidence": link.evidence,
+    }
+
+
+def features_from_row(row: Sequence[Any]) -> LinkFeatures:
+    """A row of the statement `link_features`."""
+    skill_id, source_id, path, name, body, description, mentions = row
+    vectors = (unpack_vector(body), unpack_vector(description))
+    return LinkFeatures(skill_id, source_id, path, name or "", *vectors, unpack_mentions(mentions))
+
+
+def adjacency_from_row(ends: Iterable[Sequence[Any]], totals: Iterable[Sequence[Any]]) -> Adjacency:
+    """The ends (skill_id, type, forward, weight) and totals (type, forward, sum) of `adjacency`."""
+    return Adjacency(
+        tuple(
+            Neighbour(other, _LINK_TYPES[kind], forward, weight)
+            for other, kind, forward, weight in ends
+        ),
+        {(_LINK_TYPES[kind], forward): total for kind, forward, total in totals},
+    )
+
+
+def index_key(name: str) -> str:
+    """A normalised name as it is indexed: Neo4j refuses keys of more than 8 kB."""
+    encoded = name.encode()
+    if len(encoded) <= _MAX_KEY_BYTES:
+        return name
+    return f"{name[:100]}#{hashlib.sha256(encoded).hexdigest()}"

@@ -1,0 +1,223 @@
+"""Records of the catalog and the skill graph: sources, entries, publications, links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from skills.record import RevisionKey
+
+
+class SkillState(StrEnum):
+    """State of a skill in the catalog. Only a published skill has a pointer."""
+
+    PENDING = "pending"
+    PUBLISHED = "published"
+    FAILED = "failed"
+    REMOVED = "removed"
+
+
+class LinkType(StrEnum):
+    """Types of links between skills (spec §1)."""
+
+    DEPENDENCY = "dependency"
+    WORKFLOW = "workflow"
+    SEMANTIC = "semantic"
+    ALTERNATIVE = "alternative"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where skills come from, and the state of its last sync.
+
+    root: an absolute directory, or for kind `git` the address of the repository. branch: "" is
+    the remote's default. path: the folder that holds the skills, "" is the root. licences: the
+    only ones that are accepted; empty accepts all. credential_file: file with the login.
+    poll_seconds: interval between fetches, 0 takes the settings'. commit: the one that the
+    catalog reflects. last_success, last_attempt: seconds since the epoch. last_error: why the
+    last attempt failed, "" when it did not.
+    """
+
+    source_id: str
+    kind: str
+    root: str
+    last_success: float = 0.0
+    branch: str = ""
+    path: str = ""
+    licences: tuple[str, ...] = ()
+    credential_file: str = ""
+    poll_seconds: float = 0.0
+    commit: str = ""
+    last_attempt: float = 0.0
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """A skill's row in the catalog.
+
+    seq, content_hash: of the published revision (0 and "" without one). requested_seq: the newest
+    change that ingest was requested for. embedded: its sections have vectors. scanner_version:
+    the version that computed safety_level. A published entry whose requested_seq is above its seq
+    waits for ingest and stays readable at seq.
+    """
+
+    skill_id: str
+    source_id: str
+    path: str
+    state: SkillState
+    name: str = ""
+    description: str = ""
+    seq: int = 0
+    content_hash: str = ""
+    requested_seq: int = 0
+    reason: str = ""
+    warnings: int = 0
+    safety_level: int = 0
+    tokens: int = 0
+    language: str = ""
+    licence: str = ""
+    embedded: bool = False
+    updated: float = 0.0
+    scanner_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFilter:
+    """Which entries `Catalog.list_entries` returns: those that match all fields; None matches any.
+
+    name: compared without regard to case and separators.
+    """
+
+    source_id: str | None = None
+    state: SkillState | None = None
+    name: str | None = None
+
+    def id_range(self, after: str = "") -> tuple[str, str]:
+        """The exclusive bounds of the skill_ids that match and sort after `after`.
+
+        A skill_id begins with its source's id and a colon.
+        """
+        if self.source_id is None:
+            return after, _AFTER_EVERY_ID
+        return max(after, f"{self.source_id}:"), f"{self.source_id};"
+
+
+_AFTER_EVERY_ID = "\U0010ffff" * 201
+"""Sorts after every skill_id: a source's id has at most 200 characters, then comes a colon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A skill name that a skill declares or mentions; resolved again when that name appears or
+    disappears.
+
+    kind: `depends`, `conflicts`, `related`, `quoted`, `file` (a relative path into another
+    skill's folder) or `order` (one in a sequence; `position` is its place).
+    """
+
+    name: str
+    kind: str
+    line: int
+    evidence: str
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A revision to publish, with what linking needs; written in one transaction.
+
+    body_terms: the heaviest terms of the body; description_terms: the description's terms; both
+    term hash -> weight of a unit vector. Weights do not depend on the library, so that the score
+    of a pair does not depend on the order of arrival. Term hashes are below 2**63.
+    """
+
+    key: RevisionKey
+    source_id: str
+    path: str
+    content_hash: str
+    name: str
+    description: str
+    warnings: int = 0
+    safety_level: int = 0
+    tokens: int = 0
+    language: str = ""
+    licence: str = ""
+    scanner_version: int = 0
+    mentions: tuple[Mention, ...] = ()
+    body_terms: Mapping[int, float] = field(default_factory=dict)
+    description_terms: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFeatures:
+    """A published skill's features that links are computed from."""
+
+    skill_id: str
+    source_id: str
+    path: str
+    name: str
+    body_terms: Mapping[int, float]
+    description_terms: Mapping[int, float]
+    mentions: tuple[Mention, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A typed, directed, weighted edge, owned by the skill whose text or lists it comes from."""
+
+    owner: str
+    source: str
+    target: str
+    type: LinkType
+    weight: float
+    evidence: str
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Source and target."""
+        return (self.source, self.target)
+
+
+def merge_duplicate_links(links: Iterable[Link]) -> list[Link]:
+    """One link for each (source, target, type): the heaviest, of these the first by evidence."""
+    ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
+    return list({(*link.ends, link.type): link for link in ordered}.values())
+
+
+class Neighbour(NamedTuple):
+    """A link as seen from one of its ends: the skill at the other end.
+
+    forward: whether the link leads to that skill.
+    """
+
+    skill_id: str
+    type: LinkType
+    forward: bool
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Adjacency:
+    """A skill's links, heaviest first, perhaps cut at a fan-out.
+
+    totals: the weight sum of each (type, forward) over all links, cut ones included, so that a
+    cut row loses mass into the residual and is never renormalised.
+    """
+
+    neighbours: tuple[Neighbour, ...]
+    totals: Mapping[tuple[LinkType, bool], float]
+
+
+class CatalogChanges(NamedTuple):
+    """Changes after an epoch, up to `epoch`.
+
+    pointers: skill_id -> published seq, 0 when withdrawn. relinked: skills whose links changed.
+    """
+
+    epoch: int
+    pointers: dict[str, int]
+    relinked: frozenset[str]
