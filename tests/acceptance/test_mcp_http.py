@@ -24,8 +24,8 @@ from config.settings import Settings
 from deploy.stack.ports import free_port
 from tests.support.mcp import over_http, text_of
 from tests.support.program import ROOT, ForkServer, Skillbus, wait_for
-from workers.backend.base import Backend
 from workers.backend.embedded import EmbeddedBackend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import LOOPBACK_HOSTS, AccessRules
 from workers.http.app import create_gateway
 from workers.http.tokens import TokenScope, TokenStore
@@ -211,7 +211,9 @@ def _said(answer: httpx.Response) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def silent(library: Skillbus, tokens: TokenStore, **groups: Any) -> Iterator[tuple[str, Backend]]:
+def silent(
+    library: Skillbus, tokens: TokenStore, **groups: Any
+) -> Iterator[tuple[str, StoreBackend]]:
     """A gateway behind which nobody answers queries: its runtime is not started."""
     settings = Settings(**groups).model_copy(update={"home": library.home})
     backend = EmbeddedBackend(settings, writable=False)

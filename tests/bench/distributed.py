@@ -23,20 +23,20 @@ from config.logging import configure_logging
 from skills.events import QueryAsked, SourceChanged
 from tests.bench.library import make_library
 from tests.bench.run import latencies, read_tasks, sync
-from workers.backend.base import Backend
 from workers.backend.distributed import DistributedBackend
+from workers.backend.store_backend import StoreBackend
 
 ORIGIN = "skillbus/bench"
 
 
-def bench_query(backend: Backend, tasks: Sequence[str]) -> dict[str, Any]:
+def bench_query(backend: StoreBackend, tasks: Sequence[str]) -> dict[str, Any]:
     """Query to bundle through broker and servers, each task once before to warm up."""
     for task in tasks:
         backend.answer_query(QueryAsked(task=task), ORIGIN)
     return {"latency_ms": latencies(backend, list(tasks) * 4)}
 
 
-def bench_ingest(backend: Backend, root: Path, until: str) -> dict[str, Any]:
+def bench_ingest(backend: StoreBackend, root: Path, until: str) -> dict[str, Any]:
     """A directory that the library does not know yet; skills a second until searchable."""
     before = backend.get_progress()["published"]
     times = sync(backend, root, until)
@@ -44,7 +44,7 @@ def bench_ingest(backend: Backend, root: Path, until: str) -> dict[str, Any]:
     return {**times, "skills": came, "per_second": round(came / times["searchable_s"], 1)}
 
 
-def bench_mixed(backend: Backend, root: Path, tasks: Sequence[str]) -> dict[str, Any]:
+def bench_mixed(backend: StoreBackend, root: Path, tasks: Sequence[str]) -> dict[str, Any]:
     """Latency before, and while a directory comes in."""
     report: dict[str, Any] = {"idle": bench_query(backend, tasks)["latency_ms"]}
     arriving = threading.Thread(target=sync, args=(backend, root, "searchable"))
@@ -57,7 +57,7 @@ def bench_mixed(backend: Backend, root: Path, tasks: Sequence[str]) -> dict[str,
     return report
 
 
-def bench_burst(backend: Backend, root: Path, skills: int, events: int) -> dict[str, Any]:
+def bench_burst(backend: StoreBackend, root: Path, skills: int, events: int) -> dict[str, Any]:
     """Edits one after the other in turn, an event each; how many revisions that made."""
     sync(backend, root, "searchable")
     files = sorted(root.rglob("SKILL.md"))[:skills]

@@ -29,8 +29,8 @@ from skills.events import QueryAsked, SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.passages import section_texts
 from tests.bench.library import make_library
-from workers.backend.base import Backend
 from workers.backend.embedded import EmbeddedBackend
+from workers.backend.store_backend import StoreBackend
 from workers.processes.interpreter import skillbus_command
 
 PROGRAM = skillbus_command([])
@@ -46,7 +46,7 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def sync(backend: Backend, root: Path, until: str = "paged") -> dict[str, float]:
+def sync(backend: StoreBackend, root: Path, until: str = "paged") -> dict[str, float]:
     """Sync a directory through the queues; seconds until searchable, and until paged."""
     started = time.monotonic()
     event = backend.submit(SourceChanged(source_id=root.name, root=str(root)), "skillbus/bench")
@@ -139,7 +139,7 @@ def bench_query(settings: Settings, tasks: Sequence[str], paging: bool) -> dict[
         return report
 
 
-def latencies(backend: Backend, tasks: Sequence[str]) -> dict[str, Any]:
+def latencies(backend: StoreBackend, tasks: Sequence[str]) -> dict[str, Any]:
     """Milliseconds from a query to its bundle, without those of encoding the task, by stage too."""
     total, encode, stages = [], [], []
     for task in tasks:

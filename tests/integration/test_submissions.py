@@ -36,7 +36,7 @@ from tests.support.submitting import (
     recorded,
     reply_name,
 )
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 
 __all__ = ["deployments", "outside"]
 
@@ -52,7 +52,7 @@ def home(request: pytest.FixtureRequest, outside: Outside, tmp_path: Path) -> Ho
     return Home(outside, tmp_path, deployments(outside.name).settings)
 
 
-def answered(backend: Backend, sent: list[dict[str, Any]]) -> bool:
+def answered(backend: StoreBackend, sent: list[dict[str, Any]]) -> bool:
     """Answer what is open; whether all that was sent is answered now."""
     for job in backend.journal.list_open_jobs("query"):
         backend.journal.finish_job(job, BUNDLE)

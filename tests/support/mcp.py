@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from config.settings import Settings
 from tests.support.program import ROOT, clean_environment
-from workers.mcp.backends import BackendSelector
+from workers.backend.selector import BackendSelector
 from workers.mcp.server import create_server
 from workers.mcp.skill_reader import SkillReader
 from workers.processes.interpreter import skillbus_command

@@ -24,9 +24,9 @@ from tasks.journal.protocol import Job, job_id
 from tests.support.program import wait_for
 from tests.support.servers import RunServers
 from tests.support.tiny import TinyEncoder
-from workers.backend.base import Backend
 from workers.backend.distributed import DistributedBackend
 from workers.backend.embedded import EmbeddedBackend
+from workers.backend.store_backend import StoreBackend
 from workers.queue.service import SubmissionService
 
 STREAM = "skillbus.events"
@@ -250,7 +250,7 @@ class Home:
         self.base = base
 
     @contextmanager
-    def __call__(self, **groups: dict[str, Any]) -> Iterator[Backend]:
+    def __call__(self, **groups: dict[str, Any]) -> Iterator[StoreBackend]:
         """A channel to it, open; groups: settings that differ."""
         groups.setdefault("submissions", self.outside.settings)
         groups["submissions"] = {"claim_seconds": 1.0} | groups["submissions"]
@@ -260,11 +260,11 @@ class Home:
         finally:
             channel.stop()
 
-    def _runtime(self, groups: dict[str, Any]) -> Backend:
+    def _runtime(self, groups: dict[str, Any]) -> StoreBackend:
         settings = Settings(**groups).model_copy(update={"home": self.home})
         return EmbeddedBackend(settings, writable=True, encoder=TinyEncoder())
 
-    def _remote(self, groups: dict[str, Any]) -> Backend:
+    def _remote(self, groups: dict[str, Any]) -> StoreBackend:
         assert self.base is not None
         changes: dict[str, Any] = {
             name: getattr(self.base, name).model_copy(update=values)
@@ -275,7 +275,7 @@ class Home:
 
 
 @contextmanager
-def consuming(channel: Backend, count: int = 1) -> Iterator[list[SubmissionService]]:
+def consuming(channel: StoreBackend, count: int = 1) -> Iterator[list[SubmissionService]]:
     """So many consumers and relays, connected."""
     with ExitStack() as stack:
         made = [stack.enter_context(SubmissionService(channel)) for _ in range(count)]
@@ -288,7 +288,7 @@ def id_of(sent: dict[str, Any]) -> str:
     return job_id(parse_event(json.dumps(sent)))
 
 
-def recorded(backend: Backend, sent: dict[str, Any]) -> Job | None:
+def recorded(backend: StoreBackend, sent: dict[str, Any]) -> Job | None:
     """The job of an event, None while there is none."""
     try:
         return backend.journal.get_job(id_of(sent))

@@ -1,4 +1,4 @@
-"""The way to a distributed deployment: its queues, journal and catalog."""
+"""The backend of a distributed deployment: its queues, journal and catalog."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from config.settings import Settings
 from search.protocol import SearchIndex
 from tasks.broker.broker_config import server_broker_config
@@ -14,7 +16,7 @@ from tasks.celery_app import create_app
 from tasks.coordination.redis import RedisCoordinator
 from tasks.send import queue_depth
 from tasks.services import Lazy, Services
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.backend.stores import open_coordinator, open_graph, open_index, open_journal
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
@@ -26,10 +28,11 @@ _NO_WORKER_SECONDS = 10.0
 _REPORT_SECONDS = 2.0
 
 
-class DistributedBackend(Backend):
-    """Sends to the workers of a deployment, and runs no task itself.
+class DistributedBackend(StoreBackend):
+    """Sends tasks to the workers of a deployment; none runs in this process.
 
-    A writable one lays the catalog out when it is the first of all processes.
+    writable: whether the schema of the catalog is created or migrated. Connections are opened on
+    first use.
     """
 
     coordinator: RedisCoordinator
@@ -53,48 +56,51 @@ class DistributedBackend(Backend):
         self._deployment_status: Lazy[DeploymentStatus] = Lazy(self._open_deployment_status)
 
     def _open_deployment_status(self) -> DeploymentStatus:
-        from workers.monitoring.deployment_status import DeploymentStatus
+        from workers.monitoring.deployment_status import DeploymentStatus  # slow to import
 
         deployment_status = DeploymentStatus(self.settings, self.app)
         self._stack.callback(deployment_status.close)
         return deployment_status
 
+    @override
     def get_status(self) -> dict[str, Any]:
-        """How the deployment stands; of a server that does not answer soon, why not."""
+        """Status of the deployment; a server that does not answer soon is reported as a problem."""
         timeout_seconds = min(_REPORT_SECONDS, self.settings.servers.timeout_seconds)
         return self._deployment_status.get().get_status(timeout_seconds)
 
+    @override
     def get_unreachable(self) -> dict[str, str]:
-        """The servers that do not answer, each with what is known about it."""
         servers = self.get_status()["servers"]
         return {one["server"]: one["problem"] for one in servers if not one["up"]}
 
-    def trouble(self) -> str:
-        """Why work does not go on; also when no worker has been alive for a while."""
+    @override
+    def get_problem(self) -> str:
+        """Why processing is stalled; also if no worker has been alive for a while."""
         now = time.monotonic()
         if self._coordinator.alive_workers():
             self._last_worker_seen = now
         if now - self._last_worker_seen > _NO_WORKER_SECONDS:
-            return "no worker is alive; start one with `skillbus worker`"
+            return "no worker is running; start one with `skillbus worker`"
         return self._coordinator.task_error
 
+    @override
     def search_index(self) -> SearchIndex:
-        """The search index, opened for reading when it is first asked."""
         return self._index.get()
 
+    @override
     def start(self) -> None:
-        """Nothing to begin: connections are made on first use."""
+        pass
 
+    @override
     def stop(self) -> None:
-        """Close the connections."""
         self.stopping.set()
         self._stack.close()
 
 
 def create_client_app(settings: Settings) -> Any:
-    """An application that sends tasks and asks the broker, and runs no task."""
+    """A Celery application that sends tasks and asks the broker, but runs no task."""
     return create_app(_no_services, ALL_QUEUES, server_broker_config(settings.servers))
 
 
 def _no_services() -> Services:
-    raise RuntimeError("who sends runs no tasks")
+    raise RuntimeError("a client application runs no tasks")

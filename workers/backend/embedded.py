@@ -1,4 +1,4 @@
-"""The embedded deployment: stores, models and workers of one process, built from settings."""
+"""The backend of an embedded deployment: stores, models and worker threads of one process."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import gc
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from typing_extensions import override
 
+from config.errors import TransientError
 from config.settings import Settings
 from search.protocol import Encoder, SearchIndex
+from skills.events import QueryAsked
 from tasks.broker.broker_config import memory_broker_config
 from tasks.celery_app import create_app
 from tasks.ingest.maintain import maintain, repair_catalog, resend_open_work
@@ -23,8 +27,8 @@ from tasks.metrics_recorder import MetricsRecorder
 from tasks.policies import MAINTAIN, Deadline
 from tasks.send import queue_depth, send_task
 from tasks.services import Services
-from workers.backend.base import Backend
 from workers.backend.home import create_home
+from workers.backend.store_backend import StoreBackend
 from workers.backend.stores import open_services, require_library
 from workers.backend.writer_lock import WriterLock
 from workers.monitoring.status import home_status, oldest_change_age_seconds
@@ -36,6 +40,7 @@ log = structlog.get_logger()
 
 _STOP_SECONDS = 20.0
 _SWITCH_SECONDS = 0.0005
+_POLL_SECONDS = 0.02
 
 
 @dataclass(slots=True)
@@ -44,13 +49,16 @@ class _Worker:
     thread: threading.Thread
 
 
-class EmbeddedBackend(Backend):
-    """Everything of one embedded process.
+class EmbeddedBackend(StoreBackend):
+    """Runs all tasks of an embedded library in threads of this process.
 
-    A writing runtime holds the home's writer lock; a reading one answers queries beside it and
-    keeps its journal in memory. Use it as a context manager. `encoder` takes the place of the one
-    that the settings name; without `paging` sections wait for a later process. A process has one
-    runtime at a time: the broker's memory is shared.
+    A writable backend holds the writer lock of the home. Any number of others answer queries at
+    the same time; their journals are in memory. A process has one embedded backend at a time, as
+    the in-memory broker is shared.
+
+    encoder: used in place of the one that the settings name. embed_sections: without it, sections
+    are left to a later process. measures: records how tasks run. Raises UsageError if another
+    process holds the lock, or if there is no library to read.
     """
 
     def __init__(
@@ -82,7 +90,7 @@ class EmbeddedBackend(Backend):
     def _open(self, stack: contextlib.ExitStack) -> Services:
         settings, home = self.settings, self.settings.home
         if self.writable:
-            # a wrong file is refused now, not when the first skill comes in
+            # An invalid file is refused now, not when the first skill is ingested.
             load_role_classifier(settings.roles.weights)
             create_home(home)
             lock = WriterLock(home)
@@ -100,10 +108,11 @@ class EmbeddedBackend(Backend):
         )
 
     # -- workers
+    @override
     def start(self) -> None:
-        """Start worker threads; what the journal and the catalog hold unfinished is sent again."""
+        """Start the worker threads and send the tasks of unfinished work again."""
         logging.getLogger("kombu").setLevel(logging.ERROR)
-        # Threads that answer queries should get the interpreter back soon from those that index.
+        # Threads that answer queries should soon get the interpreter back from those that index.
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._purge()
         for workload in self._workloads():
@@ -118,12 +127,12 @@ class EmbeddedBackend(Backend):
             self._reconciler.start()
 
     def _reconcile(self) -> None:
-        """Have the reconciler run every so often."""
+        """Send the reconciler's task every `workers.reconcile_seconds`."""
         while not self.services.stopping.wait(self.settings.workers.reconcile_seconds):
             self.send_maintenance()
 
     def _workloads(self) -> Iterator[tuple[Workload, int]]:
-        """What this process works on, with how many threads."""
+        """The workloads of this process, each with its number of threads."""
         workers = self.settings.workers
         threads = {
             "query": workers.query_threads,
@@ -157,16 +166,17 @@ class EmbeddedBackend(Backend):
         return _Worker(controller, thread)
 
     def _purge(self) -> None:
-        """Empty the in-memory queues: messages of an earlier runtime of this process."""
+        """Empty the in-memory queues of messages of an earlier backend of this process."""
         with self.app.connection_for_write() as connection:
             for queue in ALL_QUEUES:
                 connection.default_channel.queue_declare(queue)
                 connection.default_channel.queue_purge(queue)
 
+    @override
     def stop(self) -> None:
         """Stop taking tasks, wait for those that run, release the stores.
 
-        Nothing is lost: what has not run is in the journal and the catalog.
+        Tasks that have not run are in the journal and the catalog, and are sent at the next start.
         """
         self.services.stopping.set()
         if self._reconciler is not None:
@@ -180,12 +190,18 @@ class EmbeddedBackend(Backend):
         self._stack.close()
         gc.unfreeze()
 
+    @override
     def search_index(self) -> SearchIndex:
-        """The search index that tasks use."""
         return self.services.index
 
+    @override
+    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+        if not self.writable:  # the journal is in memory, and no reconciler deletes from it
+            self.journal.delete_ended_jobs("query", self.settings.workers.query_seconds)
+        return super().submit_query(request, origin, owner)
+
+    @override
     def get_status(self) -> dict[str, Any]:
-        """How the library stands, and what waits."""
         status = home_status(
             self.settings, self.graph, self.journal, True, self.coordinator.task_error
         )
@@ -197,14 +213,33 @@ class EmbeddedBackend(Backend):
             "oldest_waiting_seconds": oldest_change_age_seconds(self.graph, self.coordinator),
         }
 
+    @override
     def warm_up(self) -> None:
-        """Load the models and the library, so that the first query does not wait for them."""
         warm_up(self.services, ALL_QUEUES)
 
+    @override
     def run_maintenance(self) -> None:
-        """Run the reconciler in this thread."""
         self.maintain_now()
 
     def maintain_now(self) -> dict[str, object]:
-        """Run the reconciler in this thread."""
+        """Run the reconciler in this thread; returns its report."""
         return maintain(self.services, Deadline(MAINTAIN.time_limit))
+
+    @override
+    def wait_until_linked(self) -> None:
+        self._wait_while(lambda: bool(self.graph.list_awaiting_linking(1)))
+
+    @override
+    def wait_until_idle(self) -> None:
+        self._wait_while(self._is_busy)
+
+    def _is_busy(self) -> bool:
+        progress = self.get_progress()
+        pending = self.coordinator.pending_ingest_tasks or self.coordinator.pending_embed_tasks
+        return bool(progress["events"] or progress["waiting"] or progress["unlinked"] or pending)
+
+    def _wait_while(self, is_busy: Callable[[], bool]) -> None:
+        while is_busy():
+            if problem := self.get_problem():
+                raise TransientError(f"{problem}; accepted work resumes with the next run")
+            time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""The folder of a library, or of a process that reaches one."""
+"""The home: the folder of a library, or of a process that uses one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from config.errors import UsageError
 
 
 def create_home(home: Path) -> None:
-    """Make the home where it is missing; raises UsageError when that cannot be."""
+    """Create the home if it is missing; raises UsageError if that fails."""
     try:
-        # What lies there, the socket of `serve` too, is its owner's alone.
+        # Only the owner may use its files, the socket of `serve` among them.
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
         raise UsageError(f"{home} is a file; name a folder with SKILLBUS_HOME") from None
     except OSError as error:
-        raise UsageError(f"{home} cannot be made: {error.strerror}; set SKILLBUS_HOME") from error
+        raise UsageError(
+            f"{home} cannot be created: {error.strerror}; set SKILLBUS_HOME"
+        ) from error

@@ -1,4 +1,4 @@
-"""Talking to a running `serve` over the socket in the home."""
+"""HTTP client of a running `serve`, over the socket in its home."""
 
 from __future__ import annotations
 
@@ -9,34 +9,41 @@ from config.errors import NotFoundError, PermanentError, TransientError, UsageEr
 
 SOCKET_NAME = "serve.sock"
 
-_KINDS = {400: UsageError, 404: NotFoundError}
+_TIMEOUT_SECONDS = 60.0
+_ERRORS = {400: UsageError, 404: NotFoundError, 503: TransientError}
 
 
 class ServeClient:
-    """Calls the gateway of the home's `serve`."""
+    """Calls the HTTP interface of `serve`; an error response raises the error of its status."""
 
     def __init__(self, home: Path) -> None:
-        import httpx
+        import httpx  # slow to import; most commands find no socket
 
         self._httpx = httpx
         self._client = httpx.Client(
             transport=httpx.HTTPTransport(uds=str(home / SOCKET_NAME)),
             base_url="http://skillbus",
-            timeout=60.0,
+            timeout=_TIMEOUT_SECONDS,
         )
 
     @classmethod
     def connect(cls, home: Path) -> ServeClient | None:
-        """A client when `serve` runs on this home, else None."""
+        """A client of the `serve` that runs on a home, None if there is none."""
         if not (home / SOCKET_NAME).exists():
             return None
         client = cls(home)
+        if client.is_alive():
+            return client
+        client.close()
+        return None
+
+    def is_alive(self) -> bool:
+        """Whether `serve` answers."""
         try:
-            client.get("/v1/status")
+            self.get("/v1/status")
         except TransientError:
-            client.close()
-            return None
-        return client
+            return False
+        return True
 
     def get(self, path: str) -> Any:
         """GET a path; JSON data."""
@@ -47,7 +54,7 @@ class ServeClient:
         return self._call("POST", path, body)
 
     def delete(self, path: str) -> Any:
-        """DELETE a path; JSON data, None where there is none."""
+        """DELETE a path; JSON data, None for an empty response."""
         return self._call("DELETE", path, None)
 
     def _call(self, method: str, path: str, body: Any) -> Any:
@@ -58,9 +65,7 @@ class ServeClient:
         if response.is_success:
             return response.json() if response.content else None
         detail = response.json().get("detail", response.text)
-        if response.status_code == 503:
-            raise TransientError(str(detail))
-        raise _KINDS.get(response.status_code, PermanentError)(str(detail))
+        raise _ERRORS.get(response.status_code, PermanentError)(str(detail))
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,4 +1,4 @@
-"""The stores of a deployment, embedded or distributed, as its settings say."""
+"""Opens the stores of a deployment, embedded or distributed, by its settings."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
 
 def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> SkillGraph:
-    """The catalog and its links, closed with the stack; who writes lays it out.
+    """The catalog and its links, closed with the stack.
 
-    Raises UsageError when a reader finds no library.
+    writable: also creates or migrates its schema. Raises UsageError if there is no library to
+    read.
     """
     if settings.distributed:
         from graph.neo4j.store import Neo4jSkillGraph
@@ -55,9 +56,9 @@ def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: boo
 
 
 def require_library(home: Path) -> None:
-    """Raise UsageError when a home holds no library."""
+    """Raise UsageError if there is no library in a home."""
     if not (home / "graph.db").exists():
-        raise UsageError(f"{home} holds no library yet; run `skillbus sync DIR` first")
+        raise UsageError(f"no library in {home} yet; run `skillbus sync DIR` first")
 
 
 def open_index(
@@ -87,7 +88,7 @@ def open_index(
 
 
 def open_journal(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> Journal:
-    """The journal; a reader of a home keeps one of its own in memory."""
+    """The journal, closed with the stack. Of a home: in memory unless `writable`."""
     journal: Journal
     if settings.distributed:
         from tasks.broker.redis_connection import connect
@@ -105,7 +106,10 @@ def open_journal(settings: Settings, stack: contextlib.ExitStack, *, writable: b
 def open_coordinator(
     settings: Settings, stack: contextlib.ExitStack, depth: QueueDepth, worker: str
 ) -> RedisCoordinator:
-    """What the processes of a distributed deployment know of one another."""
+    """The coordinator of the processes of a distributed deployment, closed with the stack.
+
+    depth: number of messages in a queue. worker: name of this process.
+    """
     from tasks.broker.redis_connection import connect
     from tasks.coordination.redis import RedisCoordinator
 
@@ -124,9 +128,9 @@ def open_services(
     encoder: Encoder | None = None,
     measures: MetricsRecorder | None = None,
 ) -> Services:
-    """What tasks work with, in a process that runs them; closed with the stack.
+    """The services of tasks, in a process that runs them; closed with the stack.
 
-    `encoder` takes the place of the one that the settings name. `measures` is told how tasks go.
+    encoder: used in place of the one that the settings name. measures: records how tasks run.
     """
     measures = measures or NullMetrics()
     journal = open_journal(settings, stack, writable=writable)

@@ -1,4 +1,4 @@
-"""One process writes to a home at a time."""
+"""The lock that lets one process at a time write to a home."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WriterLock:
             holder = file.read().strip() or "another process"
             file.close()
             raise UsageError(
-                f"{self._path.parent} is being written by {holder}; wait for it to end, "
+                f"{self._path.parent} is locked by {holder}; wait for it to finish, "
                 "or use another SKILLBUS_HOME"
             ) from None
         file.truncate(0)
@@ -36,7 +36,7 @@ class WriterLock:
         self._file = file
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._file is not None:
             self._file.close()
             self._file = None

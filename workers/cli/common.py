@@ -1,4 +1,4 @@
-"""What commands share: settings, the way to the library, output and progress."""
+"""Functions that commands share: settings, catalog, output, progress, deprecated options."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
+ORIGIN = "skillbus/command-line"
+"""The `source` of the events that commands submit."""
+
 
 def read_settings(ctx: click.Context, long_running: bool = False) -> Settings:
     """Settings of this call, with logging set up.
 
-    A command says in its own words what went wrong, so unless asked for, only errors are logged.
+    Only errors are logged unless `log_level` is set: commands print their own messages.
     """
     settings = load_settings(ctx.find_root().obj)
     asked_for = long_running or "log_level" in settings.model_fields_set
@@ -38,21 +41,21 @@ def print_json(value: Any) -> None:
 
 
 def print_to_stderr(text: str) -> None:
-    """A remark for the person at the terminal, beside the output."""
+    """Print a note for the user, apart from the output."""
     click.echo(text, err=True)
 
 
 @contextmanager
 def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
-    """The catalog, for reading; raises UsageError when there is no library."""
-    from workers.backend.stores import open_graph
+    """The catalog, for reading; raises UsageError if there is no library."""
+    from workers.backend.stores import open_graph  # slow to import
 
     with ExitStack() as stack:
         yield open_graph(settings, stack, writable=False)
 
 
 def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
-    """Columns under a header; the last one may be long. Cells may hold untrusted text."""
+    """Print columns under a header; the last is not padded. Cells may hold untrusted text."""
     rows = [tuple(escape_terminal_line(cell) for cell in row) for row in rows]
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     widths[-1] = 0
@@ -63,10 +66,10 @@ def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
 
 
 class SyncProgress:
-    """Two bars on a terminal, nothing elsewhere: skills searchable, skills paged."""
+    """Two progress bars on a terminal, nothing elsewhere: skills searchable, skills embedded."""
 
     def __init__(self) -> None:
-        from rich.console import Console
+        from rich.console import Console  # slow to import
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         self._progress = Progress(
@@ -78,7 +81,7 @@ class SyncProgress:
             disable=not sys.stderr.isatty(),
         )
         self._searchable = self._progress.add_task("searchable", total=None)
-        self._embedded = self._progress.add_task("paged", total=None)
+        self._embedded = self._progress.add_task("embedded", total=None)
 
     def __enter__(self) -> SyncProgress:
         """Show the bars."""
@@ -86,11 +89,11 @@ class SyncProgress:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Take the bars away."""
+        """Remove the bars."""
         self._progress.stop()
 
     def show(self, counts: Mapping[str, int]) -> None:
-        """Show where the library stands."""
+        """Show the counts of the catalog."""
         published = counts.get("published", 0)
         waiting = counts.get("waiting", 0)
         total = max(published, 1) if not waiting else published + waiting
@@ -102,8 +105,8 @@ class SyncProgress:
 
 @contextmanager
 def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, nothing elsewhere; what is yielded takes (done, total)."""
-    from rich.console import Console
+    """A progress bar on a terminal, nothing elsewhere; yields a function of (done, total)."""
+    from rich.console import Console  # slow to import
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     with Progress(
@@ -119,7 +122,7 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def read_stdin() -> str:
-    """Standard input as UTF-8 text; raises UsageError when it is none."""
+    """Standard input as UTF-8 text; raises UsageError if it is not."""
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp
 
 from skills.events import GATEWAY_SOURCE, QueryAsked
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import AccessMiddleware, AccessRules, require_scope
 from workers.http.openapi import install_openapi
 from workers.http.problems import install_error_handlers
@@ -40,7 +40,7 @@ _ALLOWED_HEADERS = (
 
 
 def create_gateway(
-    backend: Backend,
+    backend: StoreBackend,
     access: AccessRules | None = None,
     process_metrics: ProcessMetrics | None = None,
 ) -> ASGIApp:
@@ -68,7 +68,7 @@ def create_gateway(
 
 
 def create_api(
-    backend: Backend, access: AccessRules, process_metrics: ProcessMetrics | None = None
+    backend: StoreBackend, access: AccessRules, process_metrics: ProcessMetrics | None = None
 ) -> FastAPI:
     """What is behind the door. No route is without a scope, unless it is open to all or signed."""
     gateway = FastAPI(
@@ -101,7 +101,7 @@ def create_api(
     return gateway
 
 
-def _add_answer_route(gateway: FastAPI, backend: Backend) -> None:
+def _add_answer_route(gateway: FastAPI, backend: StoreBackend) -> None:
 
     @gateway.post("/v1/answers", tags=["queries"])
     def answer(query: QueryAsked) -> dict[str, Any]:

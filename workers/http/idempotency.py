@@ -22,7 +22,7 @@ from skills.events import (
     replace_origin,
 )
 from tasks.journal.protocol import job_id
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import Caller
 
 IdempotencyKey = Annotated[
@@ -36,7 +36,7 @@ IdempotencyKey = Annotated[
 ]
 
 
-def record_job(backend: Backend, caller: Caller, data: EventData, key: str | None) -> str:
+def record_job(backend: StoreBackend, caller: Caller, data: EventData, key: str | None) -> str:
     """Accept an event or a query of a caller, on disk when this returns its id.
 
     Raises HTTPException for a key that came with something else before, and for text that is none
@@ -58,7 +58,7 @@ def derive_job_id(caller: Caller, key: str) -> str:
     return hashlib.sha256(f"idempotency\0{caller.name}\0{key}".encode()).hexdigest()[:32]
 
 
-def find_earlier_event(backend: Backend, event_id: str) -> Event | None:
+def find_earlier_event(backend: StoreBackend, event_id: str) -> Event | None:
     """The event that came under an id, None when none did."""
     try:
         return backend.journal.get_job(event_id).event
@@ -73,7 +73,7 @@ def key_reuse_error() -> HTTPException:
     )
 
 
-def _check_same_request(backend: Backend, event: Event) -> None:
+def _check_same_request(backend: StoreBackend, event: Event) -> None:
     before = backend.journal.get_job(job_id(event)).event
     if (before.type, before.data) != (event.type, event.data):
         raise key_reuse_error()

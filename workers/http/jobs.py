@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from config.errors import NotFoundError
 from skills.events import EventData
 from tasks.journal.protocol import Job, JobKind
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import Caller
 from workers.http.idempotency import record_job
 
@@ -22,7 +22,7 @@ class Accepted(BaseModel):
 
 
 def accept_event(
-    backend: Backend, caller: Caller, data: EventData, key: str | None, response: Response
+    backend: StoreBackend, caller: Caller, data: EventData, key: str | None, response: Response
 ) -> Accepted:
     """Accept an event as `record_job` does, and set `Location` of the response to its state."""
     event_id = record_job(backend, caller, data, key)
@@ -30,7 +30,7 @@ def accept_event(
     return Accepted(id=event_id)
 
 
-def get_visible_job(backend: Backend, caller: Caller, job_id: str, kind: JobKind) -> Job:
+def get_visible_job(backend: StoreBackend, caller: Caller, job_id: str, kind: JobKind) -> Job:
     """A job that a caller may see.
 
     Raises NotFoundError for any other: whether there is one of somebody else's is not told.

@@ -13,7 +13,7 @@ from fastapi.openapi.utils import get_openapi
 
 from config.settings import Settings
 from skills.events import REQUESTS, Event
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import AccessRules, RequiredScope
 from workers.http.problems import MEDIA_TYPE, Problem
 from workers.http.tokens import TokenScope, TokenStore
@@ -40,7 +40,7 @@ def render_openapi() -> str:
     from workers.http.app import create_api
 
     # Routes look at nothing else before they are called.
-    closed = cast(Backend, SimpleNamespace(settings=Settings(), journal=None))
+    closed = cast(StoreBackend, SimpleNamespace(settings=Settings(), journal=None))
     gateway = create_api(closed, AccessRules(TokenStore(Path("tokens.json"))), ProcessMetrics())
     return json.dumps(gateway.openapi(), indent=2, ensure_ascii=False) + "\n"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import LOCAL_USER, Caller
 from workers.library import allowed_roots
 
 
-def resolve_root(backend: Backend, caller: Caller, source_id: str, root: str) -> str:
+def resolve_root(backend: StoreBackend, caller: Caller, source_id: str, root: str) -> str:
     """A directory as a caller may name it for a source; raises UsageError for any other.
 
     The user may name any.

@@ -1,35 +1,48 @@
-"""Dead letters: what failed for good, sent again on an operator's word."""
+"""Dead letters as data, and the retry of their tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
-from config.errors import MisconfiguredError, NotFoundError, UsageError
+from config.errors import UsageError
+from graph.protocol import Catalog
 from graph.records import SkillState
-from skills.events import SourceChanged, new_event
-from tasks.journal.protocol import DeadLetter
+from skills.events import Event, SourceChanged, new_event
+from tasks.coordination.protocol import Coordinator
+from tasks.journal.protocol import DeadLetter, Journal
 from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, PLAN, POLICIES, resolve_task_name
 from tasks.send import send_task
-from workers.backend.base import Backend
 
 ORIGIN = "skillbus/dead"
 
 
+class RetryBackend(Protocol):
+    """The part of a backend with stores that a retry uses."""
+
+    graph: Catalog
+    journal: Journal
+    coordinator: Coordinator
+    app: Any
+
+    def accept(self, event: Event) -> str:
+        """Accept an event and return its id."""
+        ...
+
+
 def dead_letter_data(letter: DeadLetter) -> dict[str, Any]:
-    """A letter as plain data; `retryable`: it names a task of this version."""
+    """A dead letter as JSON data. retryable: whether it names a task of this version."""
     is_known = resolve_task_name(letter.task) in POLICIES
     return asdict(letter) | {"ids": list(letter.ids), "retryable": is_known}
 
 
-def retry_dead_letter(backend: Backend, letter_id: str) -> dict[str, Any]:
-    """Send a letter's task again, then drop the letter; the letter as data.
+def retry_dead_letter(backend: RetryBackend, letter_id: str) -> dict[str, Any]:
+    """Send the task of a dead letter again and delete the letter; returns it as JSON data.
 
-    Raises NotFoundError when there is no such letter, UsageError when it cannot be sent again,
-    TransientError when the broker is away: the letter stays then.
+    Raises NotFoundError for an unknown id, UsageError if the letter cannot be retried,
+    TransientError if the broker does not answer; the letter is kept then.
     """
     letter = backend.journal.get_dead_letter(letter_id)
     with structlog.contextvars.bound_contextvars(trace_id=letter.trace_id or letter.id):
@@ -38,12 +51,16 @@ def retry_dead_letter(backend: Backend, letter_id: str) -> dict[str, Any]:
     return dead_letter_data(letter)
 
 
-def _send_again(backend: Backend, letter: DeadLetter) -> None:
+def _send_again(backend: RetryBackend, letter: DeadLetter) -> None:
     task = resolve_task_name(letter.task)
     if task not in POLICIES:
-        what = f"a task {letter.task!r} of another version" if letter.task else "no task"
+        what = (
+            f"task {letter.task!r} is unknown to this version"
+            if letter.task
+            else "it is an unreadable message"
+        )
         raise UsageError(
-            f"dead letter {letter.id} is {what}, so it cannot be sent again: "
+            f"dead letter {letter.id} cannot be retried: {what}; remove it with "
             f"`skillbus dead discard {letter.id}`"
         )
     if task == INGEST.name:
@@ -52,23 +69,24 @@ def _send_again(backend: Backend, letter: DeadLetter) -> None:
     if task in (PLAN.name, FETCH.name):
         _reopen(backend, letter)
     if task == EMBED_SECTIONS.name:
-        backend.coordinator.add_embed_tasks(1)  # it counts itself out when it ends
+        backend.coordinator.add_embed_tasks(1)  # the task subtracts itself when it ends
     send_task(backend.app, task, letter.ids)
 
 
-def _reopen(backend: Backend, letter: DeadLetter) -> None:
-    """Have the events count as accepted again: a failed one would not be carried out."""
+def _reopen(backend: RetryBackend, letter: DeadLetter) -> None:
+    """Reset failed events to accepted; a failed event would be skipped."""
     gone = sorted(set(letter.ids) - backend.journal.get_job_states(letter.ids).keys())
     if gone:
         raise UsageError(
-            f"dead letter {letter.id}: the event {gone[0]} has been forgotten "
-            f"(workers.journal_days); sync its source, and `skillbus dead discard {letter.id}`"
+            f"dead letter {letter.id}: event {gone[0]} has expired from the journal "
+            "(workers.journal_days); sync its source again and discard the letter with "
+            f"`skillbus dead discard {letter.id}`"
         )
     backend.journal.reopen_jobs(letter.ids)
 
 
-def _resubmit_skills(backend: Backend, letter: DeadLetter) -> None:
-    """Have the folders of failed skills looked at again: the catalog counts them as served."""
+def _resubmit_skills(backend: RetryBackend, letter: DeadLetter) -> None:
+    """Submit the folders of failed skills again: the catalog counts their requests as served."""
     roots = {source.source_id: source.root for source in backend.graph.list_sources()}
     entries = backend.graph.get_entries(letter.ids)
     known = [
@@ -76,23 +94,10 @@ def _resubmit_skills(backend: Backend, letter: DeadLetter) -> None:
     ]
     if not known:
         raise UsageError(
-            f"dead letter {letter.id}: {', '.join(letter.ids)} is no skill of any source now: "
-            f"`skillbus dead discard {letter.id}`"
+            f"dead letter {letter.id}: none of {', '.join(letter.ids)} belongs to a source any "
+            f"more; discard it with `skillbus dead discard {letter.id}`"
         )
     for source_id in sorted({entry.source_id for entry in known}):
         paths = tuple(entry.path for entry in known if entry.source_id == source_id)
         changed = SourceChanged(source_id=source_id, root=roots[source_id], paths=paths)
         backend.accept(new_event(changed, ORIGIN, letter.trace_id))
-
-
-def select_dead_letters(letters: Sequence[DeadLetter], ids: Sequence[str]) -> list[str]:
-    """The ids of letters that are meant: all of them when none is named, oldest first."""
-    if ids:
-        return list(dict.fromkeys(ids))
-    return [letter.id for letter in sorted(letters, key=lambda letter: letter.id)]
-
-
-def retry_failure(letter_id: str, error: UsageError | MisconfiguredError) -> Mapping[str, str]:
-    """Why a letter was left as it is, as data."""
-    kind = "gone" if isinstance(error, NotFoundError) else "refused"
-    return {"id": letter_id, "state": kind, "reason": str(error)}

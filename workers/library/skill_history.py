@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from graph.records import CatalogEntry, SkillState
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 
 _MAX_DEAD_LETTERS = 100
 
 
 def read_history(
-    backend: Backend, entry: CatalogEntry, *, include_dead_letters: bool
+    backend: StoreBackend, entry: CatalogEntry, *, include_dead_letters: bool
 ) -> list[dict[str, Any]]:
     """What is known of a skill's past, the latest last: `what`, `seq`, `at`, `reason` and `event`.
 
@@ -28,7 +28,7 @@ def read_history(
     return sorted(entries, key=lambda one: one["at"] or "\uffff")
 
 
-def _catalog_entries(backend: Backend, entry: CatalogEntry) -> Iterator[dict[str, Any]]:
+def _catalog_entries(backend: StoreBackend, entry: CatalogEntry) -> Iterator[dict[str, Any]]:
     if entry.state is not SkillState.PENDING:
         yield _history_entry(entry.state.value, entry.updated, seq=entry.seq, reason=entry.reason)
     if entry.requested_seq > entry.seq and entry.state in (
@@ -42,7 +42,7 @@ def _catalog_entries(backend: Backend, entry: CatalogEntry) -> Iterator[dict[str
         yield _history_entry("waiting", since, seq=entry.requested_seq, event=trace_id)
 
 
-def _dead_letter_entries(backend: Backend, entry: CatalogEntry) -> Iterator[dict[str, Any]]:
+def _dead_letter_entries(backend: StoreBackend, entry: CatalogEntry) -> Iterator[dict[str, Any]]:
     for letter in backend.journal.list_dead_letters(_MAX_DEAD_LETTERS):
         if entry.skill_id in letter.ids:
             yield _history_entry(

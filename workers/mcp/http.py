@@ -1,7 +1,6 @@
-"""The server of many agents, over streamable HTTP, as a part of the gateway.
+"""The MCP server over streamable HTTP, as a part of the gateway.
 
-Requests are served without sessions: none outlives its answer, so that none can be taken over and
-any replica may serve the next.
+It has no sessions: none can be hijacked, and any replica may serve the next request.
 """
 
 from __future__ import annotations
@@ -14,30 +13,26 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from workers.backend.base import Backend
-from workers.mcp.journal_backend import JournalBackend
+from workers.backend.protocol import Backend
 from workers.mcp.server import create_server
-from workers.mcp.skill_reader import SkillReader
 
 PATH = "/mcp"
 
 
 def mount_mcp(gateway: Starlette, backend: Backend) -> None:
-    """Serve MCP at `/mcp` of a gateway over an open channel.
+    """Serve MCP at `/mcp` of a gateway.
 
-    The gateway's door checks hosts, origins, tokens, rates and sizes before a request comes here.
-    There is nothing to GET, as nobody is told anything unasked, and no session to DELETE.
+    The middleware of the gateway has checked host, origin, token, rate and size of a request. Only
+    POST is routed: the server sends no notifications to GET and has no session to DELETE.
     """
     gateway.router.routes.append(Route(PATH, endpoint=McpApp(backend), methods=["POST"]))
 
 
 class McpApp:
-    """The ASGI application; it begins with the first request, in the loop that serves it."""
+    """The ASGI application; it starts with the first request, in the loop that serves it."""
 
     def __init__(self, backend: Backend) -> None:
-        query_backend = JournalBackend(backend)
-        reader = SkillReader(backend.settings)
-        server = create_server(backend.settings, lambda: query_backend, reader)
+        server = create_server(backend.settings, lambda: backend, backend.skills)
         server.streamable_http_app(
             stateless_http=True,
             max_request_body_size=backend.settings.gateway.body_bytes,
@@ -48,7 +43,7 @@ class McpApp:
         self._started = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, which names its caller in its state."""
+        """Answer one request; its state holds the caller."""
         await self._ensure_started()
         await self._manager.handle_request(scope, receive, send)
 
@@ -62,7 +57,7 @@ class McpApp:
             self._running.result()
 
     async def _run(self) -> None:
-        """Hold the manager's tasks until the loop ends and cancels this one."""
+        """Keep the manager's tasks running until the loop cancels this one."""
         async with self._manager.run():
             self._started.set()
             await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""Lines of a skill as text for a prompt: framed as data, with their provenance, in a budget."""
+"""Renders lines of a skill for a prompt: quoted as data, with their source, within a budget."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def parse_line_ranges(text: str) -> list[LineRange]:
         last = int(found[2] or found[1]) if found else 0
         if not 1 <= first <= last:
             raise UsageError(
-                f'{part.strip()[:40]!r} is no range of lines; write lines as "36-42, 60"'
+                f'{part.strip()[:40]!r} is not a range of lines; write lines as "36-42, 60"'
             )
         spans.append((first, last))
     if len(spans) > _MAX_RANGES:
@@ -53,9 +53,9 @@ def parse_line_ranges(text: str) -> list[LineRange]:
 
 
 def clip_line_ranges(parsed: ParsedSkill, lines: Sequence[LineRange]) -> list[LineRange]:
-    """The lines that are asked for, as far as the file goes; its body when none are.
+    """The requested ranges, cut at the end of the file; its body if none is requested.
 
-    Raises UsageError for lines that the file has not.
+    Raises UsageError for a range that begins beyond the end.
     """
     end = len(parsed.lines)
     for first, _ in lines:
@@ -69,8 +69,8 @@ def render_lines(
 ) -> SkillText:
     """As many of the lines as fit into the budget, from the first on.
 
-    path: where the SKILL.md lies, as the bundle names it. Raises UsageError when not even the
-    first line fits, and says what would do.
+    path: of the SKILL.md, as bundles name it. Raises UsageError, with a sufficient budget, if the
+    first line does not fit.
     """
     parsed = revision.parsed
     numbers = _strip_blank_ends(parsed, spans)
@@ -80,9 +80,9 @@ def render_lines(
     def render(count: int) -> SkillText:
         return _text(revision, path, numbers[:count], numbers[count:], until[-1] - until[count])
 
-    # Lines cost more with their source and as JSON than by themselves.
-    most = bisect_right(until, budget) - 1
-    count = _find_largest(lambda count: count_result_tokens(render(count)) <= budget, most)
+    # An upper bound: with their source and as JSON, lines take more tokens than alone.
+    limit = bisect_right(until, budget) - 1
+    count = _find_largest(lambda count: count_result_tokens(render(count)) <= budget, limit)
     if count == 0 and numbers:
         raise UsageError(_too_long(numbers[0], count_result_tokens(render(1)), path, budget))
     return render(count)
@@ -101,7 +101,7 @@ def _too_long(line: int, least: int, path: str, budget: int) -> str:
 
 
 def _strip_blank_ends(parsed: ParsedSkill, spans: Sequence[LineRange]) -> list[int]:
-    """The numbers of the lines, without blank ones at either end of a range."""
+    """The line numbers of the ranges, without blank lines at either end of each."""
     numbers: list[int] = []
     for first, last in spans:
         text = [n for n in range(first, last + 1) if parsed.lines[n - 1].strip()]
@@ -110,7 +110,7 @@ def _strip_blank_ends(parsed: ParsedSkill, spans: Sequence[LineRange]) -> list[i
 
 
 def _find_largest(fits: Callable[[int], bool], limit: int) -> int:
-    """The highest count up to the limit that fits: what fits, fits with less too."""
+    """The highest count up to the limit that fits; every lower count fits too."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -146,7 +146,7 @@ def _text(
 
 
 def _passages(parsed: ParsedSkill, spans: Sequence[LineRange]) -> Iterator[BundlePassage]:
-    """The lines as quotations, each below one heading."""
+    """The lines as quotations, each below a single heading."""
     edges = [section.first_line for section in parsed.sections]
     begins = [passage.first_line for passage in parsed.passages]
     ends = [passage.last_line for passage in parsed.passages]
@@ -169,7 +169,7 @@ def _spans(numbers: Sequence[int]) -> list[LineRange]:
 
 
 def _merge_spans(spans: Sequence[LineRange]) -> list[LineRange]:
-    """Sorted, with what overlaps or touches as one."""
+    """The ranges sorted, with those that overlap or touch merged."""
     merged: list[LineRange] = []
     for first, last in sorted(spans):
         if merged and first <= merged[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""Having a query answered while the client is told how far it is, and may leave."""
+"""Running a query for a client that is sent progress and may cancel."""
 
 from __future__ import annotations
 
@@ -12,30 +12,48 @@ import structlog
 
 from config.errors import SkillbusError, TransientError
 from skills.events import QueryAsked
-from workers.mcp.backends import QueryBackend, QueryStatus
+from workers.backend.protocol import QueryStatus
 
 log = structlog.get_logger()
 
-_SHORTEST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.003, 0.05
-_WAIT_SHARE = 0.1
-"""Of the time since the query was asked: so much later than its end it may be noticed."""
+ORIGIN = "skillbus/mcp"
+
+_MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.003, 0.05
+_POLL_SHARE = 0.1
+"""Pause between two looks as a share of the time since the query was asked."""
 
 T = TypeVar("T")
 
 ProgressReporter = Callable[[int, int | None, str], Awaitable[None]]
-"""Takes how many stages were come to, how many there are once that is known, and the last one."""
+"""Called with the number of stages started, their total once it is known, and the last stage."""
+
+
+class QueryBackend(Protocol):
+    """The part of a `Backend` that a query uses."""
+
+    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+        """Accept a query and return its id."""
+        ...
+
+    def get_query_status(self, query_id: str) -> QueryStatus:
+        """Current state of a query."""
+        ...
+
+    def cancel_query(self, query_id: str) -> None:
+        """Stop work on a query."""
+        ...
 
 
 class ThreadRunner(Protocol):
-    """Calls what blocks."""
+    """Runs a blocking function in a thread."""
 
     async def __call__(self, function: Callable[[], T], abandon: bool = False) -> T:
-        """What the function gives; `abandon`: whether to leave it in its thread when cancelled."""
+        """The result of the function. abandon: a cancelled caller does not wait for its end."""
         ...
 
 
 class QueryRunner:
-    """One query. seconds: how long it may take."""
+    """Runs queries. seconds: how long one may take."""
 
     def __init__(
         self, run_in_thread: ThreadRunner, seconds: float, report_progress: ProgressReporter
@@ -45,11 +63,11 @@ class QueryRunner:
         self._report_progress = report_progress
 
     async def run(self, backend: QueryBackend, request: QueryAsked, owner: str) -> QueryStatus:
-        """How a query ended; whoever stops waiting has it cancelled.
+        """Submit a query and return its final status; it is cancelled if the caller is.
 
-        Raises UsageError for a wrong one, TransientError when there is no answer in time.
+        Raises UsageError for an invalid query, TransientError if there is no answer in time.
         """
-        query_id = await self._run_in_thread(partial(backend.submit_query, request, owner))
+        query_id = await self._run_in_thread(partial(backend.submit_query, request, ORIGIN, owner))
         try:
             return await self._poll_until_ended(backend, query_id)
         except (anyio.get_cancelled_exc_class(), SkillbusError):
@@ -68,9 +86,7 @@ class QueryRunner:
             for stage in status.stages[reported:]:
                 reported += 1
                 await self._report_progress(reported, None, stage)
-            await anyio.sleep(
-                min(max(passed * _WAIT_SHARE, _SHORTEST_WAIT_SECONDS), _LONGEST_WAIT_SECONDS)
-            )
+            await anyio.sleep(min(max(passed * _POLL_SHARE, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS))
         raise TransientError(
             f"no answer within {self._seconds:g} s; try again, or go on without a skill"
         )
@@ -78,8 +94,8 @@ class QueryRunner:
 
 def _cancel_query(backend: QueryBackend, query_id: str) -> None:
     try:
-        backend.cancel(query_id)
-    except SkillbusError as error:  # it ends on its own, within its time
+        backend.cancel_query(query_id)
+    except SkillbusError as error:  # it ends by its own deadline
         log.warning("query not cancelled", query_id=query_id, reason=str(error))
 
 

@@ -1,4 +1,4 @@
-"""The reference of the tools, made from the server itself."""
+"""Renders the reference of the tools from the server itself."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import anyio
 
 from config.settings import Settings
-from workers.mcp.backends import QueryBackend
+from workers.backend.factory import open_skill_reader
+from workers.mcp.query_runner import QueryBackend
 from workers.mcp.server import create_server
-from workers.mcp.skill_reader import SkillReader
 
 BEGIN, END = "<!-- tools: made by schemas.py -->\n", "<!-- end of tools -->\n"
 
 
 def render_tools_reference() -> str:
-    """What the server lists, as JSON: instructions, tools with their schemas, templates."""
+    """The lists of the server as JSON: instructions, tools with their schemas, templates."""
     settings = Settings()
-    server = create_server(settings, _no_backend, SkillReader(settings))
+    server = create_server(settings, _no_backend, open_skill_reader(settings))
 
     async def listed() -> dict[str, Any]:
         tools = [tool.model_dump(**_WIRE) for tool in await server.list_tools()]
@@ -37,7 +37,7 @@ _WIRE: Any = {"mode": "json", "by_alias": True, "exclude_none": True}
 
 
 def insert_tools_reference(page: str) -> str:
-    """A page of documentation with its tables of tools made anew."""
+    """A page of documentation with its tables of tools rendered again."""
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
     tools = json.loads(render_tools_reference())["tools"]
@@ -82,4 +82,4 @@ def _flat(text: str) -> str:
 
 
 def _no_backend() -> QueryBackend:
-    raise RuntimeError("the reference asks nothing")
+    raise RuntimeError("the reference asks no queries")

@@ -1,7 +1,7 @@
-"""What the tools give back, and how it is kept within a budget of tokens.
+"""The results of the tools, within a budget of tokens.
 
-A client shows its model either the text of a result or its structured content as JSON, and some of
-the most used show the JSON alone. So the JSON has the text too, and it is what the budget holds.
+A client shows its model either the text of a result or its structured content as JSON; some widely
+used clients show only the JSON. So the JSON holds the text too, and is what the budget counts.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MIN_BUDGET = 200
 MAX_BUDGET = 200_000
 
 _MARKDOWN_SHARE = 0.82
-"""What the Markdown may take of a budget: over the example library and 189 skills of SkillsBench
-its JSON takes 1.12 to 1.31 times as many tokens, mostly 1.2."""
+"""Share of a budget that the Markdown may take: as JSON it takes 1.12 to 1.31 times as many tokens,
+mostly 1.2, measured over the example library and 189 skills of SkillsBench."""
 
 _MAX_GROWTH = 1.35
 
 _FIELDS_TOKENS = 45
-"""What the fields of a result with one skill take beside its text."""
+"""Tokens of the fields of a result with one skill, without its text."""
 
 
 class Result(BaseModel):
@@ -43,9 +43,9 @@ class FoundSkill(Result):
 
 
 class FoundSkills(Result):
-    """The bundle for a task: its Markdown, and which skills it has, the best first.
+    """The bundle for a task: its Markdown, and its skills, the best first.
 
-    NO_SKILL_HIT is an answer too, whose text says why there is none.
+    For NO_SKILL_HIT the text says why no skill fits.
     """
 
     status: Literal["SKILL_HIT", "NO_SKILL_HIT"]
@@ -67,7 +67,7 @@ class SkillText(Result):
 
 
 def count_result_tokens(result: Result) -> int:
-    """Tokens of a result, whichever of its two forms a model is shown."""
+    """Tokens of a result in the larger of its two forms, the JSON."""
     return count_tokens(result.model_dump_json())
 
 
@@ -82,9 +82,9 @@ def result_budget(markdown: int) -> int:
 
 
 def fit_to_budget(bundle: Bundle, budget: int) -> FoundSkills:
-    """A bundle as a result within a budget: what was least worth sending is taken out again.
+    """A bundle as a result within a budget; its last passages are removed until it fits.
 
-    Raises UsageError when the best passage alone does not fit, and names a budget that would do.
+    Raises UsageError, with a sufficient budget, if the best passage alone does not fit.
     """
     result = _build_result(bundle)
     while (least := count_result_tokens(result)) > budget:
@@ -110,8 +110,8 @@ def _build_result(bundle: Bundle) -> FoundSkills:
 
 
 def _without_last(bundle: Bundle) -> Bundle | None:
-    """The bundle without the last passage of its last skill, or without that skill, or without the
-    names of those withheld; None when one passage is left, or one sentence."""
+    """The bundle without the last passage of its last skill; without that skill if it has only one;
+    a bundle without skills: without the names of those withheld. None if nothing can be removed."""
     if not bundle.skills:
         unnamed = bundle.withheld.model_copy(update={"skills": ()})
         shorter = bundle.model_copy(update={"withheld": unnamed})

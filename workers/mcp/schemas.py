@@ -1,4 +1,4 @@
-"""The tools' arguments as an agent reads them: their schemas are in its context on every turn."""
+"""The arguments of the tools, with terse schemas: they are in an agent's context on every turn."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Lines = Annotated[
 
 
 class _TerseJsonSchema(GenerateJsonSchema):
-    """Without titles that say a name again, and without nulls: an argument may be left out."""
+    """JSON Schema without titles, which repeat names, and without nulls: arguments are optional."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """Never."""
@@ -61,16 +61,16 @@ class _TerseJsonSchema(GenerateJsonSchema):
         return False
 
     def nullable_schema(self, schema: Any) -> JsonSchemaValue:
-        """What it is when it is not null."""
+        """The schema of a value that is not null."""
         return self.generate_inner(schema["schema"])
 
     def default_schema(self, schema: Any) -> JsonSchemaValue:
-        """Of an argument without its default, which the description tells where it matters."""
+        """The schema of an argument without its default; the description names it if it matters."""
         return self.generate_inner(schema["schema"])
 
 
 def create_read_only_tool(function: Callable[..., Any], title: str, result: type[Result]) -> Tool:
-    """A tool that changes nothing, told by its docstring; it refuses arguments it does not know."""
+    """A tool that changes nothing, described by its docstring; it rejects unknown arguments."""
     tool = Tool.from_function(
         function,
         title=title,

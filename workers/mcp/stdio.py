@@ -1,4 +1,4 @@
-"""The server of one agent, over standard input and output."""
+"""The MCP server of one agent, over standard input and output."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import structlog
 
 from config.errors import SkillbusError
 from config.settings import Settings
-from workers.mcp.backends import BackendSelector
+from workers.backend.factory import open_skill_reader
+from workers.backend.selector import BackendSelector
 from workers.mcp.server import create_server
-from workers.mcp.skill_reader import SkillReader
 
 log = structlog.get_logger()
 
@@ -21,13 +21,13 @@ log = structlog.get_logger()
 def run_stdio(settings: Settings) -> None:
     """Serve until standard input ends.
 
-    The library is opened and the models are loaded once the client has been answered: agents
-    start all their servers before they can be spoken to.
+    The library is opened and the models are loaded after the first response: agents start all their
+    servers before they take input.
     """
-    # This process only reads, so that it may end anywhere; a read of standard input that waits
-    # would put off an orderly end for as long as the agent lives.
+    # This process only reads, so it may end at any point; an orderly end would wait for the
+    # blocking read of standard input.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    backends, skill_reader = BackendSelector(settings), SkillReader(settings)
+    backends, skill_reader = BackendSelector(settings), open_skill_reader(settings)
     server = create_server(settings, backends.select, skill_reader)
     warming = threading.Thread(target=_warm_up, args=(backends,), name="warm-up", daemon=True)
 
@@ -50,5 +50,5 @@ def run_stdio(settings: Settings) -> None:
 def _warm_up(backends: BackendSelector) -> None:
     try:
         backends.warm_up()
-    except SkillbusError as error:  # the first call says so too
-        log.warning("not ready", reason=str(error))
+    except SkillbusError as error:  # the first call reports it too
+        log.warning("warm-up failed", reason=str(error))

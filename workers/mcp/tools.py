@@ -1,4 +1,4 @@
-"""What the tools and resources do."""
+"""The functions of the tools and resources."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from config.errors import MisconfiguredError, NotFoundError, SkillbusError, Tran
 from config.settings import Settings
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked, QueryFilters
-from workers.mcp.backends import QueryStatus, SelectBackend
-from workers.mcp.query_runner import ProgressReporter, QueryRunner
+from workers.backend.protocol import QueryStatus
+from workers.library.skill_reader import SkillReader
+from workers.mcp.query_runner import ProgressReporter, QueryBackend, QueryRunner
 from workers.mcp.results import (
     FoundSkills,
     SkillText,
@@ -29,25 +30,27 @@ from workers.mcp.results import (
     markdown_budget,
     result_budget,
 )
-from workers.mcp.schemas import Budget, Filters, Lines, SkillId, Task, Top
-from workers.mcp.skill_reader import SkillReader
+from workers.mcp.schemas import MAX_ID_LENGTH, Budget, Filters, Lines, SkillId, Task, Top
 
 log = structlog.get_logger()
 
 RESOURCE_TOKENS = 20_000
-"""Tokens that a resource may hold: some clients cut what has more than 25,000."""
+"""Tokens that a resource may hold; some clients truncate at 25,000."""
 
-EMBED_SECTIONS = 100
+PAGE_SIZE = 100
 """Skills on a page of the list of resources."""
 
 _MIN_BUDGET_PATTERN = re.compile(r"less than one passage needs; give at least (\d+)")
+_INVALID_TEXT = re.compile("[\0\ud800-\udfff]")
 _THREADS = 16
 
 T = TypeVar("T")
 
+SelectBackend = Callable[[], QueryBackend]
+
 
 class SkillTools:
-    """The functions behind the names; what they are told is checked by their schemas."""
+    """The functions of the tools; their schemas have checked the arguments."""
 
     def __init__(
         self, settings: Settings, select_backend: SelectBackend, skill_reader: SkillReader
@@ -101,7 +104,7 @@ class SkillTools:
             raise ToolError(_error_message(error)) from error
 
     async def read_resource(self, skill_id: str) -> str:
-        """The resource of a skill: its text with its source, as far as RESOURCE_TOKENS go."""
+        """The resource of a skill: its text with its source, up to RESOURCE_TOKENS."""
         try:
             return (await self._read_lines(skill_id, "", RESOURCE_TOKENS)).text
         except NotFoundError as error:
@@ -110,16 +113,18 @@ class SkillTools:
             raise ResourceError(_error_message(error)) from error
 
     async def list_resources(self, cursor: Any) -> ListResourcesResult:
-        """A page of the skills that can be read, by id; the cursor is the last of one before."""
+        """A page of the published skills by id; the cursor is the last id of the page before."""
         if not isinstance(cursor, str | None):
-            raise MCPError(INVALID_PARAMS, "that is no cursor; take `nextCursor` of a page")
+            raise MCPError(INVALID_PARAMS, "invalid cursor; use `nextCursor` of a page")
         try:
+            if cursor:
+                _check_id(cursor)
             entries = await self._run_in_thread(
-                partial(self._skill_reader.list_published, cursor or "", EMBED_SECTIONS + 1), True
+                partial(self._skill_reader.list_published, cursor or "", PAGE_SIZE + 1), True
             )
         except SkillbusError as error:
             raise MCPError(INVALID_PARAMS, _error_message(error)) from error
-        shown = entries[:EMBED_SECTIONS]
+        shown = entries[:PAGE_SIZE]
         return ListResourcesResult(
             resources=[
                 Resource(
@@ -131,22 +136,28 @@ class SkillTools:
                 )
                 for entry in shown
             ],
-            next_cursor=shown[-1].skill_id if len(entries) > EMBED_SECTIONS else None,
+            next_cursor=shown[-1].skill_id if len(entries) > PAGE_SIZE else None,
         )
 
     async def _read_lines(self, skill_id: str, lines: str, budget: int) -> SkillText:
         def read() -> SkillText:
-            # Slow, and not needed to start.
+            # Slow to import; agents wait for their servers to start.
             from workers.mcp.line_excerpt import clip_line_ranges, parse_line_ranges, render_lines
 
             spans = parse_line_ranges(lines) if lines.strip() else []
-            revision, path = self._skill_reader.read_skill(skill_id)
+            _check_id(skill_id)
+            try:
+                revision, path = self._skill_reader.read_skill(skill_id)
+            except NotFoundError:
+                raise NotFoundError(
+                    f"no skill {skill_id!r}; use the exact id from a bundle of find_skills"
+                ) from None
             return render_lines(revision, path, clip_line_ranges(revision.parsed, spans), budget)
 
         return await self._run_in_thread(read, True)
 
     async def _run_in_thread(self, function: Callable[[], T], abandon: bool = False) -> T:
-        """Call what blocks; abandon: a caller that is cancelled need not wait for its end."""
+        """Run a blocking function; abandon: a cancelled caller does not wait for its end."""
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(_THREADS)
         return await to_thread.run_sync(function, abandon_on_cancel=abandon, limiter=self._threads)
@@ -160,13 +171,13 @@ def _create_reporter(ctx: Context) -> ProgressReporter:
 
 
 def _owner(ctx: Context) -> str:
-    """The name of the token that the gateway's door has found, "" on standard streams."""
+    """The name of the token that the gateway has checked, "" on standard streams."""
     http_request = ctx.request_context.request
     return "" if http_request is None else str(http_request.state.caller.name)
 
 
 def _describe_failure(status: QueryStatus, budget: int) -> str:
-    """Why there is no bundle; a least budget is told as the caller counts."""
+    """Why there is no bundle; a minimum budget is converted to that of the result."""
     least = _MIN_BUDGET_PATTERN.search(status.reason)
     if least is None:
         return status.reason or f"the query was {status.state}"
@@ -178,11 +189,16 @@ def _describe_failure(status: QueryStatus, budget: int) -> str:
 
 def _error_message(error: SkillbusError) -> str:
     if isinstance(error, MisconfiguredError):
-        # Agents are not told where servers are and secrets are kept.
+        # Addresses and file names of the deployment are not for agents.
         log.error("a setting is wrong", reason=str(error))
         return "a setting of this deployment is wrong; the server's log says which"
     again = isinstance(error, TransientError) and "try again" not in str(error)
     return f"{error}; try again in a moment" if again else str(error)
+
+
+def _check_id(skill_id: str) -> None:
+    if not 0 < len(skill_id) <= MAX_ID_LENGTH or _INVALID_TEXT.search(skill_id):
+        raise NotFoundError("not a valid skill id; use one from a bundle of find_skills")
 
 
 def _build_tool_result(result: FoundSkills | SkillText) -> CallToolResult:

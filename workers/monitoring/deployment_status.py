@@ -27,14 +27,24 @@ from workers.processes.workloads import ALL_QUEUES
 
 SERVERS = ("broker", "redis", "elasticsearch", "neo4j")
 
-_CATALOG = ("skills", "paged", "paging_done", "unlinked", "links", "sources", "oldest_waiting")
+_CATALOG = (
+    "skills",
+    "embedded",
+    "embedded_share",
+    "paged",
+    "paging_done",
+    "unlinked",
+    "links",
+    "sources",
+    "oldest_waiting",
+)
 _JOURNAL = (
     "open_events",
     "open_queries",
     "oldest_event_seconds",
     "oldest_query_seconds",
     "dead_letters",
-    "trouble",
+    "problem",
     "workers",
     "submissions",
 )
@@ -89,7 +99,8 @@ class DeploymentStatus:
             "encoder": self._settings.encoder.model,
             "servers": [self._server_status(name, answers[name]) for name in SERVERS],
             **status,
-            "trouble": status["trouble"] or "",
+            "problem": status["problem"] or "",
+            "trouble": status["problem"] or "",  # the name before 0.2; remove it after that
             "oldest_waiting_seconds": self._waiting_since(oldest, status["workers"], seconds),
         }
 
@@ -158,7 +169,7 @@ class DeploymentStatus:
         consumers = coordinator.list_consumers()
         return {
             **status,
-            "trouble": coordinator.task_error,
+            "problem": coordinator.task_error,
             "workers": workers,
             "submissions": consumers,
         }

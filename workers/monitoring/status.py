@@ -15,13 +15,14 @@ from workers.queue.status_reporter import read_consumer_statuses
 
 
 def home_status(
-    settings: Settings, graph: Catalog, journal: Journal, serving: bool, trouble: str = ""
+    settings: Settings, graph: Catalog, journal: Journal, serving: bool, problem: str = ""
 ) -> dict[str, Any]:
     """Counts of the catalog, open events and queries, the sources, and why work does not go on."""
     return {
         "home": str(settings.home),
         "serving": serving,
-        "trouble": trouble,
+        "problem": problem,
+        "trouble": problem,  # the name before 0.2; remove it after that version
         "encoder": settings.encoder.model,
         **catalog_status(graph.get_counts()),
         **journal_status(journal),
@@ -32,7 +33,8 @@ def home_status(
 
 def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
     """Skills by state, and how far paging and linking are."""
-    published = counts.get("published", 0)
+    published, embedded = counts.get("published", 0), counts.get("paged", 0)
+    embedded_share = round(embedded / published, 4) if published else 1.0
     return {
         "skills": {
             "published": published,
@@ -40,8 +42,11 @@ def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
             "removed": counts.get("removed", 0),
             "waiting": counts.get("waiting", 0),
         },
-        "paged": counts.get("paged", 0),
-        "paging_done": round(counts.get("paged", 0) / published, 4) if published else 1.0,
+        "embedded": embedded,
+        "embedded_share": embedded_share,
+        # The names before 0.2; remove them after that version.
+        "paged": embedded,
+        "paging_done": embedded_share,
         "unlinked": counts.get("unlinked", 0),
         "links": counts.get("links", 0),
     }

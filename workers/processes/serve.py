@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from config.errors import UsageError
 from config.settings import Settings
 from skills.events import SourceChanged
-from workers.backend.deployment import open_backend
+from workers.backend.factory import open_store_backend
 from workers.backend.home import create_home
 from workers.backend.serve_client import SOCKET_NAME
 from workers.http.access import LOOPBACK_HOSTS, AccessRules
@@ -97,7 +97,7 @@ def run_gateway(
         port = stack.enter_context(bind_socket(address))
         stop_requested = stack.enter_context(_stop_on_signals())
         process_metrics = ProcessMetrics()
-        backend = stack.enter_context(open_backend(settings, writable=True))
+        backend = stack.enter_context(open_store_backend(settings, writable=True))
         process_metrics.add_gauges(backend.get_status)
         notify(f"listening on http://{format_address(address)}")
         access = _access_on(settings, address, unprotected)
@@ -121,7 +121,7 @@ def run_serve(
         port = stack.enter_context(bind_socket(address)) if address else None
         stop_requested = stack.enter_context(_stop_on_signals())
         process_metrics = ProcessMetrics()
-        opened = open_backend(settings, writable=True, measures=process_metrics.measures)
+        opened = open_store_backend(settings, writable=True, measures=process_metrics.measures)
         backend = stack.enter_context(opened)
         process_metrics.add_gauges(backend.get_status)
         stack.enter_context(Watcher(backend))

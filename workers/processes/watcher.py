@@ -18,7 +18,7 @@ from config.errors import TransientError
 from graph.records import Source
 from skills.events import SourceChanged
 from tasks.sources.folder_rules import SKIPPED_FOLDERS
-from workers.backend.base import Backend
+from workers.backend.protocol import Backend
 
 log = structlog.get_logger()
 

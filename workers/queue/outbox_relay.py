@@ -22,7 +22,7 @@ from skills.events import (
 )
 from tasks.journal.protocol import Job, trace_of
 from tasks.metrics_recorder import MetricsRecorder
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.queue.broker import Broker, open_reply_publisher
 from workers.queue.protocol import ReplyPublisher
 from workers.queue.publication_tracker import PublicationTracker
@@ -43,7 +43,11 @@ class OutboxRelay:
     """
 
     def __init__(
-        self, backend: Backend, broker: Broker, stopping: threading.Event, measures: MetricsRecorder
+        self,
+        backend: StoreBackend,
+        broker: Broker,
+        stopping: threading.Event,
+        measures: MetricsRecorder,
     ) -> None:
         self._backend = backend
         self._broker = broker

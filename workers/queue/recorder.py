@@ -18,7 +18,7 @@ from skills.events import (
     replace_origin,
 )
 from tasks.journal.protocol import MAX_BODY_CHARACTERS, DeadLetter, job_id, new_dead_letter_id
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.library.allowed_roots import resolve_root
 from workers.queue.protocol import Message
 
@@ -48,7 +48,7 @@ class Rejection:
 class MessageRecorder:
     """Records messages in a deployment's journal, each once however often it comes."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         self._settings = backend.settings.submissions
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.processes.process_name import unique_process_name
 from workers.queue.broker import get_submission_broker
 from workers.queue.consumer import SubmissionConsumer
@@ -23,7 +23,7 @@ class SubmissionService:
     once when the settings name none.
     """
 
-    def __init__(self, backend: Backend, measures: MetricsRecorder | None = None) -> None:
+    def __init__(self, backend: StoreBackend, measures: MetricsRecorder | None = None) -> None:
         self.broker = get_submission_broker(backend.settings)
         self.name = unique_process_name()
         self._stopping = threading.Event()

@@ -18,7 +18,7 @@ from config.errors import SkillbusError
 from workers.library.user_files import write_atomically
 
 if TYPE_CHECKING:
-    from workers.backend.base import Backend
+    from workers.backend.store_backend import StoreBackend
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ before the first."""
 class StatusReporter:
     """Tells for one process. What cannot be told now is told the next time."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: StoreBackend) -> None:
         from tasks.coordination.redis import RedisCoordinator
 
         self._path = backend.settings.home / _FILE

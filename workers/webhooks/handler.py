@@ -16,7 +16,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict
 
 from skills.events import GitPush, SourceChanged, new_event
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.webhooks.delivery import Delivery, DeliveryError
 from workers.webhooks.payloads import PING, Push, parse_payload
 from workers.webhooks.secrets import read_secrets
@@ -39,7 +39,7 @@ class Receipt(BaseModel):
     reason: str = ""
 
 
-def handle_delivery(backend: Backend, delivery: Delivery) -> Receipt:
+def handle_delivery(backend: StoreBackend, delivery: Delivery) -> Receipt:
     """Take a delivery in; its events are recorded when this returns.
 
     Raises DeliveryError with the HTTP status of the answer, SetupError when a secret cannot be
@@ -73,7 +73,7 @@ def handle_delivery(backend: Backend, delivery: Delivery) -> Receipt:
 
 
 def _record(
-    backend: Backend,
+    backend: StoreBackend,
     delivery: Delivery,
     verification: Verification,
     push: Push,

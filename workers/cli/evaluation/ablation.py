@@ -1,4 +1,4 @@
-"""`eval ablation`: one table of what each stage is worth."""
+"""`eval ablation`: measures what each stage contributes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workers.cli.evaluation.options import open_library, wait_option, write_text
     "--bundle",
     "budget",
     type=click.IntRange(min=1),
-    help="Also the share of bundles of so many tokens that hold all needed skills.",
+    help="Also measure the share of bundles of this many tokens that hold all needed skills.",
 )
 @wait_option
 @json_option
@@ -36,7 +36,7 @@ def ablation(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Switch each stage off in turn and show what that loses, with confidence intervals.
+    """Switch each stage off in turn and show the loss, with confidence intervals.
 
     TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`.
 
@@ -49,10 +49,10 @@ def ablation(
     from workers.evaluation.predictions import read_jsonl
 
     if out is not None and out.suffix not in (".md", ".json"):
-        raise UsageError(f"--out {out}: name a file that ends in .md or .json")
+        raise UsageError(f"--out {out}: expected a .md or .json file")
     rows = tasks_with_gold_skills(read_jsonl(tasks, ("task_id", "instruction")))
     if not rows:
-        raise UsageError(f"{tasks}: no task names the skills it needs (gt_skill_ids)")
+        raise UsageError(f"{tasks}: no task has gt_skill_ids")
     with open_library(read_settings(ctx), wait) as services:
         found = measure(services, rows, budget, lambda name: print_to_stderr(f"measuring: {name}"))
     data = to_json_data(found, len(rows), budget)

@@ -1,4 +1,4 @@
-"""`eval bundles`: whether bundles hold the skills that tasks need, budget by budget."""
+"""`eval bundles`: measures whether bundles hold the skills that tasks need, by budget."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BUDGETS = (4_000, 8_000)
     multiple=True,
     default=_BUDGETS,
     show_default=True,
-    help="A budget to try.",
+    help="Budget in tokens; repeatable.",
 )
 @out_option
 @without_option
@@ -45,7 +45,7 @@ def bundles(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Ask for the bundle of each task and compare it with the skills it needs.
+    """Ask for the bundle of each task and compare it with the skills that it needs.
 
     TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`. A task with an empty list has
     no skill in the library and should be answered NO_SKILL_HIT. Predictions are the ids of each
@@ -80,7 +80,7 @@ def bundles(
 
 
 def _print(report: dict[str, Any]) -> None:
-    """A row a budget, then why needed skills are missing."""
+    """Print a row per budget, then why needed skills are missing."""
     click.echo(f"{report['tasks']} tasks")
     found = report["budgets"]
     names = list(dict.fromkeys(name for row in found.values() for name in row["metrics"]))
@@ -91,7 +91,7 @@ def _print(report: dict[str, Any]) -> None:
     print_table(rows, ("budget", *names, ""))
     for budget, row in found.items():
         for reason, count in row["missed"].items():
-            click.echo(f"needed and not in the bundle at {budget}: {count} {reason}")
+            click.echo(f"missing at {budget} tokens: {count} skills, {reason}")
 
 
 def _figure(name: str, value: float | None) -> str:

@@ -1,8 +1,9 @@
-"""What the commands of `eval` share: options, an open library, and how a report is given."""
+"""Functions that the commands of `eval` share: options, an open library, and reports."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,10 +13,13 @@ import click
 
 from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES, Settings
+from graph.protocol import Catalog
 from tasks.services import Services
 from workers.backend import stores
-from workers.backend.deployment import connect_to_serve, open_backend
+from workers.backend.factory import open_backend
 from workers.cli.common import SyncProgress, open_catalog, print_json, print_to_stderr
+
+_POLL_SECONDS = 0.2
 
 without_option = click.option(
     "--without", multiple=True, type=click.Choice(OPTIONAL_STAGES), help="Switch a stage off."
@@ -26,13 +30,13 @@ out_option = click.option(
 wait_option = click.option(
     "--wait/--no-wait",
     default=True,
-    help="Wait until all is paged, or say how much is missing and go on.",
+    help="Wait until all sections are embedded (--no-wait: report what is missing and continue).",
 )
 
 
 @contextmanager
 def open_library(settings: Settings, wait: bool) -> Iterator[Services]:
-    """Stores and models for reading; first waits for paging, or says what is missing."""
+    """Stores and models for reading; first waits for section vectors, or reports missing ones."""
     if wait:
         _wait_for_section_embeddings(settings)
     with open_catalog(settings) as graph:
@@ -40,45 +44,38 @@ def open_library(settings: Settings, wait: bool) -> Iterator[Services]:
     missing = counts["published"] - counts["paged"]
     if missing:
         print_to_stderr(
-            f"{missing} of {counts['published']} skills are not paged; words alone page them"
+            f"{missing} of {counts['published']} skills have no section vectors yet; their "
+            "passages are selected by words only"
         )
     with ExitStack() as stack:
         yield stores.open_services(settings, stack, _send_nothing, writable=False)
 
 
 def _send_nothing(name: str, ids: Sequence[object]) -> None:
-    raise AssertionError(f"measuring sends no tasks ({name}, {len(ids)} ids)")
+    raise AssertionError(f"an evaluation sends no tasks ({name}, {len(ids)} ids)")
 
 
 def _wait_for_section_embeddings(settings: Settings) -> None:
-    """Until workers, or a runtime of our own where none runs, have paged all that is published."""
+    """Wait until the sections of all published skills are embedded."""
     with open_catalog(settings) as graph:
         counts = graph.get_counts()
     if counts["paged"] == counts["published"]:
         return
-    client = connect_to_serve(settings)
-    with SyncProgress() as line, open_catalog(settings) as graph:
-        if client is not None:
-            client.close()
-            _poll_until_embedded(graph, line)
-        else:
-            with open_backend(settings, writable=True):
-                _poll_until_embedded(graph, line)
+    with SyncProgress() as progress, open_backend(settings, writable=True) as backend:
+        _poll_until_embedded(backend.graph, progress)
 
 
-def _poll_until_embedded(graph: Any, line: SyncProgress) -> None:
-    import time
-
+def _poll_until_embedded(graph: Catalog, progress: SyncProgress) -> None:
     while True:
         counts = graph.get_counts()
-        line.show(counts)
+        progress.show(counts)
         if counts["paged"] == counts["published"]:
             return
-        time.sleep(0.2)
+        time.sleep(_POLL_SECONDS)
 
 
 def write_report(report: dict[str, Any], predictions: Any, out: Path | None, as_json: bool) -> None:
-    """Write the predictions where asked for and print the report, one figure a line or as JSON."""
+    """Write the predictions to `out`, if given, and print the report as lines or as JSON."""
     if out is not None:
         write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
     if as_json:
@@ -89,7 +86,7 @@ def write_report(report: dict[str, Any], predictions: Any, out: Path | None, as_
 
 
 def write_text_file(path: Path, text: str) -> None:
-    """Write a file that the user named; raises UsageError when that cannot be done."""
+    """Write a file that the user named; raises UsageError if that fails."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

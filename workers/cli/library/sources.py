@@ -1,4 +1,4 @@
-"""`sources`: where skills come from."""
+"""`sources`: adds, lists, refreshes and removes sources."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from config.errors import UsageError
 from graph.records import SkillState, Source
 from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
-from workers.cli.library.skills import submit_and_wait
-from workers.cli.library.sync import sync_source
+from workers.cli.library.events import submit_and_wait
+from workers.cli.library.sync import EMBEDDED, sync_source
 from workers.monitoring.status import source_status
 
 
@@ -25,21 +25,21 @@ def sources() -> None:
 
 @sources.command("add")
 @click.argument("url")
-@click.option("--branch", default="", help="The branch to follow [default: the remote's own].")
-@click.option("--path", default="", help="The folder in it that holds the skills.")
+@click.option("--branch", default="", help="Branch to fetch [default: the remote's default].")
+@click.option("--path", default="", help="Folder of the repository that holds the skills.")
 @click.option("--source", "source_id", help="The source's id [default: the repository's name].")
 @click.option(
     "--credential-file",
     type=click.Path(path_type=Path),
-    help="File with a token, or user:password, in one line; below `git.credentials`.",
+    help="File with a token or user:password on one line; below `git.credentials`.",
 )
-@click.option("--poll-seconds", type=float, default=0.0, help="How often it is fetched.")
+@click.option("--poll-seconds", type=float, default=0.0, help="Interval between fetches.")
 @click.option(
     "--licence-policy",
     "licences",
     multiple=True,
     metavar="LICENCE",
-    help="A licence that is allowed; repeatable [default: any that the settings allow].",
+    help="An allowed licence; repeatable [default: any that the settings allow].",
 )
 @json_option
 @click.pass_context
@@ -54,10 +54,10 @@ def add_source(
     licences: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Follow the git repository at URL: fetched now, and again and again from then on.
+    """Add the git repository at URL and fetch it now and every --poll-seconds.
 
-    Given again with other options it is fetched in that way from then on; skills keep their ids,
-    which count from --path.
+    Run it again to change the options of a source. Skills keep their ids, which are relative to
+    --path.
 
     \b
     Examples:
@@ -73,7 +73,7 @@ def add_source(
     file = credential_file or Path()
     if file.is_file():
         file = Path(os.path.abspath(file))  # noqa: PTH100 - the link may be changed, its name not
-    # Other machines may have the folder elsewhere.
+    # A relative path: other machines may have the folder elsewhere.
     folder = credentials_folder(settings)
     file = file.relative_to(folder) if file.is_relative_to(folder) else file
     try:
@@ -90,7 +90,7 @@ def add_source(
             f"{describe_validation_error(error)}; the id comes from the address or --source"
         ) from None
     check_git_source(Source(name, "git", url, **dict(git)), settings)
-    sync_source(ctx, settings, content, "paged", as_json)
+    sync_source(ctx, settings, content, EMBEDDED, as_json)
 
 
 @sources.command("refresh")
@@ -98,7 +98,7 @@ def add_source(
 @json_option
 @click.pass_context
 def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
-    """Fetch a git source, or look at a directory, now.
+    """Fetch a git source, or read a directory, now.
 
     \b
     Example:
@@ -110,14 +110,14 @@ def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
     if not found:
         raise UsageError(f"no source {source_id!r}; `skillbus sources list` names them")
     content = SourceChanged(source_id=source_id, root=found[0].root)
-    sync_source(ctx, settings, content, "paged", as_json)
+    sync_source(ctx, settings, content, EMBEDDED, as_json)
 
 
 @sources.command("list")
 @json_option
 @click.pass_context
 def list_sources(ctx: click.Context, as_json: bool) -> None:
-    """List where skills come from, how many each has published, and how far each is behind."""
+    """List sources, how many skills each has published, and when each was last synced."""
     settings = read_settings(ctx)
     rows = []
     with open_catalog(settings) as graph:
@@ -126,7 +126,9 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
         for source in found:
             count = counted[source.source_id].get(SkillState.PUBLISHED, 0)
             rows.append(
-                source_status(source) | {"published": count, "reachable": _is_reachable(source)}
+                source_status(source)
+                | {"published": count, "reachable": (reachable := _is_reachable(source))}
+                | {"there": reachable}  # the name before 0.2; remove it after that version
             )
     if as_json:
         print_json(rows)
@@ -144,12 +146,12 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
             )
             for row in rows
         ],
-        ("source", "kind", "skills", "reachable", "branch", "last synced", "root"),
+        ("source", "kind", "published", "reachable", "branch", "last synced", "root"),
     )
 
 
 def _is_reachable(source: Source) -> bool:
-    """Whether a repository was there at the last look, or a directory is there now."""
+    """Whether the last fetch of a repository succeeded, or a directory exists now."""
     if source.kind == "git":
         return not source.last_error
     return source.kind != "directory" or Path(source.root).is_dir()
@@ -159,7 +161,7 @@ def _is_reachable(source: Source) -> bool:
 @click.argument("source_id")
 @click.pass_context
 def remove_source(ctx: click.Context, source_id: str) -> None:
-    """Forget a source and withdraw all its skills; no file is touched."""
+    """Remove a source and all its skills from the library; files stay."""
     settings = read_settings(ctx)
     outcome = submit_and_wait(settings, SourceRemoved(source_id=source_id))
-    click.echo(f"{source_id}: {outcome['removed']} skills withdrawn")
+    click.echo(f"{source_id}: {outcome['removed']} skills removed")

@@ -1,39 +1,59 @@
-"""`sync` and `watch`: a directory of skills in, and kept in step."""
+"""`sync`: reads a directory of skills into the library."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import UsageError
 from config.settings import Settings
+from graph.protocol import Catalog
 from graph.records import SkillState, Source
-from skills.events import Event, SourceChanged, new_event
+from skills.events import SourceChanged
 from tasks.sources.directory import resolve_root
-from workers.backend.deployment import connect_to_serve, open_backend
+from workers.backend.factory import open_backend
+from workers.backend.protocol import Backend
 from workers.backend.stores import open_graph
-from workers.cli import EXIT_NEWLY_FAILED
-from workers.cli.common import SyncProgress, json_option, print_json, print_to_stderr, read_settings
+from workers.backend.waiting import wait_for_event
+from workers.cli.common import (
+    ORIGIN,
+    SyncProgress,
+    json_option,
+    print_json,
+    print_to_stderr,
+    read_settings,
+)
+from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 
-ORIGIN = "skillbus/command-line"
+SEARCHABLE, EMBEDDED = "searchable", "embedded"
 _POLL_SECONDS = 0.2
+
+
+def _read_until(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    del ctx, option
+    if value == "paged":
+        print_to_stderr("warning: `--until paged` is deprecated; use `--until embedded`")
+        return EMBEDDED
+    return value
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--source", "source_id", help="The source's id [default: the folder's name].")
-@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Report what would change, and change nothing.")
 @click.option(
     "--until",
-    type=click.Choice(["searchable", "paged"]),
-    default="paged",
+    type=click.Choice([SEARCHABLE, EMBEDDED, "paged"]),
+    metavar=f"[{SEARCHABLE}|{EMBEDDED}]",
+    default=EMBEDDED,
     show_default=True,
-    help="When to end: all skills found by queries, or their sections embedded and linked too.",
+    callback=_read_until,
+    help="Return when skills are searchable, or also embedded and linked.",
 )
 @json_option
 @click.pass_context
@@ -45,10 +65,9 @@ def sync(
     until: str,
     as_json: bool,
 ) -> None:
-    """Bring the library in step with DIRECTORY: new, changed, renamed and removed skills.
+    """Sync the library with DIRECTORY: new, changed, renamed and removed skills.
 
-    Interrupted, the next run goes on where it stopped. A running `skillbus serve` does the work
-    when there is one.
+    An interrupted run is resumed by the next one. If `skillbus serve` runs, it does the work.
 
     \b
     Examples:
@@ -66,25 +85,24 @@ def sync(
 def sync_source(
     ctx: click.Context, settings: Settings, content: SourceChanged, until: str, as_json: bool
 ) -> None:
-    """Have a change of a source carried out, wait for it and report it.
+    """Submit a change of a source, wait for it and print a report.
 
-    Exits with NEWLY_FAILED where skills failed that had not before; raises what the event failed
-    with.
+    Exits with EXIT_NEWLY_FAILED if skills failed that had not failed before. Raises
+    PermanentError if the event failed.
     """
-    with ExitStack() as stack:
-        event_client = EventClient(settings, stack, embed_sections=until == "paged")
-        failed_before = event_client.failed_skills(content.source_id)
-        report = _submit_and_wait(event_client, content, until, stack)
+    with open_backend(settings, writable=True, embed_sections=until == EMBEDDED) as backend:
+        failed_before = _failed_skills(backend.graph, content.source_id)
+        report = run_sync(backend, content, until)
         report["newly_failed"] = newly = sorted(
-            event_client.failed_skills(content.source_id) - failed_before
+            _failed_skills(backend.graph, content.source_id) - failed_before
         )
-    _print_report(report, as_json)
+    print_report(report, as_json)
     if newly:
         ctx.exit(EXIT_NEWLY_FAILED)
 
 
 def make_source_event(directory: Path, source_id: str | None) -> SourceChanged:
-    """The event for a directory, checked; raises UsageError."""
+    """The event for a directory; raises UsageError for an invalid directory or id."""
     root = resolve_root(directory)
     name = source_id or root.name
     try:
@@ -95,137 +113,110 @@ def make_source_event(directory: Path, source_id: str | None) -> SourceChanged:
         ) from None
 
 
-def check_source_id_free(sources: list[Source], content: SourceChanged) -> None:
-    """Raise UsageError when another directory has the source's id."""
+def _check_source_id_free(sources: list[Source], content: SourceChanged) -> None:
+    """Raise UsageError if another directory has the source's id."""
     for source in sources:
         if source.source_id == content.source_id and source.root != content.root:
             raise UsageError(
-                f"source {source.source_id} is already {source.root}; give --source ID, or "
-                f"`skillbus sources remove {source.source_id}` first"
+                f"source {source.source_id} already exists with root {source.root}; choose "
+                f"another --source ID, or `skillbus sources remove {source.source_id}` first"
             )
 
 
-class EventClient:
-    """The way to the library: a running `serve`, or a channel of our own."""
-
-    def __init__(self, settings: Settings, stack: ExitStack, embed_sections: bool = True) -> None:
-        self.client = connect_to_serve(settings)
-        if self.client is not None:
-            stack.callback(self.client.close)
-            self.graph = open_graph(settings, stack, writable=False)
-            return
-        self.backend = stack.enter_context(
-            open_backend(settings, writable=True, embed_sections=embed_sections)
-        )
-        self.graph = self.backend.graph
-
-    def submit(self, content: SourceChanged) -> str:
-        """Hand the event over; its id once it is accepted."""
-        return self.accept(new_event(content, ORIGIN))
-
-    def accept(self, event: Event) -> str:
-        """Hand an event over as it is; its id once it is accepted."""
-        if self.client is None:
-            return self.backend.accept(event)
-        accepted: str = self.client.post("/v1/events", event.model_dump(mode="json"))["id"]
-        return accepted
-
-    def get_event_state(self, event_id: str) -> tuple[str, str, dict[str, Any]]:
-        """State, reason and outcome of an event."""
-        if self.client is None:
-            job = self.backend.journal.get_job(event_id)
-            return job.state, job.reason, job.outcome or {}
-        found = self.client.get(f"/v1/events/{event_id}")
-        return found["state"], found["reason"], found["outcome"] or {}
-
-    def trouble(self) -> str:
-        """Why work does not go on, "" while it does."""
-        if self.client is None:
-            return self.backend.trouble()
-        report: str = self.client.get("/v1/status")["trouble"]
-        return report
-
-    def failed_skills(self, source_id: str) -> set[tuple[str, str]]:
-        """Skills of a source that failed, each with its reason."""
-        return {
-            (entry.skill_id, entry.reason)
-            for entry in self.graph.get_entries_under(source_id, "")
-            if entry.state is SkillState.FAILED
-        }
-
-    def run_maintenance(self) -> None:
-        """Have the reconciler sweep, where we are the ones who run it."""
-        if self.client is None:
-            self.backend.run_maintenance()
+def _failed_skills(graph: Catalog, source_id: str) -> set[tuple[str, str]]:
+    """Id and reason of the skills of a source that failed."""
+    return {
+        (entry.skill_id, entry.reason)
+        for entry in graph.get_entries_under(source_id, "")
+        if entry.state is SkillState.FAILED
+    }
 
 
-def _submit_and_wait(
-    event_client: EventClient, content: SourceChanged, until: str, stack: ExitStack
-) -> dict[str, Any]:
+def run_sync(backend: Backend, content: SourceChanged, until: str) -> dict[str, Any]:
+    """Submit a change of a source and wait for it; returns counts and times.
+
+    until: SEARCHABLE or EMBEDDED. Raises UsageError if the source holds no skills.
+    """
     started = time.monotonic()
-    check_source_id_free(event_client.graph.list_sources(), content)
-    event_id = event_client.submit(content)
-    line = stack.enter_context(SyncProgress())
+    _check_source_id_free(backend.graph.list_sources(), content)
+    event_id = backend.submit(content, ORIGIN)
+    counts: Mapping[str, int] = {}
 
-    def wait(done: Callable[[Mapping[str, int]], bool]) -> float:
-        while True:
-            state, reason, _ = event_client.get_event_state(event_id)
-            if state == "failed":
-                raise PermanentError(reason)
-            counts = event_client.graph.get_counts()
-            line.show(counts)
-            if trouble := event_client.trouble():
-                raise TransientError(f"{trouble}; nothing is lost, the next sync goes on")
-            if state == "done" and done(counts):
-                return round(time.monotonic() - started, 2)
-            time.sleep(_POLL_SECONDS)
+    def look() -> None:
+        nonlocal counts
+        counts = backend.graph.get_counts()
+        progress.show(counts)
 
-    searchable = wait(lambda counts: counts["waiting"] == 0)
-    outcome = event_client.get_event_state(event_id)[2]
-    counts = event_client.graph.get_counts()
-    if outcome.get("found"):
-        print_to_stderr(f"searchable: {counts['published']} skills after {searchable:.1f} s")
-    report: dict[str, Any] = {"source": content.source_id, "root": content.root}
-    report |= outcome | {"searchable_seconds": searchable}
-    if until == "paged":
-        report["paged_seconds"] = wait(
-            lambda counts: counts["paged"] == counts["published"] and counts["unlinked"] == 0
+    def wait(stage: str) -> dict[str, Any]:
+        return wait_for_event(
+            backend,
+            event_id,
+            poll_seconds=_POLL_SECONDS,
+            on_poll=look,
+            is_complete=lambda: _is_complete(counts, stage),
+            stalled_hint="accepted changes are kept and the next sync resumes",
         )
-        event_client.run_maintenance()
-    counts = event_client.graph.get_counts()
-    report |= {name: counts[name] for name in ("published", "failed", "paged", "links")}
+
+    with SyncProgress() as progress:
+        outcome = wait(SEARCHABLE)
+        searchable = round(time.monotonic() - started, 2)
+        if outcome.get("found"):
+            print_to_stderr(f"searchable: {counts['published']} skills after {searchable:.1f} s")
+        report: dict[str, Any] = {"source": content.source_id, "root": content.root}
+        report |= outcome | {"searchable_seconds": searchable}
+        if until == EMBEDDED:
+            wait(EMBEDDED)
+            report["embedded_seconds"] = round(time.monotonic() - started, 2)
+            backend.run_maintenance()
+    counts = backend.graph.get_counts()
+    report |= {name: counts[name] for name in ("published", "failed", "links")}
+    report["embedded"] = counts["paged"]
     if not outcome.get("found") and not outcome.get("removed"):
-        raise UsageError(f"no SKILL.md at or below {content.root}; give the folder with the skills")
+        raise UsageError(
+            f"no SKILL.md found in {content.root}; name the folder that holds the skills"
+        )
     return report
 
 
-def _print_report(report: dict[str, Any], as_json: bool) -> None:
+def _is_complete(counts: Mapping[str, int], stage: str) -> bool:
+    if stage == SEARCHABLE:
+        return counts["waiting"] == 0
+    return counts["paged"] == counts["published"] and counts["unlinked"] == 0
+
+
+def print_report(report: dict[str, Any], as_json: bool) -> None:
+    """Print the report of `run_sync`."""
+    newly_failed = report.get("newly_failed", ())
     if as_json:
         report["newly_failed"] = [
-            {"skill_id": skill_id, "reason": reason} for skill_id, reason in report["newly_failed"]
+            {"skill_id": skill_id, "reason": reason} for skill_id, reason in newly_failed
         ]
+        # The names before 0.2; remove them after that version.
+        report["paged"] = report["embedded"]
+        if "embedded_seconds" in report:
+            report["paged_seconds"] = report["embedded_seconds"]
         print_json(report)
         return
     click.echo(
         f"{report['source']}: {report['found']} skills found, {report['changed']} new or changed, "
         f"{report['removed']} removed"
     )
-    if "paged_seconds" in report:
-        click.echo(f"paged and linked after {report['paged_seconds']:.1f} s")
+    if "embedded_seconds" in report:
+        click.echo(f"embedded and linked after {report['embedded_seconds']:.1f} s")
     click.echo(
-        f"library: {report['published']} skills ({report['paged']} paged), "
+        f"library: {report['published']} skills ({report['embedded']} embedded), "
         f"{report['links']} links, {report['failed']} failed"
     )
-    for skill_id, reason in report["newly_failed"]:
+    for skill_id, reason in newly_failed:
         click.echo(f"failed: {skill_id}: {reason}", err=True)
 
 
 def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
-    from tasks.ingest.diff import preview_sync
+    from tasks.ingest.diff import preview_sync  # slow to import
 
     with ExitStack() as stack:
-        there = settings.distributed or (settings.home / "graph.db").exists()
-        graph = open_graph(settings, stack, writable=False) if there else None
+        exists = settings.distributed or (settings.home / "graph.db").exists()
+        graph = open_graph(settings, stack, writable=False) if exists else None
         report = preview_sync(graph, content, settings.limits)
     if as_json:
         print_json(report)
@@ -234,34 +225,3 @@ def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
         click.echo(f"{kind}: {len(ids)}")
         for skill_id in ids:
             click.echo(f"  {skill_id}")
-
-
-@click.command()
-@click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--source", "source_id", help="The source's id [default: the folder's name].")
-@click.pass_context
-def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:
-    """Sync DIRECTORY, then keep the library in step with it until interrupted.
-
-    With a running `skillbus serve` the folder is handed to it, and the command ends.
-
-    \b
-    Example:
-      skillbus watch ./skills
-    """
-    settings = read_settings(ctx)
-    content = make_source_event(directory, source_id)
-    with ExitStack() as stack:
-        event_client = EventClient(settings, stack)
-        _print_report(
-            _submit_and_wait(event_client, content, "searchable", stack) | {"newly_failed": []},
-            False,
-        )
-        if event_client.client is not None:
-            print_to_stderr(f"skillbus serve watches {content.root} from now on")
-            return
-        from workers.processes.watcher import Watcher
-
-        watcher = stack.enter_context(Watcher(event_client.backend))
-        print_to_stderr(f"watching {content.root}; Ctrl-C ends")
-        watcher.wait()

@@ -1,29 +1,30 @@
-"""`upload`: skills by value, from a file or a folder that is read once."""
+"""`upload`: copies skills from a file or a folder into the library."""
 
 from __future__ import annotations
 
-import time
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from config.errors import PermanentError, TransientError, UsageError
+from config.errors import UsageError
 from config.settings import Settings
 from graph.records import CatalogEntry, SkillState
 from tasks.sources.uploads.staging import StagedUpload, check_source_kind, stage_upload
 from tasks.sources.uploads.store import open_upload_store
-from workers.cli import EXIT_NEWLY_FAILED
+from workers.backend.factory import open_backend
+from workers.backend.protocol import Backend
+from workers.backend.waiting import wait_for_event
 from workers.cli.common import json_option, print_json, read_settings
-from workers.cli.library.sync import EventClient
+from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 
 _POLL_SECONDS = 0.1
 
 
 @click.command()
 @click.argument("what", metavar="FILE|FOLDER", type=click.Path(path_type=Path, exists=True))
-@click.option("--source", "source_id", required=True, help="The source's id; made if it is new.")
+@click.option("--source", "source_id", required=True, help="The source's id; created if it is new.")
 @click.option(
     "--path",
     default="",
@@ -32,10 +33,9 @@ _POLL_SECONDS = 0.1
 @json_option
 @click.pass_context
 def upload(ctx: click.Context, what: Path, source_id: str, path: str, as_json: bool) -> None:
-    """Take skills in by value: a SKILL.md, a zip or tar, or a folder.
+    """Upload skills: a SKILL.md, a zip or tar, or a folder.
 
-    They are copied, and replace those of the same path; what happens to WHAT afterwards does not
-    matter. Ends when queries find them.
+    They are copied and replace skills of the same path. Returns when the skills are searchable.
 
     \b
     Examples:
@@ -43,12 +43,11 @@ def upload(ctx: click.Context, what: Path, source_id: str, path: str, as_json: b
       skillbus upload SKILL.md --source team --path trip-cleaning
     """
     settings = read_settings(ctx)
-    with ExitStack() as stack:
-        event_client = EventClient(settings, stack, embed_sections=False)
-        check_source_kind(event_client.graph.list_sources(), source_id)
+    with open_backend(settings, writable=True, embed_sections=False) as backend:
+        check_source_kind(backend.graph.list_sources(), source_id)
         staged = _stage_upload(settings, what, source_id, path)
-        event_client.accept(staged.event)
-        report = _wait_for_upload(event_client, staged)
+        backend.accept(staged.event)
+        report = _wait_for_upload(backend, staged)
     _print(report, as_json)
     if report["failed"]:
         ctx.exit(EXIT_NEWLY_FAILED)
@@ -63,17 +62,21 @@ def _stage_upload(settings: Settings, what: Path, source_id: str, path: str) -> 
         raise UsageError(f"{what} cannot be read: {error.strerror}") from error
 
 
-def _wait_for_upload(event_client: EventClient, staged: StagedUpload) -> dict[str, Any]:
-    while True:
-        state, reason, outcome = event_client.get_event_state(staged.event.id)
-        if state == "failed":
-            raise PermanentError(reason)
-        entries = event_client.graph.get_entries(list(staged.skill_ids)) if state == "done" else []
-        if state == "done" and not any(map(_is_waiting, entries)):
-            break
-        if trouble := event_client.trouble():
-            raise TransientError(f"{trouble}; nothing is lost, what was uploaded is kept")
-        time.sleep(_POLL_SECONDS)
+def _wait_for_upload(backend: Backend, staged: StagedUpload) -> dict[str, Any]:
+    entries: Sequence[CatalogEntry] = ()
+
+    def is_complete() -> bool:
+        nonlocal entries
+        entries = backend.graph.get_entries(list(staged.skill_ids))
+        return not any(map(_is_waiting, entries))
+
+    outcome = wait_for_event(
+        backend,
+        staged.event.id,
+        poll_seconds=_POLL_SECONDS,
+        is_complete=is_complete,
+        stalled_hint="the upload is stored and will be processed",
+    )
     failed = [entry for entry in entries if entry.state is SkillState.FAILED]
     return {
         "event": staged.event.id,
@@ -96,6 +99,6 @@ def _print(report: dict[str, Any], as_json: bool) -> None:
         click.echo(skill_id)
     click.echo(f"{len(report['skills'])} skills, {report['changed']} new or changed")
     if report["left_out"]:
-        click.echo(f"left out: {report['left_out']} files that belong to no skill", err=True)
+        click.echo(f"ignored {report['left_out']} files outside any skill", err=True)
     for one in report["failed"]:
         click.echo(f"failed: {one['skill_id']}: {one['reason']}", err=True)

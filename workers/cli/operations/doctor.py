@@ -1,12 +1,12 @@
-"""`doctor`: what is wrong, and what to do about it."""
+"""`doctor`: checks the deployment and says what to do about problems."""
 
 from __future__ import annotations
 
 import click
 
 from config.settings import Settings
-from workers.cli import EXIT_FAILED
 from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.exit_codes import EXIT_FAILED
 
 
 @click.command()
@@ -15,7 +15,7 @@ from workers.cli.common import json_option, print_json, print_table, read_settin
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check models, stores or servers, workers and sources, and say what to do.
 
-    Servers are asked side by side, each for at most servers.timeout_seconds.
+    Servers are checked in parallel, each for at most servers.timeout_seconds.
     """
     results = run_all_checks(read_settings(ctx))
     if as_json:
@@ -31,6 +31,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 def run_all_checks(settings: Settings) -> list[dict[str, str]]:
     """The result of every check of the deployment: check, state (`ok`, `failed`) and detail."""
+    # The imports are slow, and each deployment needs only its own.
     from workers.monitoring.local_checks import (
         library_checks,
         machine_checks,

@@ -21,26 +21,27 @@ from workers.cli.common import json_option, print_json, print_to_stderr, progres
 def reindex(ctx: click.Context, drop_old: bool, as_json: bool) -> None:
     """Build the search index of the model and version now in use, then switch to it.
 
-    The old index answers until the switch, and stays until --drop-old. Run it with the new
-    settings while the workers run with the old ones; restart the workers when it is done. What an
-    interrupted run has copied is not copied again.
+    The old index answers until the switch, and is kept until --drop-old. Run it with the new
+    settings while the workers run with the old ones; restart the workers when it is done. An
+    interrupted run is resumed by the next one.
     """
     settings = read_settings(ctx)
     if not settings.distributed:
         raise UsageError(
-            "reindex is for an index in Elasticsearch; a library in a folder is made anew: name "
-            "an empty folder with SKILLBUS_HOME and sync its sources again"
+            "reindex needs Elasticsearch; to rebuild an embedded library, set SKILLBUS_HOME to an "
+            "empty folder and sync its sources"
         )
     report = _drop(settings) if drop_old else _reindex(settings)
     if as_json:
         print_json(report)
     elif drop_old:
-        click.echo("dropped " + (", ".join(report["dropped"]) or "nothing: there was no old index"))
+        dropped = ", ".join(report["dropped"])
+        click.echo(f"dropped {dropped}" if dropped else "no old index to drop")
     else:
-        click.echo(f"{report['copied']} revisions copied; {report['new']} is in use now")
+        click.echo(f"{report['copied']} revisions copied; the index in use is now {report['new']}")
         print_to_stderr(
             f"Restart the workers; then `skillbus reindex --drop-old` deletes {report['old']}, "
-            "which refuses writes from now on."
+            "which is read-only from now on."
         )
 
 

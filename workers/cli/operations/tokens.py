@@ -1,4 +1,4 @@
-"""`tokens`: who may call the gateway on a port, and what each may do."""
+"""`tokens`: adds, lists and revokes the tokens of the gateway."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DURATION = re.compile(r"(\d{1,6})([mhd])")
 
 @click.group()
 def tokens() -> None:
-    """Add, list and revoke tokens; a running gateway notices at once."""
+    """Add, list and revoke tokens; a running gateway applies changes at once."""
 
 
 @tokens.command("add")
@@ -29,13 +29,13 @@ def tokens() -> None:
     type=click.Choice([scope.name.lower() for scope in TokenScope]),
     default="read",
     show_default=True,
-    help="read: ask and look; write: also change the library; admin: also dead letters, and what "
-    "others have asked.",
+    help="read: ask queries and read; write: also change the library; admin: also dead letters and "
+    "the queries of others.",
 )
-@click.option("--expires", metavar="90d", help="When it ends, as 30m, 12h or 90d [default: never].")
+@click.option("--expires", metavar="90d", help="Lifetime: 30m, 12h or 90d [default: unlimited].")
 @click.pass_context
 def add(ctx: click.Context, name: str, scope: str, expires: str | None) -> None:
-    """Make a token and print it, this once: only its SHA-256 is kept.
+    """Create a token and print it once: only its SHA-256 is stored.
 
     \b
     Example:
@@ -46,14 +46,14 @@ def add(ctx: click.Context, name: str, scope: str, expires: str | None) -> None:
     create_home(settings.home)
     secret = open_token_store(settings).add(name, TokenScope[scope.upper()], ends)
     click.echo(secret)
-    print_to_stderr(f"token {name} may {scope}; it is shown this once")
+    print_to_stderr(f"token {name} created with scope {scope}; it is not shown again")
 
 
 @tokens.command("list")
 @json_option
 @click.pass_context
 def list_tokens(ctx: click.Context, as_json: bool) -> None:
-    """List tokens by name, with scope and end; the tokens themselves are not kept."""
+    """List tokens by name, with scope and expiry; the tokens themselves are not stored."""
     now = time.time()
     rows = [
         {
@@ -77,7 +77,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
                 str(row["name"]),
                 str(row["scope"]),
                 str(row["created"]),
-                f"{row['expires'] or 'never'}{' (over)' if row['expired'] else ''}",
+                f"{row['expires'] or 'never'}{' (expired)' if row['expired'] else ''}",
             )
             for row in rows
         ],
@@ -89,7 +89,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 @click.argument("name")
 @click.pass_context
 def revoke(ctx: click.Context, name: str) -> None:
-    """Forget a token; whoever has it is refused from then on."""
+    """Revoke a token: requests with it are rejected from now on."""
     open_token_store(read_settings(ctx)).revoke(name)
     click.echo(f"token {name} revoked")
 

@@ -1,4 +1,4 @@
-"""`consume`: events and queries from a queue that any program can write to."""
+"""`consume`: accepts events and queries from a message queue."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 @click.command()
 @click.pass_context
 def consume(ctx: click.Context) -> None:
-    """Take events and queries from the queue `skillbus.events` until interrupted, and reply.
+    """Consume events and queries from the queue `skillbus.events` until interrupted, and reply.
 
-    The broker is that of `submissions.broker`: RabbitMQ's queue or Redis' stream of that name. With
-    servers, run as many as you like; an embedded library is worked on by this process itself, and
-    `serve` does the same beside all else. On `workers.metrics_port` it tells how it is doing.
+    The broker is that of `submissions.broker`: a RabbitMQ queue or a Redis stream of that name. A
+    distributed deployment may have any number of consumers. For an embedded library this process
+    also does the work; `serve` consumes too. Metrics and health are on `workers.metrics_port`.
 
     \b
     Examples:
       SKILLBUS_SUBMISSIONS__BROKER=redis://127.0.0.1:6379/0 skillbus consume
     """
-    from workers.backend.deployment import connect_to_serve, open_backend
+    # Slow to import.
+    from workers.backend.factory import find_serve, open_store_backend
     from workers.monitoring.metrics import ProcessMetrics
     from workers.queue.broker import get_submission_broker
     from workers.queue.protocol import QUEUE
@@ -40,24 +41,24 @@ def consume(ctx: click.Context) -> None:
 
     settings = read_settings(ctx, long_running=True)
     broker = get_submission_broker(settings)
-    served = connect_to_serve(settings)
-    if served is not None:
-        served.close()
+    serve = find_serve(settings)
+    if serve is not None:
+        serve.close()
         raise UsageError(
             f"`skillbus serve` runs on {settings.home}: start it with submissions.broker set, "
-            "and it takes these messages itself"
+            "and it consumes these messages itself"
         )
     stop_requested = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop_requested.set())
     process_metrics = ProcessMetrics()
     with (
-        open_backend(settings, writable=True, measures=process_metrics.measures) as backend,
+        open_store_backend(settings, writable=True, measures=process_metrics.measures) as backend,
         SubmissionService(backend, process_metrics.measures) as submissions,
         _metrics_server(settings, process_metrics, submissions),
     ):
         process_metrics.add_gauges(backend.get_status)
-        print_to_stderr(f"taking {QUEUE} from {broker.address}")
+        print_to_stderr(f"consuming {QUEUE} from {broker.address}")
         stop_requested.wait()
 
 
@@ -65,7 +66,7 @@ def consume(ctx: click.Context) -> None:
 def _metrics_server(
     settings: Settings, process_metrics: ProcessMetrics, submissions: SubmissionService
 ) -> Iterator[None]:
-    """Answer on `workers.metrics_port`, where that is not 0."""
+    """Serve metrics on `workers.metrics_port`, unless it is 0."""
     if not settings.workers.metrics_port:
         yield
         return

@@ -1,4 +1,4 @@
-"""`gateway`: the HTTP API of a distributed deployment, as a process of its own."""
+"""`gateway`: serves the HTTP API of a distributed deployment."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from workers.cli.common import print_to_stderr, read_settings
     metavar="HOST:PORT",
     default="127.0.0.1:8765",
     show_default=True,
-    help="Where to answer; beyond loopback only once there is a token.",
+    help="Address to listen on; other than loopback only if a token exists.",
 )
 @click.option(
     "--unprotected",
     is_flag=True,
-    help="Allow any address without a token: only where something else keeps others out.",
+    help="Allow any address without a token; use it only behind another access control.",
 )
 @click.pass_context
 def gateway(ctx: click.Context, listen: str, unprotected: bool) -> None:
-    """Answer over HTTP until interrupted; workers do the work.
+    """Serve the HTTP API of a distributed deployment until interrupted.
 
-    With an embedded library `skillbus serve --listen` is the gateway.
+    For an embedded library use `skillbus serve --listen`.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`mcp`: the library as tools of an agent."""
+"""`mcp`: serves the library to an agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def mcp(ctx: click.Context) -> None:
     """Serve an agent over standard input and output with the Model Context Protocol.
 
     Agents start this command themselves. It uses a running `serve`, or the workers of a distributed
-    deployment; without either it answers on its own. It changes nothing in the library.
+    deployment; without either it answers itself. It changes nothing in the library.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`serve`: workers, watcher and gateway in one process."""
+"""`serve`: runs workers, watcher and gateway in one process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from workers.cli.common import print_to_stderr, read_settings
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Put the gateway on a port as well; beyond loopback only once there is a token.",
+    help="Serve HTTP on a port too; other than loopback only if a token exists.",
 )
 @click.option(
     "--unprotected",
     is_flag=True,
-    help="Allow any address without a token: only where something else keeps others out.",
+    help="Allow any address without a token; use it only behind another access control.",
 )
 @click.pass_context
 def serve(ctx: click.Context, listen: str | None, unprotected: bool) -> None:

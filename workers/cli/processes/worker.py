@@ -1,4 +1,4 @@
-"""`worker`: task workers of the distributed deployment."""
+"""`worker`: runs the tasks of a distributed deployment."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from workers.cli.common import print_to_stderr, read_settings
 @click.option(
     "--queues",
     metavar="NAMES",
-    help="Only these, with commas between: plan, fetch, ingest, embed_sections, link, "
-    "maintain, query.",
+    help="Only these, comma-separated: plan, fetch, ingest, embed_sections, link, maintain, query.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
     default=1,
     show_default=True,
-    help="Children of each worker; each holds a model of its own.",
+    help="Child processes per worker; each loads its own model.",
 )
-@click.option("--supervised", is_flag=True, hidden=True, help="End with who started it.")
+@click.option("--supervised", is_flag=True, hidden=True, help="Exit when the parent process exits.")
 @click.pass_context
 def worker(ctx: click.Context, queues: str | None, processes: int, supervised: bool) -> None:
-    """Work on tasks until interrupted, with the servers that the settings name.
+    """Run tasks until interrupted, with the servers that the settings name.
 
-    Without --queues every kind of work has a worker here: query; plan and ingest; fetch; link
-    and maintain; embed_sections. Links have one writer, so keep one worker on `link`.
+    Without --queues one worker each is started for: query; plan and ingest; fetch; link and
+    maintain; embed_sections. Links have one writer, so keep a single worker on `link`.
 
     \b
     Examples:
@@ -40,8 +39,8 @@ def worker(ctx: click.Context, queues: str | None, processes: int, supervised: b
     settings = read_settings(ctx, long_running=True)
     if not settings.distributed:
         raise UsageError(
-            "no servers are named (servers.broker, …): `skillbus serve` does all the work "
-            "of an embedded library"
+            "no servers configured (servers.broker, …); an embedded library is run by "
+            "`skillbus serve`"
         )
     if queues is None:
         from workers.processes.supervisor import run_supervisor

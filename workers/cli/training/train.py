@@ -1,19 +1,11 @@
-"""`train`: make the small models of skillbus anew from labelled or own data."""
+"""`train`: the group of commands that train models."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
 import click
 
-from config.errors import UsageError
-from config.settings import Settings
-from skills.record import ParsedSkill
-from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
-from workers.cli.training.train_reranker import reranker
+from workers.cli.training.reranker import reranker
+from workers.cli.training.roles import roles
 
 
 @click.group("train")
@@ -21,103 +13,5 @@ def train() -> None:
     """Train the small models that skillbus uses."""
 
 
-train.add_command(reranker)
-
-
-@train.command("roles")
-@click.argument("labels", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--skills",
-    "folders",
-    multiple=True,
-    metavar="SOURCE=DIR",
-    help="Read the skills of a source from a folder. Repeat it. [default: the library]",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Where the weights go (.npz); their card goes beside them (.json).",
-)
-@click.option("--origin", default="", help="Where the labels come from, for the card.")
-@json_option
-@click.pass_context
-def roles(
-    ctx: click.Context,
-    labels: tuple[Path, ...],
-    folders: tuple[str, ...],
-    out: Path | None,
-    origin: str,
-    as_json: bool,
-) -> None:
-    """Train the classifier of passages on lines labelled with their roles.
-
-    LABELS are JSON files: skill id -> [[first line, last line, role], …]. Each skill is judged by
-    a classifier that was chosen and trained on the others. Without --out nothing is written.
-
-    \b
-    Example:
-      skillbus train roles my-roles.json --skills examples=./examples/skills --out roles.npz
-    """
-    from skills.roles.classifier import dump_weights
-    from workers.library.user_files import write_atomically
-    from workers.training.labels import read_labels
-    from workers.training.model_card import make_model_card
-    from workers.training.role_training import make_example, train_roles
-
-    if out is not None and (out.suffix != ".npz" or not out.absolute().parent.is_dir()):
-        raise UsageError(
-            f"{out}: weights go to a file that ends in .npz, in a folder that is there"
-        )
-    labelled = read_labels(labels)
-    parsed = _read_parsed(read_settings(ctx), sorted(labelled), folders)
-    examples = [make_example(name, parsed[name], labelled[name]) for name in sorted(labelled)]
-    with progress_bar("training") as step:
-        trained = train_roles(examples, step)
-    report = make_model_card(trained, examples, labels, origin)
-    if out is not None:
-        write_atomically(out, dump_weights(trained.classifier))
-        card = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
-        write_atomically(out.with_suffix(".json"), card.encode())
-        print_to_stderr(f"weights in {out}, their card in {out.with_suffix('.json')}")
-    if as_json:
-        print_json(report | {"per_skill": trained.per_skill})
-    else:
-        _print_report(report)
-
-
-def _print_report(report: Mapping[str, Any]) -> None:
-    lines = sum(report["lines"].values())
-    click.echo(f"skills {report['skills']}, passages {report['passages']}, lines {lines}")
-    click.echo(f"chosen: strength {report['strength']}, share of the rules {report['rules_share']}")
-    click.echo("each skill by the others  accuracy  macro-F1")
-    for name, figures in report["left_out"].items():
-        click.echo(f"  {name:<22}  {figures['accuracy']:>8.4f}  {figures['macro_f1']:>8.4f}")
-
-
-def _read_parsed(
-    settings: Settings, skill_ids: Sequence[str], folders: Sequence[str]
-) -> Mapping[str, ParsedSkill]:
-    """The labelled skills, from folders or as the library has published them."""
-    if folders:
-        from workers.training.labels import read_skills
-
-        return read_skills(skill_ids, _by_source(folders))
-    from workers.cli.evaluation.options import open_library
-    from workers.evaluation.predictions import read_published_revisions
-
-    with open_library(settings, wait=False) as services:
-        found = read_published_revisions(services, skill_ids)
-    return {skill_id: revision.parsed for skill_id, revision in found.items()}
-
-
-def _by_source(folders: Sequence[str]) -> dict[str, Path]:
-    """`SOURCE=DIR` of each option; raises UsageError for another form."""
-    found = {}
-    for folder in folders:
-        source, equals, path = folder.partition("=")
-        if not (source and equals and Path(path).is_dir()):
-            raise UsageError(
-                f"--skills {folder}: SOURCE=DIR is wanted, with a folder that is there"
-            )
-        found[source] = Path(path)
-    return found
+for command in (roles, reranker):
+    train.add_command(command)

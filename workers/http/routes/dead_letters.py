@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict
 
 from config.errors import NotFoundError
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.library import dead_letters
 
 
@@ -37,7 +37,7 @@ class DeadLetterList(BaseModel):
     total: int
 
 
-def dead_letter_routes(backend: Backend) -> APIRouter:
+def dead_letter_routes(backend: StoreBackend) -> APIRouter:
     """The routes of dead letters over an open channel."""
     router = APIRouter(tags=["dead letters"])
 

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from config.errors import UsageError
 from skills.events import Event, SourceChanged, parse_event, parse_request, replace_origin
 from tasks.journal.protocol import job_id
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import LOCAL_USER, Caller, CurrentCaller, require_scope
 from workers.http.jobs import Accepted, get_visible_job
 from workers.http.source_roots import resolve_root
@@ -29,7 +29,7 @@ class EventState(BaseModel):
     reason: str
 
 
-def event_routes(backend: Backend) -> APIRouter:
+def event_routes(backend: StoreBackend) -> APIRouter:
     """The routes of events over an open channel."""
     router = APIRouter(tags=["events"])
 
@@ -64,7 +64,7 @@ def event_routes(backend: Backend) -> APIRouter:
     return router
 
 
-def _record_event(backend: Backend, caller: Caller, text: bytes) -> Event:
+def _record_event(backend: StoreBackend, caller: Caller, text: bytes) -> Event:
     """Record an event; raises UsageError for one that this caller may not send."""
     event = parse_event(text) if caller is LOCAL_USER else parse_request(text)
     content = event.parse_data()

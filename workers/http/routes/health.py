@@ -9,7 +9,7 @@ import structlog
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict
 
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import require_scope
 from workers.http.problems import RETRY_SECONDS
 from workers.http.tokens import TokenScope
@@ -35,7 +35,7 @@ class Readiness(BaseModel):
     reasons: list[str]
 
 
-def health_routes(backend: Backend, process_metrics: ProcessMetrics | None) -> APIRouter:
+def health_routes(backend: StoreBackend, process_metrics: ProcessMetrics | None) -> APIRouter:
     """The routes for whoever watches over this process, with `figures` for Prometheus."""
     router = APIRouter(tags=["health"])
 
@@ -76,7 +76,7 @@ def health_routes(backend: Backend, process_metrics: ProcessMetrics | None) -> A
     return router
 
 
-def _reasons(backend: Backend) -> list[str]:
+def _reasons(backend: StoreBackend) -> list[str]:
     """Why requests cannot be served. Details are for the log: anybody may ask."""
     away = backend.get_unreachable()
     for name, problem in away.items():
@@ -84,7 +84,7 @@ def _reasons(backend: Backend) -> list[str]:
     reasons = [f"{name} does not answer" for name in away]
     if backend.stopping.is_set():
         reasons.append("it is stopping")
-    if not reasons and (trouble := backend.trouble()):
-        log.warning("not ready", reason=trouble)
+    if not reasons and (problem := backend.get_problem()):
+        log.warning("not ready", reason=problem)
         reasons.append("work does not go on")
     return reasons

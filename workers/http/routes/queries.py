@@ -21,7 +21,7 @@ from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job
 from tasks.query.context import check_query
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import Caller, CurrentCaller
 from workers.http.idempotency import IdempotencyKey, record_job
 from workers.http.job_waiter import JobWaiter
@@ -74,7 +74,7 @@ class QueryState(BaseModel):
     reason: str | None = None
 
 
-def query_routes(backend: Backend) -> APIRouter:
+def query_routes(backend: StoreBackend) -> APIRouter:
     """The routes of queries over an open channel."""
     router = APIRouter(tags=["queries"])
     query_service = _QueryService(backend)
@@ -131,7 +131,7 @@ def query_routes(backend: Backend) -> APIRouter:
 class _QueryService:
     """What the routes of queries share in one event loop."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         self._streams = 0
         self._job_waiter = JobWaiter(backend.journal)

@@ -13,16 +13,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from graph.protocol import Catalog
 from graph.records import CatalogEntry, EntryFilter, SkillState
 from skills.events import SkillRemoved
-from skills.skill_policy import SkillPolicy
 from tasks.query.policy_filter import make_policy
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import CurrentCaller, require_scope
 from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
 from workers.http.tokens import TokenScope
-from workers.library.skill_data import entry_data, require_entry, skill_data
+from workers.library.skill_data import entry_data
 from workers.library.skill_history import read_history
+from workers.library.skill_reader import require_entry
 
 _MEDIA_TYPE = "application/json"
 
@@ -45,6 +45,7 @@ class _Skill(BaseModel):
     tokens: int
     language: str
     licence: str
+    embedded: bool
     paged: bool
     withheld: str | None
 
@@ -124,12 +125,9 @@ class SkillListQuery(BaseModel):
         return self.model_dump(mode="json", exclude_none=True, include={"source", "state", "name"})
 
 
-def skill_routes(backend: Backend) -> APIRouter:
+def skill_routes(backend: StoreBackend) -> APIRouter:
     """The routes of skills over an open channel; uploads have their own."""
     router = APIRouter(tags=["skills"])
-
-    def policy() -> SkillPolicy:
-        return make_policy(backend.settings.policy, backend.graph.list_sources())
 
     @router.get("/v1/skills", response_model=SkillList)
     def list_skills(
@@ -140,8 +138,8 @@ def skill_routes(backend: Backend) -> APIRouter:
         if next_path is not None:
             response.headers["Link"] = f'<{next_path}>; rel="next"'
         is_admin = caller.scope >= TokenScope.ADMIN
-        rules = policy()
-        rows = [entry_data(entry, rules, include_withheld=is_admin) for entry in page]
+        policy = make_policy(backend.settings.policy, backend.graph.list_sources())
+        rows = [entry_data(entry, policy, include_withheld=is_admin) for entry in page]
         return {"skills": rows, "next": next_path}
 
     @router.get(
@@ -156,15 +154,8 @@ def skill_routes(backend: Backend) -> APIRouter:
     ) -> Response:
         """A skill with passages, links, past, and why it failed if it did."""
         is_admin = caller.scope >= TokenScope.ADMIN
-        data = skill_data(
-            backend.graph,
-            backend.search_index(),
-            skill_id,
-            policy(),
-            text=True,
-            include_withheld=is_admin,
-        )
-        entry = require_entry(backend.graph.get_entries([skill_id]), skill_id)
+        data = backend.skills.describe_skill(skill_id, text=True, include_withheld=is_admin)
+        entry = require_entry(backend.graph, skill_id)
         data["history"] = read_history(backend, entry, include_dead_letters=is_admin)
         return _respond_with_etag(data, if_none_match)
 
@@ -178,7 +169,7 @@ def skill_routes(backend: Backend) -> APIRouter:
     ) -> Accepted:
         """Withdraw a skill until its folder changes again, which is left as it is; one that came
         by value is deleted, and comes again by another upload."""
-        require_entry(backend.graph.get_entries([skill_id]), skill_id)
+        require_entry(backend.graph, skill_id)
         return accept_event(backend, caller, SkillRemoved(skill_id=skill_id), key, response)
 
     return router

@@ -17,7 +17,7 @@ from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describ
 from skills.events.requests import SourceId
 from tasks.sources.git.mirror import check_git_source
 from tasks.sources.readers import find_source
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import LOCAL_USER, Caller, CurrentCaller, check_scope, require_scope
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
@@ -103,7 +103,7 @@ class AcceptedSource(Accepted):
     source_id: str
 
 
-def source_routes(backend: Backend) -> APIRouter:
+def source_routes(backend: StoreBackend) -> APIRouter:
     """The routes of sources over an open channel."""
     router = APIRouter(tags=["sources"])
 
@@ -158,14 +158,16 @@ def source_routes(backend: Backend) -> APIRouter:
     return router
 
 
-def _directory_event(backend: Backend, caller: Caller, new_source: NewSource) -> SourceChanged:
+def _directory_event(backend: StoreBackend, caller: Caller, new_source: NewSource) -> SourceChanged:
     source_id = new_source.source_id or ""
     root = resolve_root(backend, caller, source_id, new_source.root)
     _check_id_is_free(backend, Source(source_id, "directory", root))
     return SourceChanged(source_id=source_id, root=root)
 
 
-def _repository_event(backend: Backend, caller: Caller, new_source: NewSource) -> SourceChanged:
+def _repository_event(
+    backend: StoreBackend, caller: Caller, new_source: NewSource
+) -> SourceChanged:
     """The event that has a repository followed, checked as `skillbus sources add` does.
 
     Where its name leads is looked at when it is fetched, by the machine that does.
@@ -191,7 +193,7 @@ def _repository_event(backend: Backend, caller: Caller, new_source: NewSource) -
     return changed
 
 
-def _check_credential(backend: Backend, caller: Caller, new_source: NewSource) -> None:
+def _check_credential(backend: StoreBackend, caller: Caller, new_source: NewSource) -> None:
     """Raise UsageError where a token would have a credential sent to who does not get it already.
 
     Whoever has an admin's token could have it sent home, and a token tells no secrets.
@@ -206,7 +208,7 @@ def _check_credential(backend: Backend, caller: Caller, new_source: NewSource) -
         )
 
 
-def _check_id_is_free(backend: Backend, source: Source) -> None:
+def _check_id_is_free(backend: StoreBackend, source: Source) -> None:
     """Raise UsageError when another source has the id."""
     known = find_source(backend.graph.list_sources(), source.source_id)
     if known is not None and (known.kind, known.root) != (source.kind, source.root):
@@ -216,14 +218,14 @@ def _check_id_is_free(backend: Backend, source: Source) -> None:
         )
 
 
-def _find_source(backend: Backend, source_id: str) -> Source:
+def _find_source(backend: StoreBackend, source_id: str) -> Source:
     source = find_source(backend.graph.list_sources(), source_id)
     if source is None:
         raise NotFoundError(f"no source {source_id!r}")
     return source
 
 
-def _describe_sources(backend: Backend, sources: Sequence[Source]) -> list[dict[str, Any]]:
+def _describe_sources(backend: StoreBackend, sources: Sequence[Source]) -> list[dict[str, Any]]:
     counted = backend.graph.count_states_by_source([source.source_id for source in sources])
     states = (SkillState.PUBLISHED, SkillState.FAILED, SkillState.PENDING)
     return [

@@ -31,7 +31,7 @@ from tasks.sources.uploads.staging import (
     upload_too_large,
 )
 from tasks.sources.uploads.store import new_package_id, open_upload_store
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import Caller, CurrentCaller, require_scope
 from workers.http.idempotency import (
     IdempotencyKey,
@@ -107,7 +107,7 @@ class UploadAccepted(BaseModel):
     left_out: int = Field(ge=0)
 
 
-def upload_routes(backend: Backend) -> APIRouter:
+def upload_routes(backend: StoreBackend) -> APIRouter:
     """The route that takes skills in by value, over an open channel."""
     router = APIRouter(tags=["skills"])
     slots = threading.BoundedSemaphore(backend.settings.uploads.at_once)
@@ -167,7 +167,7 @@ class _Upload:
         return hashlib.sha256(f"{self.source}\0{self.path}\0{content}".encode()).hexdigest()
 
 
-def _accept_upload(backend: Backend, upload_data: _Upload) -> UploadAccepted:
+def _accept_upload(backend: StoreBackend, upload_data: _Upload) -> UploadAccepted:
     """Take an upload in, and accept its event: both are on disk when this returns.
 
     What came before under the same key is left as it is. The event remembers of the upload what
@@ -187,7 +187,7 @@ def _accept_upload(backend: Backend, upload_data: _Upload) -> UploadAccepted:
 
 
 def _store_upload(
-    backend: Backend, upload_data: _Upload, package_id: str, attributes: dict[str, str]
+    backend: StoreBackend, upload_data: _Upload, package_id: str, attributes: dict[str, str]
 ) -> Event:
     settings, staging_folder = backend.settings, upload_data.staging_folder
     taken = stage_upload(

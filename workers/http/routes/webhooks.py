@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from config.errors import MisconfiguredError
 from config.inbound_settings import WebhookSettings
-from workers.backend.base import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import get_client_network
 from workers.http.rate_limits import FairSemaphore
 from workers.http.request_bodies import parse_content_length
@@ -68,7 +68,7 @@ Host = Annotated[
 ]
 
 
-def webhook_routes(backend: Backend) -> APIRouter:
+def webhook_routes(backend: StoreBackend) -> APIRouter:
     """The routes of webhooks over an open channel.
 
     They ask for no token: a delivery carries a signature instead. Raises UsageError for a secret
@@ -110,7 +110,7 @@ def webhook_routes(backend: Backend) -> APIRouter:
     return router
 
 
-def _handle(backend: Backend, delivery: Delivery) -> Receipt:
+def _handle(backend: StoreBackend, delivery: Delivery) -> Receipt:
     try:
         return handle_delivery(backend, delivery)
     except DeliveryError as error:

@@ -1,4 +1,4 @@
-"""`query`: a task in words, a bundle out."""
+"""`query`: asks for the bundle of a task."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from skills.bundle.escaping import escape_terminal_line as safe_line
 from skills.bundle.markdown import format_line_range, render_markdown, summarise_withheld
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked, QueryFilters
-from workers.backend.deployment import connect_to_serve, open_backend
-from workers.cli import EXIT_NO_SKILL_HIT
-from workers.cli.common import print_json, read_settings, read_stdin
+from workers.backend.factory import open_backend
+from workers.cli.common import ORIGIN, print_json, read_settings, read_stdin
+from workers.cli.exit_codes import EXIT_NO_SKILL_HIT
 from workers.library.user_files import read_text
 
-ORIGIN = "skillbus/command-line"
 FILTERS = tuple(QueryFilters.model_fields)
 
 
@@ -31,7 +30,7 @@ FILTERS = tuple(QueryFilters.model_fields)
 @click.option(
     "--top",
     type=click.IntRange(1, 100),
-    help="Matches that the bundle may hold; what they need comes on top.",
+    help="Maximum number of matches; their dependencies are added.",
 )
 @click.option(
     "--format",
@@ -41,7 +40,7 @@ FILTERS = tuple(QueryFilters.model_fields)
     show_default=True,
     help="A summary, the whole bundle as JSON, or as Markdown for a prompt.",
 )
-@click.option("--explain", is_flag=True, help="Show what each stage gave each candidate.")
+@click.option("--explain", is_flag=True, help="Show the score of each stage for each candidate.")
 @click.option(
     "--without", multiple=True, type=click.Choice(OPTIONAL_STAGES), help="Switch a stage off."
 )
@@ -85,13 +84,8 @@ def query(
         without=without,
         explain=explain,
     )
-    client = connect_to_serve(settings)
-    if client is not None:
-        data = client.post("/v1/answers", request.model_dump(mode="json"))
-        client.close()
-    else:
-        with open_backend(settings, writable=False) as backend:
-            data = backend.answer_query(request, ORIGIN)
+    with open_backend(settings, writable=False) as backend:
+        data = backend.answer_query(request, ORIGIN)
     _print(data, output_format)
     if data["status"] == "NO_SKILL_HIT":
         ctx.exit(EXIT_NO_SKILL_HIT)
@@ -144,11 +138,12 @@ def _print_summary(bundle: Bundle) -> None:
         click.echo(f"   why: {safe_line('; '.join(skill.why))}")
         lines = ", ".join(format_line_range(p.first_line, p.last_line) for p in skill.passages)
         click.echo(
-            f"   lines {lines or 'none'}; {skill.tokens} tokens, {skill.left_out.tokens} left out"
+            f"   lines {lines or 'none'}; {skill.tokens} tokens "
+            f"({skill.left_out.tokens} tokens of the skill not included)"
         )
         if skill.safety.level:
-            reason = next(iter(skill.safety.reasons), "no reason kept")
-            click.echo(f"   caution, level {skill.safety.level}: {safe_line(reason)}")
+            reason = next(iter(skill.safety.reasons), "no reason recorded")
+            click.echo(f"   safety level {skill.safety.level}: {safe_line(reason)}")
     if bundle.links or bundle.left_out or bundle.withheld.count or bundle.degraded:
         click.echo("")
     for link in bundle.links:
@@ -170,7 +165,7 @@ def _print_withheld(bundle: Bundle) -> None:
 
 def _print_explanation(explain: dict[str, Any]) -> None:
     click.echo("\nstages (ms): " + ", ".join(f"{k} {v:.1f}" for k, v in explain["stages"].items()))
-    click.echo(f"evidence: strength {explain['strength']:.2f}, floor {explain['floor']:.2f}\n")
+    click.echo(f"evidence: score {explain['strength']:.2f}, threshold {explain['floor']:.2f}\n")
     for place, row in enumerate(explain["candidates"], 1):
         parts = dict(row["scores"])
         total = parts.pop("score")

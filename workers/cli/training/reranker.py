@@ -1,4 +1,4 @@
-"""`train reranker`: a cross-encoder from a library's own text and feedback."""
+"""`train reranker`: trains a cross-encoder from a library's own text and feedback."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from workers.cli.common import json_option, print_json, print_to_stderr, progres
 if TYPE_CHECKING:
     from workers.training.training_set import TrainingOptions, TrainingSet
 
+_ORDER_LABELS = {"as it is": "baseline", "model alone": "reranker only", "both": "combined"}
+
 
 @click.command("reranker")
 @click.option(
     "--out",
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the model. One whose training was interrupted is gone on with.",
+    help="Folder of the model. An interrupted training there is resumed.",
 )
 @click.option(
     "--feedback",
@@ -37,28 +39,80 @@ if TYPE_CHECKING:
     show_default=True,
     help="Name or folder of the encoder or cross-encoder to start from.",
 )
-@click.option("--queries", default=6, show_default=True, type=click.IntRange(0, 100))
-@click.option("--epochs", default=1, show_default=True, type=click.IntRange(1, 100))
 @click.option(
-    "--learning-rate", default=2e-5, show_default=True, type=click.FloatRange(0, 1, min_open=True)
+    "--queries",
+    default=6,
+    show_default=True,
+    type=click.IntRange(0, 100),
+    help="Queries generated from each skill's own text.",
 )
-@click.option("--batch-size", default=16, show_default=True, type=click.IntRange(1, 1024))
-@click.option("--max-length", default=256, show_default=True, type=click.IntRange(16, 32_768))
-@click.option("--folds", default=5, show_default=True, type=click.IntRange(2, 100))
-@click.option("--fold", default=0, show_default=True, type=click.IntRange(0, 99))
-@click.option("--seed", default=0, show_default=True)
-@click.option("--threads", default=0, type=click.IntRange(0, 256), help="[default: processors]")
-@click.option("--checkpoint-steps", default=10, show_default=True, type=click.IntRange(1))
-@click.option("--fresh", is_flag=True, help="Begin again, whatever the folder holds of ours.")
+@click.option(
+    "--epochs",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    help="Passes over the training set.",
+)
+@click.option(
+    "--learning-rate",
+    default=2e-5,
+    show_default=True,
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Peak learning rate.",
+)
+@click.option(
+    "--batch-size",
+    default=16,
+    show_default=True,
+    type=click.IntRange(1, 1024),
+    help="Training lists per step.",
+)
+@click.option("--lists-a-step", type=click.IntRange(1, 1024), hidden=True)
+@click.option(
+    "--max-length",
+    default=256,
+    show_default=True,
+    type=click.IntRange(16, 32_768),
+    help="Maximum tokens of a task and a skill together.",
+)
+@click.option(
+    "--folds",
+    default=5,
+    show_default=True,
+    type=click.IntRange(2, 100),
+    help="Parts into which skills and tasks are divided.",
+)
+@click.option(
+    "--fold",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 99),
+    help="The part that is held out, counted from 0.",
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
+@click.option(
+    "--threads",
+    default=0,
+    type=click.IntRange(0, 256),
+    help="CPU threads of the training. [default: processors]",
+)
+@click.option(
+    "--checkpoint-steps",
+    default=10,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Steps between checkpoints.",
+)
+@click.option("--fresh", is_flag=True, help="Start over and delete earlier results in the folder.")
 @json_option
 @click.pass_context
 def reranker(ctx: click.Context, /, **options: Any) -> None:
     """Train a cross-encoder that reads a task together with a skill.
 
-    It learns from --queries made of each skill's own text and from the tasks of --feedback: for
-    each, the skill that is needed against others that are near in meaning, in words, of the same
-    category, and any. One of --folds parts of the skills, and of the tasks, is held out; the
-    report compares the ranking with and without the model on it.
+    It learns from queries generated from each skill's own text and from the tasks of --feedback:
+    each is a list of the needed skill and negatives, which are near in meaning, near in words, of
+    the same category, or random. One of --folds parts of skills and tasks is held out; the report
+    compares the rankings with and without the model on it.
 
     \b
     Example:
@@ -68,6 +122,9 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
     from workers.training.reranker_training import evaluate_on_held_out, train, write_model_card
 
     settings, out = read_settings(ctx), options["out"]
+    if (batch_size := options.pop("lists_a_step")) is not None:
+        print_to_stderr("warning: `--lists-a-step` is deprecated; use `--batch-size`")
+        options["batch_size"] = batch_size
     if options["fold"] >= options["folds"]:
         raise UsageError(
             f"--fold {options['fold']}: folds are counted from 0, there are "
@@ -78,7 +135,7 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
     threads = options["threads"] or (os.cpu_count() or 1)
     with progress_bar("training") as step:
         losses = train(training_set, out, threads, options["checkpoint_steps"], step)
-    with progress_bar("judging") as step:
+    with progress_bar("evaluating") as step:
         report = evaluate_on_held_out(training_set, out, settings.reranker.weight, step)
     if losses:
         report["loss"] = [round(losses[0], 4), round(losses[-1], 4)]
@@ -90,9 +147,9 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _check_folder(out: Path, fresh: bool) -> None:
-    """Refuse a folder that holds a finished model or anything else; make it when it is not there.
+    """Create the folder; raise UsageError if it holds a finished model or other files.
 
-    With `fresh`, what an earlier training left is removed.
+    fresh: the files of an earlier training are deleted.
     """
     from search.models.reranker import TRAINING_FILE
     from workers.training.cross_encoder import CHECKPOINT
@@ -101,7 +158,7 @@ def _check_folder(out: Path, fresh: bool) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{out} cannot be made: {error.strerror}") from error
+        raise UsageError(f"{out} cannot be created: {error.strerror}") from error
     names = {path.name for path in out.iterdir()}
     if names and not names & {TRAINING_SET_FILE, TRAINING_FILE}:
         raise UsageError(f"{out} holds other files; name a new or an empty folder with --out")
@@ -109,11 +166,11 @@ def _check_folder(out: Path, fresh: bool) -> None:
         for name in (TRAINING_FILE, CHECKPOINT, TRAINING_SET_FILE):
             (out / name).unlink(missing_ok=True)
     elif TRAINING_FILE in names and TRAINING_SET_FILE not in names:
-        raise UsageError(f"{out} holds a trained reranker; --fresh trains it anew")
+        raise UsageError(f"{out} already holds a trained reranker; use --fresh to retrain")
 
 
 def _load_or_build_training_set(settings: Settings, options: Mapping[str, Any]) -> TrainingSet:
-    """The lists: those of an interrupted training, or drawn from the library now."""
+    """The training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
     from workers.evaluation.predictions import read_jsonl
     from workers.library.user_files import write_atomically
@@ -130,9 +187,12 @@ def _load_or_build_training_set(settings: Settings, options: Mapping[str, Any]) 
     if path.exists():
         training_set = load(path)
         _check_same_options(training_set.training_options, training_options, options["out"])
-        print_to_stderr(f"going on with the training in {options['out']}")
+        print_to_stderr(f"resuming the training in {options['out']}")
         return training_set
-    with open_library(settings, wait=True) as services, progress_bar("drawing lists") as step:
+    with (
+        open_library(settings, wait=True) as services,
+        progress_bar("building the training set") as step,
+    ):
         training_set = build_training_set(services, training_options, tasks, step)
     write_atomically(path, dump(training_set))
     return training_set
@@ -164,8 +224,8 @@ def _check_same_options(before: TrainingOptions, now: TrainingOptions, out: Path
     changed = sorted(name for name in old if old[name] != new[name])
     if changed:
         raise UsageError(
-            f"{out} holds a training with another {', '.join(changed)}; give the same options to "
-            "go on with it, another --out, or --fresh"
+            f"{out} holds a training with a different {', '.join(changed)}; repeat its options to "
+            "resume, or use another --out, or --fresh"
         )
 
 
@@ -174,13 +234,13 @@ def _print(card: Mapping[str, Any], out: Path) -> None:
     for name, count in card["notes"].items():
         click.echo(f"  {name}: {count}")
     for origin, figures in card["held out"].items():
-        click.echo(f"held out, {origin}: {figures['queries']} queries")
-        for order in ("as it is", "model alone", "both"):
-            values = "  ".join(f"{name} {value:.3f}" for name, value in figures[order].items())
-            click.echo(f"  {order:<12} {values}")
+        click.echo(f"held-out {origin}: {figures['queries']} queries")
+        for key, label in _ORDER_LABELS.items():
+            values = "  ".join(f"{name} {value:.3f}" for name, value in figures[key].items())
+            click.echo(f"  {label:<14} {values}")
         low, high = figures["gain in mrr"]
-        click.echo(f"  gain in mrr  {low:+.3f} to {high:+.3f}")
+        click.echo(f"  MRR gain (95%) {low:+.3f} to {high:+.3f}")
     if card["wins"]:
-        click.echo(f'it wins: set reranker.model = "{out.absolute()}" to use it')
+        click.echo(f'better than the baseline: set reranker.model = "{out.absolute()}" to use it')
     else:
-        click.echo("it does not win on what was held out: better leave it off")
+        click.echo("not better than the baseline on held-out queries: not recommended")

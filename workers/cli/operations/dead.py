@@ -1,31 +1,23 @@
-"""`dead`: tasks that failed for good, and messages that nobody could read."""
+"""`dead`: lists, retries and discards dead letters."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
-from config.errors import MisconfiguredError, UsageError
+from config.errors import MisconfiguredError, NotFoundError, TransientError, UsageError
 from config.settings import Settings
 from tasks.journal.protocol import DeadLetter, Journal
-from workers.backend.base import Backend
-from workers.backend.deployment import connect_to_serve, open_backend
-from workers.cli import EXIT_FAILED
+from workers.backend.factory import open_backend
+from workers.backend.protocol import Backend
 from workers.cli.common import json_option, print_json, print_table, print_to_stderr, read_settings
-from workers.library.dead_letters import (
-    dead_letter_data,
-    retry_dead_letter,
-    retry_failure,
-    select_dead_letters,
-)
+from workers.cli.exit_codes import EXIT_FAILED
+from workers.library.dead_letters import dead_letter_data
 
 _MAX_LETTERS = 10_000
-_POLL_SECONDS = 0.05
 
 all_option = click.option("--all", "all_letters", is_flag=True, help="Every dead letter.")
 ids_argument = click.argument("letter_ids", nargs=-1, metavar="[ID]...")
@@ -33,7 +25,10 @@ ids_argument = click.argument("letter_ids", nargs=-1, metavar="[ID]...")
 
 @click.group()
 def dead() -> None:
-    """List, retry and discard dead letters: what failed for good, and what nobody could read."""
+    """List, retry and discard dead letters.
+
+    These are tasks that failed permanently, and unreadable messages.
+    """
 
 
 @dead.command("list")
@@ -42,7 +37,7 @@ def dead() -> None:
 @click.pass_context
 def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
     """List dead letters, newest first."""
-    with _journal(read_settings(ctx)) as journal:
+    with _open_journal(read_settings(ctx)) as journal:
         letters, total = journal.list_dead_letters(limit), journal.count_dead_letters()
     if as_json:
         print_json([dead_letter_data(letter) for letter in letters])
@@ -54,7 +49,7 @@ def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
         (
             letter.id,
             _format_time(letter),
-            letter.task or "(no task)",
+            letter.task or "(unreadable)",
             ", ".join(letter.ids),
             letter.reason,
         )
@@ -62,7 +57,7 @@ def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
     ]
     print_table(
         [(*row[:-2], _shorten(row[-2], 40), _shorten(row[-1], 200)) for row in rows],
-        ("letter", "buried", "task", "ids", "reason"),
+        ("id", "failed at", "task", "ids", "reason"),
     )
     if total > len(letters):
         print_to_stderr(f"{total - len(letters)} more; --limit shows more of them")
@@ -73,18 +68,18 @@ def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, letter_id: str, as_json: bool) -> None:
-    """Show one dead letter whole: task and ids, or the message, and why it is here."""
-    with _journal(read_settings(ctx)) as journal:
+    """Show one dead letter: its task and ids, or the raw message, and the reason."""
+    with _open_journal(read_settings(ctx)) as journal:
         letter = journal.get_dead_letter(letter_id)
     if as_json:
         print_json(dead_letter_data(letter))
         return
-    click.echo(f"letter    {letter.id}")
-    click.echo(f"buried    {_format_time(letter)}")
-    click.echo(f"task      {letter.task or 'none: the message could not be read'}")
+    click.echo(f"id        {letter.id}")
+    click.echo(f"failed at {_format_time(letter)}")
+    click.echo(f"task      {letter.task or 'none (unreadable message)'}")
     for one in letter.ids:
-        click.echo(f"id        {one}")
-    click.echo(f"begun     {letter.attempts} times")
+        click.echo(f"task id   {one}")
+    click.echo(f"attempts  {letter.attempts}")
     click.echo(f"trace     {letter.trace_id or 'unknown'}")
     click.echo(f"reason    {letter.reason}")
     if letter.body:
@@ -99,18 +94,18 @@ def show(ctx: click.Context, letter_id: str, as_json: bool) -> None:
 def retry_letters(
     ctx: click.Context, letter_ids: tuple[str, ...], all_letters: bool, as_json: bool
 ) -> None:
-    """Send the tasks of dead letters again; a letter goes away once its task was sent.
+    """Send the tasks of dead letters again and delete the letters.
 
-    A message that could not be read names no task and can only be discarded.
+    An unreadable message names no task and can only be discarded.
     """
     settings = read_settings(ctx)
-    ids = _selected_ids(settings, letter_ids, all_letters)
-    with ExitStack() as stack:
-        retry_one = _open_retry(settings, stack)
-        done = [_retry_result(one, retry_one) for one in ids]
+    ids = _select_ids(settings, letter_ids, all_letters)
+    with open_backend(settings, writable=True) as backend:
+        done = [_retry_letter(backend, one) for one in ids]
+        _wait_until_idle(backend)
     if len(ids) == 1 and letter_ids and done[0]["state"] != "sent":
         raise UsageError(done[0]["reason"])
-    _report(ctx, done, "sent", "sent again", as_json)
+    _report(ctx, done, "sent", "retried", as_json)
 
 
 @dead.command("discard")
@@ -121,12 +116,12 @@ def retry_letters(
 def discard_letters(
     ctx: click.Context, letter_ids: tuple[str, ...], all_letters: bool, as_json: bool
 ) -> None:
-    """Drop dead letters for good."""
+    """Delete dead letters."""
     settings = read_settings(ctx)
-    ids = _selected_ids(settings, letter_ids, all_letters)
-    with _journal(settings) as journal:
+    ids = _select_ids(settings, letter_ids, all_letters)
+    with _open_journal(settings) as journal:
         if len(ids) == 1 and letter_ids:
-            journal.get_dead_letter(ids[0])  # says so when there is none
+            journal.get_dead_letter(ids[0])  # raises for an unknown id
         done = [
             {
                 "id": one,
@@ -139,9 +134,9 @@ def discard_letters(
 
 
 @contextmanager
-def _journal(settings: Settings) -> Iterator[Journal]:
-    """The journal, beside whoever writes it; raises UsageError where nothing was synced yet."""
-    from workers.backend.stores import open_journal, require_library
+def _open_journal(settings: Settings) -> Iterator[Journal]:
+    """The journal, which other processes may have open; raises UsageError without a library."""
+    from workers.backend.stores import open_journal, require_library  # slow to import
 
     if not settings.distributed:
         require_library(settings.home)
@@ -149,44 +144,31 @@ def _journal(settings: Settings) -> Iterator[Journal]:
         yield open_journal(settings, stack, writable=True)
 
 
-def _selected_ids(settings: Settings, ids: tuple[str, ...], all_letters: bool) -> list[str]:
+def _select_ids(settings: Settings, ids: tuple[str, ...], all_letters: bool) -> list[str]:
+    """The given ids without repeats, or those of all dead letters, oldest first."""
     if all_letters == bool(ids):
-        raise UsageError("name dead letters by their ids, or all of them with --all")
+        raise UsageError("give dead letter ids, or --all")
     if ids:
-        return select_dead_letters((), ids)
-    with _journal(settings) as journal:
-        return select_dead_letters(journal.list_dead_letters(_MAX_LETTERS), ())
+        return list(dict.fromkeys(ids))
+    with _open_journal(settings) as journal:
+        return sorted(letter.id for letter in journal.list_dead_letters(_MAX_LETTERS))
 
 
-def _open_retry(settings: Settings, stack: ExitStack) -> Callable[[str], dict[str, Any]]:
-    """Retries one letter: through `serve`, or a channel of our own that ends when all is done."""
-    client = connect_to_serve(settings)
-    if client is not None:
-        stack.callback(client.close)
-        return lambda letter_id: dict(client.post(f"/v1/letters/{letter_id}/retry", {}))
-    backend = stack.enter_context(open_backend(settings, writable=True))
-    if not settings.distributed:
-        stack.callback(_wait_until_idle, backend)
-    return lambda letter_id: retry_dead_letter(backend, letter_id)
+def _retry_letter(backend: Backend, letter_id: str) -> dict[str, str]:
+    try:
+        backend.retry_dead_letter(letter_id)
+    except (UsageError, MisconfiguredError) as error:
+        state = "gone" if isinstance(error, NotFoundError) else "refused"
+        return {"id": letter_id, "state": state, "reason": str(error)}
+    return {"id": letter_id, "state": "sent", "reason": ""}
 
 
 def _wait_until_idle(backend: Backend) -> None:
-    """Wait until this process, the only one that works, has done what was sent."""
-    while not backend.coordinator.task_error:
-        progress = backend.get_progress()
-        busy = backend.coordinator.pending_ingest_tasks or backend.coordinator.pending_embed_tasks
-        if not (progress["events"] or progress["waiting"] or progress["unlinked"] or busy):
-            return
-        time.sleep(_POLL_SECONDS)
-    print_to_stderr(f"{backend.coordinator.task_error}; nothing is lost, the next run goes on")
-
-
-def _retry_result(letter_id: str, retry_one: Callable[[str], dict[str, Any]]) -> dict[str, str]:
+    """Let this process do the work, if no other does; its problems do not undo the retry."""
     try:
-        retry_one(letter_id)
-    except (UsageError, MisconfiguredError) as error:
-        return dict(retry_failure(letter_id, error))
-    return {"id": letter_id, "state": "sent", "reason": ""}
+        backend.wait_until_idle()
+    except TransientError as error:
+        print_to_stderr(str(error))
 
 
 def _report(
@@ -203,7 +185,7 @@ def _report(
         click.echo(f"{count} dead {'letter' if count == 1 else 'letters'} {past_tense}")
         for one in done:
             if one["state"] != success_state:
-                print_to_stderr(one["reason"] or f"no dead letter {one['id']!r} any more")
+                print_to_stderr(one["reason"] or f"dead letter {one['id']!r} no longer exists")
     if any(one["state"] == "refused" for one in done):
         ctx.exit(EXIT_FAILED)
 

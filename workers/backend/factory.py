@@ -1,0 +1,77 @@
+"""Opens the backend that the settings call for. Heavy modules are imported on use."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from config.settings import Settings
+
+if TYPE_CHECKING:
+    from tasks.metrics_recorder import MetricsRecorder
+    from workers.backend.protocol import Backend
+    from workers.backend.serve import ServeBackend
+    from workers.backend.store_backend import StoreBackend
+    from workers.library.skill_reader import SkillReader, Stores
+
+
+def open_backend(settings: Settings, *, writable: bool, embed_sections: bool = True) -> Backend:
+    """The backend of a deployment: its servers if it is distributed; else a running `serve`; else
+    an embedded deployment in this process.
+
+    writable, embed_sections: see `open_store_backend`. Raises UsageError if there is no library to
+    read, or if another process writes to it.
+    """
+    return find_serve(settings) or open_store_backend(
+        settings, writable=writable, embed_sections=embed_sections
+    )
+
+
+def open_store_backend(
+    settings: Settings,
+    *,
+    writable: bool,
+    embed_sections: bool = True,
+    measures: MetricsRecorder | None = None,
+) -> StoreBackend:
+    """A backend with stores of its own, whether or not `serve` runs.
+
+    writable: whether events may be submitted. Of an embedded deployment only: without
+    `embed_sections`, sections are left to a later process; `measures` records how tasks run.
+    """
+    if settings.distributed:
+        from workers.backend.distributed import DistributedBackend
+
+        return DistributedBackend(settings, writable=writable)
+    from workers.backend.embedded import EmbeddedBackend
+
+    return EmbeddedBackend(
+        settings, writable=writable, embed_sections=embed_sections, measures=measures
+    )
+
+
+def find_serve(settings: Settings) -> ServeBackend | None:
+    """The backend of the `serve` that runs on the home of an embedded library, None without."""
+    if settings.distributed:
+        return None
+    from workers.backend.serve_client import ServeClient
+
+    client = ServeClient.connect(settings.home)
+    if client is None:
+        return None
+    from workers.backend.serve import ServeBackend
+
+    return ServeBackend(settings, client)
+
+
+def open_skill_reader(settings: Settings) -> SkillReader:
+    """A reader of skills that opens catalog and index for reading on first use; close it."""
+    from workers.library.skill_reader import SkillReader
+
+    def open_stores(stack: ExitStack) -> Stores:
+        from workers.backend.stores import open_graph, open_index
+
+        graph = open_graph(settings, stack, writable=False)
+        return graph, open_index(settings, stack, writable=False)
+
+    return SkillReader(settings.policy, open_stores)

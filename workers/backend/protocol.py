@@ -1,0 +1,157 @@
+"""The protocol of a backend: how commands, agents and the gateway reach a deployment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from config.settings import Settings
+from skills.events import Event, EventData, QueryAsked
+
+if TYPE_CHECKING:  # slow to import; a command that asks a running `serve` needs neither
+    from graph.protocol import SkillGraph
+    from workers.library.skill_reader import SkillReader
+
+
+@dataclass(frozen=True, slots=True)
+class EventStatus:
+    """State of an event: `accepted`, `done` (with its outcome) or `failed` (with the reason)."""
+
+    state: str
+    reason: str = ""
+    outcome: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """State of a query: `accepted`, `done`, `failed` or `cancelled`.
+
+    stages: those that an open query has started. bundle: JSON data, once done. reason: of a
+    failure.
+    """
+
+    state: str
+    stages: tuple[str, ...] = ()
+    bundle: dict[str, Any] | None = None
+    reason: str = ""
+
+
+class Backend(Protocol):
+    """Client of a deployment: submits events, asks queries, reads skills and status.
+
+    A context manager: work is accepted and done between enter and exit. Whatever was accepted is
+    kept after the exit. Every method may raise TransientError if the deployment does not answer.
+
+    watches_sources: whether the deployment itself watches the directories of its sources.
+    """
+
+    settings: Settings
+    watches_sources: bool
+
+    # Cached properties, not attributes, so that an implementation may open stores on first use.
+    @cached_property
+    def graph(self) -> SkillGraph:
+        """The catalog and its links."""
+        ...
+
+    @cached_property
+    def skills(self) -> SkillReader:
+        """Reads skills by their ids."""
+        ...
+
+    def __enter__(self) -> Self:
+        """Start."""
+        ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop, and release connections and stores."""
+        ...
+
+    # -- events
+    def submit(self, data: EventData, origin: str) -> str:
+        """Accept a new event and return its id; it is recorded durably by then.
+
+        origin: the program that sends it, the `source` of the event. Raises TransientError if too
+        many events are open.
+        """
+        ...
+
+    def accept(self, event: Event) -> str:
+        """Accept an existing event or query and return the id of its job.
+
+        An event that was accepted before is left as it is. Raises TransientError if too many
+        are open.
+        """
+        ...
+
+    def get_event_status(self, event_id: str) -> EventStatus:
+        """Current state of an event; raises NotFoundError for an unknown id."""
+        ...
+
+    # -- queries
+    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+        """Accept a query and return its id.
+
+        owner: name of the token that asks, "" for the user of this machine. Raises UsageError for
+        an invalid query, TransientError if too many are open.
+        """
+        ...
+
+    def answer_query(self, request: QueryAsked, origin: str) -> dict[str, Any]:
+        """Ask a query and wait for its bundle, as JSON data.
+
+        Raises UsageError or PermanentError with the reason if the query is invalid or fails,
+        TransientError if there is no answer within `workers.query_seconds`.
+        """
+        ...
+
+    def get_query_status(self, query_id: str) -> QueryStatus:
+        """Current state of a query; raises NotFoundError for an unknown id."""
+        ...
+
+    def cancel_query(self, query_id: str) -> None:
+        """Stop work on a query at its next stage; one that has ended is left as it is."""
+        ...
+
+    # -- operation
+    def get_status(self) -> dict[str, Any]:
+        """Status of the deployment, as `skillbus status --json` prints it."""
+        ...
+
+    def get_problem(self) -> str:
+        """Why processing is stalled, "" while it is not."""
+        ...
+
+    def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:
+        """Send the task of a dead letter again and delete the letter; returns it as data.
+
+        Raises NotFoundError for an unknown id, UsageError if the letter cannot be retried.
+        """
+        ...
+
+    # -- work of this process; without effect where other processes do the work
+    def warm_up(self) -> None:
+        """Load the models and stores that queries need, if they are answered in this process."""
+        ...
+
+    def run_maintenance(self) -> None:
+        """Run the reconciler once, if tasks run in this process."""
+        ...
+
+    def wait_until_linked(self) -> None:
+        """Wait until no skill awaits linking, if tasks run in this process."""
+        ...
+
+    def wait_until_idle(self) -> None:
+        """Wait until all accepted work is done, if tasks run in this process.
+
+        Raises TransientError if processing is stalled.
+        """
+        ...

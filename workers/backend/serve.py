@@ -1,0 +1,145 @@
+"""The backend of a running `serve`: its HTTP interface on the socket in the home."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from typing_extensions import override
+
+from config.errors import NotFoundError
+from config.settings import Settings
+from skills.events import Event, EventData, QueryAsked, new_event
+from workers.backend.protocol import Backend, EventStatus, QueryStatus
+from workers.backend.serve_client import ServeClient
+
+if TYPE_CHECKING:  # slow to import; queries need neither
+    from graph.protocol import SkillGraph
+    from workers.library.skill_reader import SkillReader, Stores
+
+
+class ServeBackend(Backend):
+    """Sends everything to a running `serve`; catalog and index are opened for reading on use."""
+
+    watches_sources = True
+
+    def __init__(self, settings: Settings, client: ServeClient) -> None:
+        self.settings = settings
+        self._client = client
+        self._stack = ExitStack()
+        self._stack.callback(client.close)
+
+    @override
+    def __enter__(self) -> Self:
+        return self
+
+    @override
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection and the stores."""
+        self._stack.close()
+
+    def is_alive(self) -> bool:
+        """Whether `serve` still answers."""
+        return self._client.is_alive()
+
+    @cached_property
+    @override
+    def graph(self) -> SkillGraph:
+        from workers.backend.stores import open_graph  # slow to import
+
+        return open_graph(self.settings, self._stack, writable=False)
+
+    @cached_property
+    @override
+    def skills(self) -> SkillReader:
+        from workers.library.skill_reader import SkillReader  # slow to import
+
+        reader = SkillReader(self.settings.policy, self._open_stores)
+        self._stack.callback(reader.close)
+        return reader
+
+    def _open_stores(self, stack: ExitStack) -> Stores:
+        from workers.backend.stores import open_index  # slow to import
+
+        return self.graph, open_index(self.settings, stack, writable=False)
+
+    @override
+    def submit(self, data: EventData, origin: str) -> str:
+        return self.accept(new_event(data, origin))
+
+    @override
+    def accept(self, event: Event) -> str:
+        accepted = self._client.post("/v1/events", event.model_dump(mode="json"))
+        return str(accepted["id"])
+
+    @override
+    def get_event_status(self, event_id: str) -> EventStatus:
+        data = self._client.get(f"/v1/events/{event_id}")
+        return EventStatus(data["state"], data["reason"], data["outcome"] or {})
+
+    @override
+    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+        """Accept a query; on the socket every query belongs to the user of this machine."""
+        del origin, owner
+        accepted = self._client.post("/v1/queries", request.model_dump(mode="json"))
+        return str(accepted["id"])
+
+    @override
+    def answer_query(self, request: QueryAsked, origin: str) -> dict[str, Any]:
+        del origin
+        return dict(self._client.post("/v1/answers", request.model_dump(mode="json")))
+
+    @override
+    def get_query_status(self, query_id: str) -> QueryStatus:
+        data = self._client.get(f"/v1/queries/{query_id}")
+        return QueryStatus(
+            data["state"],
+            tuple(data.get("stages") or ()),
+            data.get("bundle"),
+            data.get("reason") or "",
+        )
+
+    @override
+    def cancel_query(self, query_id: str) -> None:
+        try:
+            self._client.delete(f"/v1/queries/{query_id}")
+        except NotFoundError:  # ended, and deleted from the journal since
+            return
+
+    @override
+    def get_status(self) -> dict[str, Any]:
+        return dict(self._client.get("/v1/status"))
+
+    @override
+    def get_problem(self) -> str:
+        return str(self.get_status()["problem"])
+
+    @override
+    def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:
+        return dict(self._client.post(f"/v1/letters/{letter_id}/retry", {}))
+
+    @override
+    def warm_up(self) -> None:
+        pass
+
+    @override
+    def run_maintenance(self) -> None:
+        pass
+
+    @override
+    def wait_until_linked(self) -> None:
+        pass
+
+    @override
+    def wait_until_idle(self) -> None:
+        pass

@@ -1,0 +1,48 @@
+"""Reading the status of a deployment without opening it as a backend, which takes long."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from config.settings import Settings
+from workers.backend.factory import find_serve
+
+
+def read_status(settings: Settings) -> dict[str, Any]:
+    """The status of a deployment, as far as its servers answer.
+
+    That of an embedded library comes from a running `serve`, else from its files. Raises
+    UsageError if there is no library.
+    """
+    if settings.distributed:
+        return _read_servers(settings)
+    serve = find_serve(settings)
+    if serve is None:
+        return _read_home(settings)
+    with serve:
+        return serve.get_status()
+
+
+# The imports are slow, and each deployment needs only its own.
+def _read_home(settings: Settings) -> dict[str, Any]:
+    from workers.backend.stores import open_graph, open_journal
+    from workers.monitoring.status import home_status
+
+    with ExitStack() as stack:
+        graph = open_graph(settings, stack, writable=False)
+        journal = open_journal(settings, stack, writable=True)
+        return home_status(settings, graph, journal, serving=False)
+
+
+def _read_servers(settings: Settings) -> dict[str, Any]:
+    from workers.backend.distributed import create_client_app
+    from workers.monitoring.deployment_status import DeploymentStatus
+
+    app = create_client_app(settings)
+    deployment_status = DeploymentStatus(settings, app)
+    try:
+        return deployment_status.get_status(settings.servers.timeout_seconds)
+    finally:
+        deployment_status.close()
+        app.close()

@@ -1,0 +1,242 @@
+"""Base of the backends that have stores of their own: journal, catalog, index and task queue."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+from typing_extensions import override
+
+from config.errors import PermanentError, SkillbusError, TransientError, UsageError
+from graph.protocol import SkillGraph
+from search.protocol import SearchIndex
+from skills.events import Event, EventData, QueryAsked, new_event, replace_origin
+from tasks.coordination.protocol import Coordinator
+from tasks.ingest.next_tasks import first_task
+from tasks.journal.protocol import JobKind, Journal, job_id, trace_of
+from tasks.policies import MAINTAIN, QUERY
+from tasks.query.context import check_query
+from tasks.send import send_task, send_task_if_room
+from workers.backend.protocol import Backend, EventStatus, QueryStatus
+from workers.library import dead_letters
+from workers.library.skill_reader import SkillReader
+
+log = structlog.get_logger()
+
+_POLL_SECONDS = 0.002
+
+
+class StoreBackend(Backend, ABC):
+    """Records events and queries in the journal, sends their tasks and reads the stores.
+
+    app: the Celery application that sends tasks. stopping: set once the backend is closing.
+    """
+
+    graph: SkillGraph
+    journal: Journal
+    coordinator: Coordinator
+    app: Any
+    stopping: threading.Event
+    watches_sources = False
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Release the stores; accepted work stays accepted."""
+
+    @abstractmethod
+    def search_index(self) -> SearchIndex:
+        """The search index, for reading revisions."""
+
+    @override
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    @override
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @cached_property
+    @override
+    def skills(self) -> SkillReader:
+        return SkillReader(self.settings.policy, lambda _: (self.graph, self.search_index()))
+
+    # -- events
+    @override
+    def submit(self, data: EventData, origin: str) -> str:
+        return self.accept(new_event(data, origin))
+
+    @override
+    def accept(self, event: Event) -> str:
+        self.accept_if_new(event)
+        return job_id(event)
+
+    def accept_if_new(self, event: Event, seconds: float | None = None) -> bool:
+        """Accept an event or a query; False if it was accepted before, which changes nothing.
+
+        seconds: how long the answer of a query is wanted [default: `workers.query_seconds`].
+        Raises TransientError if too many are open.
+        """
+        data = event.parse_data()
+        is_query = isinstance(data, QueryAsked)
+        kind: JobKind = "query" if is_query else "event"
+        self.check_capacity(kind)
+        wanted = (seconds or self.settings.workers.query_seconds) if is_query else None
+        is_new = self.journal.add_job(event, kind, wanted)
+        if is_new:
+            task = QUERY if is_query else first_task(data)
+            self._send(task.name, job_id(event), trace_of(event))
+        return is_new
+
+    def check_capacity(self, kind: JobKind) -> None:
+        """Raise TransientError if too many events or queries are open."""
+        workers = self.settings.workers
+        limit = workers.open_events if kind == "event" else workers.open_queries
+        if self.journal.count_open_jobs(kind) >= limit:
+            what = "events" if kind == "event" else "queries"
+            raise TransientError(
+                f"too many open {what} ({limit}, workers.open_{what}); try again later"
+            )
+
+    def _send(self, name: str, one: str, trace_id: str) -> None:
+        """Send a task for a recorded job; if that fails, the reconciler sends it later."""
+        with structlog.contextvars.bound_contextvars(trace_id=trace_id):
+            try:
+                send_task_if_room(self.app, name, [one])
+            except TransientError as error:
+                log.warning(
+                    "accepted; sending to the broker failed, the reconciler will retry",
+                    reason=str(error),
+                )
+
+    @override
+    def get_event_status(self, event_id: str) -> EventStatus:
+        job = self.journal.get_job(event_id)
+        return EventStatus(job.state, job.reason, job.outcome or {})
+
+    # -- queries
+    @override
+    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+        check_query(request, self.settings.limits.query_characters)
+        return self.accept(replace_origin(new_event(request, origin), owner))
+
+    @override
+    def answer_query(self, request: QueryAsked, origin: str) -> dict[str, Any]:
+        """Ask a query and wait on the result queue, which is faster than polling the journal."""
+        self.check_capacity("query")
+        event = new_event(request, origin)
+        self.journal.add_job(event, "query", self.settings.workers.query_seconds)
+        query_id = job_id(event)
+        with structlog.contextvars.bound_contextvars(trace_id=query_id):
+            result = send_task(self.app, QUERY.name, [query_id], keep_result=True)
+        outcome = self._wait_for_result(result)
+        if outcome["state"] != "done":
+            kind = UsageError if outcome["usage"] else PermanentError
+            raise kind(str(outcome["reason"]))
+        bundle: dict[str, Any] = outcome["bundle"]
+        return bundle
+
+    def _wait_for_result(self, result: Any) -> dict[str, Any]:
+        """The message on the result queue; raises the error that the task raised."""
+        from celery.exceptions import TimeoutError as NotAnsweredError
+
+        connection_errors = getattr(self.app.backend, "connection_errors", ())
+        seconds = self.settings.workers.query_seconds
+        try:
+            outcome: Any = result.get(
+                timeout=seconds,
+                interval=_POLL_SECONDS,
+                propagate=False,
+                disable_sync_subtasks=False,
+            )
+        except NotAnsweredError:
+            raise TransientError(
+                f"no answer within {seconds:g} s (workers.query_seconds); the query may still run"
+            ) from None
+        # Celery raises RuntimeError if it cannot connect again.
+        except (*connection_errors, RuntimeError) as error:
+            raise TransientError(
+                f"the result queue does not answer ({error}); the query may still run"
+            ) from error
+        finally:
+            # The journal has the answer; the result queue would hold a copy of each.
+            with contextlib.suppress(*connection_errors):
+                result.forget()
+        if isinstance(outcome, SkillbusError):
+            raise outcome
+        if isinstance(outcome, BaseException):
+            raise PermanentError(f"the query failed: {type(outcome).__name__}: {outcome}")
+        message: dict[str, Any] = outcome
+        return message
+
+    @override
+    def get_query_status(self, query_id: str) -> QueryStatus:
+        job = self.journal.get_job(query_id)
+        stages = self.journal.list_stages(query_id) if job.state == "accepted" else ()
+        return QueryStatus(job.state, tuple(stages), job.outcome, job.reason)
+
+    @override
+    def cancel_query(self, query_id: str) -> None:
+        self.journal.cancel_job(query_id)
+
+    # -- operation
+    def send_maintenance(self) -> None:
+        """Send the task that runs the reconciler once."""
+        send_task(self.app, MAINTAIN.name, [])
+
+    def get_unreachable(self) -> dict[str, str]:
+        """The stores that do not answer, each with the reason."""
+        parts: dict[str, Callable[[], object]] = {
+            "journal": lambda: self.journal.count_open_jobs("query"),
+            "catalog": self.graph.last_sequence,
+        }
+        found = {}
+        for name, ask in parts.items():
+            try:
+                ask()
+            except SkillbusError as error:
+                found[name] = str(error)
+        return found
+
+    @override
+    def get_problem(self) -> str:
+        return self.coordinator.task_error
+
+    def get_progress(self) -> Mapping[str, int]:
+        """Counts of the catalog, and `events`: how many are open."""
+        return {**self.graph.get_counts(), "events": self.journal.count_open_jobs("event")}
+
+    @override
+    def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:
+        return dead_letters.retry_dead_letter(self, letter_id)
+
+    @override
+    def warm_up(self) -> None:
+        pass
+
+    @override
+    def run_maintenance(self) -> None:
+        pass
+
+    @override
+    def wait_until_linked(self) -> None:
+        pass
+
+    @override
+    def wait_until_idle(self) -> None:
+        pass

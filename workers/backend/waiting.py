@@ -1,0 +1,36 @@
+"""Waiting for the end of an event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from config.errors import PermanentError, TransientError
+from workers.backend.protocol import Backend
+
+
+def wait_for_event(
+    backend: Backend,
+    event_id: str,
+    *,
+    poll_seconds: float,
+    is_complete: Callable[[], bool] = lambda: True,
+    on_poll: Callable[[], None] = lambda: None,
+    stalled_hint: str = "accepted changes are kept and will be processed",
+) -> dict[str, Any]:
+    """Wait until an event is done and `is_complete` holds; returns the outcome of the event.
+
+    on_poll: called at each look. Raises PermanentError with the reason if the event failed,
+    TransientError with the problem and `stalled_hint` if processing is stalled.
+    """
+    while True:
+        status = backend.get_event_status(event_id)
+        if status.state == "failed":
+            raise PermanentError(status.reason)
+        on_poll()
+        if status.state == "done" and is_complete():
+            return status.outcome
+        if problem := backend.get_problem():
+            raise TransientError(f"{problem}; {stalled_hint}")
+        time.sleep(poll_seconds)

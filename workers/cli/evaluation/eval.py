@@ -1,0 +1,20 @@
+"""`eval`: the group of commands that measure a library on labelled data."""
+
+from __future__ import annotations
+
+import click
+
+from workers.cli.evaluation.ablation import ablation
+from workers.cli.evaluation.bundles import bundles
+from workers.cli.evaluation.paging import paging
+from workers.cli.evaluation.roles import roles
+from workers.cli.evaluation.routing import routing
+
+
+@click.group("eval")
+def evaluate() -> None:
+    """Measure ranking, bundles, passage selection and roles on your own labelled data."""
+
+
+for command in (routing, paging, roles, bundles, ablation):
+    evaluate.add_command(command)

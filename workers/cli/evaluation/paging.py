@@ -1,0 +1,91 @@
+"""`eval paging`: selects passages of one skill for labelled queries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from config.errors import UsageError
+from workers.cli.common import json_option, read_settings
+from workers.cli.evaluation.options import (
+    open_library,
+    out_option,
+    wait_option,
+    without_option,
+    write_report,
+)
+
+
+@click.command("paging")
+@click.argument("queries", type=click.Path(path_type=Path))
+@out_option
+@click.option(
+    "--method",
+    type=click.Choice(["f", "mmr", "topk", "graph", "chunks", "full"]),
+    help="How passages are selected; a query uses f, mmr or full. [default: passages.method]",
+)
+@click.option(
+    "--gap",
+    type=click.FloatRange(min=0),
+    help="Score gap at which method f stops. [default: passages.gap]",
+)
+@without_option
+@wait_option
+@json_option
+@click.pass_context
+def paging(
+    ctx: click.Context,
+    queries: Path,
+    out: Path | None,
+    method: str | None,
+    gap: float | None,
+    without: tuple[str, ...],
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Select the lines of one skill for each query and compare with those it requires.
+
+    QUERIES is JSONL with `query_id`, `skill_id`, `query` and, for the metrics, `required`: line
+    ranges of the SKILL.md.
+
+    \b
+    Example:
+      skillbus eval paging examples/queries.jsonl --out picked.json
+    """
+    from workers.evaluation.metrics import passage_metrics
+    from workers.evaluation.passages import select_lines
+    from workers.evaluation.predictions import read_jsonl
+
+    settings = read_settings(ctx)
+    rows = read_jsonl(queries, ("query_id", "skill_id", "query"))
+    predictions, scored = {}, []
+    with open_library(settings, wait) as services:
+        chosen_gap = settings.passages.gap if gap is None else gap
+        chosen = select_lines(
+            services, rows, method or settings.passages.method, chosen_gap, without
+        )
+        for picked in chosen:
+            predictions[picked.query["query_id"]] = picked.ranges
+            parsed = picked.revision.parsed
+            if required := picked.query.get("required"):
+                _check_ranges(picked.query["query_id"], required, len(parsed.lines))
+                scored.append((required, picked.ranges, parsed.lines, parsed.body_line))
+    report: dict[str, Any] = {"queries": len(rows)}
+    if scored:
+        report |= passage_metrics(scored)
+    write_report(report, predictions, out, as_json)
+
+
+def _check_ranges(query_id: str, ranges: Any, lines: int) -> None:
+    """Raise UsageError for invalid line ranges or ranges beyond the file."""
+    for row in ranges if isinstance(ranges, list) else [ranges]:
+        match row:
+            case [int(first), int(last)] if 1 <= first <= last <= lines:
+                continue
+            case _:
+                raise UsageError(
+                    f"{query_id}: {row!r} is not a line range; `required` must hold "
+                    f"[first, last] within 1 to {lines}"
+                )

@@ -1,0 +1,38 @@
+"""`watch`: syncs a directory, then follows its changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from workers.backend.factory import open_backend
+from workers.cli.common import print_to_stderr, read_settings
+from workers.cli.library.sync import SEARCHABLE, make_source_event, print_report, run_sync
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--source", "source_id", help="The source's id [default: the folder's name].")
+@click.pass_context
+def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:
+    """Sync DIRECTORY, then keep it synced until interrupted.
+
+    If `skillbus serve` runs, serve takes over watching and the command returns.
+
+    \b
+    Example:
+      skillbus watch ./skills
+    """
+    settings = read_settings(ctx)
+    content = make_source_event(directory, source_id)
+    with open_backend(settings, writable=True) as backend:
+        print_report(run_sync(backend, content, SEARCHABLE), as_json=False)
+        if backend.watches_sources:
+            print_to_stderr(f"skillbus serve now watches {content.root}")
+            return
+        from workers.processes.watcher import Watcher  # slow to import
+
+        with Watcher(backend) as watcher:
+            print_to_stderr(f"watching {content.root}; press Ctrl-C to stop")
+            watcher.wait()

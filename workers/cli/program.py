@@ -1,0 +1,100 @@
+"""The program `skillbus`. A command is imported when it is called, so that others start fast."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from config.errors import MisconfiguredError, SkillbusError, UsageError
+from workers.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+
+_COMMANDS = {
+    "sync": "workers.cli.library.sync:sync",
+    "watch": "workers.cli.library.watch:watch",
+    "upload": "workers.cli.library.upload:upload",
+    "query": "workers.cli.library.query:query",
+    "skills": "workers.cli.library.skills:skills",
+    "sources": "workers.cli.library.sources:sources",
+    "failures": "workers.cli.library.failures:failures",
+    "status": "workers.cli.operations.status:status",
+    "doctor": "workers.cli.operations.doctor:doctor",
+    "dead": "workers.cli.operations.dead:dead",
+    "config": "workers.cli.operations.config:config",
+    "serve": "workers.cli.processes.serve:serve",
+    "gateway": "workers.cli.processes.gateway:gateway",
+    "tokens": "workers.cli.operations.tokens:tokens",
+    "mcp": "workers.cli.processes.mcp:mcp",
+    "consume": "workers.cli.processes.consume:consume",
+    "worker": "workers.cli.processes.worker:worker",
+    "reindex": "workers.cli.operations.reindex:reindex",
+    "eval": "workers.cli.evaluation.eval:evaluate",
+    "train": "workers.cli.training.train:train",
+}
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order in which a new user needs them."""
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None for an unknown name."""
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("skillbus"), prog_name="skillbus")
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the library [SKILLBUS_HOME; default: the platform's data folder].",
+)
+@click.pass_context
+def cli(ctx: click.Context, home: Path | None) -> None:
+    """Keep agent skills searchable while they change, and answer tasks with bundles of them.
+
+    \b
+    Examples:
+      skillbus sync ./skills
+      skillbus query "turn the trip CSVs into a monthly PDF report"
+      skillbus serve
+    """
+    ctx.obj = home
+
+
+def main() -> None:
+    """Run the command line; exit 0 done, 1 failed, 2 usage, 3 NO_SKILL_HIT, 4 newly failed."""
+    try:
+        # Commands return None; the result is the code of `Context.exit`.
+        sys.exit(cli.main(prog_name="skillbus", standalone_mode=False))
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        _exit_with_message("interrupted; accepted work resumes with the next run", EXIT_INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (UsageError, MisconfiguredError) as error:
+        _exit_with_message(str(error), EXIT_USAGE)
+    except SkillbusError as error:
+        _exit_with_message(str(error), EXIT_FAILED)
+    except BrokenPipeError:
+        # The reader of the output has exited: discard the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)
+
+
+def _exit_with_message(message: str, code: int) -> None:
+    click.echo(f"skillbus: {message}", err=True)
+    sys.exit(code)

@@ -1,0 +1,190 @@
+"""Reading skills by their ids: catalog entry, published revision, and all of a skill as data."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+from config.errors import NotFoundError, PermanentError, TransientError
+from config.settings import PolicySettings
+from graph.links.passage_links import link_passages
+from graph.protocol import Catalog, SkillGraph
+from graph.records import CatalogEntry, EntryFilter, Link, SkillState
+from search.protocol import SearchIndex, StoredRevision
+from skills.bundle.escaping import escape_inline
+from skills.record import RevisionKey
+from skills.skill_policy import SkillPolicy
+from tasks.query.policy_filter import make_policy, rescan_revision
+from tasks.sources.readers import get_skill_location
+from workers.library.skill_data import (
+    entry_data,
+    link_data,
+    passage_link_data,
+    revision_data,
+    withheld_reason,
+)
+
+_MAX_ATTEMPTS = 3
+_BATCH_SIZE = 2_000
+
+Stores = tuple[SkillGraph, SearchIndex]
+
+
+class PublishedSkill(NamedTuple):
+    """A skill at its published revision. path: of its SKILL.md, as bundles name it."""
+
+    revision: StoredRevision
+    path: str
+
+
+class SkillReader:
+    """Reads skills from the catalog and the index; threads may share it.
+
+    A skill is looked up in the catalog by its whole id and read from the index: no part of an id
+    ever becomes a path.
+
+    open_stores: opens catalog and index on first use; the stack is closed by `close`.
+    """
+
+    def __init__(
+        self, policy_settings: PolicySettings, open_stores: Callable[[ExitStack], Stores]
+    ) -> None:
+        self._policy_settings = policy_settings
+        self._open_stores = open_stores
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._stores: Stores | None = None
+
+    def _get_stores(self) -> Stores:
+        with self._lock:
+            if self._stores is None:
+                with ExitStack() as opening:
+                    stores = self._open_stores(opening)
+                    self._stack = opening.pop_all()
+                self._stores = stores
+            return self._stores
+
+    def close(self) -> None:
+        """Close the stores that this reader has opened."""
+        with self._lock:
+            self._stores = None
+            self._stack.close()
+
+    def list_published(self, after_id: str, limit: int) -> list[CatalogEntry]:
+        """The published skills that follow an id, in the order of their ids, without those that the
+        policy withholds."""
+        graph, _ = self._get_stores()
+        policy = make_policy(self._policy_settings, graph.list_sources())
+        found: list[CatalogEntry] = []
+        while len(found) < limit:
+            batch = graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), after_id, limit)
+            found += (entry for entry in batch if withheld_reason(policy, entry) is None)
+            if len(batch) < limit:
+                break
+            after_id = batch[-1].skill_id
+        return found[:limit]
+
+    def read_skill(self, skill_id: str) -> PublishedSkill:
+        """A skill at its published revision.
+
+        Raises NotFoundError if the catalog has none of this id, PermanentError if it failed to
+        ingest or the policy withholds it, TransientError if it is not published yet.
+        """
+        graph, _ = self._get_stores()
+        _, revision = self._read_revision(_require_published(require_entry(graph, skill_id)))
+        sources = graph.list_sources()
+        policy = make_policy(self._policy_settings, sources)
+        violation = policy.find_record_violation(skill_id, revision.parsed.record)
+        if violation is not None:
+            raise PermanentError(
+                f"{skill_id} is withheld by policy: {escape_inline(violation.reason)}; "
+                "go on without it"
+            )
+        return PublishedSkill(revision, get_skill_location(sources, skill_id))
+
+    def describe_skill(
+        self, skill_id: str, *, text: bool = False, include_withheld: bool = True
+    ) -> dict[str, Any]:
+        """All that is known of a skill, as JSON data: entry, record, passages and links.
+
+        text: whether passages hold their text. include_withheld: without it, a skill that the
+        policy withholds has nothing that its author wrote, and no link names one. Raises
+        NotFoundError if the catalog has none of this id.
+        """
+        graph, index = self._get_stores()
+        entry = require_entry(graph, skill_id)
+        policy = make_policy(self._policy_settings, graph.list_sources())
+        data = entry_data(entry, policy, include_withheld=include_withheld)
+        links = graph.get_links([skill_id])[skill_id]
+        if not include_withheld:
+            links = _without_withheld(graph, policy, links)
+        data |= {"links": [link_data(link) for link in links], "warnings": []}
+        if entry.state is not SkillState.PUBLISHED:
+            return data
+        if data["withheld"] is not None and not include_withheld:
+            return data
+        entry, revision = self._read_revision(entry)
+        violation = policy.find_record_violation(entry.skill_id, revision.parsed.record)
+        if violation is not None and not include_withheld:
+            return data | {"withheld": violation.reason, "description": "", "links": []}
+        vectors = index.get_section_vectors([revision.key]).get(revision.key)
+        data |= entry_data(entry, policy, include_withheld=include_withheld)
+        data |= revision_data(revision, text)
+        passage_links = link_passages(revision.parsed, vectors)
+        return data | {"passage_links": [passage_link_data(link) for link in passage_links]}
+
+    def _read_revision(self, entry: CatalogEntry) -> tuple[CatalogEntry, StoredRevision]:
+        """The published revision of an entry, and the entry it belongs to.
+
+        A revision that is superseded meanwhile is deleted; then the next one is read.
+        """
+        graph, index = self._get_stores()
+        for _ in range(_MAX_ATTEMPTS):
+            key = RevisionKey(entry.skill_id, entry.seq)
+            stored = index.get_revisions([key]).get(key)
+            if stored is not None:
+                return entry, rescan_revision(stored)
+            newer = _require_published(require_entry(graph, entry.skill_id))
+            if newer.seq == entry.seq:
+                raise PermanentError(
+                    f"{key} is published but missing from the index; run `skillbus doctor`"
+                )
+            entry = newer
+        raise TransientError(f"{entry.skill_id} is being replaced; try again")
+
+
+def require_entry(graph: Catalog, skill_id: str) -> CatalogEntry:
+    """The catalog entry of a skill; raises NotFoundError if there is none."""
+    entries = graph.get_entries([skill_id])
+    if not entries:
+        raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` names them")
+    return entries[0]
+
+
+def iterate_entries(graph: Catalog, selection: EntryFilter) -> Iterator[CatalogEntry]:
+    """All entries of a selection, in the order of their ids."""
+    after_id = ""
+    while batch := graph.list_entries(selection, after_id, _BATCH_SIZE):
+        yield from batch
+        after_id = batch[-1].skill_id
+
+
+def _require_published(entry: CatalogEntry) -> CatalogEntry:
+    if entry.state is SkillState.REMOVED:
+        raise NotFoundError(f"no skill {entry.skill_id!r}; it was removed")
+    if entry.state is SkillState.PENDING:
+        raise TransientError(f"{entry.skill_id} is not indexed yet; try again in a moment")
+    if entry.state is SkillState.FAILED:
+        raise PermanentError(f"{entry.skill_id} could not be read: {entry.reason}")
+    return entry
+
+
+def _without_withheld(graph: Catalog, policy: SkillPolicy, links: Iterable[Link]) -> list[Link]:
+    """The links that neither belong to a withheld skill nor lead to one."""
+    links = list(links)
+    ends = {end for link in links for end in (link.owner, link.source, link.target)}
+    entries = () if policy.allows_all or not ends else graph.get_entries(sorted(ends))
+    hidden = {entry.skill_id for entry in entries if withheld_reason(policy, entry) is not None}
+    return [link for link in links if not hidden & {link.owner, link.source, link.target}]
