@@ -57,7 +57,7 @@ def on_redis(
     skillbus = Skillbus(fork_server, base / "home", **_environment(outside))
     skillbus("sync", str(write_topics(base / "crafts")))
     process = skillbus.start("consume")
-    wait_for(lambda: "taking skillbus.events" in process.text("err") or process.ended.is_set())
+    wait_for(lambda: "consuming skillbus.events" in process.text("err") or process.ended.is_set())
     wait_for(lambda: any(one["connected"] for one in _told(skillbus)))
     yield _address(outside)
     [told] = _told(skillbus)

@@ -46,7 +46,7 @@ def letters(skillbus: Skillbus) -> list[str]:
 
 
 def test_without_a_library_there_is_nothing_to_list(skillbus: Skillbus) -> None:
-    assert "holds no library" in skillbus("dead", "list", code=2).err
+    assert "no library in" in skillbus("dead", "list", code=2).err
 
 
 def test_letters_are_listed_and_shown(copied: Skillbus) -> None:
@@ -100,7 +100,7 @@ def test_a_failed_skill_is_taken_in_by_a_retry(skillbus: Skillbus, root: Path) -
 def test_a_running_serve_retries(skillbus: Skillbus, root: Path) -> None:
     letter = failed_skill(skillbus, root)
     with skillbus.serving():
-        assert "1 dead letter sent again" in skillbus("dead", "retry", letter).out
+        assert "1 dead letter retried" in skillbus("dead", "retry", letter).out
         assert letters(skillbus) == []
         wait_for(lambda: skillbus.skills()["crafts:glazing"]["state"] == "published")
         assert "no dead letter" in skillbus("dead", "retry", letter, code=2).err
@@ -125,9 +125,9 @@ def test_what_cannot_be_sent_again_stays_and_says_why(copied: Skillbus) -> None:
     gone = bury(copied.home, INGEST.name, "crafts:gone")
     forgotten = bury(copied.home, PLAN.name, "forgotten")
     former_name = bury(copied.home, "skillbus.page", "crafts:kiln-firing")
-    assert "cannot be sent again" in copied("dead", "retry", unreadable, code=2).err
-    assert "is no skill" in copied("dead", "retry", gone, code=2).err
-    assert "has been forgotten" in copied("dead", "retry", forgotten, code=2).err
+    assert "cannot be retried" in copied("dead", "retry", unreadable, code=2).err
+    assert "belongs to a source any more" in copied("dead", "retry", gone, code=2).err
+    assert "has expired from the journal" in copied("dead", "retry", forgotten, code=2).err
     done = copied("dead", "retry", "--all", "--json", code=1).data
     assert {one["id"]: one["state"] for one in done} == {
         unreadable: "refused",

@@ -63,7 +63,7 @@ def test_lines_that_the_skill_does_not_have_are_refused(
     row = json.loads(Path(QUERIES).read_text(encoding="utf-8").splitlines()[0])
     path = tmp_path / "queries.jsonl"
     path.write_text(json.dumps(row | {"required": required}) + "\n", encoding="utf-8")
-    assert "is no range of lines" in examples("eval", "paging", str(path), code=2).err
+    assert "is not a line range" in examples("eval", "paging", str(path), code=2).err
 
 
 def test_methods_of_queries_are_methods_of_eval() -> None:

@@ -141,7 +141,7 @@ def test_sources_come_and_go(skillbus: Skillbus, folder: Path, tmp_path: Path) -
         ("second", 10, True),
     ]
     assert str(second) in skillbus("sources", "list").out
-    assert "10 skills withdrawn" in skillbus("sources", "remove", "second").out
+    assert "10 skills removed" in skillbus("sources", "remove", "second").out
     assert set(skillbus.skills()) == {f"crafts:{name}" for name in TOPICS}
     assert [row["source_id"] for row in skillbus("sources", "list", "--json").data] == ["crafts"]
     assert "sources list" in skillbus("sources", "remove", "second", code=1).err

@@ -133,7 +133,7 @@ def test_what_is_wrong_is_said_and_the_server_goes_on(own: Agent) -> None:
         ("read_skill", {"skill_id": KILN, "lines": "a-b"}, 'write lines as "36-42, 60"'),
         ("read_skill", {"skill_id": KILN, "lines": "1\0"}, 'write lines as "36-42, 60"'),
         ("read_skill", {"skill_id": KILN, "budget": 200_001}, "200000"),
-        ("read_skill", {"skill_id": "\0"}, "no id of a skill"),
+        ("read_skill", {"skill_id": "\0"}, "not a valid skill id"),
         ("read_skill", {"skill_id": "x" * 2001}, "2000 characters"),
         ("drop_skills", {}, "Unknown tool"),
     ]

@@ -144,12 +144,12 @@ def test_a_source_may_come_while_it_runs(served: Skillbus, tmp_path: Path) -> No
     wait_for(lambda: served.chosen("solder a wire")[:1] == ["later:soldering"])
     write_skill(root, "welding", "Weld a cracked bicycle frame with a torch")
     wait_for(lambda: served.chosen("weld a cracked frame")[:1] == ["later:welding"])
-    assert "2 skills withdrawn" in served("sources", "remove", "later").out
+    assert "2 skills removed" in served("sources", "remove", "later").out
 
 
 def test_one_process_writes(served: Skillbus) -> None:
     result = served("serve", code=2)
-    assert "is being written by process" in result.err
+    assert "is locked by process" in result.err
     assert served.chosen(TASK), "the first one still answers"
 
 

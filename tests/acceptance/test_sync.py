@@ -194,7 +194,7 @@ def test_a_source_id_belongs_to_one_root(skillbus: Skillbus, folder: Path, tmp_p
     other = tmp_path / "other" / "crafts"
     write_skill(other, "soldering")
     result = skillbus("sync", str(other), code=2)
-    assert "crafts is already" in result.err
+    assert "crafts already exists with root" in result.err
     skillbus("sync", str(other), "--source", "more")
     assert "more:soldering" in skillbus.skills()
     bad = skillbus("sync", str(other), "--source", "a:b", code=2)
@@ -209,7 +209,7 @@ def test_an_interrupted_run_goes_on(skillbus: Skillbus, tmp_path: Path) -> None:
     running.send(signal.SIGINT)
     ended = running.wait()
     assert ended.code == 130, ended.err
-    assert "goes on with the next run" in ended.err
+    assert "resumes with the next run" in ended.err
     assert "Traceback" not in ended.err
     skillbus("sync", str(root))
     assert {row["paged"] for row in skillbus.skills().values()} == {True}

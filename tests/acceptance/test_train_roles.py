@@ -45,7 +45,7 @@ def test_from_the_library_and_scored_by_it(
     skillbus("sync", str(folder), "--source", "made", "--until", "searchable")
     out = tmp_path / "roles.npz"
     said = skillbus("train", "roles", str(labels), "--out", str(out)).out
-    assert "each skill by the others" in said
+    assert "leave-one-skill-out" in said
     ids = ",".join(json.loads(labels.read_text(encoding="utf-8")))
     scored = skillbus(
         "eval", "roles", "--skills", ids, "--gold", str(labels), "--weights", str(out), "--json"
@@ -68,12 +68,12 @@ def test_without_out_nothing_is_written(
     ("args", "said"),
     [
         (("none.json", "--skills", "made={folder}"), "none.json cannot be read"),
-        (("{labels}", "--skills", "made"), "SOURCE=DIR is wanted"),
-        (("{labels}", "--skills", "made={folder}/none"), "SOURCE=DIR is wanted"),
+        (("{labels}", "--skills", "made"), "expected SOURCE=DIR"),
+        (("{labels}", "--skills", "made={folder}/none"), "expected SOURCE=DIR"),
         (("{labels}", "--skills", "other={folder}"), "--skills made=DIR"),
         (("{labels}", "--skills", "made={folder}", "--out", "{folder}/a.bin"), "ends in .npz"),
         (("{labels}", "--skills", "made={folder}", "--out", "none/a.npz"), "ends in .npz"),
-        (("{labels}",), "holds no library yet"),
+        (("{labels}",), "no library in"),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -209,7 +209,7 @@ def test_status_shows_servers_workers_and_queues(running: Distributed) -> None:
     taken = sorted(queue for worker in report["workers"] for queue in worker["queues"])
     assert taken == sorted(queue["queue"] for queue in report["queues"])
     assert report["skills"]["published"] == 10
-    assert (report["dead_letters"], report["trouble"]) == (0, "")
+    assert (report["dead_letters"], report["problem"]) == (0, "")
     assert [source["source_id"] for source in report["sources"]] == ["crafts"]
     shown = running.skillbus("status").out
     assert "skills    10 published" in shown
@@ -288,7 +288,7 @@ def test_letters_are_retried_over_the_queues(running: Distributed) -> None:
         for letter in (bad, good):
             backend.journal.add_dead_letter(letter)
     assert "2 dead letters" in doctored(running, 1)["dead letters"]["detail"]
-    assert "cannot be sent again" in running.skillbus("dead", "retry", bad.id, code=2).err
+    assert "cannot be retried" in running.skillbus("dead", "retry", bad.id, code=2).err
     running.skillbus("dead", "retry", good.id)
     left = running.skillbus("dead", "list", "--json").data
     assert [letter["id"] for letter in left] == [bad.id]

@@ -190,7 +190,7 @@ def test_dead_letters_are_seen_and_dropped(client: httpx.Client, distributed: Di
         remote.journal.add_dead_letter(letter)
     assert client.get("/v1/letters").json()["letters"][0]["reason"] == "not JSON"
     refused = client.post(f"/v1/letters/{letter.id}/retry")
-    assert (refused.status_code, "cannot be sent again" in refused.text) == (400, True)
+    assert (refused.status_code, "cannot be retried" in refused.text) == (400, True)
     assert client.delete(f"/v1/letters/{letter.id}").status_code == 204
     assert client.get("/v1/letters").json() == {"letters": [], "total": 0}
 

@@ -224,7 +224,7 @@ def test_too_many_wait_and_nothing_is_lost(home: Home, tmp_path: Path) -> None:
         with consuming(backend) as [one]:
             for each in sent:
                 home.outside.put(json.dumps(each))
-            wait_for(lambda: "wait already" in one.status()["problem"])  # type: ignore[operator]
+            wait_for(lambda: "too many open" in one.status()["problem"])  # type: ignore[operator]
             assert backend.journal.count_open_jobs("query") == 2
             time.sleep(1.5)  # beyond `claim_seconds`: what is held is not taken twice
             assert one.consumer.recorded == 2
@@ -321,7 +321,7 @@ def test_a_broker_that_was_killed_comes_back(
         outside.listen(name)
         for each in sent:
             outside.put(json.dumps(each), name)
-        wait_for(lambda: "wait already" in one.status()["problem"])
+        wait_for(lambda: "too many open" in one.status()["problem"])
         time.sleep(1)  # RabbitMQ forgets a queue that is made just before it is killed
         server.kill()
         early = backend.journal.list_open_jobs("query")
@@ -363,7 +363,7 @@ def test_consume_on_servers_gives_back_what_it_holds(
     )
     outside.listen(name)
     process = made.skillbus.start("consume")
-    wait_for(lambda: "taking skillbus.events" in process.text("err") or process.ended.is_set())
+    wait_for(lambda: "consuming skillbus.events" in process.text("err") or process.ended.is_set())
     for each in sent:
         outside.put(json.dumps(each), name)
     told = wait_for(lambda: _held(made))
@@ -389,7 +389,7 @@ def test_consume_on_servers_gives_back_what_it_holds(
 def _held(made: Distributed) -> Any:
     """What the one consumer tells, once it has all in hand and cannot record any more."""
     told = made.skillbus("status", "--json").data["submissions"]
-    held = told and "wait already" in told[0]["problem"] and told[0]["waiting"] == 0
+    held = told and "too many open" in told[0]["problem"] and told[0]["waiting"] == 0
     return told[0] if held else None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from workers.cli import cli
+from workers.cli.program import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

@@ -17,9 +17,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from config.settings import Settings
 from tests.support.program import ROOT, clean_environment
+from workers.backend.factory import open_skill_reader
 from workers.backend.selector import BackendSelector
 from workers.mcp.server import create_server
-from workers.mcp.skill_reader import SkillReader
 from workers.processes.interpreter import skillbus_command
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ async def over_http(url: str, token: str, mode: Any = "auto") -> AsyncIterator[C
 @contextlib.asynccontextmanager
 async def in_process(settings: Settings) -> AsyncIterator[Client]:
     """A client of the server that `skillbus mcp` runs, without the process."""
-    backends, skill_reader = BackendSelector(settings), SkillReader(settings)
+    backends, skill_reader = BackendSelector(settings), open_skill_reader(settings)
     try:
         async with Client(create_server(settings, backends.select, skill_reader)) as client:
             yield client

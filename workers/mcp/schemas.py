@@ -29,25 +29,25 @@ Task = Annotated[
 ]
 Top = Annotated[
     int | None,
-    Field(ge=1, le=100, description="Most skills to choose; what they depend on comes on top."),
+    Field(ge=1, le=100, description="Maximum number of skills; their dependencies are added."),
 ]
 Filters = Annotated[
     dict[Literal["source", "licence", "language", "tool"], list[str]] | None,
     Field(
-        description="Only skills with one of these values of `source` (what stands before the "
-        "colon of an id), `licence`, `language` (en, zh, mixed), `tool`."
+        description="Only skills with one of these values of `source` (the part of an id before "
+        "the colon), `licence`, `language` (en, zh, mixed), `tool`."
     ),
 ]
 SkillId = Annotated[
     str,
-    Field(min_length=1, max_length=MAX_ID_LENGTH, description="Id as find_skills names it."),
+    Field(min_length=1, max_length=MAX_ID_LENGTH, description="Id as returned by find_skills."),
 ]
 Lines = Annotated[
     str | None,
     Field(
         max_length=2000,
-        description="Ranges of lines, such as `36-42, 60`; `next_lines` of the result before goes "
-        "on where that ended. Default: the whole body.",
+        description="Ranges of lines, such as `36-42, 60`; `next_lines` of a result continues it. "
+        "Default: the whole body.",
     ),
 ]
 

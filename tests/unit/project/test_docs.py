@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from workers.cli import cli
+from workers.cli.program import cli
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([ROOT / "README.md", ROOT / "examples" / "README.md", *ROOT.glob("docs/**/*.md")])

@@ -17,7 +17,7 @@ from skills.bundle.model import Bundle, Withheld, WithheldSkill
 from tests.support.documents import tiny_document
 from tests.unit.skills.test_framing import HOSTILE, bundle_of, kind, outside
 from workers.cli.common import print_table
-from workers.cli.query import _print_summary
+from workers.cli.library.query import _print_summary
 from workers.http.routes.queries import _event
 from workers.mcp.line_excerpt import clip_line_ranges, render_lines
 

@@ -8,9 +8,15 @@ from collections.abc import Callable
 import click
 import pytest
 
-import workers.cli
+import workers.cli.program
 from config.errors import PermanentError, TransientError, UsageError
-from workers.cli import EXIT_FAILED, EXIT_NEWLY_FAILED, EXIT_NO_SKILL_HIT, EXIT_USAGE, main
+from workers.cli import main
+from workers.cli.exit_codes import (
+    EXIT_FAILED,
+    EXIT_NEWLY_FAILED,
+    EXIT_NO_SKILL_HIT,
+    EXIT_USAGE,
+)
 
 Run = Callable[..., int]
 
@@ -25,8 +31,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         def probe(ctx: click.Context) -> None:
             does(ctx)
 
-        monkeypatch.setattr(workers.cli, "probe", probe, raising=False)
-        monkeypatch.setitem(workers.cli._COMMANDS, "probe", "workers.cli:probe")
+        monkeypatch.setattr(workers.cli.program, "probe", probe, raising=False)
+        monkeypatch.setitem(workers.cli.program._COMMANDS, "probe", "workers.cli.program:probe")
         monkeypatch.setattr(sys, "argv", ["skillbus", "probe", *arguments])
         with pytest.raises(SystemExit) as caught:
             main()
@@ -96,7 +102,7 @@ def test_an_unknown_command_is_usage(
     assert "unheard-of" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", sorted(workers.cli._COMMANDS))
+@pytest.mark.parametrize("command", sorted(workers.cli.program._COMMANDS))
 def test_every_command_has_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:

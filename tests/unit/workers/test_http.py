@@ -141,6 +141,7 @@ def test_settings_are_told_to_the_user_alone(tokens: TokenStore, tmp_path: Path)
     backend: Any = SimpleNamespace(
         settings=Settings(home=tmp_path),
         journal=None,
+        skills=None,
         graph=SimpleNamespace(list_sources=refuse),
     )
     secret = tokens.add("ci", TokenScope.ADMIN)

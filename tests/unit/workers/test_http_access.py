@@ -172,7 +172,9 @@ def test_too_many_connections_are_told_to_come_back() -> None:
 def page(tmp_path: Path) -> httpx.AsyncClient:
     """A web page of an origin that may call."""
     gateway = GatewaySettings(origins=("https://board.example",))
-    backend: Any = SimpleNamespace(settings=Settings(home=tmp_path, gateway=gateway), journal=None)
+    backend: Any = SimpleNamespace(
+        settings=Settings(home=tmp_path, gateway=gateway), journal=None, skills=None
+    )
     transport = httpx.ASGITransport(
         create_gateway(backend, AccessRules(TokenStore(tmp_path / "tokens.json")))
     )

@@ -34,6 +34,7 @@ def backend(settings: Settings) -> SimpleNamespace:
     return SimpleNamespace(
         settings=settings,
         journal=None,
+        skills=None,
         graph=SimpleNamespace(list_sources=list),
         accept=lambda event: event.id,
         check_capacity=lambda kind: None,
@@ -80,6 +81,7 @@ def test_an_upload_that_is_sent_again_is_the_same_job_over_restarts(settings: Se
         backend: Any = SimpleNamespace(
             settings=settings,
             journal=journal,
+            skills=None,
             graph=SimpleNamespace(list_sources=list),
             accept=lambda event: journal.add_job(event, "event"),
             check_capacity=lambda kind: None,

@@ -16,10 +16,10 @@ from config.errors import MisconfiguredError, TransientError
 from config.settings import Settings
 from skills.events import QueryAsked
 from tests.support.mcp import text_of
-from workers.mcp.backends import QueryBackend, QueryStatus
-from workers.mcp.query_runner import QueryRunner
+from workers.backend.factory import open_skill_reader
+from workers.backend.protocol import QueryStatus
+from workers.mcp.query_runner import QueryBackend, QueryRunner
 from workers.mcp.server import create_server
-from workers.mcp.skill_reader import SkillReader
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class SlowBackend:
         self.seconds = seconds
         self.open: list[str] = []
 
-    def submit_query(self, request: QueryAsked, owner: str) -> str:
+    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
         time.sleep(self.seconds)
         self.open.append(f"{owner}: {request.task}")
         return self.open[-1]
@@ -39,7 +39,7 @@ class SlowBackend:
     def get_query_status(self, query_id: str) -> QueryStatus:
         return QueryStatus("accepted", ("understand",))
 
-    def cancel(self, query_id: str) -> None:
+    def cancel_query(self, query_id: str) -> None:
         self.open.remove(query_id)
 
 
@@ -88,7 +88,8 @@ def test_an_agent_is_not_told_of_settings(tmp_path: Path) -> None:
 
     async def said() -> str:
         settings = Settings(home=tmp_path)
-        async with Client(create_server(settings, select_backend, SkillReader(settings))) as client:
+        reader = open_skill_reader(settings)
+        async with Client(create_server(settings, select_backend, reader)) as client:
             result = await client.call_tool("find_skills", {"task": "true a wheel"})
         assert result.is_error
         return text_of(result)

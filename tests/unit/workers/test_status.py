@@ -45,7 +45,8 @@ def test_status_counts_what_is_there_and_under_way(tmp_path: Path) -> None:
     journal.add_job(new_event(QueryAsked(task="x"), "test"), "query")
     report = home_status(Settings(home=tmp_path), graph, journal, serving=True)
     assert report["skills"] == {"published": 2, "failed": 1, "removed": 0, "waiting": 1}
-    assert (report["paged"], report["paging_done"]) == (1, 0.5)
+    assert (report["embedded"], report["embedded_share"]) == (1, 0.5)
+    assert (report["paged"], report["paging_done"]) == (1, 0.5)  # the names before 0.2
     assert (report["open_events"], report["open_queries"]) == (1, 1)
     assert [source["source_id"] for source in report["sources"]] == ["team"]
     assert json.loads(json.dumps(report)) == report
