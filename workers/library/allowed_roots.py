@@ -1,4 +1,4 @@
-"""Directories that may become sources, when somebody asks for it who is not the user."""
+"""Directories that remote callers may add as sources."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from graph.protocol import Catalog
 def resolve_root(
     graph: Catalog, source_id: str, root: str, allowed: Iterable[Path], setting: str
 ) -> str:
-    """A directory as it may be read for a source, links followed; raises UsageError for any other.
+    """The directory to read for a source, with links resolved.
 
-    It may be what the source has already, or lie below those that are allowed by a setting.
+    allowed: the value of `setting`. Raises UsageError unless the directory is the present root of
+    the source or below one of the allowed directories.
     """
     if any(one.source_id == source_id and one.root == root for one in graph.list_sources()):
         return root
     try:
         real = Path(root).resolve(strict=True)
         roots = [one.resolve(strict=True) for one in allowed]
-    # Python's word for links that lead in a circle is a RuntimeError.
+    # Path.resolve raises RuntimeError for a loop of links.
     except (OSError, ValueError, RuntimeError):
         real, roots = Path(root), []
     inside = any(real.is_relative_to(one) for one in roots)
     if not (Path(root).is_absolute() and inside and real.is_dir()):
         raise UsageError(
-            f"source {source_id!r} is not known with root {root[:200]!r}: only directories below "
-            f"those of {setting} can become sources"
+            f"directory {root[:200]!r} is not allowed for source {source_id!r}: it must be below "
+            f"one of {setting}"
         )
     return str(real)

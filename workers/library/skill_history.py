@@ -1,5 +1,4 @@
-"""What is known of a skill's past. Nothing keeps it for its own sake: it is read from what the
-catalog, the journal and the deployment's activity remember anyway."""
+"""The history of a skill, as far as catalog, journal and coordinator hold it."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ _MAX_DEAD_LETTERS = 100
 def read_history(
     backend: StoreBackend, entry: CatalogEntry, *, include_dead_letters: bool
 ) -> list[dict[str, Any]]:
-    """What is known of a skill's past, the latest last: `what`, `seq`, `at`, `reason` and `event`.
+    """The history of a skill, latest last: rows of `what`, `seq`, `at`, `reason` and `event`.
 
-    `published`, `failed`, `removed`: the state it is in. `waiting`: a newer change is not served
-    yet. `dead letter`, where `letters` are wanted: work on it failed for good. event: the id of
-    the event or trace that led to it, where that is remembered.
+    what: `published`, `failed` or `removed` for its state; `waiting` for a change that is not
+    ingested yet; with `include_dead_letters`, `dead letter` for a task that failed permanently.
+    event: id of the event or trace that caused the row, None if it is not known.
     """
     entries = list(_catalog_entries(backend, entry))
     if include_dead_letters:
@@ -53,7 +52,7 @@ def _dead_letter_entries(backend: StoreBackend, entry: CatalogEntry) -> Iterator
 def _history_entry(
     what: str, when: float, *, seq: int = 0, reason: str = "", event: str = ""
 ) -> dict[str, Any]:
-    """when: seconds since the epoch, 0: not known."""
+    """A row; when: seconds since the epoch, 0 if it is not known."""
     return {
         "what": what,
         "seq": seq or None,

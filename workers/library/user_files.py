@@ -1,4 +1,4 @@
-"""Reading and writing files that a user names."""
+"""Reads and writes files that a user names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from config.errors import UsageError
 
 
 def read_text(path: Path) -> str:
-    """A UTF-8 text file of the user's; raises UsageError that says what is wrong with it."""
+    """The text of a UTF-8 file; raises UsageError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -19,7 +19,7 @@ def read_text(path: Path) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file of the user's; raises UsageError that says what is wrong with it."""
+    """The content of a file; raises UsageError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -27,7 +27,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file that is there whole or not at all; raises UsageError when it cannot be."""
+    """Write a file completely or not at all; raises UsageError if that fails."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.unlink(missing_ok=True)

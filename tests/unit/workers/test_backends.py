@@ -1,0 +1,141 @@
+"""Backends: which one is opened, how `serve` is called, and how the end of an event is awaited."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import workers.backend.selector
+from config.errors import NotFoundError, PermanentError, TransientError, UsageError
+from config.settings import Settings
+from skills.events import QueryAsked
+from workers.backend.factory import open_backend
+from workers.backend.protocol import Backend, EventStatus
+from workers.backend.selector import BackendSelector
+from workers.backend.serve import ServeBackend
+from workers.backend.serve_client import ServeClient
+from workers.backend.waiting import wait_for_event
+
+
+class FakeClient:
+    """Records requests and gives prepared responses; it is alive until closed."""
+
+    def __init__(self, **responses: Any) -> None:
+        self.responses = responses
+        self.requests: list[str] = []
+        self.alive = True
+
+    def get(self, path: str) -> Any:
+        return self._answer(f"GET {path}")
+
+    def post(self, path: str, body: Any) -> Any:
+        return self._answer(f"POST {path}")
+
+    def delete(self, path: str) -> Any:
+        return self._answer(f"DELETE {path}")
+
+    def _answer(self, request: str) -> Any:
+        self.requests.append(request)
+        response = self.responses[request.partition(" ")[0]]
+        if isinstance(response, Exception):
+            raise response
+        return response
+
+    def is_alive(self) -> bool:
+        return self.alive
+
+    def close(self) -> None:
+        self.alive = False
+
+
+def serve_backend(home: Path, client: FakeClient) -> ServeBackend:
+    return ServeBackend(Settings(home=home), cast(ServeClient, client))
+
+
+def test_queries_are_sent_to_serve(tmp_path: Path) -> None:
+    client = FakeClient(
+        GET={"id": "q", "state": "accepted", "stages": ["encode"]},
+        POST={"id": "q"},
+        DELETE=NotFoundError("no query"),
+    )
+    with serve_backend(tmp_path, client) as backend:
+        assert backend.submit_query(QueryAsked(task="bake bread"), "test") == "q"
+        status = backend.get_query_status("q")
+        assert (status.state, status.stages, status.bundle) == ("accepted", ("encode",), None)
+        backend.cancel_query("q")  # an unknown query has ended
+    assert client.requests == ["POST /v1/queries", "GET /v1/queries/q", "DELETE /v1/queries/q"]
+    assert not client.alive
+
+
+def test_the_catalog_is_opened_only_when_it_is_read(tmp_path: Path) -> None:
+    backend = serve_backend(tmp_path, FakeClient(POST={"status": "SKILL_HIT"}))
+    assert backend.answer_query(QueryAsked(task="bread"), "test") == {"status": "SKILL_HIT"}
+    with pytest.raises(UsageError, match="no library in"):
+        _ = backend.graph
+    with pytest.raises(UsageError, match="no library in"):
+        backend.skills.read_skill("crafts:bread")
+
+
+def test_a_reader_without_serve_needs_a_library(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no library in"):
+        open_backend(Settings(home=tmp_path), writable=False)
+
+
+def test_a_process_follows_serve_as_it_starts_and_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running: list[ServeBackend] = []
+    own = cast(Any, type("Own", (), {"start": lambda _: None, "stop": lambda _: None}))()
+    monkeypatch.setattr(
+        workers.backend.selector, "find_serve", lambda _: running[-1] if running else None
+    )
+    monkeypatch.setattr(workers.backend.selector, "open_store_backend", lambda *_, **__: own)
+    selector = BackendSelector(Settings(home=tmp_path))
+    assert selector.select() is own
+    client = FakeClient()
+    running.append(serve_backend(tmp_path, client))
+    assert selector.select() is running[0]
+    running.clear()
+    client.alive = False
+    assert selector.select() is own
+    selector.close()
+
+
+class FakeBackend:
+    """An event with prepared states, and a problem."""
+
+    def __init__(self, *states: EventStatus, problem: str = "") -> None:
+        self._states = list(states)
+        self._problem = problem
+
+    def get_event_status(self, event_id: str) -> EventStatus:
+        return self._states.pop(0) if len(self._states) > 1 else self._states[0]
+
+    def get_problem(self) -> str:
+        return self._problem
+
+
+def wait(backend: FakeBackend, **options: Any) -> dict[str, Any]:
+    return wait_for_event(cast(Backend, backend), "e", poll_seconds=0.0, **options)
+
+
+def test_the_outcome_of_an_event_is_awaited() -> None:
+    looks: list[int] = []
+    backend = FakeBackend(EventStatus("accepted"), EventStatus("done", outcome={"removed": 2}))
+    outcome = wait(backend, on_poll=lambda: looks.append(1), is_complete=lambda: len(looks) > 3)
+    assert (outcome, len(looks)) == ({"removed": 2}, 4)
+
+
+def test_a_failed_event_raises_its_reason() -> None:
+    with pytest.raises(PermanentError, match="no such folder"):
+        wait(FakeBackend(EventStatus("failed", "no such folder")))
+
+
+def test_stalled_processing_ends_the_wait() -> None:
+    with pytest.raises(TransientError, match="disk full; try the next sync"):
+        wait(
+            FakeBackend(EventStatus("accepted"), problem="disk full"),
+            stalled_hint="try the next sync",
+        )

@@ -1,0 +1,65 @@
+"""Deprecated options are accepted with a warning; status lines are labelled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from workers.cli.library.sync import sync
+from workers.cli.operations.status import _library_lines
+from workers.cli.training.reranker import reranker
+
+
+@pytest.mark.parametrize("value", ["searchable", "embedded", "paged"])
+def test_until_paged_is_embedded(value: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(sync, [str(tmp_path / "none"), "--until", value])
+    assert ("use `--until embedded`" in result.stderr) == (value == "paged")
+    assert "Usage" not in result.stderr
+
+
+def test_until_offers_no_deprecated_value() -> None:
+    shown = CliRunner().invoke(sync, ["--help"]).output
+    assert "[searchable|embedded]" in shown
+    assert "paged" not in shown
+
+
+def test_lists_a_step_is_the_batch_size(tmp_path: Path) -> None:
+    options = ["--out", str(tmp_path), "--fold", "9", "--lists-a-step", "4"]
+    result = CliRunner().invoke(reranker, options)
+    assert "use `--batch-size`" in result.stderr
+    assert "--lists-a-step" not in CliRunner().invoke(reranker, ["--help"]).output
+
+
+def test_status_lines_of_a_library() -> None:
+    report = {
+        "skills": {"published": 33, "waiting": 2, "failed": 1},
+        "oldest_waiting_seconds": 12.0,
+        "embedded": 33,
+        "embedded_share": 1.0,
+        "links": 40,
+        "unlinked": 3,
+        "open_events": 2,
+        "open_queries": 0,
+        "oldest_event_seconds": 3.0,
+        "oldest_query_seconds": 0.0,
+        "dead_letters": 0,
+        "sources": [
+            {
+                "source_id": "team",
+                "root": "https://example.org/x.git",
+                "kind": "git",
+                "lag_seconds": None,
+                "last_error": "",
+            }
+        ],
+    }
+    assert _library_lines(report) == [
+        "skills       33 published, 2 pending (oldest 12 s), 1 failed",
+        "embedded     33 (100.0%)",
+        "links        40 (3 skills to link)",
+        "open         2 events, 0 queries (oldest 3 s)",
+        "dead letters 0",
+        "source       team: https://example.org/x.git (never synced)",
+    ]
