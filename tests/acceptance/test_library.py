@@ -80,7 +80,7 @@ def test_status(library: Skillbus) -> None:
     assert report["paging_done"] == 1.0
     assert report["open_events"] == report["open_queries"] == 0
     assert not report["serving"]
-    assert "10 published, 0 waiting, 1 failed" in library("status").out
+    assert "10 published, 0 pending, 1 failed" in library("status").out
 
 
 def test_doctor_finds_nothing_wrong(library: Skillbus) -> None:

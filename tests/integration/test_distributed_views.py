@@ -212,8 +212,8 @@ def test_status_shows_servers_workers_and_queues(running: Distributed) -> None:
     assert (report["dead_letters"], report["problem"]) == (0, "")
     assert [source["source_id"] for source in report["sources"]] == ["crafts"]
     shown = running.skillbus("status").out
-    assert "skills    10 published" in shown
-    assert "queues    0 plan" in shown
+    assert "skills       10 published" in shown
+    assert "queues       plan 0" in shown
 
 
 def doctored(running: Distributed, code: int, **env: str) -> dict[str, dict[str, str]]:

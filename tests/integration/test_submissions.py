@@ -369,7 +369,7 @@ def test_consume_on_servers_gives_back_what_it_holds(
     told = wait_for(lambda: _held(made))
     assert (told["connected"], told["recorded"], told["waiting"]) == (True, 2, 0)
     assert time.time() - told["last_message"] < 60
-    assert "2 recorded, 0 refused" in made.skillbus("status").out
+    assert "2 accepted, 0 rejected" in made.skillbus("status").out
     with pytest.raises(urllib.error.HTTPError, match="503"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
