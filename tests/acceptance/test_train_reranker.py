@@ -101,7 +101,7 @@ def test_a_training_goes_on_after_a_kill(examples: Skillbus, base: str, tmp_path
     process.kill()
     assert not (out / "skillbus.json").exists()
     changed = examples(*args, "--seed", "5", code=2)
-    assert "another seed" in changed.err
+    assert "a different seed" in changed.err
     done = examples(*args, "--json")
     assert "resuming the training" in done.err
     assert done.data["lists"] > 0

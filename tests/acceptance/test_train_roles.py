@@ -71,8 +71,8 @@ def test_without_out_nothing_is_written(
         (("{labels}", "--skills", "made"), "expected SOURCE=DIR"),
         (("{labels}", "--skills", "made={folder}/none"), "expected SOURCE=DIR"),
         (("{labels}", "--skills", "other={folder}"), "--skills made=DIR"),
-        (("{labels}", "--skills", "made={folder}", "--out", "{folder}/a.bin"), "ends in .npz"),
-        (("{labels}", "--skills", "made={folder}", "--out", "none/a.npz"), "ends in .npz"),
+        (("{labels}", "--skills", "made={folder}", "--out", "{folder}/a.bin"), "must be a .npz file"),
+        (("{labels}", "--skills", "made={folder}", "--out", "none/a.npz"), "must be a .npz file"),
         (("{labels}",), "no library in"),
     ],
 )

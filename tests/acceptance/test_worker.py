@@ -44,7 +44,7 @@ def test_every_workload_has_a_worker_that_is_started_again(
 
 
 def test_without_servers_there_is_no_worker(skillbus: Skillbus) -> None:
-    assert "`skillbus serve` does all the work" in skillbus("worker", code=2).err
+    assert "an embedded library is run by" in skillbus("worker", code=2).err
 
 
 def _children(pid: int) -> list[int]:
