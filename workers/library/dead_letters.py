@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import structlog
 
 from config.errors import UsageError
-from graph.protocol import Catalog
+from graph.protocol import SkillGraph
 from graph.records import SkillState
 from skills.events import Event, SourceChanged, new_event
 from tasks.coordination.protocol import Coordinator
@@ -22,7 +22,7 @@ ORIGIN = "skillbus/dead"
 class RetryBackend(Protocol):
     """The part of a backend with stores that a retry uses."""
 
-    graph: Catalog
+    graph: SkillGraph
     journal: Journal
     coordinator: Coordinator
     app: Any
