@@ -1,4 +1,4 @@
-"""All workloads on one machine: a worker process for each, started anew when it dies."""
+"""Runs all workloads on one machine: a worker process for each, restarted when it dies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STOP_SECONDS = 45.0
 
 @dataclass(slots=True)
 class _WorkerProcess:
-    """One workload's worker; pause: seconds before it is started again."""
+    """The worker process of one workload."""
 
     workload: Workload
     metrics_port: int
@@ -40,14 +40,14 @@ class _WorkerProcess:
 def run_supervisor(arguments: Sequence[str], processes: int, metrics_port: int = 0) -> int:
     """Run every workload until SIGINT or SIGTERM; returns the exit code.
 
-    arguments: of `skillbus`, before `worker`. Each process takes `processes` children, and a port
-    for metrics, counted from `metrics_port`, unless that is 0. Raises UsageError when there are
-    not so many ports.
+    arguments: options of `skillbus` before the subcommand. processes: children of each worker.
+    metrics_port: metrics port of the first worker, counted up for the others; 0: no metrics.
+    Raises UsageError if the ports exceed 65535.
     """
     if metrics_port > _LAST_PORT - len(WORKLOADS) + 1:
         raise UsageError(
-            f"workers.metrics_port: {metrics_port} leaves no port for each of {len(WORKLOADS)} "
-            "workers; choose a lower one"
+            f"workers.metrics_port: {metrics_port} is too high: {len(WORKLOADS)} consecutive ports "
+            "are needed"
         )
     stop_requested = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -78,7 +78,7 @@ def _ensure_running(worker: _WorkerProcess, arguments: Sequence[str], processes:
             "worker died",
             workload=worker.workload.name,
             code=code,
-            again_in=worker.restart_delay_seconds,
+            retry_seconds=worker.restart_delay_seconds,
         )
         worker.running, worker.restart_at = None, now + worker.restart_delay_seconds
         worker.restart_delay_seconds = min(
@@ -87,7 +87,7 @@ def _ensure_running(worker: _WorkerProcess, arguments: Sequence[str], processes:
     if now >= worker.restart_at:
         queues = ",".join(queue.removeprefix(_PREFIX) for queue in worker.workload.queues)
         options = ["--queues", queues, "--processes", str(processes), "--supervised"]
-        # A process group for each: Ctrl-C reaches the supervisor alone, which stops them in order.
+        # In a process group of its own, so that Ctrl-C reaches the supervisor only.
         worker.running = subprocess.Popen(  # noqa: S603 - our own program
             skillbus_command([*arguments, "worker", *options]),
             process_group=0,
