@@ -133,7 +133,7 @@ def check_logs(running: Distributed) -> None:
     """Every line that a worker logs is a JSON object, whoever logs it."""
     for worker in running.workers.values():
         for line in worker.process.text("err").splitlines():
-            if not line.startswith("worker takes "):
+            if not line.startswith("worker ready, "):
                 assert isinstance(json.loads(line), dict), line
 
 

@@ -84,7 +84,7 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
         self._write_dead_letter(message, f"invalid task message: {exc}")
 
     def _write_dead_letter(self, message: Any, reason: str) -> None:
-        """Write the dead letter, retrying until the journal accepts it, then acknowledge the message.
+        """Write the dead letter, retrying until the journal accepts it; then acknowledge it.
 
         If the worker is asked to stop meanwhile, the message goes back to the queue.
         """

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from config.backoff import Backoff
 from config.errors import UsageError
 from workers.processes.interpreter import child_environment, skillbus_command
 from workers.processes.workloads import WORKLOADS, Workload
@@ -20,7 +21,7 @@ log = structlog.get_logger()
 _PREFIX = "skillbus."
 _LAST_PORT = 65_535
 _TICK_SECONDS = 0.2
-_MAX_RESTART_DELAY_SECONDS = 30.0
+_RESTART_DELAY_SECONDS = 0.5, 30.0
 _STABLE_SECONDS = 60.0
 _STOP_SECONDS = 45.0
 
@@ -33,7 +34,7 @@ class _WorkerProcess:
     metrics_port: int
     running: subprocess.Popen[bytes] | None = None
     started: float = 0.0
-    restart_delay_seconds: float = 0.5
+    backoff: Backoff = field(default_factory=lambda: Backoff(*_RESTART_DELAY_SECONDS))
     restart_at: float = field(default_factory=time.monotonic)
 
 
@@ -73,17 +74,15 @@ def _ensure_running(worker: _WorkerProcess, arguments: Sequence[str], processes:
         if code is None:
             return
         if now - worker.started > _STABLE_SECONDS:
-            worker.restart_delay_seconds = 0.5
+            worker.backoff.reset()
+        pause = worker.backoff.pause()
         log.error(
             "worker died",
             workload=worker.workload.name,
             code=code,
-            retry_seconds=worker.restart_delay_seconds,
+            retry_seconds=round(pause, 1),
         )
-        worker.running, worker.restart_at = None, now + worker.restart_delay_seconds
-        worker.restart_delay_seconds = min(
-            2 * worker.restart_delay_seconds, _MAX_RESTART_DELAY_SECONDS
-        )
+        worker.running, worker.restart_at = None, now + pause
     if now >= worker.restart_at:
         queues = ",".join(queue.removeprefix(_PREFIX) for queue in worker.workload.queues)
         options = ["--queues", queues, "--processes", str(processes), "--supervised"]

@@ -15,8 +15,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import structlog
+from celery import bootsteps, signals
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
-from config.errors import MisconfiguredError
+from config.backoff import Backoff
+from config.errors import MisconfiguredError, SkillbusError
 from config.settings import Settings
 from tasks.broker.broker_config import BrokerConfig, server_broker_config
 from tasks.celery_app import create_app
@@ -28,13 +31,15 @@ from tasks.send import queue_depth, send_task_if_room
 from tasks.services import Lazy, Services
 from workers.backend.stores import open_coordinator, open_journal, open_services
 from workers.monitoring.metrics_server import WorkerMetrics
+from workers.processes.broker_consumer import DeadLetterConsumer
 from workers.processes.heartbeat import Heartbeat, start_child_heartbeat
 from workers.processes.process_name import unique_process_name
+from workers.processes.warm_up import warm_up
 from workers.processes.workloads import ALL_QUEUES, Workload, add_former_queues
 
 log = structlog.get_logger()
 
-_INITIAL_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 1.0, 15.0
+_WARM_UP_RETRY_SECONDS = 1.0, 15.0
 _SETUP_RETRY_SECONDS = 10.0
 
 
@@ -52,8 +57,6 @@ def run_worker(
     process exits. SIGTERM lets running tasks finish within `workers.stop_seconds`; unfinished
     tasks are redelivered.
     """
-    from workers.processes.broker_consumer import DeadLetterConsumer
-
     # An invalid file is rejected at start, not by the first ingest.
     load_role_classifier(settings.roles.weights)
     name = unique_process_name()
@@ -95,7 +98,6 @@ def _ready_text(workload: Workload) -> str:
 
 def _connect_signals(child: _ChildProcess, heartbeat: Heartbeat, ready: Callable[[], None]) -> None:
     """Connect to the signals of Celery's worker."""
-    from celery import signals
 
     def keep_logging(**_: object) -> None:
         """Does nothing: Celery does not set up logging when this signal has a receiver."""
@@ -112,8 +114,6 @@ def _connect_signals(child: _ChildProcess, heartbeat: Heartbeat, ready: Callable
 
 def _ignore_celery_warnings() -> None:
     """About pickle, which is not accepted, and tasks that keep running when the broker is lost."""
-    from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
-
     for category in (SecurityWarning, CPendingDeprecationWarning):
         warnings.simplefilter("ignore", category)
 
@@ -123,7 +123,6 @@ def _start_after_pool(begin: Callable[[], None]) -> Any:
 
     No thread is started before the fork, and none waits for the broker.
     """
-    from celery import bootsteps
 
     class AfterThePool(bootsteps.StartStopStep):  # type: ignore[misc]  # no annotations
         requires: ClassVar = {"celery.worker.components:Pool"}
@@ -167,19 +166,18 @@ class _ChildProcess:
         threading.Thread(target=self._warm_up, name="skillbus-warm-up", daemon=True).start()
 
     def _warm_up(self) -> None:
-        """Load models and stores, retrying until it succeeds; meanwhile tasks fail and are retried."""
-        from config.errors import SkillbusError
-        from workers.processes.warm_up import warm_up
-
-        pause = _INITIAL_BACKOFF_SECONDS
+        """Load models and stores, retrying until it succeeds; tasks fail and are retried too."""
+        backoff = Backoff(*_WARM_UP_RETRY_SECONDS)
         while True:
             try:
                 warm_up(self.services.get(), self._workload.queues)
                 break
             except SkillbusError as error:
-                log.warning("not warm yet", reason=str(error), again_in=pause)
-            time.sleep(pause)
-            pause = min(2 * pause, _MAX_BACKOFF_SECONDS)
+                pause = backoff.pause()
+                log.warning(
+                    "warm-up failed, retrying", reason=str(error), retry_seconds=round(pause, 1)
+                )
+                time.sleep(pause)
         self._worker_metrics.mark_child_ready()
 
     def _open(self) -> Services:
@@ -201,7 +199,9 @@ class _ChildProcess:
 
     def _open_services(self, settings: Settings, stack: contextlib.ExitStack, app: Any) -> Services:
         child_id = make_child_id(self._name, os.getpid())
-        coordinator = open_coordinator(settings, stack, lambda queue: queue_depth(app, queue), child_id)
+        coordinator = open_coordinator(
+            settings, stack, lambda queue: queue_depth(app, queue), child_id
+        )
         services = open_services(
             settings,
             stack,
