@@ -34,7 +34,7 @@ class BundleOutcome:
     no_hit: bool
 
     def reason(self, skill_id: str) -> str:
-        """Why a skill is not in the bundle, without the ids of other skills so that reasons group."""
+        """Why a skill is not in the bundle, without ids of other skills so that reasons group."""
         if self.no_hit:
             return NO_HIT_REASON
         return _SKILL_ID.sub("another", self.reasons.get(skill_id, NOT_RANKED_REASON))
