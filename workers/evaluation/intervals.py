@@ -29,6 +29,6 @@ def bootstrap_interval(
     if not len(values):
         raise ValueError("no values")
     samples = np.asarray(values, dtype=np.float64)
-    drawn = np.random.default_rng(seed).integers(0, len(samples), (resamples, len(samples)))
-    low, high = np.percentile(samples[drawn].mean(axis=1), (2.5, 97.5))
+    indices = np.random.default_rng(seed).integers(0, len(samples), (resamples, len(samples)))
+    low, high = np.percentile(samples[indices].mean(axis=1), (2.5, 97.5))
     return ConfidenceInterval(float(samples.mean()), float(low), float(high))

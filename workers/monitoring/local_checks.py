@@ -10,7 +10,13 @@ from pathlib import Path
 from config.errors import MisconfiguredError, SkillbusError
 from config.settings import Settings
 from graph.protocol import Source
+from search.local.index import LocalSearchIndex
+from search.models.encoder import encoder_identity
+from search.models.load_models import load_encoder, load_reranker
+from skills.record import RevisionKey
 from tasks.journal.protocol import DeadLetterStore
+from tasks.journal.sqlite import SqliteJournal
+from tasks.sources.git import process
 from workers.backend.stores import open_graph
 from workers.monitoring.parallel_probes import ParallelProbes
 
@@ -78,8 +84,6 @@ def _check_disk(settings: Settings) -> str:
 
 def _check_git() -> str:
     """The version of git; never fails, since only git sources need it (`_check_sources`)."""
-    from tasks.sources.git import process
-
     try:
         return process.get_git_version()
     except MisconfiguredError as error:
@@ -87,16 +91,12 @@ def _check_git() -> str:
 
 
 def _check_encoder(settings: Settings) -> str:
-    from search.models.load_models import load_encoder
-
     encoder = load_encoder(settings.encoder)
     vector = encoder.encode(["a short text"])
     return f"{encoder.model}, {vector.shape[1]} dimensions, languages {sorted(encoder.languages)}"
 
 
 def _check_reranker(settings: Settings) -> str:
-    from search.models.load_models import load_reranker
-
     reranker = load_reranker(settings.reranker)
     reranker.score("a short task", ["a short text"])
     return f"{reranker.model}, languages {sorted(reranker.languages)}"
@@ -113,8 +113,6 @@ def _check_catalog(settings: Settings) -> str:
 
 
 def _check_journal(settings: Settings) -> str:
-    from tasks.journal.sqlite import SqliteJournal
-
     journal = SqliteJournal(settings.home / "journal.db")
     try:
         check_dead_letters(journal)
@@ -137,10 +135,6 @@ def check_dead_letters(store: DeadLetterStore) -> str:
 
 
 def _check_index(settings: Settings) -> str:
-    from search.local.index import LocalSearchIndex
-    from search.models.encoder import encoder_identity
-    from skills.record import RevisionKey
-
     identity = encoder_identity(settings.encoder.model)
     index = LocalSearchIndex(
         settings.home / "index", identity.model, identity.dimension, writable=False
@@ -184,8 +178,6 @@ def fetch_failures(sources: Sequence[Source]) -> list[str]:
 
 
 def _missing_git() -> list[str]:
-    from tasks.sources.git import process
-
     try:
         process.find_git()
     except MisconfiguredError as error:

@@ -2,6 +2,9 @@
 
 Counters and histograms are kept by each process, in shared files if a worker has several. Gauges
 describe the deployment and are read from its status at each scrape.
+
+prometheus_client is imported in functions, because it decides at import whether values are kept in
+files, from a variable that `MultiprocessMetrics` sets.
 """
 
 from __future__ import annotations
@@ -121,7 +124,6 @@ class MultiprocessMetrics:
         _remove_stale_folders()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-"))
         os.environ[_MULTIPROC_VARIABLE] = str(self._folder)
-        # prometheus_client reads the variable when it is imported.
         from prometheus_client import values
 
         make_value: Any = values.MultiProcessValue  # unannotated

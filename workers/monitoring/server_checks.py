@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 from config.errors import SkillbusError
 from config.secrets import strip_password
 from config.settings import ServerSettings, Settings
+from graph.neo4j.store import Neo4jSkillGraph
+from search.elastic.health import index_health
 from search.models.encoder import EncoderIdentity, encoder_identity
 from skills.record import RevisionKey
 from tasks.broker import redis_connection
@@ -118,8 +120,6 @@ def _check_clock(servers: ServerSettings) -> str:
 
 
 def _check_elasticsearch(settings: Settings, identity: EncoderIdentity) -> str:
-    from search.elastic.health import index_health
-
     found = index_health(settings.servers, identity.model, identity.dimension)
     if found.problems:
         raise SkillbusError("; ".join(found.problems))
@@ -131,8 +131,6 @@ def _check_elasticsearch(settings: Settings, identity: EncoderIdentity) -> str:
 
 
 def _check_neo4j(settings: Settings) -> str:
-    from graph.neo4j.store import Neo4jSkillGraph
-
     with ExitStack() as stack:
         graph = Neo4jSkillGraph(settings.servers, writable=False)
         stack.callback(graph.close)

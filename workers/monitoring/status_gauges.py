@@ -34,6 +34,7 @@ class StatusGauges:
 
     def collect(self) -> Iterator[Metric]:
         """The gauges, for a registry; unknown values have no sample."""
+        # Not before MultiprocessMetrics has set the variable that the import reads.
         from prometheus_client.core import GaugeMetricFamily
 
         values = gauge_values(self.get_status())

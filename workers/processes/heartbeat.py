@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import structlog
+from billiard.process import active_children  # type: ignore[import-untyped]
 
 from config.errors import SkillbusError
 from config.settings import Settings
@@ -72,8 +73,6 @@ class Heartbeat:
 
     def _kill_children_and_exit(self) -> None:
         """Kill the children, whose messages return to the broker, and then this process."""
-        from billiard.process import active_children  # type: ignore[import-untyped]  # none
-
         log.warning("unfinished tasks will be redelivered", worker=self._worker)
         for child in active_children():
             with contextlib.suppress(ProcessLookupError):

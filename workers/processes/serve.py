@@ -25,6 +25,7 @@ from workers.processes.http_server import (
     stop_on_signals,
 )
 from workers.processes.watcher import Watcher
+from workers.queue.service import SubmissionService
 
 ORIGIN = "skillbus/serve"
 _SOCKET_PATH_LIMIT = 104
@@ -54,8 +55,6 @@ def run_serve(
         process_metrics.add_gauges(backend.get_status)
         stack.enter_context(Watcher(backend))
         if settings.submissions.broker:
-            from workers.queue.service import SubmissionService
-
             stack.enter_context(SubmissionService(backend, process_metrics.measures))
         # The first query should not wait for the model and the library.
         threading.Thread(target=backend.warm_up, name="skillbus-warm-up", daemon=True).start()

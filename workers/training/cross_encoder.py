@@ -3,6 +3,8 @@
 The loss is listwise (SkillRouter §4.3): the cross-entropy of the needed skill in a softmax over the
 scores of a list. Pointwise losses are far worse in libraries with many similar skills (§5.4.2).
 Checkpoints are safetensors, without pickle.
+
+torch, transformers and safetensors are imported in functions: the import takes seconds.
 """
 
 from __future__ import annotations

@@ -56,7 +56,9 @@ def train(
     try:
         while trainer.steps_done < len(batches):
             step(trainer.steps_done, len(batches))
-            lists = [_texts(training_set, drawn) for drawn in batches[trainer.steps_done]]
+            lists = [
+                _texts(training_set, training_list) for training_list in batches[trainer.steps_done]
+            ]
             losses.append(trainer.step(lists))
             if trainer.steps_done % checkpoint_steps == 0:
                 trainer.save_checkpoint(folder)
@@ -78,12 +80,15 @@ def _batches(training_set: TrainingSet) -> Iterator[list[TrainingList]]:
             yield order[start : start + training_options.batch_size]
 
 
-def _texts(training_set: TrainingSet, drawn: TrainingList) -> tuple[str, list[str]]:
+def _texts(training_set: TrainingSet, training_list: TrainingList) -> tuple[str, list[str]]:
     """The query and the texts of its list: the needed skill, without the hidden pieces, first."""
-    positive = training_set.texts[drawn.positive]
-    for piece in drawn.hidden:
+    positive = training_set.texts[training_list.positive]
+    for piece in training_list.hidden:
         positive = positive.replace(piece, " ")
-    return drawn.query, [positive, *(training_set.texts[other] for other in drawn.negatives)]
+    return training_list.query, [
+        positive,
+        *(training_set.texts[other] for other in training_list.negatives),
+    ]
 
 
 def evaluate_on_held_out(

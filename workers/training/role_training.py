@@ -186,7 +186,7 @@ def fit(examples: Sequence[Example], hyperparameters: Hyperparameters) -> RoleCl
 
     Roles without examples get probability 0. With a single role, that role is always predicted.
     """
-    from sklearn.linear_model import LogisticRegression
+    from sklearn.linear_model import LogisticRegression  # slow import
 
     matrix, roles, weights = _rows(examples)
     full = np.zeros((FEATURE_COUNT, len(ROLES)), np.float32)
@@ -216,7 +216,7 @@ def _features_of_several_skills(examples: Sequence[Example]) -> npt.NDArray[np.i
 
 
 def _rows(examples: Sequence[Example]) -> tuple[Any, npt.NDArray[np.int64], Counts]:
-    from scipy.sparse import csr_matrix, vstack
+    from scipy.sparse import csr_matrix, vstack  # slow import
 
     rows, roles, weights = [], [], []
     for example in examples:

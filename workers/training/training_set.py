@@ -272,8 +272,8 @@ def _rank(services: Services, query: str) -> tuple[RankedSkill, ...]:
 def _add_texts(services: Services, training_set: TrainingSet) -> None:
     """Add the text of every skill in a list or held-out query."""
     wanted: dict[str, None] = {}
-    for drawn in training_set.lists:
-        wanted |= dict.fromkeys((drawn.positive, *drawn.negatives))
+    for training_list in training_set.lists:
+        wanted |= dict.fromkeys((training_list.positive, *training_list.negatives))
     for held in training_set.held_out:
         wanted |= dict.fromkeys(held.candidates)
     pointers = services.library.refresh().pointers
