@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from workers.monitoring.metrics import DEPLOYMENT_METRICS, PROCESS_METRICS, MetricSpec
+from workers.monitoring.metric_specs import DEPLOYMENT_METRICS, PROCESS_METRICS, MetricSpec
 
 PAGE = Path(__file__).with_name("metrics.md")
 

@@ -47,9 +47,9 @@ def test_a_task_that_no_skill_answers(examples: Skillbus, tmp_path: Path) -> Non
         {"task_id": "x", "instruction": "qwv zzkj plomf", "gt_skill_ids": []},
     )
     text = examples("eval", "bundles", tasks, "--tokens", "2000").out
-    assert "found" in text
+    assert "true_no_hit" in text
     metrics = examples("eval", "bundles", tasks, "--json").data["budgets"]["4000"]["metrics"]
-    assert metrics == {"found": 1.0}
+    assert metrics == {"true_no_hit": 1.0}
 
 
 def test_ablation(examples: Skillbus, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_ablation(examples: Skillbus, tmp_path: Path) -> None:
     tasks = write_tasks(tmp_path / "tasks.jsonl", task)
     data = examples("eval", "ablation", tasks, "--bundle", "8000", "--out", str(out), "--json").data
     names = [row["name"] for row in data["rows"]]
-    assert names[0] == "all on"
+    assert names[0] == "all stages"
     assert {f"without {stage}" for stage in OPTIONAL_STAGES} < set(names)
     assert out.read_text(encoding="utf-8").count("\n| without ") == len(OPTIONAL_STAGES)
 

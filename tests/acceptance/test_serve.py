@@ -20,7 +20,7 @@ from skills.events import SourceChanged, new_event
 from tasks.journal.protocol import job_id
 from tests.support.library import Folder, write_skill, write_topics
 from tests.support.program import ForkServer, Skillbus, answers, wait_for
-from workers.monitoring.metrics import DEPLOYMENT_METRICS, PROCESS_METRICS
+from workers.monitoring.metric_specs import DEPLOYMENT_METRICS, PROCESS_METRICS
 
 TASK = "fire stoneware in an electric kiln"
 COUNT_OF_QUERIES = 'skillbus_task_seconds_count{outcome="done",task="skillbus.query"}'

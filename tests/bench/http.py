@@ -50,8 +50,8 @@ from workers.cli.common import open_catalog
 from workers.http.access import AccessRules
 from workers.http.app import create_gateway
 from workers.http.tokens import TokenScope, TokenStore, open_token_store
+from workers.processes.http_server import bind_socket, format_address, serve_in_thread
 from workers.processes.interpreter import skillbus_command
-from workers.processes.serve import bind_socket, format_address, serve_in_thread
 
 ORIGIN = "skillbus/bench"
 PACE_SECONDS = 0.06

@@ -48,7 +48,7 @@ def nested(depth: int) -> str:
 
 
 UNREADABLE_HEADER: dict[str, tuple[dict[str, Any], str]] = {
-    "no JSON": (task([]) | {"body": "{broken"}, "not readable as application/json"),
+    "no JSON": (task([]) | {"body": "{broken"}, "invalid application/json"),
     "no headers": ({"body": '{"hello": 1}', "headers": {}}, "no task"),
     "an older protocol": (
         {"body": json.dumps({"task": PLAN, "id": "1", "args": [["x"]]}), "headers": {}},
@@ -72,7 +72,7 @@ UNREADABLE_HEADER: dict[str, tuple[dict[str, Any], str]] = {
         task([]) | {"body": json.dumps([[["x"]], {}, {"callbacks": [{"task": "skillbus.link"}]}])},
         "one list of ids, not",
     ),
-    "nested too deeply": (task([]) | {"body": nested(DEEP)}, "not readable as application/json"),
+    "nested too deeply": (task([]) | {"body": nested(DEEP)}, "invalid application/json"),
     "pickled": (task([]) | {"content_type": "application/x-python-serialize"}, "pickle"),
 }
 
@@ -119,7 +119,7 @@ def test_unreadable_messages_become_dead_letters(ingesting: Distributed) -> None
         assert message["body"][:16_384] in bodies, f"{kind}: {found}"
     still_works(ingesting, pid)
     log = ingesting.log("ingest")
-    assert sum(line["event"] == "message buried" for line in log) >= len(UNREADABLE_HEADER)
+    assert sum(line["event"] == "message dead-lettered" for line in log) >= len(UNREADABLE_HEADER)
 
 
 def _at_least(deployment: Distributed, count: int) -> list[tuple[str, str]]:

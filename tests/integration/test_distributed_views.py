@@ -23,7 +23,7 @@ from tests.support.library import write_topics
 from tests.support.program import wait_for
 from tests.support.secrecy import made_up
 from tests.support.servers import RunServers, ServerControls
-from workers.monitoring.metrics import DEPLOYMENT_METRICS, PROCESS_METRICS
+from workers.monitoring.metric_specs import DEPLOYMENT_METRICS, PROCESS_METRICS
 
 __all__ = ["deployments"]
 
@@ -133,7 +133,7 @@ def check_logs(running: Distributed) -> None:
     """Every line that a worker logs is a JSON object, whoever logs it."""
     for worker in running.workers.values():
         for line in worker.process.text("err").splitlines():
-            if not line.startswith("worker takes "):
+            if not line.startswith("worker ready, "):
                 assert isinstance(json.loads(line), dict), line
 
 
@@ -170,7 +170,7 @@ def test_figures_of_every_worker(running: Distributed, ports: dict[str, int]) ->
     stages = {stage for task, stage in _by("task", "stage", ports["query"])}
     assert {"understand", "retrieve", "bundle"} <= stages
     assert query["skillbus_encoded_texts_total"][()] >= 1
-    elsewhere = {"skillbus_task_retries_total", "skillbus_letters_buried_total"}
+    elsewhere = {"skillbus_task_retries_total", "skillbus_dead_letters_written_total"}
     of_consumers = {name for name in known if name.startswith("skillbus_submissions_")}
     assert known - elsewhere - of_consumers <= everything
 
@@ -263,7 +263,7 @@ def test_doctor_misses_workers_and_an_index(running: Distributed) -> None:
     assert len(hidden) == 1
     running.stop("embed_sections")
     told = doctored(running, 1)["workers"]["detail"]
-    assert "no worker takes embed_sections" in told
+    assert "no worker consumes embed_sections" in told
     assert "--queues embed_sections" in told
     rows = doctored(running, 1, SKILLBUS_SERVERS__ELASTICSEARCH_PREFIX="none_such")
     assert "no search index" in rows["elasticsearch"]["detail"]
@@ -307,7 +307,7 @@ def test_a_message_nobody_can_read_is_a_letter_and_counted(
         backend.app.send_task("skillbus.unknown", ([],), queue=QUERY.queue)
         wait_for(lambda: backend.journal.count_dead_letters())
         send_task(backend.app, LINK.name, [])
-    found = wait_for(lambda: scraped(ports["query"]).get("skillbus_letters_buried_total"))
+    found = wait_for(lambda: scraped(ports["query"]).get("skillbus_dead_letters_written_total"))
     assert found == {("none",): 1.0}
     running.skillbus("dead", "discard", "--all")
 

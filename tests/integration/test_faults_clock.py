@@ -73,7 +73,7 @@ def test_clocks_that_are_hours_apart(
         worker_with_clock(HOURS, distributed, "plan,ingest", tmp_path) as ahead,
         worker_with_clock(-HOURS, distributed, "query", tmp_path) as behind,
     ):
-        wait_for(lambda: all("worker takes" in log.read_text() for log in (ahead, behind)), 60)
+        wait_for(lambda: all("worker ready" in log.read_text() for log in (ahead, behind)), 60)
         arena.wait_working(60)
         with Traffic(arena) as traffic:
             time.sleep(3.0)

@@ -104,7 +104,7 @@ def test_a_checkpoint_of_something_else_is_refused(base: str, tmp_path: Path) ->
         base, max_length=32, steps=4, learning_rate=1e-3, seed=0, threads=1
     )
     (tmp_path / CHECKPOINT).write_bytes(b"no tensors")
-    with pytest.raises(PermanentError, match=r"no checkpoint of this training.*--fresh"):
+    with pytest.raises(PermanentError, match=r"not a checkpoint of this training.*--fresh"):
         trainer.load_checkpoint(tmp_path)
     assert not trainer.load_checkpoint(tmp_path / "none")
 

@@ -40,7 +40,7 @@ Broker = Literal["redis", "rabbitmq"]
 _DATABASE = 9
 _PREFIX = f"test{os.getpid()}_distributed"
 _STOP_SECONDS = 45.0
-_TAKES = "worker takes"
+_READY_LINE = "worker ready"
 
 
 class Worker:
@@ -63,7 +63,7 @@ class Worker:
     @property
     def ready(self) -> bool:
         """Whether it takes tasks."""
-        return _TAKES in self.process.text("err")
+        return _READY_LINE in self.process.text("err")
 
     def children(self) -> list[int]:
         """Process ids of its children."""

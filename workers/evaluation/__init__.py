@@ -1,1 +1,1 @@
-"""Measuring one's own library: predictions in plain shapes, and the metrics of the papers."""
+"""Evaluation of a library on labelled data: predictions and the metrics of the papers."""

@@ -1,4 +1,4 @@
-"""What each stage is worth: all on, and one off at a time, over the same tasks."""
+"""Ablation: metrics with all stages, and with each stage off in turn, over the same tasks."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from workers.evaluation.predictions import rank_tasks
 METRICS = ("Hit@1", "MRR@10", "nDCG@10", "R@10", "FC@10")
 BUNDLE = "bundle"
 
-ALL_ON = "all on"
+ALL_STAGES = "all stages"
 _BUNDLE_STAGES = frozenset({"floor", "paging"})
-"""Stages that cannot move a ranking: they only show in bundles."""
+"""Stages after ranking, which change only bundles."""
 _LEXICAL_STAGES = frozenset({"names", "bigrams", "artifacts", "hub"})
-"""Ranking stages that read nothing but the words of task and skill."""
+"""Ranking stages that use only the words of task and skill."""
 
 
 @dataclass(frozen=True, slots=True)
 class AblationRow:
-    """A configuration: its figures, and what they lose or gain against all on (paired by task)."""
+    """A configuration: its metrics, and their differences from all stages, paired by task."""
 
     name: str
     without: tuple[str, ...]
-    figures: Mapping[str, ConfidenceInterval]
+    metrics: Mapping[str, ConfidenceInterval]
     differences: Mapping[str, ConfidenceInterval]
 
 
 def configurations(
     stages: Sequence[str] = OPTIONAL_STAGES, bundles: bool = False
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """(name, stages off): all on, each stage off in turn, only words, only the base score."""
+    """(name, stages off): all stages, each stage off in turn, lexical stages only, BM25F only."""
     ranking = [stage for stage in stages if stage not in _BUNDLE_STAGES]
     single = [stage for stage in stages if bundles or stage in ranking]
-    beyond_words = tuple(stage for stage in ranking if stage not in _LEXICAL_STAGES)
+    not_lexical = tuple(stage for stage in ranking if stage not in _LEXICAL_STAGES)
     return [
-        (ALL_ON, ()),
+        (ALL_STAGES, ()),
         *((f"without {stage}", (stage,)) for stage in single),
-        ("words alone", beyond_words),
-        ("BM25F alone", tuple(ranking)),
+        ("lexical stages only", not_lexical),
+        ("BM25F only", tuple(ranking)),
     ]
 
 
@@ -54,27 +54,28 @@ def ablation(
     budget: int | None,
     on_start: Callable[[str], None],
 ) -> list[AblationRow]:
-    """A row for each configuration; with a budget, also the share of complete bundles.
+    """Measure each configuration.
 
-    `tasks` have `task_id`, `instruction` and `gt_skill_ids`, none of them empty. `begun` is told
-    each configuration's name before it is measured.
+    tasks: objects with `task_id`, `instruction` and `gt_skill_ids`, none empty. budget: tokens of
+    a bundle; with it, the share of complete bundles is measured too. on_start: called with the name
+    of each configuration before it is measured.
     """
     rows: list[AblationRow] = []
     base: dict[str, list[float]] = {}
-    for name, without in configurations(bundles=budget is not None):
-        on_start(name)
+    for configuration, without in configurations(bundles=budget is not None):
+        on_start(configuration)
         values = _measure(services, tasks, without, budget)
         base = base or values
         rows.append(
             AblationRow(
-                name,
+                configuration,
                 without,
-                {figure: bootstrap_interval(found) for figure, found in values.items()},
+                {name: bootstrap_interval(found) for name, found in values.items()},
                 {
-                    figure: bootstrap_interval(
-                        [a - b for a, b in zip(found, base[figure], strict=True)]
+                    name: bootstrap_interval(
+                        [a - b for a, b in zip(found, base[name], strict=True)]
                     )
-                    for figure, found in values.items()
+                    for name, found in values.items()
                 },
             )
         )
@@ -87,11 +88,11 @@ def _measure(
     without: tuple[str, ...],
     budget: int | None,
 ) -> dict[str, list[float]]:
-    """Each figure's value of each task, in the order of the tasks."""
+    """The values of each metric, in the order of the tasks."""
     needed = {task["task_id"]: set(task["gt_skill_ids"]) for task in tasks}
     ranked = {task_id: ids for task_id, ids, _ in rank_tasks(services, tasks, without)}
     rows = routing_metrics_by_task(needed, ranked)
-    values = {figure: [rows[task][figure] for task in needed] for figure in METRICS}
+    values = {name: [rows[task][name] for task in needed] for name in METRICS}
     if budget is not None:
         given = dict(evaluate_bundles(services, tasks, budget, without))
         values[BUNDLE] = [float(needed[task] <= set(given[task].skills)) for task in needed]
@@ -99,35 +100,35 @@ def _measure(
 
 
 def to_markdown(rows: Iterable[AblationRow], tasks: int, budget: int | None) -> str:
-    """A table for a person: figures with their interval, differences below all on."""
+    """The rows as a Markdown table, with 95% intervals."""
     rows = list(rows)
-    figures = list(rows[0].figures)
-    names = [f"bundle@{budget}" if figure == BUNDLE else figure for figure in figures]
+    names = list(rows[0].metrics)
+    headers = [f"bundle@{budget}" if name == BUNDLE else name for name in names]
     lines = [
-        f"{tasks} tasks. First row: mean [95% bootstrap interval]. Others: mean, and the paired "
-        "difference from the first [95%].",
+        f"{tasks} tasks. First row: mean [95% bootstrap interval]. Other rows: mean (paired "
+        "difference from the first row [95% interval]).",
         "",
-        f"| stages | {' | '.join(names)} |",
-        f"| --- |{' --- |' * len(names)}",
+        f"| stages | {' | '.join(headers)} |",
+        f"| --- |{' --- |' * len(headers)}",
     ]
     for row in rows:
-        cells = [_cell(row, figure) for figure in figures]
+        cells = [_cell(row, name) for name in names]
         lines.append(f"| {row.name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _cell(row: AblationRow, figure: str) -> str:
-    if row.name == ALL_ON:
-        mean, low, high = row.figures[figure]
+def _cell(row: AblationRow, name: str) -> str:
+    mean, low, high = row.metrics[name]
+    if row.name == ALL_STAGES:
         return f"{mean:.3f} [{low:.2f}, {high:.2f}]"
-    difference, low, high = row.differences[figure]
+    difference, low, high = row.differences[name]
     if low == high == 0:
-        return f"{row.figures[figure].mean:.3f} (=)"
-    return f"{row.figures[figure].mean:.3f} ({difference:+.3f} [{low:+.2f}, {high:+.2f}])"
+        return f"{mean:.3f} (=)"
+    return f"{mean:.3f} ({difference:+.3f} [{low:+.2f}, {high:+.2f}])"
 
 
 def to_json_data(rows: Iterable[AblationRow], tasks: int, budget: int | None) -> dict[str, Any]:
-    """The same as JSON data."""
+    """The rows as JSON data."""
     return {
         "tasks": tasks,
         "budget": budget,
@@ -135,7 +136,7 @@ def to_json_data(rows: Iterable[AblationRow], tasks: int, budget: int | None) ->
             {
                 "name": row.name,
                 "without": list(row.without),
-                "figures": _intervals(row.figures),
+                "figures": _intervals(row.metrics),
                 "against_all_on": _intervals(row.differences),
             }
             for row in rows
@@ -145,11 +146,11 @@ def to_json_data(rows: Iterable[AblationRow], tasks: int, budget: int | None) ->
 
 def _intervals(found: Mapping[str, ConfidenceInterval]) -> dict[str, dict[str, float]]:
     return {
-        figure: {name: round(value, 4) for name, value in each._asdict().items()}
-        for figure, each in found.items()
+        name: {field: round(value, 4) for field, value in interval._asdict().items()}
+        for name, interval in found.items()
     }
 
 
 def tasks_with_gold_skills(tasks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The tasks that name the skills they need: only those can be scored."""
+    """The tasks with needed skills; others cannot be scored."""
     return [task for task in tasks if task.get("gt_skill_ids")]

@@ -1,4 +1,4 @@
-"""What bundles hold, and which needed skills they lack and why."""
+"""Evaluation of bundles: completeness, and the reasons why needed skills are missing."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tasks.policies import QUERY, Deadline
 from tasks.query.pipeline import answer_query
 from tasks.services import Services
 
-NO_HIT_REASON = "the answer was NO_SKILL_HIT"
-NOT_RANKED_REASON = "not among the first of the ranking"
+NO_HIT_REASON = "answered NO_SKILL_HIT"
+NOT_RANKED_REASON = "not ranked high enough"
 
 _SKILL_ID = re.compile(r"[^\s:]+:[^\s,;]+")
 
 
 @dataclass(frozen=True, slots=True)
 class BundleOutcome:
-    """One bundle in short.
+    """Summary of one bundle.
 
-    skills: ids best first, () for NO_SKILL_HIT. reasons: why a skill that was looked at is not in
-    the bundle, by id. tokens: of the Markdown. refused: the answer was NO_SKILL_HIT.
+    skills: ids, best first; empty for NO_SKILL_HIT. reasons: by id, why a candidate is not in the
+    bundle. tokens: tokens of its Markdown. no_hit: whether the answer was NO_SKILL_HIT.
     """
 
     skills: tuple[str, ...]
@@ -34,7 +34,7 @@ class BundleOutcome:
     no_hit: bool
 
     def reason(self, skill_id: str) -> str:
-        """Why a skill is not in the bundle, other skills' ids left out so that reasons add up."""
+        """Why a skill is not in the bundle, without ids of other skills so that reasons group."""
         if self.no_hit:
             return NO_HIT_REASON
         return _SKILL_ID.sub("another", self.reasons.get(skill_id, NOT_RANKED_REASON))
@@ -46,9 +46,10 @@ def evaluate_bundles(
     budget: int,
     without: Collection[str] = (),
 ) -> Iterator[tuple[str, BundleOutcome]]:
-    """Ask the whole pipeline for the bundle of each task, within a budget of tokens.
+    """Run the query pipeline for each task; yields task id and outcome.
 
-    Raises UsageError where a task is empty or the budget is less than one passage needs.
+    budget: tokens of a bundle. without: stages to switch off. Raises UsageError if a task is empty
+    or the budget too small for one passage.
     """
     for task in tasks:
         request = QueryAsked(
@@ -77,13 +78,13 @@ def _outcome(bundle: Bundle) -> BundleOutcome:
 def bundle_metrics(
     needed: Mapping[str, Collection[str]], given: Mapping[str, BundleOutcome]
 ) -> dict[str, float]:
-    """Means over tasks; `needed` has an empty collection for a task that no skill answers.
+    """Means over tasks; a task that no skill answers has an empty collection in `needed`.
 
     complete: share of tasks whose bundle holds all needed skills. recall: mean share of the needed
     skills in it. precision: mean share of its skills that are needed, 0 for an empty bundle.
-    skills, tokens: per bundle that holds any. refused: share of the tasks with needed skills that
-    were answered NO_SKILL_HIT; found: the same share of the tasks without. Figures that no task
-    can say anything about are left out.
+    skills, tokens: per bundle that is not NO_SKILL_HIT. false_no_hit: share of the tasks with
+    needed skills that were answered NO_SKILL_HIT. true_no_hit: the same share of the other tasks.
+    Metrics without a task to compute them from are left out.
     """
     rows = [(set(wanted), given[task]) for task, wanted in needed.items()]
     positive = [(wanted, outcome) for wanted, outcome in rows if wanted]
@@ -102,16 +103,16 @@ def bundle_metrics(
         report["skills"] = _mean([float(len(outcome.skills)) for outcome in hits])
         report["tokens"] = _mean([float(outcome.tokens) for outcome in hits])
     if positive:
-        report["refused"] = _mean([float(outcome.no_hit) for _, outcome in positive])
+        report["false_no_hit"] = _mean([float(outcome.no_hit) for _, outcome in positive])
     if negative:
-        report["found"] = _mean([float(outcome.no_hit) for outcome in negative])
+        report["true_no_hit"] = _mean([float(outcome.no_hit) for outcome in negative])
     return report
 
 
 def count_missing_skills(
     needed: Mapping[str, Collection[str]], given: Mapping[str, BundleOutcome]
 ) -> dict[str, int]:
-    """How many needed skills bundles lack, by the reason, the most frequent first."""
+    """The number of needed skills missing in bundles by reason, most frequent first."""
     counts = Counter(
         given[task].reason(skill_id)
         for task, wanted in needed.items()

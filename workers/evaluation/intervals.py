@@ -1,4 +1,4 @@
-"""Bootstrap intervals: how far a mean over few tasks can be trusted."""
+"""Bootstrap confidence intervals of means over tasks."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ class ConfidenceInterval(NamedTuple):
 def bootstrap_interval(
     values: Sequence[float], resamples: int = RESAMPLES, seed: int = SEED
 ) -> ConfidenceInterval:
-    """The mean of some tasks' figures with percentiles of resampled means (Efron, 1979).
+    """The mean of `values` with the 2.5th and 97.5th percentile of resampled means (Efron, 1979).
 
-    Given the same seed and number of tasks, every call draws the same tasks: intervals of the
-    differences of two configurations are paired by handing in the differences. Raises ValueError
-    without values.
+    For a paired comparison of two configurations, pass the differences of their values by task.
+    Raises ValueError for no values.
     """
     if not len(values):
-        raise ValueError("no values: nothing can be said about a mean of nothing")
-    figures = np.asarray(values, dtype=np.float64)
-    drawn = np.random.default_rng(seed).integers(0, len(figures), (resamples, len(figures)))
-    low, high = np.percentile(figures[drawn].mean(axis=1), (2.5, 97.5))
-    return ConfidenceInterval(float(figures.mean()), float(low), float(high))
+        raise ValueError("no values")
+    samples = np.asarray(values, dtype=np.float64)
+    indices = np.random.default_rng(seed).integers(0, len(samples), (resamples, len(samples)))
+    low, high = np.percentile(samples[indices].mean(axis=1), (2.5, 97.5))
+    return ConfidenceInterval(float(samples.mean()), float(low), float(high))

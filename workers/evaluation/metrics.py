@@ -1,6 +1,6 @@
-"""Metrics of routing, paging and roles, as pure functions.
+"""Metrics of ranking, passage selection and roles, as pure functions.
 
-Routing: SkillRouter, appendix A. Paging: SkillPager §4.2 with labelled lines in place of a judge.
+Ranking: SkillRouter, appendix A. Passages: SkillPager §4.2 with labelled lines in place of a judge.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ Ranges = Sequence[Sequence[int]]
 def routing_metrics(
     needed: Mapping[str, Iterable[str]], ranked: Mapping[str, Sequence[str]]
 ) -> dict[str, float]:
-    """Means over tasks of Hit@1, MRR@10, nDCG@10, R@k and FC@10 (all needed skills in the top
-    10); a task that is not in `ranked` scores 0."""
+    """Means over tasks of Hit@1, MRR@10, nDCG@10, R@k and FC@10 (all needed skills in the top 10).
+
+    needed, ranked: skill ids by task; ranked ids best first. A task missing in `ranked` scores 0.
+    """
     rows = list(routing_metrics_by_task(needed, ranked).values())
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]} if rows else {}
 
@@ -31,7 +33,7 @@ def routing_metrics(
 def routing_metrics_by_task(
     needed: Mapping[str, Iterable[str]], ranked: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
-    """The figures of `routing_metrics` of each task by itself."""
+    """The metrics of `routing_metrics` for each task."""
     return {
         task: _routing_row(set(wanted), list(dict.fromkeys(ranked.get(task, ()))))
         for task, wanted in needed.items()
@@ -53,20 +55,20 @@ def _routing_row(needed: set[str], ranked: list[str]) -> dict[str, float]:
 
 
 def line_set(ranges: Ranges) -> set[int]:
-    """The lines of some ranges, 1-based and inclusive."""
+    """The line numbers in some ranges, which are 1-based and inclusive."""
     return {line for first, last in ranges for line in range(first, last + 1)}
 
 
 def passage_metrics(rows: Sequence[tuple[Ranges, Ranges, Sequence[str], int]]) -> dict[str, float]:
-    """Sufficiency and token reduction over (required, picked, lines, body_line) of each query.
+    """Sufficiency and token reduction over rows of (required, selected, lines, body_line).
 
-    Sufficient: every required line with something on it is picked. Token reduction counts words
-    and punctuation marks of the body, summed over all queries (SkillPager table 4).
+    A query is sufficient if every required line that is not blank is selected. Token reduction
+    counts words and punctuation marks of the body, summed over all queries (SkillPager table 4).
     """
     sufficient = recalled = 0.0
     full = kept = 0
-    for required, picked, lines, body_line in rows:
-        inside = line_set(picked)
+    for required, selected, lines, body_line in rows:
+        inside = line_set(selected)
         wanted = {line for line in line_set(required) if lines[line - 1].strip()}
         recalled += len(wanted & inside) / len(wanted) if wanted else 1.0
         sufficient += wanted <= inside
@@ -86,7 +88,10 @@ def role_metrics(
     gold: Mapping[str, Sequence[tuple[int, int, str]]],
     given: Mapping[str, Sequence[tuple[int, int, str]]],
 ) -> dict[str, float]:
-    """Accuracy over lines and macro-F1 over the six roles; other marks are not scored."""
+    """Accuracy over lines and macro-F1 over the six roles; other labels are not scored.
+
+    gold, given: (first line, last line, role) by skill id.
+    """
     roles = tuple(role.value for role in Role)
     confusion: Counter[tuple[str, str]] = Counter()
     for skill_id, ranges in gold.items():

@@ -1,4 +1,4 @@
-"""Lines of a skill that each method of paging picks for a query."""
+"""The lines of a skill that each method of passage selection returns for a query."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Ranges = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class SelectedLines:
-    """What a method picks for one query: line ranges of the SKILL.md in order."""
+    """The lines selected for one query: ranges of the SKILL.md in order."""
 
     query: dict[str, Any]
     revision: StoredRevision
@@ -48,17 +48,18 @@ def select_lines(
     gap: float,
     without: tuple[str, ...],
 ) -> Iterator[SelectedLines]:
-    """For each query the lines of its one skill that a method would send.
+    """Select the lines of the skill of each query.
 
-    F sees what a query sees: section vectors, and none in a language that the encoder does not
-    know. The others are given the vectors that their definition asks for. Raises UsageError for a
-    method that needs vectors where paging by meaning is switched off.
+    method: `f` selects as a query does, by section vectors, or by words in a language that the
+    encoder does not support. The baselines get the vectors that their definition needs. gap: score
+    gap at which `f` stops. Raises UsageError for a method that needs vectors when `without`
+    switches off `paging`.
     """
     lexical_only = "paging" in without
     if lexical_only and method not in ("f", "full"):
         raise UsageError(
-            f"--method {method} compares vectors, which --without paging leaves out; "
-            "give one or the other"
+            f"--method {method} needs vectors, which --without paging switches off; "
+            "drop one of them"
         )
     revisions = read_published_revisions(services, [query["skill_id"] for query in queries])
     inputs: dict[str, PassageInput] = {}
@@ -90,27 +91,31 @@ def _select_by_default_method(
     return get_line_ranges(revision.parsed, [index for index, _ in passages])
 
 
-def _select_by_baseline(services: Services, page: PassageInput, text: str, method: str) -> Ranges:
-    """The lines that a method of comparison picks."""
-    parsed = page.parsed
+def _select_by_baseline(
+    services: Services, passage_input: PassageInput, text: str, method: str
+) -> Ranges:
+    """The lines that a baseline method selects."""
+    parsed = passage_input.parsed
     if method == "full" or not parsed.passages:
-        return get_line_ranges(parsed, select_all(page))
+        return get_line_ranges(parsed, select_all(passage_input))
     vector = services.encoder.get().encode([understand(text).text])[0]
     query = PassageQuery(vector, np.empty(0, np.uint64), np.empty(0, np.float32))
     if method in ("mmr", "chunks"):
-        return get_line_ranges(parsed, select_mmr(query, page), context=method == "mmr")
-    edges = [(link.source, link.target) for link in link_passages(parsed, page.passage_vectors)]
-    pick = select_top_k if method == "topk" else select_by_graph_walk
-    return get_line_ranges(parsed, pick(query, page, edges))
+        return get_line_ranges(parsed, select_mmr(query, passage_input), context=method == "mmr")
+    edges = [
+        (link.source, link.target) for link in link_passages(parsed, passage_input.passage_vectors)
+    ]
+    select = select_top_k if method == "topk" else select_by_graph_walk
+    return get_line_ranges(parsed, select(query, passage_input, edges))
 
 
 def _make_passage_input(services: Services, parsed: ParsedSkill, method: str) -> PassageInput:
-    """A skill with the vectors that a method of comparison needs; its words are not asked for."""
+    """A skill with the passage vectors that a baseline needs, and without its terms."""
     if method == "chunks":
         parsed = split_into_chunks(parsed)
     vectors: Vector | None = None
     if method != "full" and parsed.passages:
         vectors = encode_cached(services, passage_texts(parsed))
     offsets = np.zeros(len(parsed.passages) + 1, np.int32)
-    nothing = np.empty(0, np.uint64), np.empty(0, np.uint16)
-    return PassageInput(parsed, offsets, *nothing, passage_vectors=vectors)
+    no_terms = np.empty(0, np.uint64), np.empty(0, np.uint16)
+    return PassageInput(parsed, offsets, *no_terms, passage_vectors=vectors)

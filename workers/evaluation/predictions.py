@@ -1,4 +1,4 @@
-"""Predictions of the library: rankings, picked lines and roles."""
+"""Predictions to evaluate: rankings and roles; and the JSONL files of labelled data."""
 
 from __future__ import annotations
 
@@ -21,29 +21,31 @@ MAX_RANKED = 100
 
 
 def read_jsonl(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
-    """Objects of a JSONL file; raises UsageError with the line where one is wrong."""
+    """Read the objects of a JSONL file; raises UsageError with the number of an invalid line."""
     rows = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
-            raise UsageError(f"{path}:{number}: not JSON: {error}") from None
-        fault = _row_error(row, fields)
-        if fault:
-            raise UsageError(f"{path}:{number}: {fault}")
+        except ValueError as reason:
+            raise UsageError(f"{path}:{number}: not JSON: {reason}") from None
+        error = _row_error(row, fields)
+        if error:
+            raise UsageError(f"{path}:{number}: {error}")
         rows.append(row)
     if not rows:
-        raise UsageError(f"{path} holds no lines; each is a JSON object with {', '.join(fields)}")
+        raise UsageError(
+            f"{path} is empty; expected one JSON object per line with {', '.join(fields)}"
+        )
     return rows
 
 
 def _row_error(row: object, fields: Sequence[str]) -> str:
-    """What is wrong with a line, "" when nothing is; ids of needed skills may be left out."""
+    """Why a line is invalid, "" if it is valid; `gt_skill_ids` is checked where it is present."""
     if not isinstance(row, dict) or not all(name in row for name in fields):
         missing = [name for name in fields if not isinstance(row, dict) or name not in row]
-        return f"needs {', '.join(missing)}"
+        return f"missing {', '.join(missing)}"
     needed = row.get("gt_skill_ids", [])
     if not isinstance(needed, list) or not all(isinstance(name, str) for name in needed):
         return "gt_skill_ids must be a list of skill ids"
@@ -54,7 +56,7 @@ def _row_error(row: object, fields: Sequence[str]) -> str:
 def rank_tasks(
     services: Services, tasks: Sequence[dict[str, Any]], without: tuple[str, ...]
 ) -> Iterator[tuple[str, list[str], dict[str, float]]]:
-    """Task id, the best RANKED ids as ranked before choosing, and milliseconds by stage."""
+    """Task id, the best MAX_RANKED ids before skills are chosen, and milliseconds by stage."""
     check_stages(without)
     for task in tasks:
         request = QueryAsked(task=task["instruction"], without=without)
@@ -66,7 +68,10 @@ def rank_tasks(
 def predict_roles(
     services: Services, skill_ids: Sequence[str], classifier: RoleClassifier | None = None
 ) -> dict[str, list[tuple[int, int, str]]]:
-    """Line ranges with their role, headings and frontmatter included."""
+    """(first line, last line, role) of each skill, with its headings and frontmatter.
+
+    classifier: None for the roles that the library holds.
+    """
     found = {}
     for skill_id, revision in read_published_revisions(services, skill_ids).items():
         parsed = revision.parsed
@@ -90,7 +95,7 @@ def predict_roles(
 
 
 def _last_line_before_next(parsed: ParsedSkill, index: int) -> int:
-    """The line before the next passage of the section: blank lines between go with the first."""
+    """The line before the next passage of the section; blank lines belong to the passage before."""
     passage, following = parsed.passages[index], parsed.passages[index + 1 : index + 2]
     if following and following[0].section == passage.section:
         return following[0].first_line - 1
@@ -100,7 +105,7 @@ def _last_line_before_next(parsed: ParsedSkill, index: int) -> int:
 def read_published_revisions(
     services: Services, skill_ids: Sequence[str]
 ) -> dict[str, StoredRevision]:
-    """The published revisions of some skills; raises UsageError where one is not published."""
+    """The published revisions of some skills; raises UsageError if one is not published."""
     pointers = services.library.refresh().pointers
     wanted = list(dict.fromkeys(skill_ids))
     missing = [skill_id for skill_id in wanted if skill_id not in pointers]
@@ -113,6 +118,6 @@ def read_published_revisions(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """A percentile by nearest rank, share in [0, 1]."""
+    """A percentile by the nearest-rank method; share: in [0, 1]."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

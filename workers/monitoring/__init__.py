@@ -1,1 +1,1 @@
-"""Monitoring: metrics, status, and the checks of `doctor`."""
+"""Prometheus metrics, status, and the checks of `doctor`."""

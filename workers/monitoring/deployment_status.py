@@ -1,6 +1,6 @@
-"""A distributed deployment at a glance: its servers, workers, queues and library, asked at once.
+"""Status of a distributed deployment: servers, workers, queues and library, read in parallel.
 
-What a server that is away would have told is None; nothing waits for it longer than was said.
+Values of a server that does not answer in time are None.
 """
 
 from __future__ import annotations
@@ -53,46 +53,46 @@ StatusPart = dict[str, Any]
 
 
 class DeploymentStatus:
-    """Asks the servers, over connections of its own that are opened on first use.
+    """Reads the status from the servers, over connections that are opened on first use.
 
-    app: a Celery application whose broker is asked for its queues.
+    app: a Celery application, whose broker has the queues.
     """
 
     def __init__(self, settings: Settings, app: Any) -> None:
         self._settings = settings
         self._app = app
         self._stack = ExitStack()
-        self._pulse = Lazy(self._open_pulse)
+        self._liveness = Lazy(self._open_liveness)
         self._graph = Lazy(self._open_graph)
         self._journal = Lazy(lambda: open_journal(settings, self._stack, writable=True))
         self._coordinator: Lazy[RedisCoordinator] = Lazy(
             lambda: open_coordinator(settings, self._stack, lambda _: 0, unique_process_name())
         )
         probes: dict[str, Callable[[], StatusPart]] = {
-            "broker": self._ask_broker,
-            "redis": self._ask_redis,
-            "elasticsearch": self._ask_elasticsearch,
-            "neo4j": self._ask_neo4j,
+            "broker": self._read_broker,
+            "redis": self._read_redis,
+            "elasticsearch": self._probe_elasticsearch,
+            "neo4j": self._read_neo4j,
         }
-        self._probes = ParallelProbes({name: _timed(ask) for name, ask in probes.items()})
+        self._probes = ParallelProbes({name: _timed(probe) for name, probe in probes.items()})
         self._oldest_seq = 0
-        self._request_probe = ParallelProbes({"requests": self._ask_requests})
+        self._request_probe = ParallelProbes({"requests": self._read_request_age})
 
     def prepare(self) -> None:
-        """Load the clients' libraries here and now, before this process forks others; raises
-        UsageError for settings that cannot be used."""
-        self._pulse.get().prepare()
+        """Load the client libraries now, before this process forks; raises UsageError for invalid
+        settings."""
+        self._liveness.get().prepare()
         self._graph.get()
         self._coordinator.get()
         self._journal.get()
 
     def get_status(self, seconds: float) -> dict[str, Any]:
-        """How the deployment stands; of a server without an answer in `seconds`, why not."""
+        """The status; servers that do not answer within `seconds` are listed with the error."""
         answers = self._probes.run(seconds)
         status: StatusPart = dict.fromkeys((*_CATALOG, *_JOURNAL, "queues"))
-        for found in answers.values():
-            if not isinstance(found, SkillbusError):
-                status |= found
+        for answer in answers.values():
+            if not isinstance(answer, SkillbusError):
+                status |= answer
         oldest = status.pop("oldest_waiting")
         status.pop("seconds", None)
         return {
@@ -101,26 +101,30 @@ class DeploymentStatus:
             **status,
             "problem": status["problem"] or "",
             "trouble": status["problem"] or "",  # the name before 0.2; remove it after that
-            "oldest_waiting_seconds": self._waiting_since(oldest, status["workers"], seconds),
+            "oldest_waiting_seconds": self._oldest_waiting_seconds(
+                oldest, status["workers"], seconds
+            ),
         }
 
     def close(self) -> None:
         """Release the connections."""
         self._stack.close()
 
-    def _server_status(self, name: str, found: StatusPart | SkillbusError) -> dict[str, Any]:
-        away = isinstance(found, SkillbusError)
+    def _server_status(self, name: str, answer: StatusPart | SkillbusError) -> dict[str, Any]:
+        failed = isinstance(answer, SkillbusError)
         addresses = getattr(self._settings.servers, name).split(",")
         return {
             "server": name,
             "address": ", ".join(strip_password(one.strip()) for one in addresses),
-            "up": not away,
-            "seconds": None if isinstance(found, SkillbusError) else found["seconds"],
-            "problem": " ".join(str(found).split()) if away else "",
+            "up": not failed,
+            "seconds": None if isinstance(answer, SkillbusError) else answer["seconds"],
+            "problem": " ".join(str(answer).split()) if failed else "",
         }
 
-    def _waiting_since(self, seq: int | None, workers: Any, seconds: float) -> float | None:
-        """Seconds since the request of a number, 0 where none waits; None: nobody can tell."""
+    def _oldest_waiting_seconds(
+        self, seq: int | None, workers: Any, seconds: float
+    ) -> float | None:
+        """Age of the ingest request `seq`; 0 if no request is open, None if it is unknown."""
         if seq is None or workers is None:
             return None
         if not seq:
@@ -129,22 +133,22 @@ class DeploymentStatus:
         found = self._request_probe.run(seconds)["requests"]
         return None if isinstance(found, SkillbusError) else found
 
-    # -- the questions
-    def _open_pulse(self) -> LivenessProbe:
-        pulse = LivenessProbe(self._settings.servers)
-        self._stack.callback(pulse.close)
-        return pulse
+    # -- probes
+    def _open_liveness(self) -> LivenessProbe:
+        liveness = LivenessProbe(self._settings.servers)
+        self._stack.callback(liveness.close)
+        return liveness
 
     def _open_graph(self) -> Neo4jSkillGraph:
         graph = Neo4jSkillGraph(self._settings.servers, writable=False)
         self._stack.callback(graph.close)
         return graph
 
-    def _ask_broker(self) -> StatusPart:
+    def _read_broker(self) -> StatusPart:
         waiting = {queue: queue_depth(self._app, queue) for queue in ALL_QUEUES}
         return {"queues": [{"queue": name, "waiting": count} for name, count in waiting.items()]}
 
-    def _ask_redis(self) -> StatusPart:
+    def _read_redis(self) -> StatusPart:
         coordinator = self._coordinator.get()
         running = coordinator.get_running_tasks()
         now = time.time()
@@ -166,25 +170,24 @@ class DeploymentStatus:
             for worker, queues in coordinator.get_worker_queues().items()
         ]
         status = journal_status(self._journal.get())
-        consumers = coordinator.list_consumers()
         return {
             **status,
             "problem": coordinator.task_error,
             "workers": workers,
-            "submissions": consumers,
+            "submissions": coordinator.list_consumers(),
         }
 
-    def _ask_requests(self) -> float | None:
+    def _read_request_age(self) -> float | None:
         request = (
             self._coordinator.get().get_ingest_requests([self._oldest_seq]).get(self._oldest_seq)
         )
         return None if request is None else round(max(0.0, time.time() - request.since), 1)
 
-    def _ask_elasticsearch(self) -> StatusPart:
-        self._pulse.get().version()
+    def _probe_elasticsearch(self) -> StatusPart:
+        self._liveness.get().version()
         return {}
 
-    def _ask_neo4j(self) -> StatusPart:
+    def _read_neo4j(self) -> StatusPart:
         graph = self._graph.get()
         counts = graph.get_counts()
         oldest = graph.list_awaiting_ingest(1) if counts["waiting"] else []
@@ -195,10 +198,12 @@ class DeploymentStatus:
         }
 
 
-def _timed(ask: Callable[[], StatusPart]) -> Callable[[], StatusPart]:
+def _timed(probe: Callable[[], StatusPart]) -> Callable[[], StatusPart]:
+    """The probe, with its duration in `seconds` added to the result."""
+
     def timed() -> StatusPart:
         started = time.perf_counter()
-        status = ask()
+        status = probe()
         return {**status, "seconds": round(time.perf_counter() - started, 4)}
 
     return timed

@@ -1,4 +1,4 @@
-"""What `doctor` looks at on this machine, and how its checks are run."""
+"""Checks of `doctor` on this machine, and how checks are run."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ from pathlib import Path
 from config.errors import MisconfiguredError, SkillbusError
 from config.settings import Settings
 from graph.records import Source
+from search.local.index import LocalSearchIndex
+from search.models.encoder import encoder_identity
+from search.models.load_models import load_encoder, load_reranker
+from skills.record import RevisionKey
 from tasks.journal.protocol import DeadLetterStore
+from tasks.journal.sqlite import SqliteJournal
+from tasks.sources.git import process
 from workers.backend.stores import open_graph
 from workers.monitoring.parallel_probes import ParallelProbes
 
 Check = Callable[[], str]
-"""What was found when all is well; raises SkillbusError that says what is wrong and what to do."""
+"""Returns what was found; raises SkillbusError with the problem and what to do about it."""
 
 _LOW_DISK_BYTES = 500_000_000
 
 
 def run_checks(checks: Mapping[str, Check]) -> list[dict[str, str]]:
-    """The result of each check in turn, on this machine: models may take their time to load."""
+    """Run the checks one after another, without a timeout: loading a model may take long."""
     return [_check_result(name, _run_check(check)) for name, check in checks.items()]
 
 
 def run_checks_in_parallel(checks: Mapping[str, Check], seconds: float) -> list[dict[str, str]]:
-    """The result of each check of a server; one without an answer in `seconds` is wrong."""
+    """Run the checks in parallel; one without a result within `seconds` fails."""
     return [
         _check_result(name, found) for name, found in ParallelProbes(checks).run(seconds).items()
     ]
@@ -45,9 +51,9 @@ def _check_result(name: str, found: str | SkillbusError) -> dict[str, str]:
 
 
 def machine_checks(settings: Settings) -> dict[str, Check]:
-    """Programs and models, and the disk where the library lies on it."""
+    """Checks of programs and models, and of the disk of an embedded library."""
     checks: dict[str, Check] = {}
-    if not settings.distributed:  # else the home holds a socket, and may be small
+    if not settings.distributed:  # otherwise the home holds only a socket
         checks["disk"] = lambda: _check_disk(settings)
     checks["git"] = _check_git
     checks["encoder"] = lambda: _check_encoder(settings)
@@ -57,7 +63,7 @@ def machine_checks(settings: Settings) -> dict[str, Check]:
 
 
 def library_checks(settings: Settings) -> dict[str, Check]:
-    """The stores of an embedded library, and its sources."""
+    """Checks of the stores and sources of an embedded library."""
     if not (settings.home / "graph.db").exists():
         return {"library": lambda: f"{settings.home}: nothing synced yet"}
     return {
@@ -72,31 +78,25 @@ def _check_disk(settings: Settings) -> str:
     folder = next(path for path in (settings.home, *settings.home.parents) if path.exists())
     free = shutil.disk_usage(folder).free
     if free < _LOW_DISK_BYTES:
-        raise SkillbusError(f"{free / 1e6:.0f} MB free at {folder}; make room")
+        raise SkillbusError(f"only {free / 1e6:.0f} MB free at {folder}; free some space")
     return f"{free / 1e9:.1f} GB free at {folder}"
 
 
 def _check_git() -> str:
-    """What git is; its absence is wrong only where there are git sources, and told there."""
-    from tasks.sources.git import process
-
+    """The version of git; never fails, since only git sources need it (`_check_sources`)."""
     try:
         return process.get_git_version()
     except MisconfiguredError as error:
-        return f"{error}, or do without them"
+        return f"{error}; needed for git sources only"
 
 
 def _check_encoder(settings: Settings) -> str:
-    from search.models.load_models import load_encoder
-
     encoder = load_encoder(settings.encoder)
     vector = encoder.encode(["a short text"])
     return f"{encoder.model}, {vector.shape[1]} dimensions, languages {sorted(encoder.languages)}"
 
 
 def _check_reranker(settings: Settings) -> str:
-    from search.models.load_models import load_reranker
-
     reranker = load_reranker(settings.reranker)
     reranker.score("a short task", ["a short text"])
     return f"{reranker.model}, languages {sorted(reranker.languages)}"
@@ -107,40 +107,34 @@ def _check_catalog(settings: Settings) -> str:
         counts = open_graph(settings, stack, writable=False).get_counts()
     if counts["waiting"]:
         raise SkillbusError(
-            f"{counts['waiting']} skills wait for ingest; `skillbus serve` or any sync goes on"
+            f"{counts['waiting']} skills pending; `skillbus serve` or the next sync ingests them"
         )
-    return f"{counts['published']} published, {counts['failed']} failed, {counts['paged']} paged"
+    return f"{counts['published']} published, {counts['failed']} failed, {counts['paged']} embedded"
 
 
 def _check_journal(settings: Settings) -> str:
-    from tasks.journal.sqlite import SqliteJournal
-
     journal = SqliteJournal(settings.home / "journal.db")
     try:
         check_dead_letters(journal)
-        waiting = journal.count_open_jobs("event") + journal.count_open_jobs("query")
+        count = journal.count_open_jobs("event") + journal.count_open_jobs("query")
     finally:
         journal.close()
-    return f"{waiting} events and queries open"
+    return f"{count} events and queries open"
 
 
 def check_dead_letters(store: DeadLetterStore) -> str:
-    """Whether nothing failed for good."""
+    """Raise SkillbusError if there are dead letters."""
     count = store.count_dead_letters()
     if count:
         letters = "1 dead letter" if count == 1 else f"{count} dead letters"
         raise SkillbusError(
-            f"{letters}, the last because {store.list_dead_letters(1)[0].reason}; "
-            "`skillbus dead list` shows what failed for good: retry or discard it"
+            f"{letters} (last: {store.list_dead_letters(1)[0].reason}); "
+            "see `skillbus dead list`, then retry or discard"
         )
     return "none"
 
 
 def _check_index(settings: Settings) -> str:
-    from search.local.index import LocalSearchIndex
-    from search.models.encoder import encoder_identity
-    from skills.record import RevisionKey
-
     identity = encoder_identity(settings.encoder.model)
     index = LocalSearchIndex(
         settings.home / "index", identity.model, identity.dimension, writable=False
@@ -165,7 +159,7 @@ def _check_sources(settings: Settings) -> str:
     with ExitStack() as stack:
         found = open_graph(settings, stack, writable=False).list_sources()
     problems = [
-        f"{source.root} of {source.source_id} is not there: bring it back, or "
+        f"directory {source.root} of source {source.source_id} is missing: restore it, or "
         f"`skillbus sources remove {source.source_id}`"
         for source in found
         if source.kind == "directory" and not Path(source.root).is_dir()
@@ -175,17 +169,15 @@ def _check_sources(settings: Settings) -> str:
         problems += _missing_git()
     if problems:
         raise SkillbusError("; ".join(problems))
-    return f"{len(found)} there"
+    return f"{len(found)} reachable"
 
 
 def fetch_failures(sources: Sequence[Source]) -> list[str]:
-    """Git sources that could not be fetched, each with the reason."""
+    """Git sources whose last fetch failed, each with the reason."""
     return [f"{source.source_id}: {source.last_error}" for source in sources if source.last_error]
 
 
 def _missing_git() -> list[str]:
-    from tasks.sources.git import process
-
     try:
         process.find_git()
     except MisconfiguredError as error:

@@ -1,4 +1,4 @@
-"""Questions to servers, asked side by side, none of which can hold up the others."""
+"""Runs probes of several servers in parallel with one timeout."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Probe = Callable[[], T]
 
 
 class ParallelProbes(Generic[T]):
-    """Each is asked in a thread of its own; one that is still out is not asked once more.
+    """Named probes, each run in a thread.
 
-    A client's patience with a server that hangs may be longer than that of who asks. So threads
-    that wait are left behind, but never more than one for each question.
+    The timeout of a client may be longer than that of `run`. Its thread is then left running, and
+    the probe is not started again before it ends: at most one thread per probe.
     """
 
     def __init__(self, probes: Mapping[str, Probe[T]]) -> None:
@@ -27,29 +27,30 @@ class ParallelProbes(Generic[T]):
         self._pending: dict[str, Future[T]] = {}
 
     def run(self, timeout_seconds: float) -> dict[str, T | SkillbusError]:
-        """The answer to each question, or the error in its place, within `seconds`.
+        """The result of each probe, or the SkillbusError it raised.
 
-        An error that is not ours is raised once all have answered.
+        A probe without a result after `timeout_seconds` yields a TransientError. Any other
+        exception of a probe is raised after all have ended or timed out.
         """
         with self._lock:
-            futures = {name: self._begin(name) for name in self._probes}
+            futures = {name: self._start(name) for name in self._probes}
         wait(futures.values(), timeout_seconds)
         return {
-            name: self._answer(name, future, timeout_seconds) for name, future in futures.items()
+            name: self._result(name, future, timeout_seconds) for name, future in futures.items()
         }
 
-    def _begin(self, name: str) -> Future[T]:
-        # What came too late for who asked then is too old for who asks now.
+    def _start(self, name: str) -> Future[T]:
+        # The result of a probe that ended after an earlier timeout is outdated: start it again.
         if name in self._pending and not self._pending[name].done():
             return self._pending[name]
         future: Future[T] = Future()
         self._pending[name] = future
         threading.Thread(
-            target=_answer, args=(future, self._probes[name]), name=f"ask-{name}", daemon=True
+            target=_run, args=(future, self._probes[name]), name=f"probe-{name}", daemon=True
         ).start()
         return future
 
-    def _answer(self, name: str, future: Future[T], timeout_seconds: float) -> T | SkillbusError:
+    def _result(self, name: str, future: Future[T], timeout_seconds: float) -> T | SkillbusError:
         if not future.done():
             return TransientError(f"{name} did not answer within {timeout_seconds:g} s")
         with self._lock:
@@ -63,8 +64,8 @@ class ParallelProbes(Generic[T]):
         raise error
 
 
-def _answer(future: Future[T], probe: Probe[T]) -> None:
+def _run(future: Future[T], probe: Probe[T]) -> None:
     try:
         future.set_result(probe())
-    except BaseException as error:  # who asked gets it, whatever it is
+    except BaseException as error:  # raised in the thread that called `run`
         future.set_exception(error)

@@ -1,4 +1,4 @@
-"""What `doctor` looks at in a distributed deployment: each server, and how they fit together."""
+"""Checks of `doctor` in a distributed deployment: each server, and their consistency."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 from config.errors import SkillbusError
 from config.secrets import strip_password
 from config.settings import ServerSettings, Settings
+from graph.neo4j.store import Neo4jSkillGraph
+from search.elastic.health import index_health
 from search.models.encoder import EncoderIdentity, encoder_identity
 from skills.record import RevisionKey
 from tasks.broker import redis_connection
@@ -27,7 +29,7 @@ _MAX_SKEW_SECONDS = 5.0
 
 
 def server_checks(settings: Settings) -> dict[str, Check]:
-    """By name, in the order in which one wants to know."""
+    """The checks by name, in the order of the report."""
     identity = _identity_of(settings)
     return {
         "broker": lambda: _check_broker(settings),
@@ -44,16 +46,19 @@ def server_checks(settings: Settings) -> dict[str, Check]:
 
 
 def _identity_of(settings: Settings) -> Callable[[], EncoderIdentity]:
-    """The encoder's identity, found here and now: another model than the default is loaded."""
+    """A function that returns the encoder's identity, or raises the error of loading it.
+
+    Read at once, in the calling thread, because a model other than the default is loaded for it.
+    """
     try:
         found = encoder_identity(settings.encoder.model)
     except SkillbusError as error:
         reason = str(error)
 
-        def refuse() -> EncoderIdentity:
-            raise SkillbusError(f"cannot be compared with the encoder: {reason}")
+        def fail() -> EncoderIdentity:
+            raise SkillbusError(f"the encoder cannot be loaded: {reason}")
 
-        return refuse
+        return fail
     return lambda: found
 
 
@@ -72,10 +77,12 @@ def _check_broker(settings: Settings) -> str:
     _check_version(where, facts.version, _MIN_RABBITMQ)
     if facts.mismatched_queues:
         raise SkillbusError(
-            f"{where}: {', '.join(facts.mismatched_queues)} is not a durable quorum queue: "
-            "stop the workers, delete it, and start them again; the reconciler sends what was in it"
+            f"{where}: {', '.join(facts.mismatched_queues)}: not durable quorum queues: stop the "
+            "workers, delete the queues, restart; the reconciler resends their messages"
         )
-    missing = f", not made yet: {', '.join(facts.missing_queues)}" if facts.missing_queues else ""
+    missing = (
+        f", not declared yet: {', '.join(facts.missing_queues)}" if facts.missing_queues else ""
+    )
     return f"{where}, version {facts.version}{missing}"
 
 
@@ -86,10 +93,10 @@ def _check_redis(servers: ServerSettings, setting: str) -> str:
     problems = []
     if found["evicts"]:
         problems.append(
-            "it may drop accepted work when memory is full: set maxmemory-policy noeviction"
+            "accepted work can be evicted when memory is full: set maxmemory-policy noeviction"
         )
     if not found["persists"]:
-        problems.append("it forgets accepted work when it stops: set appendonly yes")
+        problems.append("accepted work is lost on restart: set appendonly yes")
     if problems:
         raise SkillbusError(f"{where} ({setting}): {'; '.join(problems)}")
     return f"{where}, version {found['version']}, {found['used_bytes'] / 1e6:.0f} MB used"
@@ -108,13 +115,11 @@ def _check_clock(servers: ServerSettings) -> str:
     ahead = redis_connection.measure_clock_skew(servers)
     skew = f"this machine is {abs(ahead):.1f} s {'behind' if ahead > 0 else 'ahead of'} Redis"
     if abs(ahead) > _MAX_SKEW_SECONDS:
-        raise SkillbusError(f"{skew}: have both clocks set by the same time service")
+        raise SkillbusError(f"clock skew: {skew}; synchronise both with NTP")
     return skew
 
 
 def _check_elasticsearch(settings: Settings, identity: EncoderIdentity) -> str:
-    from search.elastic.health import index_health
-
     found = index_health(settings.servers, identity.model, identity.dimension)
     if found.problems:
         raise SkillbusError("; ".join(found.problems))
@@ -126,8 +131,6 @@ def _check_elasticsearch(settings: Settings, identity: EncoderIdentity) -> str:
 
 
 def _check_neo4j(settings: Settings) -> str:
-    from graph.neo4j.store import Neo4jSkillGraph
-
     with ExitStack() as stack:
         graph = Neo4jSkillGraph(settings.servers, writable=False)
         stack.callback(graph.close)
@@ -142,7 +145,7 @@ def _check_neo4j(settings: Settings) -> str:
         what = (
             "update skillbus"
             if found["schema"] > found["schema_wanted"]
-            else ("start a worker of this version, which lays it out")
+            else ("start a worker of this version; it migrates the schema")
         )
         raise SkillbusError(
             f"{where} has schema {found['schema']}, this version of skillbus reads "
@@ -160,25 +163,26 @@ def _check_workers(settings: Settings) -> str:
     with ExitStack() as stack:
         coordinator = open_coordinator(settings, stack, lambda _: 0, unique_process_name())
         alive = coordinator.get_worker_queues()
-        trouble = coordinator.task_error
-    taken = {queue for queues in alive.values() for queue in queues}
-    idle = [queue.removeprefix("skillbus.") for queue in ALL_QUEUES if queue not in taken]
+        error = coordinator.task_error
+    consumed = {queue for queues in alive.values() for queue in queues}
+    unconsumed = [queue.removeprefix("skillbus.") for queue in ALL_QUEUES if queue not in consumed]
     if not alive:
-        raise SkillbusError("no worker is alive: start `skillbus worker`")
-    if idle:
+        raise SkillbusError("no worker is running: start `skillbus worker`")
+    if unconsumed:
         raise SkillbusError(
-            f"no worker takes {', '.join(idle)}: start `skillbus worker --queues {','.join(idle)}`"
+            f"no worker consumes {', '.join(unconsumed)}: "
+            f"start `skillbus worker --queues {','.join(unconsumed)}`"
         )
-    if trouble:
-        raise SkillbusError(f"work does not go on: {trouble}")
-    return f"{len(alive)} alive, on every queue"
+    if error:
+        raise SkillbusError(f"processing is stalled: {error}")
+    return f"{len(alive)} running, every queue consumed"
 
 
 def _check_revisions(settings: Settings, identity: EncoderIdentity) -> str:
     with ExitStack() as stack:
         index = open_index(settings, stack, writable=False, identity=identity)
         graph = open_graph(settings, stack, writable=False)
-        # Pointers first and last: what moved meanwhile is in one of both, and in the index.
+        # Pointers are read before and after the index: those that moved meanwhile are left out.
         before = graph.get_changes_since(0)
         stored = set(index.list_keys())
         moved = graph.get_changes_since(before.epoch).pointers
@@ -188,13 +192,13 @@ def _check_revisions(settings: Settings, identity: EncoderIdentity) -> str:
     if missing:
         raise SkillbusError(
             f"{len(missing)} published revisions are not in the search index, such as "
-            f"{min(missing)}: a worker on maintain has them read again within "
-            f"{settings.workers.sweep_seconds:g} s (workers.sweep_seconds); if not, see its log"
+            f"{min(missing)}: a worker on `maintain` re-ingests them within "
+            f"{settings.workers.sweep_seconds:g} s (workers.sweep_seconds); otherwise see its log"
         )
     left = len(stored - published) - len(moved)
     return (
-        f"all {len(published)} published are in the search index, with {max(left, 0)} that were "
-        "superseded or are not published yet"
+        f"all {len(published)} published revisions are indexed; {max(left, 0)} more are superseded "
+        "or unpublished"
     )
 
 
@@ -206,10 +210,10 @@ def _check_journal(settings: Settings) -> str:
     limits = settings.workers
     if events >= limits.open_events or queries >= limits.open_queries:
         raise SkillbusError(
-            f"{events} events and {queries} queries wait, more are refused: start more workers, "
-            "or raise workers.open_events and workers.open_queries"
+            f"{events} events and {queries} queries open, new ones are rejected: "
+            "start more workers, or raise workers.open_events and workers.open_queries"
         )
-    return f"{events} events and {queries} queries open, the oldest for {age:.0f} s"
+    return f"{events} events and {queries} queries open, oldest {age:.0f} s"
 
 
 def _check_dead_letters(settings: Settings) -> str:
@@ -225,14 +229,14 @@ def _check_sources(settings: Settings) -> str:
         for source in found
         if source.kind == "directory" and not Path(source.root).is_dir()
     ]
-    unread = [source.source_id for source in found if not source.last_success]
+    never_synced = [source.source_id for source in found if not source.last_success]
     problems = fetch_failures(found)
-    if unread:
+    if never_synced:
         problems.append(
-            f"{', '.join(unread)} could never be read whole: is the folder there on the machines "
-            "whose workers take plan and ingest?"
+            f"{', '.join(never_synced)}: never synced; does the folder exist on the machines "
+            "whose workers consume plan and ingest?"
         )
     if problems:
         raise SkillbusError("; ".join(problems))
     remark = f", {', '.join(not_local)} not on this machine" if not_local else ""
-    return f"{len(found)} known{remark}"
+    return f"{len(found)} sources{remark}"

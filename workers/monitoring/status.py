@@ -1,4 +1,4 @@
-"""What a library holds and how far its work is, as plain data."""
+"""Status of a library as JSON data: counts, open jobs, sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workers.queue.status_reporter import read_consumer_statuses
 def home_status(
     settings: Settings, graph: Catalog, journal: Journal, serving: bool, problem: str = ""
 ) -> dict[str, Any]:
-    """Counts of the catalog, open events and queries, the sources, and why work does not go on."""
+    """Status of an embedded library. problem: why processing is stalled, "" when it is not."""
     return {
         "home": str(settings.home),
         "serving": serving,
@@ -32,7 +32,7 @@ def home_status(
 
 
 def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Skills by state, and how far paging and linking are."""
+    """Skills by state, and progress of section embedding and linking."""
     published, embedded = counts.get("published", 0), counts.get("paged", 0)
     embedded_share = round(embedded / published, 4) if published else 1.0
     return {
@@ -53,7 +53,7 @@ def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
 
 
 def journal_status(journal: Journal) -> dict[str, Any]:
-    """What was accepted and has not ended, since how many seconds, and what failed for good."""
+    """Numbers of open events and queries, their ages in seconds, and the number of dead letters."""
     return {
         "open_events": journal.count_open_jobs("event"),
         "open_queries": journal.count_open_jobs("query"),
@@ -64,15 +64,14 @@ def journal_status(journal: Journal) -> dict[str, Any]:
 
 
 def source_statuses(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """Each source, and how it stands with it."""
+    """The status of each source."""
     return [source_status(source) for source in sources]
 
 
 def source_status(source: Source) -> dict[str, Any]:
-    """A source: when it was last read whole, and how many seconds ago (None: never).
+    """Status of a source, with the time of its last full sync and its age in seconds (None: never).
 
-    Of a git source also what is fetched, the commit that the library is in step with, and when
-    and why the last fetch failed, where it did.
+    For a git source also what is fetched, the synced commit, and time and error of the last fetch.
     """
     lag_seconds = (
         round(max(0.0, time.time() - source.last_success), 1) if source.last_success else None
@@ -98,8 +97,8 @@ def source_status(source: Source) -> dict[str, Any]:
 
 
 def oldest_change_age_seconds(graph: Catalog, coordinator: Coordinator) -> float | None:
-    """Seconds since the oldest change that waits for ingest was asked for; 0 when none waits,
-    None when that was before this process began."""
+    """Age of the oldest change not yet ingested; 0 if there is none, None if it is unknown because
+    the change was recorded before this process started."""
     oldest = graph.list_awaiting_ingest(1)
     if not oldest:
         return 0.0

@@ -1,1 +1,1 @@
-"""Long-running processes: serve, workers, supervisor, watcher."""
+"""Long-running processes: serve, gateway, workers and their supervisor, and the file watcher."""

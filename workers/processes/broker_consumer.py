@@ -1,4 +1,4 @@
-"""Celery's consumer for workers on a broker: what it cannot read becomes a dead letter."""
+"""Celery consumer of workers on a broker: unreadable messages become dead letters."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from tasks.policies import POLICIES, resolve_task_name
 
 log = structlog.get_logger()
 
-_PAUSE_SECONDS = 0.5
+_JOURNAL_RETRY_SECONDS = 0.5
 _CONNECT_RETRY = {"interval_start": 1, "interval_step": 1, "interval_max": 3}
 _DELAYED_DELIVERY = "DelayedDelivery"
 
 
 class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no annotations
-    """Buries messages that are no JSON, too large, of an unknown task or of another shape.
+    """Writes a dead letter for each message that is not JSON, too large, of an unknown task or
+    malformed.
 
-    A message is acknowledged once its letter is written; until then nothing else is taken. What
-    reaches a task is a list of ids, and no header counts that we do not write.
+    Such a message is acknowledged after its dead letter is written; until then the consumer takes
+    no other message. Tasks receive a list of ids; headers that skillbus does not write are dropped.
     """
 
     journal: ClassVar[Callable[[], DeadLetterStore]]
@@ -43,7 +44,7 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
     measures: ClassVar[MetricsRecorder] = NullMetrics()
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]  # celery carries no annotations
-        """Without the queues for messages with a time of their own: we send none."""
+        """Celery's steps without the queues for delayed messages, which skillbus does not use."""
 
         default_steps: ClassVar = [
             step
@@ -52,13 +53,15 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
         ]
 
     def ensure_connected(self, conn: Any) -> Any:
-        """The connection, once the broker is there; asked for every few seconds however long that
-        takes, for Celery would ask less and less."""
+        """The connection, once the broker accepts it.
+
+        Retries every 1 to 3 s without limit; Celery would wait longer after each failure.
+        """
         conn.ensure_connection = partial(conn.ensure_connection, **_CONNECT_RETRY)
         return super().ensure_connected(conn)
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
-        """Celery's handler behind our checks."""
+        """Celery's handler, called after the message is validated."""
         handle = super().create_task_handler(*args, **kwargs)
 
         def validate_and_handle(message: Any) -> None:
@@ -72,16 +75,19 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
         return validate_and_handle
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
-        """Bury a message that kombu could not unpack."""
-        self._write_dead_letter(message, f"not readable as {message.content_type or 'JSON'}: {exc}")
+        """Write a dead letter for a message that kombu cannot decode."""
+        self._write_dead_letter(message, f"invalid {message.content_type or 'JSON'}: {exc}")
 
     def on_invalid_task(self, body: Any, message: Any, exc: Exception) -> None:
-        """Bury a task that Celery refuses."""
+        """Write a dead letter for a task message that Celery rejects."""
         del body
-        self._write_dead_letter(message, f"not the message of a task: {exc}")
+        self._write_dead_letter(message, f"invalid task message: {exc}")
 
     def _write_dead_letter(self, message: Any, reason: str) -> None:
-        """Write the letter, however long that takes, and acknowledge the message."""
+        """Write the dead letter, retrying until the journal accepts it; then acknowledge it.
+
+        If the worker is asked to stop meanwhile, the message goes back to the queue.
+        """
         dead_letter = _make_dead_letter(message, reason)
         journal_down = False
         while True:
@@ -90,13 +96,13 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
                 break
             except TransientError as error:
                 if not journal_down:
-                    log.error("a message can be neither read nor buried yet", reason=str(error))
+                    log.error("unreadable message cannot be dead-lettered yet", reason=str(error))
                 journal_down = True
             if state.should_stop is not None or state.should_terminate is not None:
                 message.requeue()
                 return
-            time.sleep(_PAUSE_SECONDS)
-        log.warning("message buried", letter_id=dead_letter.id, reason=reason)
+            time.sleep(_JOURNAL_RETRY_SECONDS)
+        log.warning("message dead-lettered", letter_id=dead_letter.id, reason=reason)
         type(self).measures.record_dead_letter("")
         message.ack()
 
@@ -105,22 +111,22 @@ def _make_dead_letter(message: Any, reason: str) -> DeadLetter:
     now, body = time.time(), message.body
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
     trace_id = (message.headers or {}).get("trace_id")
-    known = trace_id[:200] if isinstance(trace_id, str) else ""
+    trace_id = trace_id[:200] if isinstance(trace_id, str) else ""
     return DeadLetter(
-        new_dead_letter_id(now), "", (), reason, 0, known, text[:MAX_BODY_CHARACTERS], now
+        new_dead_letter_id(now), "", (), reason, 0, trace_id, text[:MAX_BODY_CHARACTERS], now
     )
 
 
 def _validate_headers(message: Any, max_message_bytes: int) -> dict[str, Any]:
-    """The headers that count, of a message whose body is a task's; else raises PermanentError."""
+    """The headers to keep; raises PermanentError unless the message is a valid task message."""
     size = len(message.body or b"")
     if size > max_message_bytes:
         raise PermanentError(f"{size} bytes, more than workers.message_bytes allows")
     headers = message.headers or {}
     if UNREADABLE_HEADER in headers:
-        raise PermanentError(f"no message: {parse_text_header(headers, UNREADABLE_HEADER)}")
+        raise PermanentError(f"unreadable message: {parse_text_header(headers, UNREADABLE_HEADER)}")
     if "task" not in headers:
-        raise PermanentError("no task: its headers name none")
+        raise PermanentError("no task name in the headers")
     task = resolve_task_name(parse_text_header(headers, "task"))
     if task not in POLICIES:
         raise PermanentError(f"unknown task {task!r}")
@@ -128,12 +134,11 @@ def _validate_headers(message: Any, max_message_bytes: int) -> dict[str, Any]:
     try:
         content = message.decode()
     except KombuError as error:
-        kind = message.content_type or "JSON"
-        raise PermanentError(f"not readable as {kind}: {error}") from None
+        raise PermanentError(f"invalid {message.content_type or 'JSON'}: {error}") from None
     parse_task_ids(content)
-    counting: dict[str, Any] = {"lang": "py", "task": task, "id": task_id, "root_id": task_id}
-    counting |= {"ignore_result": headers.get("ignore_result") is not False}
+    kept: dict[str, Any] = {"lang": "py", "task": task, "id": task_id, "root_id": task_id}
+    kept |= {"ignore_result": headers.get("ignore_result") is not False}
     for name in ("expires", "trace_id"):
         if headers.get(name) is not None:
-            counting[name] = parse_text_header(headers, name)
-    return counting
+            kept[name] = parse_text_header(headers, name)
+    return kept

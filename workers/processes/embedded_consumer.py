@@ -1,4 +1,4 @@
-"""Celery's consumer for workers that live in threads of the process they serve."""
+"""Celery consumer of workers that run in threads of an embedded deployment."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _DRAIN_TIMEOUT_SECONDS = 0.05
 
 
 class ThreadedConsumer(Consumer):  # type: ignore[misc]  # celery carries no annotations
-    """Notices within a moment that its worker is to stop; Celery's own takes up to two seconds."""
+    """Stops within 50 ms of a request; Celery's own consumer takes up to two seconds."""
 
     @staticmethod
     def loop(worker: Any, connection: Any, *rest: Any) -> None:
-        """Celery's loop over a connection that waits less long for messages."""
+        """Celery's loop over a connection with a short receive timeout."""
         synloop(worker, _ShortTimeoutConnection(connection), *rest)
 
 
 class _ShortTimeoutConnection:
-    """A broker connection whose waits are short."""
+    """A broker connection with a short receive timeout."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def drain_events(self, timeout: float) -> None:
-        """Deliver one message, or raise `socket.timeout` soon."""
+        """Deliver one message; raises `socket.timeout` if none comes in time."""
         self._connection.drain_events(timeout=min(timeout, _DRAIN_TIMEOUT_SECONDS))
 
     def __getattr__(self, name: str) -> Any:

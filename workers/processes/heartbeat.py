@@ -1,4 +1,4 @@
-"""What a worker's parent does beside Celery: show life, and have the reconciler run."""
+"""Heartbeats of a worker and its child processes; also schedules the reconciler."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import structlog
+from billiard.process import active_children  # type: ignore[import-untyped]
 
 from config.errors import SkillbusError
 from config.settings import Settings
@@ -24,11 +25,16 @@ log = structlog.get_logger()
 
 _BEAT_SECONDS = ALIVE_SECONDS / 4
 _REPAIR_SECONDS = 3.0
+"""Minimum interval of the reconciler runs that follow a failed task or a dead process."""
+
 _EXIT_GRACE_SECONDS = 5.0
 
 
 class Heartbeat:
-    """A thread of the parent process; started once the worker takes tasks."""
+    """Heartbeat of a worker: a thread of its parent process, started once the worker is ready.
+
+    It also sends maintenance tasks, and stops the worker with the process that started it.
+    """
 
     def __init__(
         self,
@@ -39,8 +45,8 @@ class Heartbeat:
         *,
         exit_with_parent: bool = False,
     ) -> None:
-        """queues: that the worker takes tasks from; who takes maintenance has it sent, too.
-        tethered: the worker is told to stop once the process that started it is gone."""
+        """queues: queues that the worker consumes; maintenance is sent only from a worker that
+        consumes its queue. exit_with_parent: stop the worker when its parent process has exited."""
         self._settings = settings
         self._app = app
         self._worker = worker
@@ -51,25 +57,23 @@ class Heartbeat:
         self._parent = os.getppid() if exit_with_parent else None
 
     def start(self) -> None:
-        """Begin to beat."""
-        self._thread = threading.Thread(target=self._run, name="skillbus-heart", daemon=True)
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="skillbus-heartbeat", daemon=True)
         self._thread.start()
 
     def on_shutting_down(self, how: str = "", **_: object) -> None:
-        """Told to stop: what runs comes to an end first, but not for ever."""
+        """Limit a warm shutdown to `workers.stop_seconds`; a receiver of `worker_shutting_down`."""
         if how != "Warm" or self._kill_timer is not None:
             return
         seconds = self._settings.workers.stop_seconds
-        log.info("worker ends", worker=self._worker, within=seconds)
+        log.info("worker stopping", worker=self._worker, timeout_seconds=seconds)
         self._kill_timer = threading.Timer(seconds, self._kill_children_and_exit)
         self._kill_timer.daemon = True
         self._kill_timer.start()
 
     def _kill_children_and_exit(self) -> None:
-        """End the children, whose messages go back to the broker, and then this process."""
-        from billiard.process import active_children  # type: ignore[import-untyped]  # none
-
-        log.warning("what has not ended is delivered again", worker=self._worker)
+        """Kill the children, whose messages return to the broker, and then this process."""
+        log.warning("unfinished tasks will be redelivered", worker=self._worker)
         for child in active_children():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
@@ -77,7 +81,7 @@ class Heartbeat:
         os._exit(1)
 
     def stop(self) -> None:
-        """End the thread; others take over at once what this worker leaves."""
+        """Stop the thread and deregister the worker, so that others take over its tasks at once."""
         self._stopping.set()
         if self._kill_timer is not None:
             self._kill_timer.cancel()
@@ -96,23 +100,23 @@ class Heartbeat:
                     if MAINTAIN_QUEUE in self._queues:
                         self._send_maintenance(coordinator, at_once=servers_down)
                     if servers_down:
-                        log.info("servers are back")
+                        log.info("servers reachable again")
                     servers_down = False
                 except SkillbusError as error:
                     if not servers_down:
-                        log.warning("a server cannot be used", reason=str(error))
+                        log.warning("server unavailable", reason=str(error))
                     servers_down = True
                 if self._stopping.wait(_BEAT_SECONDS):
                     break
                 if self._parent not in (None, os.getppid()):
-                    # nobody would stop us any more; told twice, it would not stop softly
+                    # Once only: a second SIGTERM would end the worker without a warm shutdown.
                     self._parent = None
                     os.kill(os.getpid(), signal.SIGTERM)
             with contextlib.suppress(SkillbusError):
                 coordinator.deregister_worker()
 
     def _send_maintenance(self, coordinator: RedisCoordinator, at_once: bool) -> None:
-        """Now and then, and soon where a task gave up or its process died."""
+        """Send the reconciler task if it is due, or early after a failed task or a dead process."""
         due = coordinator.claim_if_due("maintain", self._settings.workers.reconcile_seconds)
         if (
             due
@@ -123,16 +127,16 @@ class Heartbeat:
 
 
 def start_child_heartbeat(coordinator: RedisCoordinator) -> None:
-    """Show life for this process as long as it lives, from a thread of its own.
+    """Send heartbeats of this process from a thread until it exits.
 
-    Raises TransientError where the first sign cannot be given.
+    Raises TransientError if the first heartbeat fails.
     """
     coordinator.beat()
 
     def beat() -> None:
         while True:
             time.sleep(_BEAT_SECONDS)
-            with contextlib.suppress(SkillbusError):  # the parent tells that a server is away
+            with contextlib.suppress(SkillbusError):  # the parent logs it
                 coordinator.beat()
 
-    threading.Thread(target=beat, name="skillbus-heart", daemon=True).start()
+    threading.Thread(target=beat, name="skillbus-heartbeat", daemon=True).start()

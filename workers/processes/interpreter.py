@@ -1,7 +1,7 @@
 """Command line and environment of a child process that runs this installation of skillbus.
 
 A child must import nothing from its working directory or from `PYTHONPATH`: a folder with a
-`config/__init__.py` of its own would be executed. `-m` puts the working directory first on the
+`config/__init__.py` would be executed. `-m` puts the working directory first on the
 import path, and the console script honours `PYTHONPATH`, so neither is used.
 """
 

@@ -1,4 +1,4 @@
-"""Names of processes, unique over machines and restarts."""
+"""Process names that are unique across machines and restarts."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import uuid
 
 
 def unique_process_name() -> str:
-    """Host, process and a number of chance: containers share process numbers."""
+    """Host name, process id and random digits: processes of different containers can share both."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"

@@ -1,4 +1,4 @@
-"""All workloads on one machine: a worker process for each, started anew when it dies."""
+"""Runs all workloads on one machine: a worker process for each, restarted when it dies."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from config.backoff import Backoff
 from config.errors import UsageError
 from workers.processes.interpreter import child_environment, skillbus_command
 from workers.processes.workloads import WORKLOADS, Workload
@@ -20,34 +21,34 @@ log = structlog.get_logger()
 _PREFIX = "skillbus."
 _LAST_PORT = 65_535
 _TICK_SECONDS = 0.2
-_MAX_RESTART_DELAY_SECONDS = 30.0
+_RESTART_DELAY_SECONDS = 0.5, 30.0
 _STABLE_SECONDS = 60.0
 _STOP_SECONDS = 45.0
 
 
 @dataclass(slots=True)
 class _WorkerProcess:
-    """One workload's worker; pause: seconds before it is started again."""
+    """The worker process of one workload."""
 
     workload: Workload
     metrics_port: int
     running: subprocess.Popen[bytes] | None = None
     started: float = 0.0
-    restart_delay_seconds: float = 0.5
+    backoff: Backoff = field(default_factory=lambda: Backoff(*_RESTART_DELAY_SECONDS))
     restart_at: float = field(default_factory=time.monotonic)
 
 
 def run_supervisor(arguments: Sequence[str], processes: int, metrics_port: int = 0) -> int:
     """Run every workload until SIGINT or SIGTERM; returns the exit code.
 
-    arguments: of `skillbus`, before `worker`. Each process takes `processes` children, and a port
-    for metrics, counted from `metrics_port`, unless that is 0. Raises UsageError when there are
-    not so many ports.
+    arguments: options of `skillbus` before the subcommand. processes: children of each worker.
+    metrics_port: metrics port of the first worker, counted up for the others; 0: no metrics.
+    Raises UsageError if the ports exceed 65535.
     """
     if metrics_port > _LAST_PORT - len(WORKLOADS) + 1:
         raise UsageError(
-            f"workers.metrics_port: {metrics_port} leaves no port for each of {len(WORKLOADS)} "
-            "workers; choose a lower one"
+            f"workers.metrics_port: {metrics_port} is too high: {len(WORKLOADS)} consecutive ports "
+            "are needed"
         )
     stop_requested = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -73,21 +74,19 @@ def _ensure_running(worker: _WorkerProcess, arguments: Sequence[str], processes:
         if code is None:
             return
         if now - worker.started > _STABLE_SECONDS:
-            worker.restart_delay_seconds = 0.5
+            worker.backoff.reset()
+        pause = worker.backoff.pause()
         log.error(
             "worker died",
             workload=worker.workload.name,
             code=code,
-            again_in=worker.restart_delay_seconds,
+            retry_seconds=round(pause, 1),
         )
-        worker.running, worker.restart_at = None, now + worker.restart_delay_seconds
-        worker.restart_delay_seconds = min(
-            2 * worker.restart_delay_seconds, _MAX_RESTART_DELAY_SECONDS
-        )
+        worker.running, worker.restart_at = None, now + pause
     if now >= worker.restart_at:
         queues = ",".join(queue.removeprefix(_PREFIX) for queue in worker.workload.queues)
         options = ["--queues", queues, "--processes", str(processes), "--supervised"]
-        # A process group for each: Ctrl-C reaches the supervisor alone, which stops them in order.
+        # In a process group of its own, so that Ctrl-C reaches the supervisor only.
         worker.running = subprocess.Popen(  # noqa: S603 - our own program
             skillbus_command([*arguments, "worker", *options]),
             process_group=0,

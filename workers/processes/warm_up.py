@@ -1,4 +1,4 @@
-"""Loading before the first task asks for it."""
+"""Loads models and the library before the first task needs them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENCODING_QUEUES = frozenset({INGEST_QUEUE, EMBED_SECTIONS_QUEUE, QUERY_QUEUE})
 
 
 def warm_up(services: Services, queues: Collection[str]) -> None:
-    """Load what tasks of these queues will ask for: models and, for queries, the library."""
+    """Load what the tasks of these queues need: models and, for queries, the library."""
     if _ENCODING_QUEUES.intersection(queues):
         services.encoder.get().encode(["warm up"])
     answers_queries = QUERY_QUEUE in queues
@@ -26,9 +26,9 @@ def warm_up(services: Services, queues: Collection[str]) -> None:
     if answers_queries and services.reranker is not None:
         try:
             services.reranker.get()
-        except PermanentError as error:  # every query will say so too
+        except PermanentError as error:  # reported by every query as well
             log.error("reranker cannot be loaded", reason=str(error))
-    # Models and library stay: collecting garbage need not look through them again, which
-    # takes a tenth of a second in the middle of a query.
+    # Models and library are never freed. Frozen, they are skipped by the garbage collector, which
+    # would otherwise spend 0.1 s on them during a query.
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The watcher: changes below synced directories become events, once they have settled."""
+"""The file watcher: submits settled changes below synced directories as events."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ log = structlog.get_logger()
 
 ORIGIN = "skillbus/watcher"
 _TICK_SECONDS = 0.05
+_REFRESH_SECONDS = 1.0
 _MAX_PATHS = 200
-_MAX_WAIT_SECONDS = 5.0
+_MAX_SETTLE_SECONDS = 5.0
 _WATCHED_EVENTS: list[type[FileSystemEvent]] = [
     events.DirCreatedEvent,
     events.DirDeletedEvent,
@@ -35,12 +36,12 @@ _WATCHED_EVENTS: list[type[FileSystemEvent]] = [
     events.FileModifiedEvent,
     events.FileMovedEvent,
 ]
-"""What is asked for. Readers cause none of it: our own look at a large library would fill the
-kernel's queue, which then loses changes too."""
+"""Events to subscribe to, none of which a reader causes: reading a large library would fill the
+kernel's queue, which then drops changes."""
 
 
 class _PendingChanges(FileSystemEventHandler):
-    """Collects changed paths of one source until they have been quiet for a while."""
+    """Changed paths of one source, collected until they have settled."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -50,13 +51,13 @@ class _PendingChanges(FileSystemEventHandler):
         self._last = 0.0
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Note what an event touched; a move touches both ends."""
+        """Record the paths of an event: of a move, both source and destination."""
         for path in (event.src_path, event.dest_path):
             if path:
                 self.add_path(os.fsdecode(path))
 
     def add_path(self, path: str) -> None:
-        """Note a changed path, absolute."""
+        """Record a changed path, absolute; ignores paths outside the source and skipped folders."""
         try:
             relative = Path(path).relative_to(self.source.root)
         except ValueError:
@@ -72,10 +73,13 @@ class _PendingChanges(FileSystemEventHandler):
             self._paths.add("/".join(parts))
 
     def take_settled(self, settle_seconds: float) -> set[str]:
-        """Paths that have settled, or have waited long enough while others kept changing."""
+        """Remove and return the collected paths, empty while they are still changing.
+
+        They have settled after `settle_seconds` without a change, or 5 s after the first one.
+        """
         now = time.monotonic()
         with self._lock:
-            waiting = now - self._last < settle_seconds and now - self._first < _MAX_WAIT_SECONDS
+            waiting = now - self._last < settle_seconds and now - self._first < _MAX_SETTLE_SECONDS
             if not self._paths or waiting:
                 return set()
             taken, self._paths = self._paths, set()
@@ -83,11 +87,11 @@ class _PendingChanges(FileSystemEventHandler):
 
 
 class Watcher:
-    """Watches every directory source of the catalog, new ones too; a context manager.
+    """Watches every directory source of the catalog, including new ones; a context manager.
 
-    Where notification does not work (a full inotify, a network folder) it polls. A root that is
-    gone is waited for, and synced whole when it comes back: absence removes nothing. Now and then
-    every source is looked at whole, for what notification has lost.
+    Polls a source whose file notifications fail (inotify limit, network folder). A missing root
+    removes no skills; it is rescanned when it is back. Every source is also rescanned at a regular
+    interval, for changes whose notification was lost.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -120,27 +124,27 @@ class Watcher:
             pass
 
     def _loop(self) -> None:
-        looked = time.monotonic()
+        refreshed = time.monotonic()
         while not self._stop.wait(_TICK_SECONDS):
-            if time.monotonic() - looked > 1.0:
+            if time.monotonic() - refreshed > _REFRESH_SECONDS:
                 self._refresh_sources()
-                looked = time.monotonic()
+                refreshed = time.monotonic()
             for pending in list(self._pending.values()):
                 paths = pending.take_settled(self._settings.settle_milliseconds / 1000)
                 if paths:
                     self._submit(pending, paths)
 
     def _submit(self, pending: _PendingChanges, paths: set[str]) -> None:
-        whole = len(paths) > _MAX_PATHS or "" in paths
+        is_full_sync = len(paths) > _MAX_PATHS or "" in paths
         event = SourceChanged(
             source_id=pending.source.source_id,
             root=pending.source.root,
-            paths=() if whole else tuple(sorted(paths)),
+            paths=() if is_full_sync else tuple(sorted(paths)),
         )
         try:
             self._backend.submit(event, ORIGIN)
         except TransientError as error:
-            log.warning("change kept for later", reason=str(error))
+            log.warning("change deferred", reason=str(error))
             for path in paths:
                 pending.add_path(str(Path(pending.source.root, path)))
 
@@ -155,13 +159,13 @@ class Watcher:
         for source_id, source in sources.items():
             exists = Path(source.root).is_dir()
             if not exists and source_id not in self._missing:
-                log.warning("source is away", source=source_id, root=source.root)
+                log.warning("source root missing", source=source_id, root=source.root)
                 self._missing.add(source_id)
                 self._unwatch(source_id)
             elif exists and source_id not in self._observers:
                 self._watch(source)
                 self._missing.discard(source_id)
-                self._next_rescan[source_id] = 0.0  # what changed before anybody watched
+                self._next_rescan[source_id] = 0.0  # finds changes made before the watch started
             if exists and time.monotonic() >= self._next_rescan[source_id]:
                 self._next_rescan[source_id] = time.monotonic() + self._settings.rescan_seconds
                 self._pending[source_id].add_path(source.root)
@@ -176,7 +180,9 @@ class Watcher:
             observer.start()
         except OSError as error:
             log.warning(
-                "no notification; polling instead", source=source.source_id, reason=str(error)
+                "file notifications unavailable, polling",
+                source=source.source_id,
+                reason=str(error),
             )
             observer = PollingObserver(timeout=self._settings.poll_seconds)
             observer.schedule(pending, source.root, recursive=True, event_filter=_WATCHED_EVENTS)

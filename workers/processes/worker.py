@@ -1,7 +1,7 @@
-"""A worker process on a broker: one workload, run in children that hold models and stores.
+"""A worker process on a broker: one workload, run in child processes.
 
-The parent talks to the broker and shows that the worker lives. It opens neither stores nor models:
-children do, after the fork (a parent that used torch with threads hangs them).
+The parent talks to the broker and sends heartbeats. Stores and models are opened in the children,
+after the fork: children of a parent that has used torch with threads hang.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import structlog
+from celery import bootsteps, signals
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
-from config.errors import MisconfiguredError
+from config.backoff import Backoff
+from config.errors import MisconfiguredError, SkillbusError
 from config.settings import Settings
 from tasks.broker.broker_config import BrokerConfig, server_broker_config
 from tasks.celery_app import create_app
@@ -28,13 +31,15 @@ from tasks.send import queue_depth, send_task_if_room
 from tasks.services import Lazy, Services
 from workers.backend.stores import open_coordinator, open_journal, open_services
 from workers.monitoring.metrics_server import WorkerMetrics
+from workers.processes.broker_consumer import DeadLetterConsumer
 from workers.processes.heartbeat import Heartbeat, start_child_heartbeat
 from workers.processes.process_name import unique_process_name
+from workers.processes.warm_up import warm_up
 from workers.processes.workloads import ALL_QUEUES, Workload, add_former_queues
 
 log = structlog.get_logger()
 
-_INITIAL_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 1.0, 15.0
+_WARM_UP_RETRY_SECONDS = 1.0, 15.0
 _SETUP_RETRY_SECONDS = 10.0
 
 
@@ -46,14 +51,13 @@ def run_worker(
     *,
     supervised: bool = False,
 ) -> int:
-    """Work until told to stop; returns the exit code. `note` is told when tasks are taken.
+    """Run a worker until SIGTERM; returns the exit code.
 
-    A supervised worker ends with the process that started it. SIGTERM lets what runs come to an
-    end, for `workers.stop_seconds`; what does not is delivered again.
+    notify: called with a line of text when the worker is ready. supervised: exit when the parent
+    process exits. SIGTERM lets running tasks finish within `workers.stop_seconds`; unfinished
+    tasks are redelivered.
     """
-    from workers.processes.broker_consumer import DeadLetterConsumer
-
-    # a wrong file is refused now, not when the first skill comes in
+    # An invalid file is rejected at start, not by the first ingest.
     load_role_classifier(settings.roles.weights)
     name = unique_process_name()
     transport = server_broker_config(settings.servers)
@@ -66,7 +70,7 @@ def run_worker(
     DeadLetterConsumer.journal = _lazy_journal(settings)
     DeadLetterConsumer.max_message_bytes = settings.workers.message_bytes
     DeadLetterConsumer.measures = worker_metrics.measures
-    _connect_signals(child, heartbeat, lambda: notify(f"worker takes {', '.join(workload.queues)}"))
+    _connect_signals(child, heartbeat, lambda: notify(_ready_text(workload)))
     _ignore_celery_warnings()
     worker = app.Worker(
         hostname=f"{workload.name}@{name}",
@@ -79,7 +83,7 @@ def run_worker(
         quiet=True,
         consumer_cls=DeadLetterConsumer,
     )
-    log.info("worker starts", queues=workload.queues, processes=processes, worker=name)
+    log.info("worker starting", queues=workload.queues, processes=processes, worker=name)
     try:
         worker.start()
     finally:
@@ -88,12 +92,15 @@ def run_worker(
     return int(worker.exitcode or 0)
 
 
+def _ready_text(workload: Workload) -> str:
+    return f"worker ready, consuming {', '.join(workload.queues)}"
+
+
 def _connect_signals(child: _ChildProcess, heartbeat: Heartbeat, ready: Callable[[], None]) -> None:
-    """Connect to the signals of Celery's worker, for as long as this process lives."""
-    from celery import signals
+    """Connect to the signals of Celery's worker."""
 
     def keep_logging(**_: object) -> None:
-        """Celery leaves logging as it is where this signal has a receiver."""
+        """Does nothing: Celery does not set up logging when this signal has a receiver."""
 
     def begin(**_: object) -> None:
         heartbeat.start()
@@ -106,17 +113,16 @@ def _connect_signals(child: _ChildProcess, heartbeat: Heartbeat, ready: Callable
 
 
 def _ignore_celery_warnings() -> None:
-    """They are about pickle, which is not accepted, and tasks that go on without a broker."""
-    from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
-
+    """About pickle, which is not accepted, and tasks that keep running when the broker is lost."""
     for category in (SecurityWarning, CPendingDeprecationWarning):
         warnings.simplefilter("ignore", category)
 
 
 def _start_after_pool(begin: Callable[[], None]) -> Any:
-    """A step of Celery's worker that comes once its children run, whether or not the broker does:
-    no thread of ours is there yet when they are forked."""
-    from celery import bootsteps
+    """A step of Celery's worker that calls `begin` once its children are forked.
+
+    No thread is started before the fork, and none waits for the broker.
+    """
 
     class AfterThePool(bootsteps.StartStopStep):  # type: ignore[misc]  # no annotations
         requires: ClassVar = {"celery.worker.components:Pool"}
@@ -134,7 +140,7 @@ def _lazy_journal(settings: Settings) -> Callable[[], Journal]:
 
 
 class _ChildProcess:
-    """What a child of the worker does first, and the services that its tasks work with."""
+    """Start-up of a child process of the worker, and the services of its tasks."""
 
     def __init__(
         self,
@@ -153,48 +159,49 @@ class _ChildProcess:
         self.services = Lazy(self._open)
 
     def on_child_start(self, **_: object) -> None:
-        """Stand back if this is bulk work; load in the background, Celery waits only seconds."""
+        """Lower the priority of bulk work, and warm up in a thread: Celery waits only seconds."""
         self._worker_metrics.after_fork()
         if self._workload.bulk:
             os.nice(self._settings.workers.niceness)
         threading.Thread(target=self._warm_up, name="skillbus-warm-up", daemon=True).start()
 
     def _warm_up(self) -> None:
-        """Load what tasks ask for; while that cannot be had, tasks fail and try again as well."""
-        from config.errors import SkillbusError
-        from workers.processes.warm_up import warm_up
-
-        pause = _INITIAL_BACKOFF_SECONDS
+        """Load models and stores, retrying until it succeeds; tasks fail and are retried too."""
+        backoff = Backoff(*_WARM_UP_RETRY_SECONDS)
         while True:
             try:
                 warm_up(self.services.get(), self._workload.queues)
                 break
             except SkillbusError as error:
-                log.warning("not warm yet", reason=str(error), again_in=pause)
-            time.sleep(pause)
-            pause = min(2 * pause, _MAX_BACKOFF_SECONDS)
+                pause = backoff.pause()
+                log.warning(
+                    "warm-up failed, retrying", reason=str(error), retry_seconds=round(pause, 1)
+                )
+                time.sleep(pause)
         self._worker_metrics.mark_child_ready()
 
     def _open(self) -> Services:
         settings = self._settings
-        until, refused = self._setup_error
-        if refused is not None and time.monotonic() < until:
-            raise refused
-        # An application of the child's own: the parent's connections are not to be shared.
+        until, setup_error = self._setup_error
+        if setup_error is not None and time.monotonic() < until:
+            raise setup_error
+        # A new application: connections of the parent must not be shared.
         app = create_app(self.services.get, ALL_QUEUES, self._transport)
         with contextlib.ExitStack() as stack:
             try:
-                services = self._services(settings, stack, app)
+                services = self._open_services(settings, stack, app)
             except MisconfiguredError as error:
-                # Servers lock out, for everybody, who knocks too often with a wrong password.
+                # Frequent logins with a wrong password would lock the account.
                 self._setup_error = (time.monotonic() + _SETUP_RETRY_SECONDS, error)
                 raise
             stack.pop_all()  # open for as long as the child lives
         return services
 
-    def _services(self, settings: Settings, stack: contextlib.ExitStack, app: Any) -> Services:
-        own = make_child_id(self._name, os.getpid())
-        coordinator = open_coordinator(settings, stack, lambda queue: queue_depth(app, queue), own)
+    def _open_services(self, settings: Settings, stack: contextlib.ExitStack, app: Any) -> Services:
+        child_id = make_child_id(self._name, os.getpid())
+        coordinator = open_coordinator(
+            settings, stack, lambda queue: queue_depth(app, queue), child_id
+        )
         services = open_services(
             settings,
             stack,

@@ -1,5 +1,7 @@
-"""Which queues share workers: queries never wait behind bulk work, links have one writer, and hosts
-of repositories hold up nobody."""
+"""Workloads: which queues share a worker.
+
+Queries never wait behind bulk work, links have one writer, and slow git hosts delay only fetches.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _PREFIX = "skillbus."
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Queues that share workers; `bulk` work stands back behind queries."""
+    """Queues that share a worker; a `bulk` worker runs at lower priority (`workers.niceness`)."""
 
     name: str
     queues: tuple[str, ...]
@@ -59,12 +61,13 @@ def add_former_queues(queues: Sequence[str]) -> tuple[str, ...]:
 
 
 def parse_workload(names: Sequence[str]) -> Workload:
-    """The workload of queues by their short names; raises UsageError for one that is none."""
+    """The workload of the queues with these short names; raises UsageError for an unknown name."""
     names = [resolve_queue_name(name) for name in names]
     known = [queue.removeprefix(_PREFIX) for queue in ALL_QUEUES]
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise UsageError(f"no queue {', '.join(unknown) or 'named'}; queues are {', '.join(known)}")
+        problem = f"unknown queue {', '.join(unknown)}" if unknown else "no queue given"
+        raise UsageError(f"{problem}; queues: {', '.join(known)}")
     queues = tuple(_PREFIX + name for name in dict.fromkeys(names))
     bulk = any(workload.bulk and set(queues) & set(workload.queues) for workload in WORKLOADS)
     return Workload("-".join(dict.fromkeys(names)), queues, bulk and QUERY_QUEUE not in queues)

@@ -1,1 +1,1 @@
-"""Training of the small models that ship with skillbus or that a user makes of their own data."""
+"""Training of the role classifier and of rerankers."""

@@ -1,8 +1,8 @@
-"""Queries made from a skill's own text, for libraries with little or no feedback.
+"""Training queries generated from a skill's own text, for libraries with little or no feedback.
 
-The inverse cloze task (Lee, Chang and Toutanova, ACL 2019): a piece of a text asks for the text it
-was taken from, and what asks is taken out of the text, so that a model learns what belongs
-together and not to find a string again.
+The inverse cloze task (Lee, Chang and Toutanova, ACL 2019): a piece of a text is the query for the
+text it was taken from. The piece is removed from the text, so that a model learns relatedness
+rather than string matching.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])|\n+")
 _WORDS = re.compile(r"\w+")
 _MIN_WORDS, _MAX_CHARACTERS = 4, 400
 _JOINED = 3
+"""Pieces joined in every fourth query."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClozeQuery:
-    """A query, and the pieces of the skill's text that it was made of."""
+    """A query and the pieces of the skill's text that it consists of."""
 
     text: str
     pieces: tuple[str, ...]
 
 
 def make_cloze_queries(parsed: ParsedSkill, count: int, seed: str) -> list[ClozeQuery]:
-    """At most `count` queries of a skill, the same for the same seed.
+    """At most `count` queries from a skill, the same for the same seed.
 
-    Example tasks, sentences of description and use, and headings with the sentence below them.
-    Every fourth joins several into a longer task. None says the skill's name.
+    Queries are example tasks, sentences of the description and of when to use the skill, and
+    headings with their first sentence. Every fourth query joins three of them into a longer task.
+    No query contains the skill's name.
     """
-    generator = random.Random(f"{seed}:{parsed.record.name}")  # noqa: S311  (a draw, no secret)
+    generator = random.Random(f"{seed}:{parsed.record.name}")  # noqa: S311  (not a secret)
     name = _words_of_name(parsed.record.name)
     pieces = [piece for piece in _pieces(parsed) if name not in _words_of_name(" ".join(piece))]
     generator.shuffle(pieces)
@@ -50,7 +52,7 @@ def make_cloze_queries(parsed: ParsedSkill, count: int, seed: str) -> list[Cloze
 
 
 def _pieces(parsed: ParsedSkill) -> list[tuple[str, ...]]:
-    """What may ask, each a tuple whose last part stands in the skill's text."""
+    """Possible queries, each a tuple whose last part occurs in the skill's text."""
     record = parsed.record
     found: list[tuple[str, ...]] = [(task,) for task in record.example_tasks]
     for text in (record.description, record.when_to_use):

@@ -1,8 +1,10 @@
-"""A cross-encoder that learns from lists: the network, one step, its checkpoints.
+"""Training of a cross-encoder on lists: the network, one optimizer step, checkpoints.
 
-The loss is listwise (SkillRouter §4.3): over the scores of one list a softmax, and the logarithm
-of what falls to the skill that is needed. Pointwise losses lose by far in libraries of many like
-skills (its §5.4.2). Checkpoints are safetensors: nothing is pickled.
+The loss is listwise (SkillRouter §4.3): the cross-entropy of the needed skill in a softmax over the
+scores of a list. Pointwise losses are far worse in libraries with many similar skills (§5.4.2).
+Checkpoints are safetensors, without pickle.
+
+torch, transformers and safetensors are imported in functions: the import takes seconds.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ from search.models.encoder import has_bfloat16, model_load_errors, model_path, s
 CHECKPOINT = "checkpoint.safetensors"
 
 _WARM_UP = 0.05
-"""Share of the steps in which the rate rises; then it falls as a cosine (SkillRouter §4.2)."""
+"""Share of the steps with a rising learning rate; then it decays as a cosine (SkillRouter §4.2)."""
 
-_CLIP = 1.0
-_DECAY = 0.01
+_MAX_GRADIENT_NORM = 1.0
+_WEIGHT_DECAY = 0.01
 
 
 class CrossEncoderTrainer:
-    """Trains one cross-encoder for a number of steps fixed beforehand.
+    """Trains a cross-encoder for a fixed number of steps.
 
-    `base` is a name or folder: of a cross-encoder, which goes on learning, or of an encoder, which
-    gets a new head. The same seed gives the same training, whether or not it was interrupted.
-    Raises PermanentError when the base cannot be loaded.
+    base: name or folder of a cross-encoder, which is trained further, or of an encoder, which gets
+    a new head. The same seed gives the same training, even if it is interrupted and resumed.
+    Raises PermanentError if the base cannot be loaded.
     """
 
     def __init__(
@@ -51,23 +53,23 @@ class CrossEncoderTrainer:
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._network, self._tokenizer = _load(base)
         self._network.to(self._device).train()
-        own = int(getattr(self._network.config, "max_position_embeddings", max_length))
-        self.max_length = min(max_length, own)
+        positions = int(getattr(self._network.config, "max_position_embeddings", max_length))
+        self.max_length = min(max_length, positions)
         self._tokenizer.model_max_length = self.max_length
         self._low_precision = has_bfloat16(torch, self._device)
         self._rate, self._steps, self._seed = learning_rate, steps, seed
         self._optimizer = torch.optim.AdamW(
-            self._network.parameters(), lr=learning_rate, weight_decay=_DECAY
+            self._network.parameters(), lr=learning_rate, weight_decay=_WEIGHT_DECAY
         )
         self.steps_done = 0
 
     def step(self, lists: Sequence[tuple[str, Sequence[str]]]) -> float:
-        """Learn from some lists, each a query and texts of which the first is needed.
+        """Make one optimizer step on some lists; returns the mean loss in nats.
 
-        Returns the mean loss, in nats.
+        lists: each a query and texts, of which the first is the needed one.
         """
         torch = self._torch
-        torch.manual_seed(self._seed + self.steps_done)  # dropout is the same after an interruption
+        torch.manual_seed(self._seed + self.steps_done)  # the same dropout after a resume
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate * _schedule(self.steps_done, self._steps)
         self._optimizer.zero_grad()
@@ -79,7 +81,7 @@ class CrossEncoderTrainer:
             )
             (loss / len(lists)).backward()
             total += loss.item()
-        torch.nn.utils.clip_grad_norm_(self._network.parameters(), _CLIP)
+        torch.nn.utils.clip_grad_norm_(self._network.parameters(), _MAX_GRADIENT_NORM)
         self._optimizer.step()
         self.steps_done += 1
         return total / len(lists)
@@ -98,14 +100,14 @@ class CrossEncoderTrainer:
         ):
             return self._network(**features).logits[:, 0]
 
-    # -- what is kept
+    # -- saved files
     def save(self, folder: Path) -> None:
-        """Write the model so that sentence-transformers loads it as a cross-encoder."""
+        """Save the model in the format of a sentence-transformers cross-encoder."""
         self._network.save_pretrained(folder)
         self._tokenizer.save_pretrained(folder)
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Write weights, moments and the number of steps; there whole or not at all."""
+        """Write weights, moments and the number of steps atomically."""
         from safetensors.torch import save_file
 
         tensors = {}
@@ -120,9 +122,9 @@ class CrossEncoderTrainer:
         temporary.replace(folder / CHECKPOINT)
 
     def load_checkpoint(self, folder: Path) -> bool:
-        """Go on where a checkpoint was written; False when there is none.
+        """Restore the checkpoint of a folder; False if there is none.
 
-        Raises PermanentError when it is not one of this model.
+        Raises PermanentError if it is damaged or of another model.
         """
         from safetensors import SafetensorError, safe_open
 
@@ -144,14 +146,14 @@ class CrossEncoderTrainer:
                         }
         except (SafetensorError, KeyError, ValueError, RuntimeError, OSError) as error:
             raise PermanentError(
-                f"{path} is no checkpoint of this training ({error}); begin again with --fresh"
+                f"{path} is not a checkpoint of this training ({error}); start over with --fresh"
             ) from error
         self.steps_done = done
         return True
 
 
 def _schedule(done: int, steps: int) -> float:
-    """The share of the full learning rate: a short rise, then half a cosine down to 0."""
+    """The factor of the learning rate: a linear warm-up, then a cosine decay to 0."""
     rise = max(1, round(_WARM_UP * steps))
     if done < rise:
         return (done + 1) / rise
@@ -167,6 +169,6 @@ def _load(base: str) -> tuple[Any, Any]:
         return network, AutoTokenizer.from_pretrained(path)
     except model_load_errors() as error:
         raise PermanentError(
-            f"the model {base!r} cannot be loaded to be trained ({error}); name an installed "
+            f"the model {base!r} cannot be loaded for training ({error}); name an installed "
             "encoder or cross-encoder with --base"
         ) from error

@@ -1,4 +1,4 @@
-"""Labelled lines and the skills they belong to, as training wants them."""
+"""Reads labelled lines and the skills they belong to."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from workers.library.user_files import read_text
 
 Labels = dict[str, list[tuple[int, int, str]]]
 
-_SHAPE = "an object of skill id -> [[first line, last line, role], …] is wanted"
+_EXPECTED = "expected a JSON object: skill id -> [[first, last, role], …]"
 
 
 def read_labels(paths: Sequence[Path]) -> Labels:
-    """The labelled ranges of some files together.
+    """Read the labelled ranges of some files by skill id.
 
-    Raises UsageError for a file that is missing, not JSON or of another shape, and for a skill
-    that two files label.
+    Raises UsageError for a missing or invalid file, and for a skill that two files label.
     """
     labels: Labels = {}
     for path in paths:
         for skill_id, ranges in _read_file(path).items():
             if skill_id in labels:
-                raise UsageError(f"{path}: {skill_id} is labelled in another file already")
+                raise UsageError(f"{path}: {skill_id} is already labelled in another file")
             labels[skill_id] = _validate_ranges(path, skill_id, ranges)
     if not labels:
-        raise UsageError(f"{', '.join(map(str, paths))}: no labels; {_SHAPE}")
+        raise UsageError(f"{', '.join(map(str, paths))}: no labels; {_EXPECTED}")
     return labels
 
 
@@ -40,7 +39,7 @@ def _read_file(path: Path) -> Mapping[str, object]:
     except ValueError as error:
         raise UsageError(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise UsageError(f"{path}: {_SHAPE}")
+        raise UsageError(f"{path}: {_EXPECTED}")
     return found
 
 
@@ -51,14 +50,17 @@ def _validate_ranges(path: Path, skill_id: str, ranges: object) -> list[tuple[in
             case [int(first), int(last), str(role)]:
                 checked.append((first, last, role))
             case _:
-                raise UsageError(f"{path}: {skill_id}: {row!r} is no labelled range; {_SHAPE}")
+                raise UsageError(
+                    f"{path}: {skill_id}: {row!r} is not a labelled range; {_EXPECTED}"
+                )
     return checked
 
 
 def read_skills(skill_ids: Sequence[str], folders: Mapping[str, Path]) -> dict[str, ParsedSkill]:
-    """The skills of some ids, each `source:path`, from `folders` by source.
+    """Parse the skills with these ids (`source:path`).
 
-    Raises UsageError for an id without a folder and for a file that cannot be read as a skill.
+    folders: the folder of each source. Raises UsageError for an id whose source has no folder and
+    for a file that cannot be parsed.
     """
     return {skill_id: _read_skill(skill_id, folders) for skill_id in skill_ids}
 

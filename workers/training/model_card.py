@@ -1,4 +1,4 @@
-"""The card of trained weights: what they were made of, how well they do, how they were made."""
+"""The model card of a trained role classifier: data, parameters and metrics."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from workers.training.role_training import Example, TrainingResult, accuracy_and
 def make_model_card(
     trained: TrainingResult, examples: Sequence[Example], files: Sequence[Path], origin: str
 ) -> dict[str, Any]:
-    """A JSON object without any text of the skills, equal for equal data.
+    """The model card as JSON data, without text of the skills; equal for equal data.
 
-    `left_out` are figures on skills that neither training nor choosing has seen: of the whole, of
-    the rules alone and of the features alone. `confusion` has lines by labelled role (rows) and
-    given role (columns).
+    `left_out`: metrics on held-out skills, of the whole classifier, of the rules only and of the
+    features only. `confusion`: lines by labelled role (rows) and predicted role (columns).
     """
     names = [role.value for role in ROLES]
     lines = np.sum([example.counts.sum(axis=0) for example in examples], axis=0).astype(int)
-    figures = {}
+    metrics = {}
     for name, confusion in trained.confusions.items():
         accuracy, macro = accuracy_and_macro_f1(confusion)
-        figures[name] = {"accuracy": round(accuracy, 4), "macro_f1": round(macro, 4)}
+        metrics[name] = {"accuracy": round(accuracy, 4), "macro_f1": round(macro, 4)}
     return {
         "model": "roles of passages, multinomial logistic regression over hashed features",
         "format": FORMAT,
@@ -37,9 +36,9 @@ def make_model_card(
         "skills": len(trained.per_skill),
         "passages": sum(len(example.blocks) for example in examples),
         "lines": dict(zip(names, lines.tolist(), strict=True)),
-        "strength": trained.hyperparameters.strength,
-        "rules_share": trained.hyperparameters.share,
-        "left_out": figures,
+        "strength": trained.hyperparameters.regularisation,
+        "rules_share": trained.hyperparameters.rules_share,
+        "left_out": metrics,
         "roles": names,
         "confusion": trained.confusions["all"].astype(int).tolist(),
     }

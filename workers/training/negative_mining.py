@@ -1,8 +1,8 @@
-"""Skills that a query does not need, hard enough to learn from (SkillRouter §4.2).
+"""Hard negative mining: skills that a query does not need (SkillRouter §4.2).
 
-Four sources in the paper's proportions: near in meaning, near in words, of the same category, and
-any. What may be a skill that would do as well is left out in the paper's three layers: the same
-name, an overlapping body, a near vector.
+Negatives come from four sources in the paper's proportions: semantic neighbours, lexical
+neighbours, the same category, and random. Skills that may serve as well as a needed one are
+filtered by the paper's three layers: the same name, an overlapping body, a near vector.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from search.text.tokens import tokenize
 from skills.record import ParsedSkill, RevisionKey
 
 SEMANTIC, LEXICAL, CATEGORY, RANDOM = 4, 3, 2, 1
-"""Negatives a query from each source (SkillRouter §4.2)."""
+"""Negatives per query from each source (SkillRouter §4.2)."""
 
 NEAREST = 50
-"""Neighbours in meaning from which the semantic ones are drawn (SkillRouter §4.2)."""
+"""Nearest neighbours from which semantic negatives are drawn (SkillRouter §4.2)."""
 
 SAME_OVERLAP = 0.5
-"""Jaccard overlap of word trigrams at which two bodies count as one: half of what both say."""
+"""Jaccard overlap of word trigrams from which two bodies count as duplicates."""
 
 SAME_COSINE = 0.8
-"""Cosine at which two skills do the same: of pairs of descriptions that near, 18 of 20 did."""
+"""Cosine from which two skills count as duplicates: 18 of 20 such pairs of descriptions were."""
 
-_OVERLAP_WORDS = 5_000
+_MAX_OVERLAP_WORDS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class MinedNegatives:
-    """Negatives by source, and how many candidates each layer of the filter took out."""
+    """Ids of negatives, and the number of candidates that each filter layer removed."""
 
     ids: tuple[str, ...]
     filtered: Mapping[str, int]
 
 
 class NegativeMiner:
-    """The skills that negatives are drawn from. vectors: (skills, 2, dimension), unit length."""
+    """Mines negatives from a set of skills. vectors: (2, dimension) for each, of unit length."""
 
     def __init__(self, revisions: Sequence[StoredRevision], vectors: Mapping[RevisionKey, Vector]):
         self._parsed = {revision.key.skill_id: revision.parsed for revision in revisions}
@@ -58,12 +58,13 @@ class NegativeMiner:
     def mine_negatives(
         self, positive: str, needed: Iterable[str], ranked: Sequence[str], seed: str
     ) -> MinedNegatives:
-        """Negatives of a query that needs `needed`, one of which is `positive`.
+        """Negatives of a query, the same for the same seed.
 
-        ranked: skills by their words, best first. The same seed draws the same. A source that is
-        used up is filled from the next; a small pool may give fewer in all.
+        positive: the needed skill of the list, one of `needed`. ranked: the lexical ranking of the
+        query, best first. Missing negatives of a source are taken from the next one; a small
+        library may yield fewer in total.
         """
-        generator = random.Random(seed)  # noqa: S311  (a draw, no secret)
+        generator = random.Random(seed)  # noqa: S311  (not a secret)
         filtered = {"name": 0, "overlap": 0, "vector": 0}
         chosen: dict[str, None] = {}
         needed = set(needed)
@@ -101,7 +102,7 @@ class NegativeMiner:
         return list(dict.fromkeys(found))
 
     def _duplicate_layer(self, candidate: str, needed: Iterable[str]) -> str:
-        """The layer that takes a candidate for one of the needed skills, "" when none does."""
+        """The filter layer by which a candidate duplicates a needed skill, "" if none."""
         known = [skill_id for skill_id in needed if skill_id in self._places]
         name = _normalised_name(self._parsed[candidate].record.name)
         if any(name == _normalised_name(self._parsed[other].record.name) for other in known):
@@ -120,20 +121,20 @@ class NegativeMiner:
     def _body(self, skill_id: str) -> frozenset[int]:
         if skill_id not in self._trigrams:
             parsed = self._parsed[skill_id]
-            words = tokenize(parsed.text(parsed.body_line, len(parsed.lines)))[:_OVERLAP_WORDS]
+            words = tokenize(parsed.text(parsed.body_line, len(parsed.lines)))[:_MAX_OVERLAP_WORDS]
             triples = zip(words, words[1:], words[2:], strict=False)
             self._trigrams[skill_id] = frozenset(hash(triple) for triple in triples)
         return self._trigrams[skill_id]
 
 
 def _categories(skill_id: str, parsed: ParsedSkill) -> tuple[str, ...]:
-    """Domain tags; a skill without any is of its source's kind."""
+    """The domain tags of a skill, or its source if it has none."""
     return parsed.record.domain_tags or (f"source {skill_id.partition(':')[0]}",)
 
 
 def _jaccard(left: frozenset[int], right: frozenset[int]) -> float:
-    together = len(left | right)
-    return len(left & right) / together if together else 0.0
+    union = len(left | right)
+    return len(left & right) / union if union else 0.0
 
 
 def _normalised_name(name: str) -> str:

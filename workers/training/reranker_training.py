@@ -1,4 +1,4 @@
-"""Train a reranker from lists, go on after an interruption, and say what it is worth."""
+"""Trains a reranker with checkpoints, evaluates it on held-out queries, writes its card."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from workers.library.user_files import write_atomically
 from workers.training.cross_encoder import CHECKPOINT, CrossEncoderTrainer
 from workers.training.training_set import FEEDBACK, HeldOutQuery, TrainingList, TrainingSet
 
-TRAINING_SET_FILE = "material.json"
-"""The lists of a training that is under way, beside its checkpoint."""
+TRAINING_SET_FILE = "training_set.json"
+"""The training set of an unfinished training, in the folder of its checkpoint."""
 
 _RESAMPLES = 2_000
-_BATCH = 8
+_SCORING_BATCH = 8
 
 ProgressCallback = Callable[[int, int], None]
 Floats = npt.NDArray[np.float64]
@@ -36,10 +36,10 @@ def train(
     checkpoint_steps: int,
     step: ProgressCallback,
 ) -> list[float]:
-    """Train to the end and write the model into `folder`; the loss of each step that was made.
+    """Train and save the model in `folder`; returns the loss of each step of this run.
 
-    A checkpoint in the folder is gone on from. One is written every `checkpoint_steps` steps, and
-    when the training is interrupted.
+    Resumes from a checkpoint in the folder. A checkpoint is written every `checkpoint_steps` steps
+    and on KeyboardInterrupt. step: called with the steps done and their total.
     """
     training_options = training_set.training_options
     batches = list(_batches(training_set))
@@ -56,7 +56,9 @@ def train(
     try:
         while trainer.steps_done < len(batches):
             step(trainer.steps_done, len(batches))
-            lists = [_texts(training_set, drawn) for drawn in batches[trainer.steps_done]]
+            lists = [
+                _texts(training_set, training_list) for training_list in batches[trainer.steps_done]
+            ]
             losses.append(trainer.step(lists))
             if trainer.steps_done % checkpoint_steps == 0:
                 trainer.save_checkpoint(folder)
@@ -69,31 +71,34 @@ def train(
 
 
 def _batches(training_set: TrainingSet) -> Iterator[list[TrainingList]]:
-    """The lists of each step, in an order that the seed alone decides."""
+    """The lists of each step, in an order given by the seed."""
     training_options = training_set.training_options
     for epoch in range(training_options.epochs):
         order = list(training_set.lists)
-        random.Random(f"{training_options.seed}:{epoch}").shuffle(order)  # noqa: S311  (a draw, no secret)
+        random.Random(f"{training_options.seed}:{epoch}").shuffle(order)  # noqa: S311  (not a secret)
         for start in range(0, len(order), training_options.batch_size):
             yield order[start : start + training_options.batch_size]
 
 
-def _texts(training_set: TrainingSet, drawn: TrainingList) -> tuple[str, list[str]]:
-    """The query, and the texts of the needed skill, without what asks, and of the others."""
-    positive = training_set.texts[drawn.positive]
-    for piece in drawn.hidden:
+def _texts(training_set: TrainingSet, training_list: TrainingList) -> tuple[str, list[str]]:
+    """The query and the texts of its list: the needed skill, without the hidden pieces, first."""
+    positive = training_set.texts[training_list.positive]
+    for piece in training_list.hidden:
         positive = positive.replace(piece, " ")
-    return drawn.query, [positive, *(training_set.texts[other] for other in drawn.negatives)]
+    return training_list.query, [
+        positive,
+        *(training_set.texts[other] for other in training_list.negatives),
+    ]
 
 
 def evaluate_on_held_out(
     training_set: TrainingSet, folder: Path, weight: float, step: ProgressCallback
 ) -> dict[str, Any]:
-    """Held-out figures: the ranking as it is, by the model alone, and by both at `weight`.
+    """Metrics on held-out queries: of the ranking as it is, the model alone, and both at `weight`.
 
-    By origin of the queries. `wins` where the 95% interval of what both gain in MRR over the
-    ranking as it is lies above 0: on feedback where there is some, since queries made of a
-    skill's own words flatter the search for words.
+    The report has them by origin of the queries, with the 95% interval of the gain in MRR of both
+    over the ranking as it is. `wins`: whether that interval lies above 0, on feedback if there is
+    any, since lexical search does better on queries taken from a skill's own text.
     """
     reranker = CrossEncoderReranker(
         str(folder), max_length=training_set.training_options.max_length
@@ -124,11 +129,11 @@ def evaluate_on_held_out(
 def _metrics_by_order(
     reranker: Reranker, training_set: TrainingSet, held: HeldOutQuery, weight: float
 ) -> Floats:
-    """Figures of one query, (3 orders, 3 figures)."""
+    """Metrics of one query, (3 orders, 3 metrics)."""
     texts = [training_set.texts.get(name, "") for name in held.candidates]
     parts = [
-        reranker.score(held.query, texts[start : start + _BATCH])
-        for start in range(0, len(texts), _BATCH)
+        reranker.score(held.query, texts[start : start + _SCORING_BATCH])
+        for start in range(0, len(texts), _SCORING_BATCH)
     ]
     second = np.concatenate(parts).astype(np.float64)
     first = np.array(held.scores)
@@ -139,7 +144,7 @@ def _metrics_by_order(
 
 
 def _ranking_metrics(held: HeldOutQuery, order: Sequence[int]) -> tuple[float, float, float]:
-    """Hit@1, MRR and nDCG over the candidates."""
+    """Hit@1, MRR and nDCG of an order of the candidates."""
     needed = set(held.needed)
     places = [n for n, place in enumerate(order) if held.candidates[place] in needed]
     if not places:
@@ -150,7 +155,7 @@ def _ranking_metrics(held: HeldOutQuery, order: Sequence[int]) -> tuple[float, f
 
 
 def _interval(gains: Floats) -> tuple[float, float]:
-    """The 95% interval of a mean, by drawing the queries again."""
+    """The 95% bootstrap interval of the mean."""
     draws = np.random.default_rng(0).choice(gains, (_RESAMPLES, len(gains))).mean(axis=1)
     low, high = np.quantile(draws, (0.025, 0.975))
     return float(low), float(high)
@@ -159,7 +164,7 @@ def _interval(gains: Floats) -> tuple[float, float]:
 def write_model_card(
     training_set: TrainingSet, folder: Path, report: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write the card beside the weights, which makes the folder a reranker, and clear up."""
+    """Write the card, with which the folder loads as a reranker, and delete the checkpoint."""
     training_options = training_set.training_options
     card = {
         "skillbus": version("skillbus"),

@@ -1,8 +1,8 @@
-"""Training of the role classifier on labelled lines, judged by leaving out one skill at a time.
+"""Training of the role classifier on labelled lines, evaluated leave-one-skill-out.
 
-Each passage counts by the root of its lines, so that a long block does not drown the rest, and
-each role by the inverse root of its share, so that rare roles are learnt. Strength and the share
-of the rules are chosen by cross-validation over skills, inside each round of the judgement too.
+A passage is weighted by the square root of its lines, so that long blocks do not dominate, and a
+role by the inverse square root of its share, so that rare roles are learnt. Regularisation and the
+weight of the rules are chosen by cross-validation over skills (nested in the evaluation).
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from skills.roles.passage_context import PassageContext, build_passage_contexts
 from skills.roles.rules import RolePrediction, classify_by_rules
 
 REGULARISATIONS = (0.1, 0.3)
-"""Inverse regularisation to choose from (scikit-learn's C)."""
+"""Inverse regularisation strengths to choose from (scikit-learn's C)."""
 
 RULES_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-"""Shares of the rules to choose from; at half, they decide alone wherever they speak."""
+"""Weights of the rules to choose from; from 0.5 on, a rule that applies decides alone."""
 
 FOLDS = 4
-"""Groups of skills in a choice inside the judgement; the last choice leaves out one at a time."""
+"""Folds of the nested cross-validation; the final choice is leave-one-skill-out."""
 
 MIN_SKILLS = 3
 
-_ROUNDS = 500
+_MAX_ITERATIONS = 500
+_ABSENT_ROLE_INTERCEPT = -30.0
+"""The intercept of a role without labels: probability 0 without an infinity in the file."""
 
 Ranges = Sequence[tuple[int, int, str]]
 Counts = npt.NDArray[np.float64]
@@ -40,8 +42,10 @@ Counts = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A labelled skill: its blocks, what rules and features say of them, and `counts`
-    (blocks, 6), the lines of each block by labelled role."""
+    """A labelled skill: its passages with rule predictions and features.
+
+    counts: (passages, 6), the lines of each passage by labelled role.
+    """
 
     skill_id: str
     blocks: list[PassageContext]
@@ -52,16 +56,19 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
-    """What cross-validation chose."""
+    """Chosen by cross-validation: scikit-learn's C and the weight of the rules."""
 
-    strength: float
-    share: float
+    regularisation: float
+    rules_share: float
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """A classifier, what was chosen for it, and lines by labelled and given role, (6, 6): of the
-    whole, of the rules alone and of the features alone, each on skills left out."""
+    """A classifier, its hyperparameters and its leave-one-skill-out evaluation.
+
+    confusions: lines by labelled and predicted role, (6, 6), of `all`, of the `rules` only and of
+    the `features` only. per_skill: accuracy by skill id.
+    """
 
     classifier: RoleClassifier
     hyperparameters: Hyperparameters
@@ -70,7 +77,7 @@ class TrainingResult:
 
 
 def make_example(skill_id: str, parsed: ParsedSkill, ranges: Ranges) -> Example:
-    """An example from the labelled line ranges of a skill; lines with other marks are left out.
+    """An example from the labelled line ranges of a skill; lines with other labels are ignored.
 
     Raises UsageError for a range outside the file.
     """
@@ -80,7 +87,7 @@ def make_example(skill_id: str, parsed: ParsedSkill, ranges: Ranges) -> Example:
         if not 1 <= first <= last <= len(parsed.lines):
             raise UsageError(
                 f"{skill_id}: lines {first} to {last} are labelled, the file has "
-                f"{len(parsed.lines)}; labels and file do not belong together"
+                f"{len(parsed.lines)}; the labels do not match this file"
             )
         if role in roles:
             labels |= dict.fromkeys(range(first, last + 1), roles[role])
@@ -94,7 +101,7 @@ def make_example(skill_id: str, parsed: ParsedSkill, ranges: Ranges) -> Example:
 
 
 def _with_next(parsed: ParsedSkill) -> Iterator[tuple[Any, int]]:
-    """Each passage and the line after it; blank lines up to the next of its section go with it."""
+    """Each passage and the line after it, past the blank lines before the next of its section."""
     for passage, following in zip(parsed.passages, [*parsed.passages[1:], None], strict=True):
         same = following is not None and following.section == passage.section
         yield passage, following.first_line if same and following else passage.last_line + 1
@@ -103,17 +110,17 @@ def _with_next(parsed: ParsedSkill) -> Iterator[tuple[Any, int]]:
 def train_roles(
     examples: Sequence[Example], progress: Callable[[int, int], None]
 ) -> TrainingResult:
-    """Judge by leaving out one skill at a time, then choose and fit on all.
+    """Evaluate leave-one-skill-out, then choose hyperparameters and fit on all examples.
 
-    `progress` hears how many of how many fits are done. Raises UsageError for fewer than
-    LEAST_SKILLS skills with labels, or fewer than two roles.
+    progress: called with the number of fits done and their total. Raises UsageError for fewer than
+    MIN_SKILLS labelled skills or a single role.
     """
     ordered = sorted(examples, key=lambda example: example.skill_id)
     kept = [example for example in ordered if example.counts.any()]
     if len(kept) < MIN_SKILLS:
         raise UsageError(
-            f"{len(kept)} skills have labelled passages; training needs at least {MIN_SKILLS}, "
-            "since each is judged by the others"
+            f"{len(kept)} skills have labels; at least {MIN_SKILLS} are needed for leave-one-out "
+            "evaluation"
         )
     if np.count_nonzero(sum(example.counts.sum(axis=0) for example in kept)) < 2:
         raise UsageError("all labelled lines have one role; label lines of at least two")
@@ -124,40 +131,43 @@ def train_roles(
     per_skill: dict[str, float] = {}
     for held in kept:
         rest = [example for example in kept if example is not held]
-        hyperparameters = select_hyperparameters(rest, folds, fits)
-        given = fits.fit(rest, hyperparameters).predict_probabilities(held.blocks)
-        for name, share in (("all", hyperparameters.share), ("rules", 1.0), ("features", 0.0)):
+        chosen = select_hyperparameters(rest, folds, fits)
+        given = fits.fit(rest, chosen).predict_probabilities(held.blocks)
+        for name, share in (("all", chosen.rules_share), ("rules", 1.0), ("features", 0.0)):
             confusion = confusion_matrix(held, given, share)
             confusions[name] += confusion
             if name == "all":
                 per_skill[held.skill_id] = float(np.trace(confusion) / confusion.sum())
-    hyperparameters = select_hyperparameters(kept, len(kept), fits)
-    return TrainingResult(fits.fit(kept, hyperparameters), hyperparameters, confusions, per_skill)
+    chosen = select_hyperparameters(kept, len(kept), fits)
+    return TrainingResult(fits.fit(kept, chosen), chosen, confusions, per_skill)
 
 
 def select_hyperparameters(
     examples: Sequence[Example], folds: int, fits: _FitCounter
 ) -> Hyperparameters:
-    """Strength and share of the rules with the best mean of accuracy and macro-F1 on groups of
-    skills left out; the first of equals."""
+    """The hyperparameters with the best mean of accuracy and macro-F1 in cross-validation.
+
+    The first of equals. folds: groups into which the skills are split.
+    """
     groups = [list(examples[start::folds]) for start in range(folds)]
-    worth: dict[Hyperparameters, float] = {}
-    for strength in REGULARISATIONS:
+    scores: dict[Hyperparameters, float] = {}
+    for regularisation in REGULARISATIONS:
         confusions = {share: np.zeros((len(ROLES), len(ROLES))) for share in RULES_SHARES}
         for group in groups:
             rest = [example for example in examples if all(example is not one for one in group)]
-            model = fits.fit(rest, Hyperparameters(strength, 0.0))
+            model = fits.fit(rest, Hyperparameters(regularisation, 0.0))
             for held in group:
                 given = model.predict_probabilities(held.blocks)
                 for share in RULES_SHARES:
                     confusions[share] += confusion_matrix(held, given, share)
         for share, confusion in confusions.items():
-            worth[Hyperparameters(strength, share)] = sum(accuracy_and_macro_f1(confusion)) / 2
-    return max(worth, key=lambda hyperparameters: worth[hyperparameters])
+            candidate = Hyperparameters(regularisation, share)
+            scores[candidate] = sum(accuracy_and_macro_f1(confusion)) / 2
+    return max(scores, key=lambda candidate: scores[candidate])
 
 
 class _FitCounter:
-    """Fits classifiers and says how many are done."""
+    """Fits classifiers and reports progress."""
 
     def __init__(self, progress: Callable[[int, int], None], total: int) -> None:
         self._progress = progress
@@ -165,44 +175,40 @@ class _FitCounter:
         self._done = 0
 
     def fit(self, examples: Sequence[Example], hyperparameters: Hyperparameters) -> RoleClassifier:
-        """A classifier of some examples; roles that none of them has get probability 0."""
+        """Fit a classifier and report one more fit as done."""
         self._done += 1
         self._progress(self._done, self._total)
         return fit(examples, hyperparameters)
 
 
 def fit(examples: Sequence[Example], hyperparameters: Hyperparameters) -> RoleClassifier:
-    """Multinomial logistic regression over the examples' passages, one row a labelled role.
+    """Multinomial logistic regression, with a row per passage and labelled role.
 
-    Where all of them have one role, that role is all there is to learn.
+    Roles without examples get probability 0. With a single role, that role is always predicted.
     """
-    from sklearn.linear_model import LogisticRegression
+    from sklearn.linear_model import LogisticRegression  # slow import
 
     matrix, roles, weights = _rows(examples)
     full = np.zeros((FEATURE_COUNT, len(ROLES)), np.float32)
     bias = np.full(len(ROLES), _ABSENT_ROLE_INTERCEPT, np.float32)
     if len(np.unique(roles)) == 1:
         bias[roles[0]] = 0.0
-        return RoleClassifier(full, bias, hyperparameters.share)
+        return RoleClassifier(full, bias, hyperparameters.rules_share)
     used = _features_of_several_skills(examples)
-    model = LogisticRegression(C=hyperparameters.strength, max_iter=_ROUNDS)
+    model = LogisticRegression(C=hyperparameters.regularisation, max_iter=_MAX_ITERATIONS)
     model.fit(matrix[:, used], roles, sample_weight=weights)
     coefficients, intercepts = model.coef_, model.intercept_
     if len(model.classes_) == 2:
-        # scikit-learn keeps one vector for two classes
+        # For two classes scikit-learn has a single coefficient vector.
         coefficients = np.vstack([-coefficients / 2, coefficients / 2])
         intercepts = np.concatenate([-intercepts / 2, intercepts / 2])
     full[np.ix_(used, model.classes_)] = coefficients.T
     bias[model.classes_] = intercepts
-    return RoleClassifier(full, bias, hyperparameters.share)
-
-
-_ABSENT_ROLE_INTERCEPT = -30.0
-"""The intercept of a role without labels: never likely, and no infinity in the file."""
+    return RoleClassifier(full, bias, hyperparameters.rules_share)
 
 
 def _features_of_several_skills(examples: Sequence[Example]) -> npt.NDArray[np.int64]:
-    """Features of at least two skills: what only one has says nothing about others."""
+    """Features that at least two skills have; others do not generalise."""
     skills = np.zeros(FEATURE_COUNT, np.int64)
     for example in examples:
         skills[np.unique(example.features.places)] += 1
@@ -210,7 +216,7 @@ def _features_of_several_skills(examples: Sequence[Example]) -> npt.NDArray[np.i
 
 
 def _rows(examples: Sequence[Example]) -> tuple[Any, npt.NDArray[np.int64], Counts]:
-    from scipy.sparse import csr_matrix, vstack
+    from scipy.sparse import csr_matrix, vstack  # slow import
 
     rows, roles, weights = [], [], []
     for example in examples:
@@ -231,7 +237,7 @@ def _rows(examples: Sequence[Example]) -> tuple[Any, npt.NDArray[np.int64], Coun
 
 
 def confusion_matrix(example: Example, by_features: Probabilities, share: float) -> Counts:
-    """Lines of a skill by labelled and given role, (6, 6)."""
+    """Lines of a skill by labelled and predicted role, (6, 6)."""
     given = blend_probabilities(example.blocks, example.predictions, by_features, share).argmax(
         axis=1
     )
@@ -241,7 +247,7 @@ def confusion_matrix(example: Example, by_features: Probabilities, share: float)
 
 
 def accuracy_and_macro_f1(confusion: Counts) -> tuple[float, float]:
-    """Accuracy over lines and macro-F1 over the six roles, as `eval roles` has it."""
+    """Accuracy over lines and macro-F1 over the six roles, as in `eval roles`."""
     right = np.diagonal(confusion)
     sums = confusion.sum(axis=0) + confusion.sum(axis=1)
     f1 = 2 * right / np.maximum(sums, 1e-9)

@@ -1,7 +1,7 @@
-"""What a reranker is trained on and judged by: lists of skills for queries.
+"""The training set of a reranker: training lists and held-out queries, built from a library.
 
-Everything is drawn from a library once and kept in a file beside the weights, so that training
-can go on after an interruption whatever has become of the library meanwhile.
+It is built once and saved in the folder of the model, so that an interrupted training can be
+resumed after the library has changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RERANKED = 20
 """Candidates of the first stage that are reranked (SkillRouter §4.3)."""
 
 _CHARACTERS_PER_TOKEN = 12
-_READ_BATCH = 500
+_REVISION_BATCH = 500
 _MIN_LISTS = 4
 
 ProgressCallback = Callable[[int, int], None]
@@ -39,10 +39,11 @@ ProgressCallback = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
-    """What a training is made of; the same choices over the same library give the same lists.
+    """Options of a training; equal options on the same library give the same training set.
 
-    base: the model to start from. queries: of each skill's own text. The skills are dealt into
-    `folds` folds; those of `fold`, and the tasks that need any of them, are held out.
+    base: the model to start from. feedback: hash of the feedback file, "" for none. queries: number
+    of queries generated from each skill's own text. folds: parts into which skills are divided.
+    fold: the part that is held out, with the tasks that need its skills.
     """
 
     base: str
@@ -60,7 +61,10 @@ class TrainingOptions:
 
 @dataclass(frozen=True, slots=True)
 class TrainingList:
-    """A query, the skill it needs, skills that it does not, and what the first must not say."""
+    """A query with a needed skill and negatives.
+
+    hidden: pieces of the query to remove from the text of the needed skill.
+    """
 
     origin: str
     query: str
@@ -71,7 +75,7 @@ class TrainingList:
 
 @dataclass(frozen=True, slots=True)
 class HeldOutQuery:
-    """A query that training does not see, and how the library ranks it without a reranker."""
+    """A query for evaluation, with the library's ranking without a reranker."""
 
     origin: str
     query: str
@@ -82,7 +86,10 @@ class HeldOutQuery:
 
 @dataclass(slots=True)
 class TrainingSet:
-    """All that a training needs. texts: skill_id -> what the model reads of it."""
+    """Lists, held-out queries and texts of a training.
+
+    texts: the text of each skill for the cross-encoder, by skill id. notes: counts for the card.
+    """
 
     training_options: TrainingOptions
     lists: list[TrainingList] = field(default_factory=list)
@@ -92,7 +99,7 @@ class TrainingSet:
 
 
 class _Query(NamedTuple):
-    """Where it comes from, its words, the skills it needs, and what these must not say."""
+    """A query with the skills it needs; hidden: see `TrainingList`."""
 
     origin: str
     text: str
@@ -106,14 +113,14 @@ def build_training_set(
     tasks: Sequence[Mapping[str, Any]],
     step: ProgressCallback,
 ) -> TrainingSet:
-    """Draw queries, deal them into training and held out, and find negatives.
+    """Build queries, split them into training and held-out ones, and mine negatives.
 
-    tasks: objects with `instruction` and `gt_skill_ids`. Raises UsageError when too little of the
-    library is left to train on.
+    tasks: feedback, objects with `instruction` and `gt_skill_ids`. step: called with the queries
+    done and their total. Raises UsageError if the library is too small.
     """
-    revisions = _trainable(services, frozenset(training_options.languages))
+    revisions = _read_trainable(services, frozenset(training_options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
-    labelled_tasks = _feedback(tasks, known)
+    labelled_tasks = _labelled_tasks(tasks, known)
     folds = assign_folds(
         [needed for _, needed in labelled_tasks],
         sorted(known),
@@ -125,51 +132,52 @@ def build_training_set(
     training_set = TrainingSet(training_options)
     training_set.notes["skills"] = len(known)
     training_set.notes["tasks"] = len(labelled_tasks)
-    training_set.notes["tasks without a skill of the library"] = len(tasks) - len(labelled_tasks)
+    training_set.notes["tasks that need no skill of this library"] = len(tasks) - len(
+        labelled_tasks
+    )
     if len(training) < _MIN_LISTS:
         raise UsageError(
             f"the library has {len(known)} skills in {', '.join(training_options.languages)}: "
-            "too few to train on and to hold some out"
+            "too few for training and held-out sets"
         )
     miner = NegativeMiner(training, vectors)
-    queries = _queries(known, labelled_tasks, training_options)
+    queries = _make_queries(known, labelled_tasks, training_options)
     for done, query in enumerate(queries):
         step(done, len(queries))
-        candidates = _ranked(services, query.text)[:RERANKED]
+        candidates = _rank(services, query.text)[:RERANKED]
         if folds[query.needed[0]] == training_options.fold:
-            training_set.held_out.append(_held_out(query, candidates))
+            training_set.held_out.append(_make_held_out(query, candidates))
         else:
-            training_set.lists += _lists(query, candidates, miner, training_set)
+            training_set.lists += _make_lists(query, candidates, miner, training_set)
     if len(training_set.lists) < _MIN_LISTS:
         raise UsageError(
-            f"only {len(training_set.lists)} lists can be made of this library: give --feedback, "
-            "or more --queries"
+            f"only {len(training_set.lists)} training lists: give --feedback, or more --queries"
         )
     _add_texts(services, training_set)
     return training_set
 
 
-def _held_out(query: _Query, candidates: Sequence[RankedSkill]) -> HeldOutQuery:
+def _make_held_out(query: _Query, candidates: Sequence[RankedSkill]) -> HeldOutQuery:
     ids = tuple(hit.key.skill_id for hit in candidates)
     return HeldOutQuery(
         query.origin, query.text, query.needed, ids, tuple(hit.score for hit in candidates)
     )
 
 
-def _lists(
+def _make_lists(
     query: _Query,
     candidates: Sequence[RankedSkill],
     miner: NegativeMiner,
     training_set: TrainingSet,
 ) -> list[TrainingList]:
-    """One list for each skill that the query needs."""
+    """One list for each needed skill of the query."""
     ranked = [hit.key.skill_id for hit in candidates]
     lists = []
     for positive in query.needed:
         seed = f"{training_set.training_options.seed}:{query.text}"
         mined = miner.mine_negatives(positive, query.needed, ranked, seed)
         for layer, count in mined.filtered.items():
-            name = f"false negatives by {layer}"
+            name = f"candidates filtered by {layer}"
             training_set.notes[name] = training_set.notes.get(name, 0) + count
         if mined.ids:
             lists.append(TrainingList(query.origin, query.text, positive, mined.ids, query.hidden))
@@ -179,10 +187,10 @@ def _lists(
 def assign_folds(
     tasks: Sequence[Sequence[str]], skill_ids: Sequence[str], folds: int, seed: int
 ) -> dict[str, int]:
-    """The fold of each skill; skills that a task needs together share one.
+    """The fold of each skill; skills needed by the same task share a fold.
 
-    Groups that tasks ask for are dealt before the rest, each to the fold with the fewest tasks, so
-    that a fold has its part of both.
+    Groups of skills with tasks are assigned first, each to the fold with the fewest tasks, then the
+    others, so that every fold gets a share of both.
     """
     leader = {skill_id: skill_id for skill_id in skill_ids}
 
@@ -198,26 +206,26 @@ def assign_folds(
     for skill_id in skill_ids:
         groups.setdefault(find(skill_id), []).append(skill_id)
     labelled_tasks = Counter(find(needed[0]) for needed in tasks)
-    generator = random.Random(seed)  # noqa: S311  (a draw, no secret)
-    dealt: dict[str, int] = {}
-    for some in (sorted(labelled_tasks), sorted(groups.keys() - labelled_tasks.keys())):
-        generator.shuffle(some)
+    generator = random.Random(seed)  # noqa: S311  (not a secret)
+    assigned: dict[str, int] = {}
+    for leaders in (sorted(labelled_tasks), sorted(groups.keys() - labelled_tasks.keys())):
+        generator.shuffle(leaders)
         held = [0] * folds
-        for group in some:
+        for group in leaders:
             fold = held.index(min(held))
             held[fold] += labelled_tasks[group] or 1
-            dealt |= dict.fromkeys(groups[group], fold)
-    return dealt
+            assigned |= dict.fromkeys(groups[group], fold)
+    return assigned
 
 
-def _trainable(services: Services, languages: frozenset[str]) -> list[StoredRevision]:
-    """Published skills in the model's languages, with their vectors."""
+def _read_trainable(services: Services, languages: frozenset[str]) -> list[StoredRevision]:
+    """Published skills in the model's languages that have vectors."""
     pointers = services.library.refresh().pointers
     keys = [RevisionKey(skill_id, seq) for skill_id, seq in sorted(pointers.items())]
     found = []
-    for start in range(0, len(keys), _READ_BATCH):
-        part = services.index.get_revisions(keys[start : start + _READ_BATCH])
-        found += [part[key] for key in keys[start : start + _READ_BATCH] if key in part]
+    for start in range(0, len(keys), _REVISION_BATCH):
+        part = services.index.get_revisions(keys[start : start + _REVISION_BATCH])
+        found += [part[key] for key in keys[start : start + _REVISION_BATCH] if key in part]
     vectors = services.index.get_skill_vectors([revision.key for revision in found])
     return [
         revision
@@ -228,10 +236,10 @@ def _trainable(services: Services, languages: frozenset[str]) -> list[StoredRevi
     ]
 
 
-def _feedback(
+def _labelled_tasks(
     tasks: Sequence[Mapping[str, Any]], known: Mapping[str, object]
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Task and the skills it needs that are there; tasks that need none of them are left out."""
+    """Each task with those of its needed skills that are in `known`; others are left out."""
     labelled_tasks = []
     for row in tasks:
         needed = tuple(dict.fromkeys(name for name in row["gt_skill_ids"] if name in known))
@@ -240,7 +248,7 @@ def _feedback(
     return labelled_tasks
 
 
-def _queries(
+def _make_queries(
     known: Mapping[str, StoredRevision],
     labelled_tasks: Sequence[tuple[str, tuple[str, ...]]],
     training_options: TrainingOptions,
@@ -254,37 +262,37 @@ def _queries(
     return found
 
 
-def _ranked(services: Services, query: str) -> tuple[RankedSkill, ...]:
-    """As the library ranks before the cross-encoder."""
+def _rank(services: Services, query: str) -> tuple[RankedSkill, ...]:
+    """The ranking of the library without a reranker."""
     request = QueryAsked(task=query, without=("rerank",))
     context = QueryContext.create(services, request, apply_policy=False, degrade=False)
     return rerank(context, rank_candidates(context)).hits
 
 
 def _add_texts(services: Services, training_set: TrainingSet) -> None:
-    """The text of every skill that a list or a held-out query names."""
+    """Add the text of every skill in a list or held-out query."""
     wanted: dict[str, None] = {}
-    for drawn in training_set.lists:
-        wanted |= dict.fromkeys((drawn.positive, *drawn.negatives))
+    for training_list in training_set.lists:
+        wanted |= dict.fromkeys((training_list.positive, *training_list.negatives))
     for held in training_set.held_out:
         wanted |= dict.fromkeys(held.candidates)
     pointers = services.library.refresh().pointers
     keys = [RevisionKey(name, pointers[name]) for name in wanted if name in pointers]
     limit = _CHARACTERS_PER_TOKEN * training_set.training_options.max_length
-    for start in range(0, len(keys), _READ_BATCH):
-        part = services.index.get_revisions(keys[start : start + _READ_BATCH])
+    for start in range(0, len(keys), _REVISION_BATCH):
+        part = services.index.get_revisions(keys[start : start + _REVISION_BATCH])
         training_set.texts |= {
             key.skill_id: cross_encoder_text(found, limit) for key, found in part.items()
         }
 
 
 def dump(training_set: TrainingSet) -> bytes:
-    """As JSON."""
+    """The training set as JSON."""
     return json.dumps(asdict(training_set), ensure_ascii=False).encode()
 
 
 def load(path: Path) -> TrainingSet:
-    """Read back what `dump` wrote; raises PermanentError when it is not that."""
+    """Read a file written by `dump`; raises PermanentError if it cannot be read."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         training_options = data["training_options"] | {
@@ -317,5 +325,5 @@ def load(path: Path) -> TrainingSet:
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PermanentError(
-            f"{path} cannot be read ({error!r}); begin again with --fresh"
+            f"{path} cannot be read ({error!r}); start over with --fresh"
         ) from None

@@ -20,7 +20,7 @@ from tests.support.deployment import (
     read_manifests,
 )
 from workers.http.access import LOOPBACK_HOSTS
-from workers.processes.serve import parse_listen_address
+from workers.processes.http_server import parse_listen_address
 from workers.processes.workloads import ALL_QUEUES, WORKLOADS, parse_workload
 
 DEPLOYMENTS = read_deployments()

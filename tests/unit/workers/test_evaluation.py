@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES
 from workers.evaluation.ablation import (
-    ALL_ON,
+    ALL_STAGES,
     AblationRow,
     configurations,
     tasks_with_gold_skills,
@@ -48,20 +48,20 @@ def test_bundle_metrics() -> None:
             "precision": 0.75,
             "skills": 4 / 3,
             "tokens": 200,
-            "refused": 0.0,
-            "found": 0.5,
+            "false_no_hit": 0.0,
+            "true_no_hit": 0.5,
         }
     )
 
 
 def test_figures_that_no_task_speaks_of_are_left_out() -> None:
     no_hit = BundleOutcome((), {}, 0, no_hit=True)
-    assert bundle_metrics({"none": []}, {"none": no_hit}) == {"found": 1.0}
+    assert bundle_metrics({"none": []}, {"none": no_hit}) == {"true_no_hit": 1.0}
     assert bundle_metrics({"one": ["s:a"]}, {"one": no_hit}) == {
         "complete": 0.0,
         "recall": 0.0,
         "precision": 0.0,
-        "refused": 1.0,
+        "false_no_hit": 1.0,
     }
     assert bundle_metrics({}, {}) == {}
 
@@ -102,12 +102,12 @@ def test_an_interval_narrows_with_more_tasks() -> None:
 
 def test_every_stage_has_its_turn() -> None:
     names = [name for name, _ in configurations(bundles=True)]
-    assert names[0] == ALL_ON
+    assert names[0] == ALL_STAGES
     assert [f"without {stage}" for stage in OPTIONAL_STAGES] == names[1 : 1 + len(OPTIONAL_STAGES)]
     ranking = dict(configurations())
     assert "without paging" not in ranking
-    assert set(ranking["words alone"]) < set(ranking["BM25F alone"])
-    assert "dense" in ranking["words alone"]
+    assert set(ranking["lexical stages only"]) < set(ranking["BM25F only"])
+    assert "dense" in ranking["lexical stages only"]
 
 
 def test_the_table_is_readable() -> None:
@@ -119,11 +119,11 @@ def test_the_table_is_readable() -> None:
         {"Hit@1": ConfidenceInterval(-0.1, -0.2, 0.0), "bundle": none},
     )
     first = AblationRow(
-        ALL_ON, (), {"Hit@1": whole, "bundle": whole}, {"Hit@1": none, "bundle": none}
+        ALL_STAGES, (), {"Hit@1": whole, "bundle": whole}, {"Hit@1": none, "bundle": none}
     )
     table = to_markdown([first, less], 10, 8000)
     assert "| stages | Hit@1 | bundle@8000 |" in table
-    assert "| all on | 0.800 [0.60, 1.00] | 0.800 [0.60, 1.00] |" in table
+    assert "| all stages | 0.800 [0.60, 1.00] | 0.800 [0.60, 1.00] |" in table
     assert "| without dense | 0.700 (-0.100 [-0.20, +0.00]) | 0.800 (=) |" in table
     data = to_json_data([first, less], 10, 8000)
     assert data["rows"][1]["against_all_on"]["Hit@1"] == {"mean": -0.1, "low": -0.2, "high": 0.0}
@@ -137,8 +137,8 @@ def test_only_labelled_tasks_are_scored() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("[1]", "tasks.jsonl:2: needs task_id, instruction"),
-        ('{"task_id": "b"}', "tasks.jsonl:2: needs instruction"),
+        ("[1]", "tasks.jsonl:2: missing task_id, instruction"),
+        ('{"task_id": "b"}', "tasks.jsonl:2: missing instruction"),
         ('{"task_id": "b", "instruction": 5}', "tasks.jsonl:2: instruction must be text"),
         (
             '{"task_id": "b", "instruction": "bake", "gt_skill_ids": "s:a"}',

@@ -26,7 +26,7 @@ from workers.http.access import AccessMiddleware, AccessRules, get_client_networ
 from workers.http.app import create_gateway
 from workers.http.slow_clients import create_http_protocol
 from workers.http.tokens import TokenStore
-from workers.processes.serve import bind_socket, serve_in_thread
+from workers.processes.http_server import bind_socket, serve_in_thread
 
 PATIENT = GatewaySettings(head_seconds=0.3, body_seconds=0.3, send_seconds=0.3)
 MEGABYTES = 20

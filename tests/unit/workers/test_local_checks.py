@@ -70,7 +70,7 @@ def test_clocks_may_be_some_seconds_apart(monkeypatch: pytest.MonkeyPatch) -> No
         assert told in _check_clock(servers)
     for ahead in (-5.1, 5.1, 86_400.0):
         monkeypatch.setattr(redis_connection, "measure_clock_skew", lambda _, ahead=ahead: ahead)
-        with pytest.raises(SkillbusError, match="same time service"):
+        with pytest.raises(SkillbusError, match="synchronise both with NTP"):
             _check_clock(servers)
 
 
@@ -83,7 +83,7 @@ def test_a_worker_is_ready_when_servers_answer_and_a_child_has_loaded() -> None:
 
 
 def test_every_worker_needs_a_port() -> None:
-    with pytest.raises(UsageError, match="leaves no port"):
+    with pytest.raises(UsageError, match="5 consecutive ports are needed"):
         supervisor.run_supervisor([], 1, 65_533)
 
 
@@ -92,7 +92,7 @@ def test_git_is_missed_where_there_are_git_sources(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     check = machine_checks(Settings())["git"]
-    assert "install git, or do without" in check()
+    assert "needed for git sources only" in check()
     with closing(SqliteSkillGraph(tmp_path / "graph.db", writable=True)) as graph:
         graph.save_source(Source("team", "git", "https://example.org/x", last_error="gone"))
     sources = library_checks(Settings().model_copy(update={"home": tmp_path}))["sources"]

@@ -16,14 +16,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from workers.monitoring.metrics import (
-    DEPLOYMENT_METRICS,
-    PROCESS_METRICS,
-    ProcessMetrics,
-    StatusGauges,
-    _remove_stale_folders,
-    gauge_values,
-)
+from workers.monitoring.metric_specs import DEPLOYMENT_METRICS, PROCESS_METRICS
+from workers.monitoring.metrics import ProcessMetrics, _remove_stale_folders
+from workers.monitoring.status_gauges import StatusGauges, gauge_values
 from workers.processes.workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -101,7 +96,7 @@ def test_what_tasks_tell_is_counted(figures: ProcessMetrics) -> None:
     assert (count.labels, count.value) == ({"task": "skillbus.plan", "outcome": "done"}, 1)
     (answered,) = found["skillbus_queries_total"]
     assert (answered.labels, answered.value) == ({"answer": "hit", "degraded": "yes"}, 1)
-    assert found["skillbus_letters_buried_total"][0].labels == {"task": "none"}
+    assert found["skillbus_dead_letters_written_total"][0].labels == {"task": "none"}
     assert found["skillbus_encoded_tokens_total"][0].value == 40
 
 
@@ -112,8 +107,8 @@ def test_gauges_say_what_the_report_says() -> None:
     assert values["skillbus_workers"][("skillbus.plan",)] == 2
     assert values["skillbus_workers"][("skillbus.query",)] == 0
     assert values["skillbus_running_tasks"][("skillbus.plan",)] == 1
-    assert values["skillbus_unpaged_skills"] == {(): 4}
-    assert values["skillbus_trouble"] == {(): 1}
+    assert values["skillbus_unembedded_skills"] == {(): 4}
+    assert values["skillbus_stalled"] == {(): 1}
     assert values["skillbus_index_lag_seconds"] == {(): 7}
     assert values["skillbus_consumers"] == {(): 1}
     assert values["skillbus_submissions_waiting"] == {(): 4}
@@ -123,7 +118,7 @@ def test_what_nobody_could_tell_has_no_gauge() -> None:
     away = {**dict.fromkeys(REPORT), "servers": [{"server": "redis", "up": False, "seconds": None}]}
     assert gauge_values(away) == {
         "skillbus_server_up": {("redis",): 0},
-        "skillbus_trouble": {(): 0},
+        "skillbus_stalled": {(): 0},
     }
 
 

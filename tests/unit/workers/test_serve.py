@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from config.errors import UsageError
-from workers.processes.serve import bind_socket, parse_listen_address
+from workers.processes.http_server import bind_socket, parse_listen_address
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ def test_loopback_addresses(text: str, address: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0.0.0.0:80", "only loopback"),
-        ("192.168.1.5:80", "only loopback"),
-        ("[::]:80", "only loopback"),
+        ("0.0.0.0:80", "only loopback addresses are allowed"),
+        ("192.168.1.5:80", "only loopback addresses are allowed"),
+        ("[::]:80", "only loopback addresses are allowed"),
         ("localhost:80", "write 127.0.0.1:PORT"),
         ("127.0.0.1", "write 127.0.0.1:PORT"),
         ("127.0.0.1:", "write 127.0.0.1:PORT"),

@@ -200,5 +200,5 @@ def test_material_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 def test_material_that_is_none_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "material.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(PermanentError, match="begin again with --fresh"):
+    with pytest.raises(PermanentError, match="start over with --fresh"):
         load(path)

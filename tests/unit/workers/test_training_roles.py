@@ -34,12 +34,12 @@ def examples(tmp_path: Path) -> list[Example]:
     return [make_example(name, parsed[name], labels[name]) for name in sorted(labels)]
 
 
-def heard(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     assert 0 < done <= total
 
 
 def test_each_skill_is_judged_by_the_others(examples: list[Example]) -> None:
-    trained = train_roles(examples, heard)
+    trained = train_roles(examples, ignore_progress)
     assert set(trained.per_skill) == {example.skill_id for example in examples}
     lines = sum(example.counts.sum() for example in examples)
     for confusion in trained.confusions.values():
@@ -48,14 +48,14 @@ def test_each_skill_is_judged_by_the_others(examples: list[Example]) -> None:
 
 
 def test_the_same_data_in_any_order_makes_the_same_weights(examples: list[Example]) -> None:
-    one, other = (train_roles(order, heard) for order in (examples, examples[::-1]))
+    one, other = (train_roles(order, ignore_progress) for order in (examples, examples[::-1]))
     assert dump_weights(one.classifier) == dump_weights(other.classifier)
     assert one.hyperparameters == other.hyperparameters
 
 
 def test_a_card_tells_figures_and_no_text(examples: list[Example]) -> None:
     card = make_model_card(
-        train_roles(examples, heard), examples, [Path("a/labels.json")], "made up"
+        train_roles(examples, ignore_progress), examples, [Path("a/labels.json")], "made up"
     )
     assert card["command"] == "skillbus train roles labels.json"
     assert card["skills"] == len(examples)
@@ -92,7 +92,7 @@ def test_a_role_of_one_skill_alone_is_unknown_where_that_skill_is_left_out(
 ) -> None:
     for example in examples[1:]:
         example.counts[:, 1:] = 0
-    assert train_roles(examples, heard).confusions["all"].sum() > 0
+    assert train_roles(examples, ignore_progress).confusions["all"].sum() > 0
     given = fit(examples[1:], Hyperparameters(1.0, 0.0)).predict_probabilities(examples[0].blocks)
     assert given[:, 0].min() > 1 - 1e-6
 
@@ -101,14 +101,14 @@ def test_one_role_alone_teaches_nothing(examples: list[Example]) -> None:
     for example in examples:
         example.counts[:, 1:] = 0
     with pytest.raises(UsageError, match="all labelled lines have one role"):
-        train_roles(examples, heard)
+        train_roles(examples, ignore_progress)
 
 
 def test_too_few_skills_with_labels_are_refused(examples: list[Example]) -> None:
     for example in examples[2:]:
         example.counts[:] = 0
-    with pytest.raises(UsageError, match="2 skills have labelled passages; training needs"):
-        train_roles(examples, heard)
+    with pytest.raises(UsageError, match="2 skills have labels; at least 3 are needed"):
+        train_roles(examples, ignore_progress)
 
 
 def test_marks_that_are_no_roles_are_not_counted() -> None:
@@ -119,19 +119,19 @@ def test_marks_that_are_no_roles_are_not_counted() -> None:
 
 def test_labels_beyond_the_file_do_not_belong_to_it() -> None:
     parsed = parse_skill("x", b"# Title\n\nSome text.")
-    with pytest.raises(UsageError, match="labels and file do not belong together"):
+    with pytest.raises(UsageError, match="the labels do not match this file"):
         make_example("a:x", parsed, [(3, 9, "concept")])
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[1]", "an object of skill id"),
+        ("[1]", "expected a JSON object: skill id"),
         ("{", "is not JSON"),
         ("{}", "no labels"),
-        ('{"a:b": 3}', "is no labelled range"),
-        ('{"a:b": [[1, 2]]}', "is no labelled range"),
-        ('{"a:b": [["1", 2, "step"]]}', "is no labelled range"),
+        ('{"a:b": 3}', "is not a labelled range"),
+        ('{"a:b": [[1, 2]]}', "is not a labelled range"),
+        ('{"a:b": [["1", 2, "step"]]}', "is not a labelled range"),
     ],
 )
 def test_labels_of_another_shape_are_refused(tmp_path: Path, content: str, said: str) -> None:
@@ -143,7 +143,7 @@ def test_labels_of_another_shape_are_refused(tmp_path: Path, content: str, said:
 
 def test_a_skill_is_labelled_once(tmp_path: Path) -> None:
     _, file = write_labelled(tmp_path)
-    with pytest.raises(UsageError, match="labelled in another file already"):
+    with pytest.raises(UsageError, match="already labelled in another file"):
         read_labels([file, file])
 
 

@@ -31,7 +31,8 @@ def gateway(ctx: click.Context, listen: str, unprotected: bool) -> None:
       skillbus tokens add agents
       skillbus gateway --listen 127.0.0.1:8765
     """
-    from workers.processes.serve import resolve_listen_address, run_gateway
+    from workers.processes.gateway import run_gateway
+    from workers.processes.http_server import resolve_listen_address
 
     settings = read_settings(ctx, long_running=True)
     run_gateway(

@@ -29,7 +29,8 @@ def serve(ctx: click.Context, listen: str | None, unprotected: bool) -> None:
       skillbus serve
       skillbus serve --listen 127.0.0.1:8765
     """
-    from workers.processes.serve import resolve_listen_address, run_serve
+    from workers.processes.http_server import resolve_listen_address
+    from workers.processes.serve import run_serve
 
     settings = read_settings(ctx, long_running=True)
     address = resolve_listen_address(settings, listen, unprotected) if listen else None

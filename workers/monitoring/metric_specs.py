@@ -1,0 +1,105 @@
+"""Every metric that skillbus exposes: name, kind, labels and meaning."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class MetricSpec(NamedTuple):
+    """A metric and its help text. kind: counter, histogram or gauge."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+PROCESS_METRICS = (
+    MetricSpec(
+        "skillbus_task_seconds",
+        "histogram",
+        ("task", "outcome"),
+        "duration of a task with its retries; outcome: done, stale (superseded), passing (failed, "
+        "retried later), failed",
+    ),
+    MetricSpec(
+        "skillbus_stage_seconds",
+        "histogram",
+        ("task", "stage"),
+        "duration of a stage of skillbus.query or skillbus.ingest",
+    ),
+    MetricSpec("skillbus_task_retries_total", "counter", ("task",), "immediate retries of tasks"),
+    MetricSpec(
+        "skillbus_queries_total",
+        "counter",
+        ("answer", "degraded"),
+        "queries by answer: hit, no_hit or failed; degraded: whether a server did not answer",
+    ),
+    MetricSpec(
+        "skillbus_dead_letters_written_total",
+        "counter",
+        ("task",),
+        "dead letters written; task none: an unreadable message",
+    ),
+    MetricSpec("skillbus_encoded_texts_total", "counter", (), "texts encoded"),
+    MetricSpec("skillbus_encoded_tokens_total", "counter", (), "tokens encoded"),
+    MetricSpec("skillbus_encoding_seconds_total", "counter", (), "time spent encoding"),
+    MetricSpec(
+        "skillbus_submissions_total",
+        "counter",
+        ("outcome",),
+        "submitted messages: recorded (duplicates included) or refused; and replies: replied, or "
+        "dropped (no reply queue)",
+    ),
+)
+
+DEPLOYMENT_METRICS = (
+    MetricSpec("skillbus_server_up", "gauge", ("server",), "1: the server passes its health check"),
+    MetricSpec(
+        "skillbus_server_seconds", "gauge", ("server",), "response time of the health check"
+    ),
+    MetricSpec("skillbus_queue_messages", "gauge", ("queue",), "messages in a queue"),
+    MetricSpec("skillbus_open_jobs", "gauge", ("kind",), "open events and queries"),
+    MetricSpec(
+        "skillbus_oldest_job_seconds", "gauge", ("kind",), "age of the oldest open event or query"
+    ),
+    MetricSpec("skillbus_dead_letters", "gauge", (), "dead letters that need an operator"),
+    MetricSpec(
+        "skillbus_stalled",
+        "gauge",
+        (),
+        "1: processing is stalled; `skillbus status` says why",
+    ),
+    MetricSpec("skillbus_workers", "gauge", ("queue",), "running workers that consume a queue"),
+    MetricSpec("skillbus_running_tasks", "gauge", ("task",), "tasks running now"),
+    MetricSpec(
+        "skillbus_skills",
+        "gauge",
+        ("state",),
+        "skills by state: published, failed, removed; waiting (also counted in another state)",
+    ),
+    MetricSpec(
+        "skillbus_index_lag_seconds",
+        "gauge",
+        (),
+        "age of the oldest change not yet ingested; 0: none",
+    ),
+    MetricSpec(
+        "skillbus_unembedded_skills", "gauge", (), "published skills without section vectors"
+    ),
+    MetricSpec("skillbus_unlinked_skills", "gauge", (), "skills not linked yet"),
+    MetricSpec("skillbus_links", "gauge", (), "links between skills"),
+    MetricSpec("skillbus_sources", "gauge", (), "sources"),
+    MetricSpec(
+        "skillbus_consumers",
+        "gauge",
+        (),
+        "submission consumers connected to their broker",
+    ),
+    MetricSpec(
+        "skillbus_submissions_waiting",
+        "gauge",
+        (),
+        "submitted messages not delivered to a consumer yet",
+    ),
+)

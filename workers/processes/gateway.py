@@ -1,0 +1,48 @@
+"""The process of `skillbus gateway`: the HTTP API of a distributed deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from config.errors import UsageError
+from config.settings import Settings
+from workers.backend.factory import open_store_backend
+from workers.http.app import create_gateway
+from workers.monitoring.metrics import ProcessMetrics
+from workers.processes.http_server import (
+    access_rules,
+    bind_socket,
+    create_server,
+    format_address,
+    stop_on_signals,
+)
+
+
+def run_gateway(
+    settings: Settings,
+    address: tuple[str, int],
+    notify: Callable[[str], None],
+    unprotected: bool = False,
+) -> None:
+    """Serve the HTTP API on `address` until SIGINT or SIGTERM.
+
+    notify: called with a line of text when the server listens. Raises UsageError for an embedded
+    deployment, whose library one `serve` process holds.
+    """
+    if not settings.distributed:
+        raise UsageError(
+            "an embedded library is served by one process; use "
+            f"`skillbus serve --listen {format_address(address)}`"
+        )
+    with ExitStack() as stack:
+        port = stack.enter_context(bind_socket(address))
+        stop_requested = stack.enter_context(stop_on_signals())
+        process_metrics = ProcessMetrics()
+        backend = stack.enter_context(open_store_backend(settings, writable=True))
+        process_metrics.add_gauges(backend.get_status)
+        notify(f"listening on http://{format_address(address)}")
+        access = access_rules(settings, address, unprotected)
+        server = create_server(create_gateway(backend, access, process_metrics), settings)
+        if not stop_requested.is_set():
+            server.run(sockets=[port])

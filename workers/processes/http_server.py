@@ -1,0 +1,148 @@
+"""HTTP servers of `serve` and `gateway`: listen addresses, sockets, signals and uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from config.errors import UsageError
+from config.settings import Settings
+from workers.http.access import LOOPBACK_HOSTS, AccessRules
+from workers.http.slow_clients import create_http_protocol
+from workers.http.tokens import open_token_store
+
+_SHUTDOWN_GRACE_SECONDS = 5
+
+
+def parse_listen_address(text: str, unprotected: bool = False) -> tuple[str, int]:
+    """Host and port of `--listen`.
+
+    unprotected: allow addresses other than loopback, because tokens exist or another access control
+    applies, such as a container whose port is published on loopback. Raises UsageError.
+    """
+    host, _, port = text.rpartition(":")
+    try:
+        address = ipaddress.ip_address((host or "127.0.0.1").strip("[]"))
+        number = int(port)
+    except ValueError:
+        raise UsageError(f"--listen {text}: write 127.0.0.1:PORT") from None
+    if not (address.is_loopback or unprotected):
+        raise UsageError(
+            f"--listen {text}: without a token only loopback addresses are allowed; create one "
+            "with `skillbus tokens add NAME` (--unprotected: only behind another access control)"
+        )
+    if not 0 < number < 65536:
+        raise UsageError(f"--listen {text}: a port is between 1 and 65535")
+    return str(address), number
+
+
+def resolve_listen_address(settings: Settings, text: str, unprotected: bool) -> tuple[str, int]:
+    """Host and port of `--listen`; with tokens any address is allowed. Raises UsageError."""
+    tokens = open_token_store(settings)
+    return parse_listen_address(text, unprotected or bool(tokens.all()))
+
+
+def format_address(address: tuple[str, int]) -> str:
+    """Host and port as in a URL: `127.0.0.1:8765`, `[::1]:8765`."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def access_rules(settings: Settings, address: tuple[str, int], unprotected: bool) -> AccessRules:
+    """Access rules of an address: tokens, or open on loopback while no token exists."""
+    is_open = unprotected or ipaddress.ip_address(address[0]).is_loopback
+    hosts = (
+        *LOOPBACK_HOSTS,
+        *settings.gateway.hosts,
+        format_address((address[0], 0)).rpartition(":")[0],
+    )
+    tokens = open_token_store(settings)
+    return AccessRules(tokens, is_open and not tokens.are_configured(), hosts)
+
+
+@contextmanager
+def bind_socket(address: tuple[str, int]) -> Iterator[socket.socket]:
+    """A socket bound to the address; raises UsageError if it is in use."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    # asyncio sets TCP_NODELAY only if the protocol is given; small writes would wait 40 ms.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+        except OSError as error:
+            raise UsageError(
+                f"--listen {address[0]}:{address[1]}: {error.strerror}; choose another port"
+            ) from error
+        yield listener
+
+
+@contextmanager
+def bind_unix_socket(path: Path) -> Iterator[socket.socket]:
+    """A Unix socket that only its owner can connect to; removed on exit."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o600)
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set.
+
+    uvicorn raises the signal that stopped it again when it has ended; here that is ignored.
+    """
+    stop_requested = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, lambda *_: stop_requested.set())
+    try:
+        yield stop_requested
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def serve_in_thread(gateway: ASGIApp, settings: Settings, port: socket.socket) -> Iterator[None]:
+    """Serve on a socket in a thread; signals are left to the server in the main thread."""
+    server = create_server(gateway, settings)
+    thread = threading.Thread(
+        target=lambda: asyncio.run(server._serve([port])), name="skillbus-http", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def create_server(gateway: ASGIApp, settings: Settings) -> uvicorn.Server:
+    """A uvicorn server of the HTTP API."""
+    config = uvicorn.Config(
+        gateway,
+        http=create_http_protocol(settings.gateway),
+        ws="none",
+        lifespan="off",
+        log_config=None,  # keep the format of our logs
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.gateway.proxies),
+        forwarded_allow_ips=list(settings.gateway.proxies),
+        timeout_graceful_shutdown=_SHUTDOWN_GRACE_SECONDS,
+    )
+    return uvicorn.Server(config)
