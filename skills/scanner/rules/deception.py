@@ -149,4 +149,4 @@ DECEPTION_RULES: tuple[Rule, ...] = (
         in_line=True,
     ),
 )
-"""Rules for what the agent is told to say."""
+"""Rules against instructions to deceive the user."""
