@@ -155,7 +155,7 @@ def test_doctor_looks_at_the_reranker(
     rows = with_model(examples, str(trained[0]))("doctor", "--json").data
     assert {row["check"]: row["state"] for row in rows}["reranker"] == "ok"
     rows = with_model(examples, str(tmp_path / "none"))("doctor", "--json", code=1).data
-    assert {row["check"]: row["state"] for row in rows}["reranker"] == "wrong"
+    assert {row["check"]: row["state"] for row in rows}["reranker"] == "failed"
     assert "reranker" not in [row["check"] for row in examples("doctor", "--json").data]
 
 

@@ -183,7 +183,7 @@ def test_the_same_category_is_drawn_from() -> None:
     assert all("crafts:1" in ids for ids in drawn)
 
 
-def test_material_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_training_set_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     training_set = TrainingSet(
         TrainingOptions("base", ("en",), seed=3),
         [TrainingList(OWN_TEXT, "问 a query", "a:1", ("a:2", "a:3"), ("piece",))],
@@ -191,14 +191,14 @@ def test_material_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         {"a:1": "one", "a:2": "two", "a:3": "three"},
         {"skills": 3},
     )
-    path = tmp_path / "material.json"
+    path = tmp_path / "training_set.json"
     path.write_bytes(dump(training_set))
     assert load(path) == training_set
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"choices": {"languages": []}}'])
-def test_material_that_is_none_is_refused(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "material.json"
+def test_a_damaged_training_set_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "training_set.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(PermanentError, match="start over with --fresh"):
         load(path)
