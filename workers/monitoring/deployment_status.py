@@ -21,7 +21,7 @@ from tasks.send import queue_depth
 from tasks.services import Lazy
 from workers.backend.stores import open_coordinator, open_journal
 from workers.monitoring.parallel_probes import ParallelProbes
-from workers.monitoring.status import catalog_status, journal_status, source_statuses
+from workers.monitoring.status import catalog_status, journal_status, source_status
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
 
@@ -193,7 +193,7 @@ class DeploymentStatus:
         oldest = graph.list_awaiting_ingest(1) if counts["waiting"] else []
         return {
             **catalog_status(counts),
-            "sources": source_statuses(graph.list_sources()),
+            "sources": [source_status(source) for source in graph.list_sources()],
             "oldest_waiting": oldest[0].requested_seq if oldest else 0,
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from config.settings import Settings
@@ -26,7 +26,7 @@ def home_status(
         "encoder": settings.encoder.model,
         **catalog_status(graph.get_counts()),
         **journal_status(journal),
-        "sources": source_statuses(graph.list_sources()),
+        "sources": [source_status(source) for source in graph.list_sources()],
         "submissions": read_consumer_statuses(settings.home),
     }
 
@@ -61,11 +61,6 @@ def journal_status(journal: Journal) -> dict[str, Any]:
         "oldest_query_seconds": round(journal.get_oldest_job_age("query"), 1),
         "dead_letters": journal.count_dead_letters(),
     }
-
-
-def source_statuses(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """The status of each source."""
-    return [source_status(source) for source in sources]
 
 
 def source_status(source: Source) -> dict[str, Any]:

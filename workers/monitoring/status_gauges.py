@@ -73,11 +73,11 @@ def gauge_values(status: Status) -> Values:
         put("open_jobs", status.get(f"open_{plural}"), kind)
         put("oldest_job_seconds", status.get(f"oldest_{kind}_seconds"), kind)
     put("dead_letters", status.get("dead_letters"))
-    put("stalled", bool(status.get("trouble")))
+    put("stalled", bool(status.get("problem")))
     for state, count in (status.get("skills") or {}).items():
         put("skills", count, state)
     if status.get("skills"):
-        put("unembedded_skills", status["skills"]["published"] - status["paged"])
+        put("unembedded_skills", status["skills"]["published"] - status["embedded"])
     put("index_lag_seconds", status.get("oldest_waiting_seconds"))
     put("unlinked_skills", status.get("unlinked"))
     put("links", status.get("links"))

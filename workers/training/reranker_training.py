@@ -94,11 +94,12 @@ def _texts(training_set: TrainingSet, training_list: TrainingList) -> tuple[str,
 def evaluate_on_held_out(
     training_set: TrainingSet, folder: Path, weight: float, step: ProgressCallback
 ) -> dict[str, Any]:
-    """Metrics on held-out queries: of the ranking as it is, the model alone, and both at `weight`.
+    """Metrics on held-out queries of the baseline, the reranker only, and both combined.
 
-    The report has them by origin of the queries, with the 95% interval of the gain in MRR of both
-    over the ranking as it is. `wins`: whether that interval lies above 0, on feedback if there is
-    any, since lexical search does better on queries taken from a skill's own text.
+    weight: of the reranker in the combined score. The report has the metrics by origin of the
+    queries, with the 95% interval of the combined ranking's gain in MRR over the baseline. `wins`:
+    whether that interval lies above 0, on feedback if there is any, since lexical search does
+    better on queries taken from a skill's own text.
     """
     reranker = CrossEncoderReranker(
         str(folder), max_length=training_set.training_options.max_length
@@ -114,16 +115,16 @@ def evaluate_on_held_out(
     wins = False
     for origin in sorted(found):
         values = np.array(found[origin])
-        names = ("as it is", "model alone", "both")
+        names = ("baseline", "reranker_only", "combined")
         report[origin] = {"queries": len(values)} | {
             name: dict(zip(("hit@1", "mrr", "ndcg"), row.round(4).tolist(), strict=True))
             for name, row in zip(names, values.mean(axis=0), strict=True)
         }
         low, high = _interval(values[:, 2, 1] - values[:, 0, 1])
-        report[origin]["gain in mrr"] = [round(low, 4), round(high, 4)]
+        report[origin]["mrr_gain"] = [round(low, 4), round(high, 4)]
         if origin == FEEDBACK or FEEDBACK not in found:
             wins = low > 0
-    return {"held out": report, "weight": weight, "wins": wins}
+    return {"held_out": report, "weight": weight, "wins": wins}
 
 
 def _metrics_by_order(

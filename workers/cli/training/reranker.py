@@ -18,7 +18,7 @@ from workers.cli.common import json_option, print_json, print_to_stderr, progres
 if TYPE_CHECKING:
     from workers.training.training_set import TrainingOptions, TrainingSet
 
-_ORDER_LABELS = {"as it is": "baseline", "model alone": "reranker only", "both": "combined"}
+_ORDERS = ("baseline", "reranker_only", "combined")
 
 
 @click.command("reranker")
@@ -233,12 +233,12 @@ def _print(card: Mapping[str, Any], out: Path) -> None:
     click.echo(f"lists {card['lists']}, base {card['base']}")
     for name, count in card["notes"].items():
         click.echo(f"  {name}: {count}")
-    for origin, figures in card["held out"].items():
+    for origin, figures in card["held_out"].items():
         click.echo(f"held-out {origin}: {figures['queries']} queries")
-        for key, label in _ORDER_LABELS.items():
-            values = "  ".join(f"{name} {value:.3f}" for name, value in figures[key].items())
-            click.echo(f"  {label:<14} {values}")
-        low, high = figures["gain in mrr"]
+        for order in _ORDERS:
+            values = "  ".join(f"{name} {value:.3f}" for name, value in figures[order].items())
+            click.echo(f"  {order.replace('_', ' '):<14} {values}")
+        low, high = figures["mrr_gain"]
         click.echo(f"  MRR gain (95%) {low:+.3f} to {high:+.3f}")
     if card["wins"]:
         click.echo(f'better than the baseline: set reranker.model = "{out.absolute()}" to use it')
