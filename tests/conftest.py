@@ -6,10 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.support.program import ForkServer, Skillbus
 
 pytest_plugins = ["tests.support.servers", "tests.support.elastic", "tests.support.secrecy"]
+
+
+@pytest.fixture(autouse=True)
+def _logging_is_restored() -> Iterator[None]:
+    """A level that one test sets does not silence what the next one reads."""
+    configuration = structlog.get_config()
+    yield
+    structlog.configure(**configuration)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
-from workers.cli import cli
+from workers.cli.program import cli
 from workers.processes.interpreter import child_environment, skillbus_command
 
 ROOMS = ("config", "skills", "search", "graph", "tasks", "workers")

@@ -13,7 +13,7 @@ from config.errors import UsageError
 from config.load_settings import load_settings
 from config.renamed_settings import RENAMED
 from config.settings import Settings
-from workers.cli import cli
+from workers.cli.program import cli
 
 
 @pytest.fixture(autouse=True)

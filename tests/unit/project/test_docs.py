@@ -15,7 +15,7 @@ import pytest
 from workers.cli.program import cli
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = sorted([ROOT / "README.md", ROOT / "examples" / "README.md", *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "examples" / "README.md", *ROOT.glob("docs/**/*.md")])
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^(```|~~~)(\w*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
@@ -83,9 +83,20 @@ def test_commands_and_their_options_exist(page: Path) -> None:
         check_command(words)
 
 
-def test_commands_are_found_in_the_readme() -> None:
-    shown = {words[0] for words in commands(ROOT / "README.md")}
+def test_every_command_is_shown() -> None:
+    shown = {words[0] for page in PAGES for words in commands(page)}
     assert shown >= set(cli.list_commands(click.Context(cli)))
+
+
+def test_every_path_of_the_map_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:config|skills|search|graph|tasks|workers|tests|docs)/[\w/.]*)`", text)
+    assert len(paths) > 20
+    assert not [path for path in paths if not (ROOT / path).exists()]
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 220
 
 
 def test_a_command_or_option_that_does_not_exist_is_noticed() -> None:
