@@ -56,7 +56,7 @@ bench: $(INSTALLED)  ## Benchmarks, with the figures they print
 	done
 
 crash: $(INSTALLED)  ## Kill a running sync 200 times and compare the library each time
-	SKILLBUS_CRASH_ROUNDS=200 $(BIN)/python -m pytest tests/integration/test_crash.py
+	SKILLBUS_CRASH_ROUNDS=200 $(BIN)/python -m pytest tests/integration/faults/test_crash.py
 
 schemas: $(INSTALLED)  ## Write the published JSON Schemas anew
 	$(BIN)/python docs/reference/schemas.py

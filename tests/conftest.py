@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tests.support.program import ForkServer, Skillbus
+from tests.support.program.program import ForkServer, Skillbus
 
-pytest_plugins = ["tests.support.servers", "tests.support.elastic", "tests.support.secrecy"]
+pytest_plugins = [
+    "tests.support.servers.servers",
+    "tests.support.servers.elastic",
+    "tests.support.program.secrecy",
+]
 
 
 @pytest.fixture(autouse=True)

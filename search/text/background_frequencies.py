@@ -3,7 +3,7 @@
 `background_frequencies.npz` was counted once over 12,000 public agent skills under permissive
 licences. It holds the 56,513 terms that at least six of these documents have: hashes of terms (as
 differences, which compress well) and quantised inverse document frequencies, no text. Weights
-from it, as in links, do not depend on the library. `tests/support/data_files.py` generates the
+from it, as in links, do not depend on the library. `tests/support/samples/data_files.py` generates the
 file.
 """
 

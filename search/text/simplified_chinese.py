@@ -2,7 +2,7 @@
 
 `simplified_chinese.npz` holds 2,956 pairs of code points from the table TSCharacters of OpenCC
 (Apache-2.0): single characters only, each with its first simplified form.
-`tests/support/data_files.py` generates the file from that table.
+`tests/support/samples/data_files.py` generates the file from that table.
 """
 
 from __future__ import annotations

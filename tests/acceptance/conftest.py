@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.library import write_skill, write_topics
-from tests.support.program import ForkServer, Skillbus
+from tests.support.program.program import ForkServer, Skillbus
+from tests.support.samples.library import write_skill, write_topics
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from graph.links.linker import Linker
 from graph.local.store import SqliteSkillGraph
 from graph.protocol import SkillGraph
 from tests.bench.fill import copy_graph
-from tests.support.catalog import catalog_settings, empty_catalog, open_catalog
+from tests.support.samples.catalog import catalog_settings, empty_catalog, open_catalog
 
 _QUERIES = 60
 _SEEDS = 5

@@ -43,8 +43,8 @@ from config.logging import configure_logging
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from skills.events import QueryAsked, SourceChanged
-from tests.support.library import TOPICS, write_topics
-from tests.support.program import clean_environment
+from tests.support.program.program import clean_environment
+from tests.support.samples.library import TOPICS, write_topics
 from workers.backend.embedded import EmbeddedBackend
 from workers.cli.common import open_catalog
 from workers.http.access import AccessRules

@@ -22,8 +22,8 @@ from mcp import Client
 from config.logging import configure_logging
 from config.settings import Settings
 from skills.events import SourceChanged
-from tests.support.library import TOPICS, write_topics
-from tests.support.mcp import over_stdio
+from tests.support.samples.library import TOPICS, write_topics
+from tests.support.servers.mcp import over_stdio
 from workers.backend.embedded import EmbeddedBackend
 
 ORIGIN = "skillbus/bench"

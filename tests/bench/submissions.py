@@ -30,7 +30,7 @@ from config.settings import Settings
 from deploy.stack import Server, Stack
 from skills.events import QueryAsked
 from tests.bench.http import ORIGIN, copied, tasks_of
-from tests.support.submitting import STREAM, query
+from tests.support.servers.submitting import STREAM, query
 from workers.backend.embedded import EmbeddedBackend
 from workers.queue.service import SubmissionService
 

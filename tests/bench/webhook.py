@@ -33,9 +33,9 @@ import httpx
 
 from deploy.stack.ports import free_port
 from skills.events import GitFetchOptions, SourceChanged, new_event
-from tests.support.git_remote import PushedRepository, served_over_http
-from tests.support.library import TOPICS, write_skill
-from tests.support.webhooks import github, github_push
+from tests.support.samples.library import TOPICS, write_skill
+from tests.support.servers.git_remote import PushedRepository, served_over_http
+from tests.support.servers.webhooks import github, github_push
 from workers.processes.interpreter import skillbus_command
 from workers.webhooks.delivery import Delivery
 

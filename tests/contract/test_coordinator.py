@@ -18,7 +18,7 @@ from tasks.coordination.protocol import Coordinator
 from tasks.coordination.redis import RedisCoordinator
 from tasks.coordination.redis_workers import ALIVE_SECONDS
 from tasks.policies import EMBED_SECTIONS, INGEST, INGEST_QUEUE, LINK
-from tests.support.redis_database import redis_settings
+from tests.support.servers.redis_database import redis_settings
 
 __all__ = ["redis_settings"]
 

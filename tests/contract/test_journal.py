@@ -26,7 +26,7 @@ from tasks.journal.protocol import (
 )
 from tasks.journal.redis import RedisJournal
 from tasks.journal.sqlite import SqliteJournal
-from tests.support.redis_database import redis_settings
+from tests.support.servers.redis_database import redis_settings
 
 __all__ = ["redis_settings"]
 

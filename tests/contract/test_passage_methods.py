@@ -23,7 +23,7 @@ from skills.passages import (
     select_top_k,
     split_into_chunks,
 )
-from tests.support.passages import parse, passage_input_of, query_of
+from tests.support.samples.passages import parse, passage_input_of, query_of
 
 Method = Callable[[PassageQuery, PassageInput], list[int]]
 

@@ -15,7 +15,7 @@ from search.models.encoder import DEFAULT_MODEL
 from search.models.load_models import load_reranker
 from search.models.reranker import TRAINING_FILE, CrossEncoderReranker
 from search.protocol import Reranker
-from tests.support.reranking import WordReranker, write_cross_encoder
+from tests.support.samples.reranking import WordReranker, write_cross_encoder
 
 QUERY = "fire the kiln"
 TEXTS = [

@@ -21,7 +21,7 @@ from search.skill_analysis import analyse_skill, section_text_hashes, skill_text
 from search.text.tokens import tokenize
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
-from tests.support.elastic import ElasticIndices
+from tests.support.servers.elastic import ElasticIndices
 
 MODEL, DIMENSION = "hashing:1", 16
 ANY = Filters()

@@ -24,7 +24,7 @@ from graph.records import (
     Source,
 )
 from skills.record import RevisionKey
-from tests.support.catalog import catalog_settings, empty_catalog, open_catalog
+from tests.support.samples.catalog import catalog_settings, empty_catalog, open_catalog
 
 Reopen = Callable[[], SkillGraph]
 

@@ -25,7 +25,7 @@ from graph.links.similarity_index import SimilarityIndex
 from graph.local.store import SqliteSkillGraph
 from graph.records import Link, LinkFeatures, LinkType, Mention, Publication
 from skills.record import RevisionKey
-from tests.support.similarity_link import cosine, similarity_link
+from tests.support.samples.similarity_link import cosine, similarity_link
 
 SMALL = LinkSettings(max_alternatives=2, max_complements=2, complement_body_cosine=0.3)
 

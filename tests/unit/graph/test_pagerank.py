@@ -19,7 +19,7 @@ from graph.pagerank import (
     transition_row,
 )
 from graph.records import Adjacency, LinkType, Neighbour
-from tests.support.exact_pagerank import exact_pagerank
+from tests.support.samples.exact_pagerank import exact_pagerank
 
 DEPENDENCY, SEMANTIC = LinkType.DEPENDENCY, LinkType.SEMANTIC
 Edge = tuple[str, str, LinkType, float]

@@ -18,8 +18,8 @@ import yaml
 
 from config.load_settings import load_settings
 from tasks.policies import QUERY_QUEUE
-from tests.support.deployment import DEPLOY, parse_command, read_compose
-from tests.support.servers import NAMES
+from tests.support.program.deployment import DEPLOY, parse_command, read_compose
+from tests.support.servers.servers import NAMES
 from workers.processes.workloads import ALL_QUEUES, parse_workload
 
 FILES = ["compose.yaml", "compose.rabbitmq.yaml", "compose.test.yaml"]

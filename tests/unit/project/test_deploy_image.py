@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from config.load_settings import load_settings
-from tests.support.deployment import DEPLOY, ROOT, parse_command
+from tests.support.program.deployment import DEPLOY, ROOT, parse_command
 
 Instruction = tuple[str, str]
 

@@ -11,7 +11,7 @@ import pytest
 
 from config.errors import UsageError
 from config.load_settings import load_settings
-from tests.support.deployment import (
+from tests.support.program.deployment import (
     DEPLOY,
     parse_command,
     read_compose,

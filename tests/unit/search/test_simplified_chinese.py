@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search.text.simplified_chinese import to_simplified
-from tests.support.data_files import build_character_table
+from tests.support.samples.data_files import build_character_table
 
 
 def test_known_pairs() -> None:

@@ -24,7 +24,7 @@ from search.text.background_frequencies import (
 from search.text.tokens import term_id, tokenize
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill
-from tests.support.data_files import build_background
+from tests.support.samples.data_files import build_background
 
 SKILL = """---
 name: kiln-firing

@@ -18,7 +18,7 @@ from skills.passages import (
     split_into_chunks,
 )
 from skills.token_count import count_tokens
-from tests.support.passages import parse, passage_input_of, query_of
+from tests.support.samples.passages import parse, passage_input_of, query_of
 
 CLOSE, FAR, OTHER = np.eye(8, dtype=np.float32)[:3]
 

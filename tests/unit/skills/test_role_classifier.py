@@ -28,7 +28,7 @@ from skills.roles.classifier import (
 from skills.roles.features import FEATURE_COUNT, INDICATOR_BUCKETS, extract_features
 from skills.roles.passage_context import PassageContext, build_passage_contexts
 from skills.roles.rules import classify_by_rules
-from tests.support.fragments import split_lines
+from tests.support.samples.fragments import split_lines
 
 TEXT = """# Tides
 

@@ -10,7 +10,7 @@ from skills.record import Role
 from skills.roles import classify_passages
 from skills.roles.passage_context import build_passage_contexts
 from skills.roles.rules import classify_by_rules
-from tests.support.fragments import split_lines
+from tests.support.samples.fragments import split_lines
 
 
 def roles(text: str) -> list[Role]:

@@ -23,7 +23,7 @@ from skills.passages import (
     select_passages,
 )
 from skills.token_count import count_tokens
-from tests.support.passages import parse, passage_input_of, query_of
+from tests.support.samples.passages import parse, passage_input_of, query_of
 
 KITCHEN = """# Kitchen
 

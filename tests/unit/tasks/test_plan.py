@@ -30,7 +30,7 @@ from tasks.ingest.plan import plan
 from tasks.policies import LINK, Deadline
 from tasks.sources.directory import DirectoryReader, read_skill_folder, scan
 from tasks.sources.protocol import SourceScan
-from tests.support.planning import PlanServices
+from tests.support.samples.planning import PlanServices
 
 LIMITS = LimitSettings()
 

@@ -11,8 +11,8 @@ from config.errors import TransientError
 from search.local.index import LocalSearchIndex
 from skills.passages import section_texts
 from tasks.ingest import reindex as task
-from tests.support.documents import ENCODER, tiny_document
-from tests.support.tiny import DIMENSION, TinyEncoder
+from tests.support.samples.documents import ENCODER, tiny_document
+from tests.support.samples.tiny import DIMENSION, TinyEncoder
 
 NAMES = ("loom", "kiln", "anvil")
 

@@ -17,7 +17,7 @@ from tasks.sources.uploads.install import delete_expired_uploads
 from tasks.sources.uploads.reader import UploadReader
 from tasks.sources.uploads.staging import stage_upload
 from tasks.sources.uploads.store import open_upload_store
-from tests.support.planning import PlanServices
+from tests.support.samples.planning import PlanServices
 
 SKILL = "---\nname: trips\n---\nBody.\n"
 

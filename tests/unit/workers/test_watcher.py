@@ -15,7 +15,7 @@ from watchdog.events import (
 from watchdog.observers import Observer
 
 from graph.records import Source
-from tests.support.program import wait_for
+from tests.support.program.program import wait_for
 from workers.processes.watcher import _WATCHED_EVENTS, _PendingChanges
 
 ROOT = "/lib/skills"

@@ -13,7 +13,7 @@ from skills.record import RevisionKey
 from tasks.query.choose import SkillChoice
 from tasks.query.choose import choose as choose_skills
 from tasks.query.ranking import RankedSkill, Ranking
-from tests.support.query_context import make_context
+from tests.support.samples.query_context import make_context
 
 DEPENDS, ALTERNATIVE, CONFLICT = LinkType.DEPENDENCY, LinkType.ALTERNATIVE, LinkType.CONFLICT
 

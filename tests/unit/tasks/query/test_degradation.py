@@ -22,7 +22,7 @@ from tasks.query.ranking import Ranking, TaskQuery
 from tasks.query.read_chosen import read_chosen
 from tasks.query.retrieve import retrieve
 from tasks.query.select_passages import select_passages
-from tests.support.query_context import make_context
+from tests.support.samples.query_context import make_context
 
 POINTERS = {"crafts:bread": 1, "crafts:loom": 2, "other:net": 3}
 ADDRESS = re.compile(r"https?:|bolt:|\d+\.\d+\.\d+\.\d+|:\d{2,5}|internal|secret")

@@ -1,0 +1,301 @@
+"""MCP over streamable HTTP, through the door of a real gateway: tokens, limits, many agents."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import uvicorn
+from mcp import Client
+
+from config.settings import Settings
+from deploy.stack.ports import free_port
+from tests.support.program.program import ROOT, ForkServer, Skillbus, wait_for
+from tests.support.servers.mcp import over_http, text_of
+from workers.backend.embedded import EmbeddedBackend
+from workers.backend.store_backend import StoreBackend
+from workers.http.access import LOOPBACK_HOSTS, AccessRules
+from workers.http.app import create_gateway
+from workers.http.tokens import TokenScope, TokenStore
+
+TASK = "fire stoneware in an electric kiln"
+KILN = "crafts:kiln-firing"
+MODES = ("auto", "legacy")
+BURST = 60
+LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+PROTOCOL = {
+    "Accept": "application/json, text/event-stream",
+    "Content-Type": "application/json",
+}
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    return TokenStore(tmp_path_factory.mktemp("mcp-http") / "tokens.json")
+
+
+@pytest.fixture(scope="module")
+def secrets(tokens: TokenStore) -> dict[str, str]:
+    scopes = {
+        "ada": TokenScope.READ,
+        "bob": TokenScope.WRITE,
+        "eve": TokenScope.READ,
+        "ann": TokenScope.ADMIN,
+    }
+    return {name: tokens.add(name, scope) for name, scope in scopes.items()}
+
+
+@pytest.fixture(scope="module")
+def url(
+    fork_server: ForkServer, library: Skillbus, tokens: TokenStore, secrets: dict[str, str]
+) -> Iterator[str]:
+    """`skillbus serve --listen` on the library; no secret may be in what it writes."""
+    served = Skillbus(
+        fork_server,
+        library.home,
+        SKILLBUS_GATEWAY__TOKENS_FILE=str(tokens.path),
+        SKILLBUS_GATEWAY__BURST=str(BURST),
+        SKILLBUS_GATEWAY__REQUESTS_A_MINUTE="120",
+        SKILLBUS_GATEWAY__BODY_BYTES="30000",
+        SKILLBUS_LOG_LEVEL="info",
+    )
+    address = f"127.0.0.1:{free_port(set())}"
+    with served.serving("--listen", address) as process:
+        yield f"http://{address}/mcp"
+    written = process.text("err") + process.text("out")
+    assert '"path": "/mcp"' in written
+    assert "Traceback" not in written
+    for secret in secrets.values():
+        assert secret not in written
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return PROTOCOL | {"Authorization": f"Bearer {secret}"}
+
+
+async def work(client: Client) -> str:
+    """Find a skill, read on, read it as a resource, and be refused; the first answer's text."""
+    told: list[str | None] = []
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    assert len((await client.list_tools()).tools) == 2
+    found = await client.call_tool(
+        "find_skills", {"task": TASK, "budget": 900}, progress_callback=tell
+    )
+    assert not found.is_error, text_of(found)
+    assert found.structured_content is not None
+    assert found.structured_content["skills"][0]["skill_id"] == KILN
+    assert told[0] == "asked"
+    assert str(told[-1]).startswith("done: ")
+    read = await client.call_tool("read_skill", {"skill_id": KILN})
+    assert "Prepare the kiln firing" in text_of(read)
+    (content,) = (await client.read_resource("skillbus://skills/crafts%3Akiln-firing")).contents
+    assert "Prepare the kiln firing" in content.text  # type: ignore[union-attr]  # no blob
+    wrong = await client.call_tool("read_skill", {"skill_id": "../../etc/passwd"})
+    assert wrong.is_error
+    return text_of(found)
+
+
+def test_many_agents_at_once_with_tokens_of_any_scope(url: str, secrets: dict[str, str]) -> None:
+    texts: list[str] = []
+
+    async def one(name: str, mode: str) -> None:
+        async with over_http(url, secrets[name], mode) as client:
+            texts.append(await work(client))
+
+    async def all_of_them() -> None:
+        async with anyio.create_task_group() as group:
+            for name in ("ada", "bob", "ann"):
+                for mode in MODES:
+                    group.start_soon(one, name, mode)
+
+    anyio.run(all_of_them)
+    assert len(texts) == 6
+    assert len(set(texts)) == 1
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"Authorization": "Bearer x"}, {"Authorization": "Basic YTpi"}]
+)
+def test_without_a_token_nothing_is_served(url: str, headers: dict[str, str]) -> None:
+    for method, body in (("POST", LIST_TOOLS), ("GET", None), ("DELETE", None)):
+        answer = httpx.request(method, url, json=body, headers=PROTOCOL | headers)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "tools" not in answer.text
+
+
+def test_the_example_client_asks_with_its_token(url: str, secrets: dict[str, str]) -> None:
+    client = [sys.executable, str(ROOT / "examples" / "clients" / "ask_mcp.py"), TASK]
+    environment = {"PATH": os.environ["PATH"], "SKILLS_URL": url, "SKILLS_TOKEN": secrets["bob"]}
+    run = subprocess.run(
+        client, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert run.stdout.startswith("tools: find_skills, read_skill\n# Skills for this task\n")
+    assert KILN in run.stdout
+
+
+def test_a_token_that_is_revoked_is_refused_from_then_on(url: str, tokens: TokenStore) -> None:
+    secret = tokens.add("gone", TokenScope.READ)
+    assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secret)).status_code == 200
+    tokens.revoke("gone")
+    assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secret)).status_code == 401
+
+
+def test_a_web_page_cannot_reach_it_by_another_name(url: str, secrets: dict[str, str]) -> None:
+    allowed = bearer(secrets["ada"])
+    rebound = httpx.post(url, json=LIST_TOOLS, headers=allowed | {"Host": "skills.evil.example"})
+    assert rebound.status_code == 421
+    for origin in ("http://evil.example", "null"):
+        foreign = httpx.post(url, json=LIST_TOOLS, headers=allowed | {"Origin": origin})
+        assert foreign.status_code == 403
+    own = url.removesuffix("/mcp")
+    assert httpx.post(url, json=LIST_TOOLS, headers=allowed | {"Origin": own}).status_code == 200
+
+
+def test_one_who_asks_too_often_is_slowed_and_nobody_else(
+    url: str, secrets: dict[str, str]
+) -> None:
+    with httpx.Client(headers=bearer(secrets["eve"])) as eve:
+        assert eve.post(url, json=LIST_TOOLS).status_code == 200
+        for _ in range(BURST + 20):
+            eve.get(url)
+        slowed = eve.post(url, json=LIST_TOOLS)
+    assert slowed.status_code == 429
+    assert int(slowed.headers["retry-after"]) >= 1
+    assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secrets["ann"])).status_code == 200
+
+
+def test_what_is_no_request_of_the_protocol_is_refused(url: str, secrets: dict[str, str]) -> None:
+    with httpx.Client(headers=bearer(secrets["ann"])) as client:
+        for body in (b"", b"{", b"[]", b'"x"', b"\xff\xfe", b'{"jsonrpc": "1.0"}', b"[" * 5000):
+            for version in ({}, {"MCP-Protocol-Version": "2026-07-28"}):
+                answer = client.post(url, content=body, headers=version)
+                assert 400 <= answer.status_code < 500, (body[:20], answer.status_code)
+        for large in (b" " * 30_001, iter([b" " * 10_001] * 3)):
+            assert client.post(url, content=large).status_code == 413
+
+
+def test_there_is_no_session_to_be_taken_over_or_held(url: str, secrets: dict[str, str]) -> None:
+    with httpx.Client(headers=bearer(secrets["ann"])) as client:
+        for method in ("GET", "DELETE"):
+            answer = client.request(method, url, headers={"Mcp-Session-Id": "0" * 32})
+            assert answer.status_code == 405
+            assert answer.headers["allow"] == "POST"
+        answer = client.post(url, json=LIST_TOOLS, headers={"Mcp-Session-Id": "0" * 32})
+        assert answer.status_code == 200
+        assert "mcp-session-id" not in answer.headers
+        listen = LIST_TOOLS | {"method": "subscriptions/listen"}
+        assert "error" in _said(client.post(url, json=listen))
+
+
+def _said(answer: httpx.Response) -> dict[str, Any]:
+    """The message of an answer, sent as JSON or as an event."""
+    data: dict[str, Any] = json.loads(answer.text.rpartition("data: ")[2])
+    return data
+
+
+@contextlib.contextmanager
+def silent(
+    library: Skillbus, tokens: TokenStore, **groups: Any
+) -> Iterator[tuple[str, StoreBackend]]:
+    """A gateway behind which nobody answers queries: its runtime is not started."""
+    settings = Settings(**groups).model_copy(update={"home": library.home})
+    backend = EmbeddedBackend(settings, writable=False)
+    gateway = create_gateway(backend, AccessRules(tokens, hosts=LOOPBACK_HOSTS))
+    with socket.socket(proto=socket.IPPROTO_TCP) as port:
+        port.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(gateway, log_level="warning", lifespan="off", ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=lambda: asyncio.run(server._serve([port])))
+        thread.start()
+        wait_for(lambda: server.started)
+        try:
+            yield f"http://127.0.0.1:{port.getsockname()[1]}/mcp", backend
+        finally:
+            server.should_exit = True
+            thread.join()
+            backend.stop()
+
+
+def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
+    library: Skillbus, tokens: TokenStore, secrets: dict[str, str]
+) -> None:
+    with silent(library, tokens) as (url, backend):
+
+        def open_queries() -> int:
+            return backend.journal.count_open_jobs("query")
+
+        async def leave(mode: str) -> None:
+            async with over_http(url, secrets["ada"], mode) as client:
+                with anyio.move_on_after(5):
+                    async with anyio.create_task_group() as group:
+                        group.start_soon(client.call_tool, "find_skills", {"task": TASK})
+                        while not await anyio.to_thread.run_sync(open_queries):
+                            await anyio.sleep(0.01)
+                        group.cancel_scope.cancel()
+
+        for mode in MODES:
+            anyio.run(leave, mode)
+            wait_for(lambda: open_queries() == 0, 5)
+        # One whose connection breaks.
+        call = {"name": "find_skills", "arguments": {"task": TASK}}
+        body = json.dumps(LIST_TOOLS | {"method": "tools/call", "params": call}).encode()
+        headers = bearer(secrets["ada"]) | {"Host": "127.0.0.1", "Content-Length": str(len(body))}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        host, _, number = url.removeprefix("http://").removesuffix("/mcp").partition(":")
+        with socket.create_connection((host, int(number))) as broken:
+            broken.sendall(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
+            wait_for(lambda: open_queries() == 1, 5)
+        wait_for(lambda: open_queries() == 0, 5)
+
+
+def test_a_query_that_nobody_answers_ends_in_time(
+    library: Skillbus, tokens: TokenStore, secrets: dict[str, str]
+) -> None:
+    with silent(library, tokens, workers={"query_seconds": 0.5}) as (url, backend):
+
+        async def wait() -> None:
+            async with over_http(url, secrets["ada"]) as client:
+                result = await client.call_tool("find_skills", {"task": TASK})
+                assert result.is_error
+                assert "no answer within 0.5 s" in text_of(result)
+
+        anyio.run(wait)
+        assert backend.journal.count_open_jobs("query") == 0
+
+
+def test_while_there_are_no_tokens_anybody_on_this_machine_may_ask(
+    library: Skillbus, tmp_path: Path
+) -> None:
+    tokens = TokenStore(tmp_path / "tokens.json")
+    backend = EmbeddedBackend(Settings(home=library.home), writable=False)
+    gateway = create_gateway(backend, AccessRules(tokens, allow_anonymous=True))
+    try:
+
+        async def ask() -> list[int]:
+            transport = httpx.ASGITransport(gateway)
+            async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+                before = await client.post("/mcp", json=LIST_TOOLS, headers=PROTOCOL)
+                tokens.add("ada", TokenScope.READ)
+                after = await client.post("/mcp", json=LIST_TOOLS, headers=PROTOCOL)
+                return [before.status_code, after.status_code]
+
+        assert asyncio.run(ask()) == [200, 401]
+    finally:
+        backend.stop()

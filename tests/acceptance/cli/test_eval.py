@@ -1,0 +1,70 @@
+"""`skillbus eval bundles` and `skillbus eval ablation` over the examples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from config.settings import OPTIONAL_STAGES
+from tests.support.program.program import ROOT, ForkServer, Skillbus
+
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture(scope="module")
+def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    """The example skills, one of them broken, synced; tests only ask them."""
+    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("examples") / "home")
+    skillbus("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
+    return skillbus
+
+
+def write_tasks(path: Path, *rows: dict[str, object]) -> str:
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def test_bundles(examples: Skillbus, tmp_path: Path) -> None:
+    out = tmp_path / "bundles.json"
+    report = examples(
+        "eval", "bundles", str(EXAMPLES / "tasks.jsonl"), "--tokens", "1500", "--tokens", "8000",
+        "--out", str(out), "--json",
+    ).data  # fmt: skip
+    small, large = report["budgets"]["1500"]["metrics"], report["budgets"]["8000"]["metrics"]
+    assert large["complete"] >= 0.5
+    assert large["recall"] >= small["recall"]
+    assert small["tokens"] <= 1500
+    assert large["tokens"] <= 8000
+    predictions = json.loads(out.read_text(encoding="utf-8"))
+    assert all(row.keys() == {"1500", "8000"} for row in predictions.values())
+
+
+def test_a_task_that_no_skill_answers(examples: Skillbus, tmp_path: Path) -> None:
+    tasks = write_tasks(
+        tmp_path / "tasks.jsonl",
+        {"task_id": "x", "instruction": "qwv zzkj plomf", "gt_skill_ids": []},
+    )
+    text = examples("eval", "bundles", tasks, "--tokens", "2000").out
+    assert "true_no_hit" in text
+    metrics = examples("eval", "bundles", tasks, "--json").data["budgets"]["4000"]["metrics"]
+    assert metrics == {"true_no_hit": 1.0}
+
+
+def test_ablation(examples: Skillbus, tmp_path: Path) -> None:
+    out = tmp_path / "table.md"
+    task = json.loads((EXAMPLES / "tasks.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    tasks = write_tasks(tmp_path / "tasks.jsonl", task)
+    data = examples("eval", "ablation", tasks, "--bundle", "8000", "--out", str(out), "--json").data
+    names = [row["name"] for row in data["rows"]]
+    assert names[0] == "all stages"
+    assert {f"without {stage}" for stage in OPTIONAL_STAGES} < set(names)
+    assert out.read_text(encoding="utf-8").count("\n| without ") == len(OPTIONAL_STAGES)
+
+
+def test_what_is_refused(examples: Skillbus, tmp_path: Path) -> None:
+    tasks = write_tasks(tmp_path / "tasks.jsonl", {"task_id": "x", "instruction": "bake bread"})
+    assert "gt_skill_ids" in examples("eval", "ablation", tasks, code=2).err
+    assert ".md or .json" in examples("eval", "ablation", tasks, "--out", "t.csv", code=2).err
+    assert "missing.jsonl" in examples("eval", "bundles", "missing.jsonl", code=2).err

@@ -1,0 +1,70 @@
+"""`skillbus eval paging` with every method, over the examples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from config.settings import PassageSettings
+from tests.support.program.program import ROOT, ForkServer, Skillbus
+
+EXAMPLES = ROOT / "examples"
+QUERIES = str(EXAMPLES / "queries.jsonl")
+METHODS = ("f", "mmr", "topk", "graph", "chunks", "full")
+
+
+@pytest.fixture(scope="module")
+def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    """The example skills, synced; tests only ask them."""
+    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("examples") / "home")
+    skillbus("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
+    return skillbus
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_picks_lines_in_order(examples: Skillbus, tmp_path: Path, method: str) -> None:
+    out = tmp_path / "picked.json"
+    report = examples(
+        "eval", "paging", QUERIES, "--method", method, "--out", str(out), "--json"
+    ).data
+    picked = json.loads(out.read_text(encoding="utf-8"))
+    assert report["queries"] == len(picked) == 8
+    for ranges in picked.values():
+        assert ranges == sorted(ranges)
+        assert all(first <= last for first, last in ranges)
+    if method == "full":
+        assert report["sufficient"] == 1.0
+        assert report["token_reduction"] < 0.1
+
+
+def test_a_wider_gap_sends_more(examples: Skillbus) -> None:
+    narrow, wide = (
+        examples("eval", "paging", QUERIES, "--gap", gap, "--json").data for gap in ("1", "9")
+    )
+    assert narrow["token_reduction"] > wide["token_reduction"]
+    assert narrow["required_recall"] <= wide["required_recall"]
+
+
+def test_what_cannot_be_is_said(examples: Skillbus) -> None:
+    without = ("eval", "paging", QUERIES, "--without", "paging")
+    assert examples(*without, "--json").data["queries"] == 8
+    assert "--without paging" in examples(*without, "--method", "topk", code=2).err
+    assert "gap" in examples("eval", "paging", QUERIES, "--gap", "-1", code=2).err
+    assert "nearest" in examples("eval", "paging", QUERIES, "--method", "nearest", code=2).err
+
+
+@pytest.mark.parametrize("required", [[[1, 9999]], [[3, 2]], [[1]], 5, "1-2"])
+def test_lines_that_the_skill_does_not_have_are_refused(
+    examples: Skillbus, tmp_path: Path, required: object
+) -> None:
+    row = json.loads(Path(QUERIES).read_text(encoding="utf-8").splitlines()[0])
+    path = tmp_path / "queries.jsonl"
+    path.write_text(json.dumps(row | {"required": required}) + "\n", encoding="utf-8")
+    assert "is not a line range" in examples("eval", "paging", str(path), code=2).err
+
+
+def test_methods_of_queries_are_methods_of_eval() -> None:
+    assert set(get_args(PassageSettings.model_fields["method"].annotation)) <= set(METHODS)

@@ -1,0 +1,149 @@
+"""`skills`, `sources`, `status`, `doctor` and `config`: how a library stands."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from tests.support.program.program import Skillbus, run_installed
+from tests.support.samples.library import TOPICS, write_skill
+
+LISTED = {"skill_id", "name", "seq", "content_hash", "state", "reason"}
+
+
+def test_the_version_comes_at_once(tmp_path: Path) -> None:
+    run_installed("--version", home=tmp_path)
+    started = time.monotonic()
+    result = run_installed("--version", home=tmp_path)
+    assert time.monotonic() - started < 2.0
+    assert result.out.startswith("skillbus, version ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_has_examples(library: Skillbus) -> None:
+    for command in ("sync", "watch", "query", "serve"):
+        assert "Examples:" in library(command, "--help").out or "Example:" in (
+            library(command, "--help").out
+        )
+    assert "Examples:" in library("--help").out
+    library("no-such-command", code=2)
+
+
+def test_skills_are_listed(library: Skillbus) -> None:
+    rows = library("skills", "list", "--json").data
+    assert len(rows) == 11
+    assert all(row.keys() >= LISTED for row in rows)
+    failed = library("skills", "list", "--state", "failed", "--json").data
+    assert [row["skill_id"] for row in failed] == ["crafts:broken"]
+    assert failed[0]["seq"] is None
+    assert library("skills", "list", "--source", "elsewhere", "--json").data == []
+    assert "crafts:kiln-firing" in library("skills", "list").out
+
+
+def test_a_skill_is_shown_with_its_passages(library: Skillbus) -> None:
+    data = library("skills", "show", "crafts:kiln-firing", "--json").data
+    assert data["state"] == "published"
+    assert data["licence"] == "MIT"
+    assert data["passages"][0]["lines"][0] > 1
+    assert "kiln-firing" in library("skills", "show", "crafts:kiln-firing").out
+    shown = library("skills", "show", "crafts:broken").out
+    assert "the file has no text" in shown
+    assert "skills list" in library("skills", "show", "crafts:none", code=2).err
+
+
+def test_links_are_shown_with_what_they_rest_on(skillbus: Skillbus, tmp_path: Path) -> None:
+    root = tmp_path / "shop"
+    write_skill(root, "ledger-reader", "Read the ledger of the shop")
+    write_skill(root, "old-ledger", "Fill in the ledger of former years")
+    body = "## Related skills\n\n- `ledger-reader`\n\nUse `tax-table` or `old-ledger`.\n"
+    fields = {"depends": "[ledger-reader]", "incompatible_with": "[old-ledger]"}
+    write_skill(root, "month-end", "Close the month", body, **fields)
+    skillbus("sync", str(root))
+    links = skillbus("skills", "show", "shop:month-end", "--json").data["links"]
+    shown = {(link["type"], link["target"]): link for link in links}
+    needed = shown["dependency", "shop:ledger-reader"]
+    assert (needed["source"], needed["owner"]) == ("shop:month-end", "shop:month-end")
+    assert (needed["weight"], needed["confidence"]) == (1.0, 0.97)
+    assert needed["evidence"].startswith("depends, line ")
+    assert shown["conflict", "shop:old-ledger"]["evidence"].startswith("conflicts, line ")
+    assert ("dependency", "shop:old-ledger") not in shown
+    text = skillbus("skills", "show", "shop:month-end").out
+    assert "  dependency   -> shop:ledger-reader (1.00, 0.97: depends, line " in text
+    back = skillbus("skills", "show", "shop:old-ledger").out
+    assert "  conflict     <- shop:month-end (1.00, 0.97: conflicts, line " in back
+
+
+def test_status(library: Skillbus) -> None:
+    report = library("status", "--json").data
+    assert report["skills"] == {"published": 10, "failed": 1, "removed": 0, "waiting": 0}
+    assert report["paging_done"] == 1.0
+    assert report["open_events"] == report["open_queries"] == 0
+    assert not report["serving"]
+    assert "10 published, 0 pending, 1 failed" in library("status").out
+
+
+def test_doctor_finds_nothing_wrong(library: Skillbus) -> None:
+    checks = library("doctor", "--json").data
+    assert {row["state"] for row in checks} == {"ok"}
+    assert {"disk", "encoder", "catalog", "index", "sources"} <= {row["check"] for row in checks}
+
+
+def test_doctor_says_what_to_do(skillbus: Skillbus, folder: Path) -> None:
+    assert "nothing synced yet" in skillbus("doctor").out
+    skillbus("sync", str(folder))
+    folder.rename(folder.with_name("moved"))
+    result = skillbus("doctor", code=1)
+    assert "skillbus sources remove crafts" in result.out
+
+
+def test_config_show(library: Skillbus, skillbus: Skillbus) -> None:
+    assert library("config", "show", "--json").data["home"] == str(library.home)
+    assert "[passages]" in library("config", "show").out
+    skillbus.home.mkdir()
+    (skillbus.home / "skillbus.toml").write_text("[choice]\ntop = 3\n", encoding="utf-8")
+    assert skillbus("config", "show", "--json").data["choice"]["top"] == 3
+    (skillbus.home / "skillbus.toml").write_text("[choice]\ntop = 0\n", encoding="utf-8")
+    result = skillbus("config", "show", code=2)
+    assert "choice.top" in result.err
+    assert "skillbus.toml" in result.err
+    (skillbus.home / "skillbus.toml").write_text("[choice\n", encoding="utf-8")
+    assert "skillbus.toml" in skillbus("config", "show", code=2).err
+
+
+def test_a_removed_skill_stays_away_until_its_folder_changes(
+    skillbus: Skillbus, folder: Path
+) -> None:
+    time.sleep(0.2)
+    skillbus("sync", str(folder))
+    skill_id = "crafts:tide-tables"
+    assert "removed" in skillbus("skills", "remove", skill_id).out
+    assert skill_id not in skillbus.skills()
+    assert skill_id not in skillbus.chosen("read tide tables")
+    skillbus("sync", str(folder))
+    assert skill_id not in skillbus.skills()
+    with (folder / "tide-tables" / "SKILL.md").open("a", encoding="utf-8") as file:
+        file.write("\nMore.\n")
+    skillbus("sync", str(folder))
+    assert skill_id in skillbus.skills()
+    assert (folder / "tide-tables" / "SKILL.md").exists()
+    skillbus("skills", "remove", "crafts:none", code=2)
+
+
+def test_sources_come_and_go(skillbus: Skillbus, folder: Path, tmp_path: Path) -> None:
+    skillbus("sync", str(folder))
+    second = tmp_path / "second"
+    shutil.copytree(folder, second)
+    skillbus("sync", str(second))
+    rows = skillbus("sources", "list", "--json").data
+    assert [(row["source_id"], row["published"], row["reachable"]) for row in rows] == [
+        ("crafts", 10, True),
+        ("second", 10, True),
+    ]
+    assert str(second) in skillbus("sources", "list").out
+    assert "10 skills removed" in skillbus("sources", "remove", "second").out
+    assert set(skillbus.skills()) == {f"crafts:{name}" for name in TOPICS}
+    assert [row["source_id"] for row in skillbus("sources", "list", "--json").data] == ["crafts"]
+    assert "sources list" in skillbus("sources", "remove", "second", code=1).err
+    skillbus("sync", str(second))
+    assert len(skillbus.skills()) == 20

@@ -1,0 +1,169 @@
+"""`skillbus train reranker` on the examples, with a tiny model made on the spot; then its use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.program.program import ROOT, ForkServer, Skillbus, wait_for
+from tests.support.samples.reranking import write_cross_encoder
+
+EXAMPLES = ROOT / "examples"
+TASK = "which stations run dry, and how do the vans drive to fill them"
+SHORT = ("--queries", "1", "--max-length", "48", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    """The examples, synced and paged; tests only ask them."""
+    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("reranked") / "home")
+    skillbus("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
+    return skillbus
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_cross_encoder(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def trained(
+    examples: Skillbus, base: str, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
+    """A folder trained with feedback, and what was said about it."""
+    out = tmp_path_factory.mktemp("trained") / "model"
+    feedback = str(EXAMPLES / "tasks.jsonl")
+    said = examples(
+        "train", "reranker", "--out", str(out), "--base", base, "--feedback", feedback, *SHORT
+    ).out
+    return out, said
+
+
+def with_model(skillbus: Skillbus, model: str) -> Skillbus:
+    """The same library with a reranker by setting, and time enough for it on a busy machine."""
+    other = Skillbus(skillbus.server, skillbus.home)
+    other.env |= {
+        "SKILLBUS_RERANKER__MODEL": model,
+        "SKILLBUS_RERANKER__MILLISECONDS": "60000",
+        "SKILLBUS_RERANKER__LATE_MILLISECONDS": "60000",
+    }
+    return other
+
+
+def test_it_says_how_it_compares_on_what_was_held_out(trained: tuple[Path, str]) -> None:
+    out, said = trained
+    card = json.loads((out / "skillbus.json").read_text(encoding="utf-8"))
+    assert card["held_out"]["feedback"]["queries"] >= 1
+    assert card["held_out"]["own text"]["queries"] >= 1
+    assert "baseline" in said
+    assert "combined" in said
+    assert ("not better than the baseline" not in said) == card["wins"]
+    assert {path.name for path in out.iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "skillbus.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+
+
+def test_a_query_uses_it_by_setting(examples: Skillbus, trained: tuple[Path, str]) -> None:
+    plain = examples("query", TASK, "--explain", "--format", "json").data
+    model = with_model(examples, str(trained[0]))
+    data = model("query", TASK, "--explain", "--format", "json").data
+    assert data["degraded"] == []
+    before = {row["skill_id"] for row in plain["explain"]["candidates"]}
+    assert {row["skill_id"] for row in data["explain"]["candidates"]} == before
+    without = model("query", TASK, "--without", "rerank", "--format", "json").data
+    assert [skill["skill_id"] for skill in without["skills"]] == [
+        skill["skill_id"] for skill in plain["skills"]
+    ]
+
+
+def test_a_model_without_time_is_skipped_and_the_bundle_says_so(
+    examples: Skillbus, trained: tuple[Path, str]
+) -> None:
+    model = with_model(examples, str(trained[0]))
+    model.env["SKILLBUS_RERANKER__MILLISECONDS"] = "1"
+    data = model("query", TASK, "--format", "json").data
+    assert any("rerank was skipped" in reason for reason in data["degraded"])
+    assert data["status"] == "SKILL_HIT"
+
+
+def test_a_training_goes_on_after_a_kill(examples: Skillbus, base: str, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    args = ("train", "reranker", "--out", str(out), "--base", base, "--epochs", "4", *SHORT)
+    args = (*args, "--batch-size", "4", "--checkpoint-steps", "1")
+    process = examples.start(*args)
+    wait_for((out / "checkpoint.safetensors").exists, 90)
+    process.kill()
+    assert not (out / "skillbus.json").exists()
+    changed = examples(*args, "--seed", "5", code=2)
+    assert "a different seed" in changed.err
+    done = examples(*args, "--json")
+    assert "resuming the training" in done.err
+    assert done.data["lists"] > 0
+    assert json.loads((out / "skillbus.json").read_text(encoding="utf-8")) == done.data
+    again = examples(*args, code=2)
+    assert "--fresh" in again.err
+
+
+def test_what_cannot_be_is_refused(examples: Skillbus, base: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "model")
+    train = ("train", "reranker", "--base", base)
+    assert "folds are counted from 0" in examples(*train, "--out", out, "--fold", "5", code=2).err
+    assert "--out" in examples(*train, code=2).err
+    none = examples(*train, "--out", out, "--feedback", str(tmp_path / "none"), code=2)
+    assert "cannot be read" in none.err
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"instruction": "x"}\n', encoding="utf-8")
+    wrong = examples(*train, "--out", out, "--feedback", str(rows), code=2)
+    assert "needs gt_skill_ids" in wrong.err
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").touch()
+    other = examples(*train, "--out", str(tmp_path / "mine"), code=2)
+    assert "other files" in other.err
+    (tmp_path / "taken").touch()
+    examples(*train, "--out", str(tmp_path / "taken"), code=2)
+
+
+def test_a_base_that_is_not_there(examples: Skillbus, tmp_path: Path) -> None:
+    out, base = str(tmp_path / "model"), str(tmp_path / "none")
+    refused = examples("train", "reranker", "--out", out, "--base", base, *SHORT, code=1)
+    assert "cannot be loaded" in refused.err
+    assert "--base" in refused.err
+
+
+def test_a_library_that_is_too_small(skillbus: Skillbus, base: str, tmp_path: Path) -> None:
+    root = tmp_path / "one"
+    (root / "kiln").mkdir(parents=True)
+    (root / "kiln" / "SKILL.md").write_text(
+        "---\nname: kiln\ndescription: Fire pots in an oven\n---\n# Kiln\n\nWarm it slowly.\n",
+        encoding="utf-8",
+    )
+    args = ("train", "reranker", "--out", str(tmp_path / "model"), "--base", base)
+    assert "no library yet" in skillbus(*args, code=2).err
+    skillbus("sync", str(root))
+    assert "too few" in skillbus(*args, code=2).err
+
+
+def test_doctor_looks_at_the_reranker(
+    examples: Skillbus, trained: tuple[Path, str], tmp_path: Path
+) -> None:
+    rows = with_model(examples, str(trained[0]))("doctor", "--json").data
+    assert {row["check"]: row["state"] for row in rows}["reranker"] == "ok"
+    rows = with_model(examples, str(tmp_path / "none"))("doctor", "--json", code=1).data
+    assert {row["check"]: row["state"] for row in rows}["reranker"] == "failed"
+    assert "reranker" not in [row["check"] for row in examples("doctor", "--json").data]
+
+
+def test_a_reranker_that_is_none_fails_the_query_clearly(
+    examples: Skillbus, tmp_path: Path
+) -> None:
+    missing = with_model(examples, str(tmp_path / "none"))("query", TASK, code=1)
+    assert "reranker.model" in missing.err
+    headless = write_cross_encoder(tmp_path / "encoder", body="encoder")
+    refused = with_model(examples, headless)("query", TASK, code=1)
+    assert "no cross-encoder" in refused.err

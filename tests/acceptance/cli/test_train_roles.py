@@ -1,0 +1,115 @@
+"""`skillbus train roles` on small skills made up here, and scoring what it made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.program.program import ForkServer, Skillbus
+from tests.support.samples.roles import write_labelled
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_labelled(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def skillbus(fork_server: ForkServer, tmp_path: Path) -> Skillbus:
+    return Skillbus(fork_server, tmp_path / "home")
+
+
+def test_from_folders_to_weights_with_a_card(
+    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, labels = made
+    out = tmp_path / "roles.npz"
+    args = ("train", "roles", str(labels), "--skills", f"made={folder}", "--json")
+    result = skillbus(*args, "--out", str(out), "--origin", "made up")
+    card = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+    assert card["origin"] == "made up"
+    assert card["left_out"]["all"]["accuracy"] > 0.9
+    assert {name: result.data[name] for name in card} == card
+    assert len(result.data["per_skill"]) == 6
+    first = out.read_bytes()
+    skillbus(*args, "--out", str(out))
+    assert out.read_bytes() == first
+
+
+def test_from_the_library_and_scored_by_it(
+    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, labels = made
+    skillbus("sync", str(folder), "--source", "made", "--until", "searchable")
+    out = tmp_path / "roles.npz"
+    said = skillbus("train", "roles", str(labels), "--out", str(out)).out
+    assert "leave-one-skill-out" in said
+    ids = ",".join(json.loads(labels.read_text(encoding="utf-8")))
+    scored = skillbus(
+        "eval", "roles", "--skills", ids, "--gold", str(labels), "--weights", str(out), "--json"
+    )
+    assert scored.data["accuracy"] > 0.9
+    passages = skillbus("skills", "show", "made:tides", "--json").data["passages"]
+    assert all(0 < passage["confidence"] <= 1 for passage in passages)
+
+
+def test_without_out_nothing_is_written(
+    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, labels = made
+    before = sorted(tmp_path.rglob("*"))
+    skillbus("train", "roles", str(labels), "--skills", f"made={folder}")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("none.json", "--skills", "made={folder}"), "none.json cannot be read"),
+        (("{labels}", "--skills", "made"), "expected SOURCE=DIR"),
+        (("{labels}", "--skills", "made={folder}/none"), "expected SOURCE=DIR"),
+        (("{labels}", "--skills", "other={folder}"), "--skills made=DIR"),
+        (
+            ("{labels}", "--skills", "made={folder}", "--out", "{folder}/a.bin"),
+            "a .npz file",
+        ),
+        (("{labels}", "--skills", "made={folder}", "--out", "none/a.npz"), "a .npz file"),
+        (("{labels}",), "no library in"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    skillbus: Skillbus, made: tuple[Path, Path], args: tuple[str, ...], said: str
+) -> None:
+    folder, labels = made
+    filled = [arg.format(folder=folder, labels=labels) for arg in args]
+    assert said in skillbus("train", "roles", *filled, code=2).err
+
+
+def test_weights_that_are_none_are_refused(skillbus: Skillbus, made: tuple[Path, Path]) -> None:
+    _, labels = made
+    args = ("eval", "roles", "--skills", "made:tides", "--weights", str(labels))
+    assert "train them with `skillbus train roles`" in skillbus(*args, code=1).err
+
+
+def test_own_weights_count_for_what_is_taken_in(
+    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, labels = made
+    out = tmp_path / "roles.npz"
+    skillbus("train", "roles", str(labels), "--skills", f"made={folder}", "--out", str(out))
+    skillbus.env["SKILLBUS_ROLES__WEIGHTS"] = str(out)
+    skillbus("sync", str(folder), "--source", "made", "--until", "searchable")
+    ids = ",".join(json.loads(labels.read_text(encoding="utf-8")))
+    scored = skillbus("eval", "roles", "--skills", ids, "--gold", str(labels), "--json")
+    assert scored.data["accuracy"] > 0.9
+
+
+def test_weights_of_the_settings_that_are_not_there_stop_the_start(
+    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    skillbus.env["SKILLBUS_ROLES__WEIGHTS"] = str(tmp_path / "none.npz")
+    result = skillbus("sync", str(made[0]), "--source", "made", code=2)
+    assert "roles.weights: " in result.err
+    assert "cannot be read" in result.err

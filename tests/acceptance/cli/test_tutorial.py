@@ -1,0 +1,55 @@
+"""Every command of the README and of the tutorial runs, and prints what the page shows."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.program.console import Shell, mismatch, read_commands
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("*.md"))]
+SERVERS = {"servers.md"}
+"""Pages that start real servers: run where the integration tests have them."""
+
+_INSTALLING = ("make ", "pipx ", "uv ", "git clone", "cd ", "python3 -m venv", "source .venv")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A shell in a copy of the examples, with a home of its own."""
+    folder = tmp_path / "skillbus"
+    folder.mkdir()
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLBUS_", "PYTHON"))}
+    environment = kept | {
+        "PATH": programs,
+        "HOME": str(folder),
+        "SKILLBUS_HOME": str(folder / "share" / "skillbus"),
+        "COLUMNS": "200",
+        "GIT_CONFIG_GLOBAL": str(folder / ".gitconfig"),
+    }
+    (folder / ".gitconfig").write_text("[user]\nname = Ana\nemail = ana@example.org\n")
+    shell = Shell(folder, environment)
+    yield shell
+    shell.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_shows_what_its_commands_print(page: Path, shell: Shell, tmp_path: Path) -> None:
+    wrong = []
+    for command in read_commands(page.read_text(encoding="utf-8")):
+        if command.text.startswith(_INSTALLING):
+            continue
+        printed, _ = shell.run(command.text)
+        difference = mismatch(command.shown, printed, tmp_path / "skillbus")
+        if difference:
+            wrong.append(f"$ {command.text}\n  {difference}")
+    assert not wrong, "\n".join(wrong)

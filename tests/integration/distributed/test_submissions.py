@@ -1,0 +1,403 @@
+"""Submissions through real brokers: nothing is lost or done twice, and every sender hears."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.stack.ports import free_port
+from tests.support.program.program import ROOT, wait_for
+from tests.support.servers.distributed import Deployments, Distributed, deployments
+from tests.support.servers.servers import RunServers, ServerControls
+from tests.support.servers.submitting import (
+    BUNDLE,
+    Home,
+    OnRabbit,
+    OnRedis,
+    Outside,
+    consuming,
+    event,
+    id_of,
+    outside,
+    query,
+    recorded,
+    reply_name,
+)
+from workers.backend.store_backend import StoreBackend
+
+__all__ = ["deployments", "outside"]
+
+BACK_SECONDS = 30.0
+
+
+@pytest.fixture(params=["embedded", "distributed"])
+def home(request: pytest.FixtureRequest, outside: Outside, tmp_path: Path) -> Home:
+    """An embedded library, and one on servers whose tasks and submissions share the broker."""
+    if request.param == "embedded":
+        return Home(outside, tmp_path)
+    deployments: Deployments = request.getfixturevalue("deployments")
+    return Home(outside, tmp_path, deployments(outside.name).settings)
+
+
+def answered(backend: StoreBackend, sent: list[dict[str, Any]]) -> bool:
+    """Answer what is open; whether all that was sent is answered now."""
+    for job in backend.journal.list_open_jobs("query"):
+        backend.journal.finish_job(job, BUNDLE)
+    states = backend.journal.get_job_states([id_of(each) for each in sent])
+    return [state for state, _ in states.values()] == ["done"] * len(sent)
+
+
+def test_a_query_is_recorded_answered_and_confirmed(home: Home, tmp_path: Path) -> None:
+    name, asked = reply_name(tmp_path), query()
+    with home() as backend, consuming(backend):
+        home.outside.listen(name)
+        home.outside.put(json.dumps(asked), name, "call-7")
+        job = wait_for(lambda: recorded(backend, asked))
+        assert (job.kind, job.state, job.event.replyto) == ("query", "accepted", name)
+        assert job.expires_in_seconds > 3000
+        wait_for(lambda: home.outside.left() == 0)
+        started = time.monotonic()
+        backend.journal.finish_job(job.id, BUNDLE)
+        [reply] = home.outside.replies(name, 1)
+        assert time.monotonic() - started < 1
+        assert reply.type == "skillbus.query.answered.v1"
+        assert reply.data["status"] == "NO_SKILL_HIT"
+        assert reply.correlation_id == reply.event["correlationid"] == "call-7"
+        assert reply.event["subject"] == asked["id"]
+        wait_for(lambda: backend.journal.list_pending_replies() == [])
+
+
+def test_attributes_of_the_event_are_worth_as_much(home: Home, tmp_path: Path) -> None:
+    name = reply_name(tmp_path)
+    asked = query(replyto=name, correlationid="inside")
+    with home() as backend, consuming(backend):
+        home.outside.listen(name)
+        home.outside.put(json.dumps(asked), name, "inside")
+        job = wait_for(lambda: recorded(backend, asked))
+        backend.journal.fail_job(job.id, "no index")
+        [reply] = home.outside.replies(name, 1)
+        assert (reply.type, reply.data["reason"]) == ("skillbus.query.failed.v1", "no index")
+        assert reply.correlation_id == "inside"
+        home.outside.put(json.dumps(query(replyto=name + "x")), name)
+        [refused] = home.outside.replies(name, 1)
+        assert refused.type == "skillbus.message.refused.v1"
+        assert "not the same" in refused.data["reason"]
+        assert "not the same" in backend.journal.list_dead_letters()[0].reason
+
+
+def test_nobody_speaks_for_another(outside: Outside, tmp_path: Path) -> None:
+    forged = query(owner="admin", afterseq=1 << 30)
+    with Home(outside, tmp_path)() as backend, consuming(backend):
+        outside.put(json.dumps(forged))
+        [job] = wait_for(lambda: backend.journal.list_open_jobs("query"))
+        kept = backend.journal.get_job(job).event
+        assert (kept.id, kept.owner) == (forged["id"], "")
+        assert kept.model_dump()["afterseq"] == 0
+
+
+def test_the_same_event_is_done_and_answered_once(home: Home, tmp_path: Path) -> None:
+    name, asked = reply_name(tmp_path), query()
+    with home() as backend, consuming(backend, 2) as consumers:
+        home.outside.listen(name)
+        for _ in range(4):
+            home.outside.put(json.dumps(asked), name)
+        wait_for(lambda: sum(one.consumer.recorded for one in consumers) == 4)
+        backend.journal.finish_job(id_of(asked), BUNDLE)
+        assert len(home.outside.replies(name, 2, 1.0)) == 1
+        home.outside.put(json.dumps(asked), name)
+        wait_for(lambda: sum(one.consumer.recorded for one in consumers) == 5)
+        assert home.outside.replies(name, 1, 0.5) == []
+        assert backend.journal.count_open_jobs("query") == 0
+
+
+REFUSED = {
+    "no JSON": (b"\xff\xfe not json", "not a CloudEvents"),
+    "nothing": (b" ", "not a CloudEvents"),
+    "NUL": (json.dumps(query()).encode().replace(b"wheel", b"\x00"), "not a CloudEvents"),
+    "NUL, written": (
+        json.dumps(event("skillbus.skill.removed.v1", {"skill_id": "a:b\0c"})).encode(),
+        "skill_id",
+    ),
+    "no UTF-8": (json.dumps(query()).encode().replace(b"wheel", b"\xc0\xaf"), "not a CloudEvents"),
+    "lone surrogates": (json.dumps(query("\ud800")).encode(), "not a CloudEvents"),
+    "10 MB": (b"x" * 10_000_001, "at most 10000"),
+    "no event": (b"[1, 2]", "not a CloudEvents"),
+    "nested too deeply": (b"[" * 9_000, "not a CloudEvents"),
+    "unknown type": (json.dumps(event("skillbus.skill.eaten.v1", {})).encode(), "not known"),
+    "unknown version": (json.dumps(event("skillbus.query.asked.v9", {})).encode(), "version 9"),
+    "an answer": (
+        json.dumps(event("skillbus.query.failed.v1", {"query_id": "x", "reason": "y"})).encode(),
+        "is a reply of skillbus",
+    ),
+    "a source of ours": (json.dumps(query(source="skillbus/serve")).encode(), "only skillbus"),
+    "too large": (json.dumps(query("x" * 20_000)).encode(), "at most 10000"),
+    "Celery's queue": (json.dumps(query(replyto="skillbus.plan")).encode(), "replyto"),
+    "another directory": (
+        json.dumps(
+            event("skillbus.source.changed.v1", {"source_id": "etc", "root": "/etc"})
+        ).encode(),
+        "submissions.roots",
+    ),
+}
+
+
+def test_what_is_no_submission_is_buried_and_its_sender_told(home: Home, tmp_path: Path) -> None:
+    name = reply_name(tmp_path)
+    limits = {"submissions": {**home.outside.settings, "message_bytes": 10_000}}
+    with home(**limits) as backend, consuming(backend) as [one]:
+        home.outside.listen(name)
+        for body, reason in REFUSED.values():
+            home.outside.put(body, name, "c-1")
+            [reply] = home.outside.replies(name, 1)
+            assert reply.type == "skillbus.message.refused.v1"
+            assert reason in reply.data["reason"]
+            assert reply.correlation_id == "c-1"
+            letter = backend.journal.get_dead_letter(reply.data["letter_id"])
+            assert reason in letter.reason
+            assert letter.body == body.decode("utf-8", "replace")[:16_384]
+        wait_for(lambda: home.outside.left() == 0)
+        assert (one.consumer.recorded, one.consumer.refused) == (0, len(REFUSED))
+        assert (
+            backend.journal.count_open_jobs("query")
+            == backend.journal.count_open_jobs("event")
+            == 0
+        )
+
+
+FORMS = {
+    ("application/x-python-serialize", ""): "content type 'application/x-python-serialize'",
+    ("text/xml; charset=utf-8", ""): "content type 'text/xml; charset=utf-8'",
+    ("application/json", "gzip"): "content encoding 'gzip'",
+    ("application/cloudevents+json; charset=UTF-8", "utf-8"): "",
+    ("text/plain", ""): "",
+}
+
+
+def test_a_message_of_another_form_is_buried(run_servers: RunServers, tmp_path: Path) -> None:
+    outside = OnRabbit(run_servers)
+    outside.clear()
+    name = reply_name(tmp_path)
+    with Home(outside, tmp_path)() as backend, consuming(backend) as [one]:
+        outside.listen(name)
+        for (kind, encoding), reason in FORMS.items():
+            sent = query()
+            outside.put(json.dumps(sent), name, encoding=encoding or None, kind=kind)
+            if not reason:
+                wait_for(lambda sent=sent: recorded(backend, sent))
+                continue
+            [reply] = outside.replies(name, 1)
+            assert reason in reply.data["reason"]
+            assert reason in backend.journal.get_dead_letter(reply.data["letter_id"]).reason
+        wait_for(lambda: one.consumer.recorded == 2)
+        assert one.consumer.refused == 3
+    outside.clear()
+
+
+def test_an_entry_without_an_event_is_buried(run_servers: RunServers, tmp_path: Path) -> None:
+    outside = OnRedis(run_servers)
+    outside.clear()
+    with Home(outside, tmp_path)() as backend, consuming(backend):
+        name = reply_name(tmp_path)
+        outside.client.xadd("skillbus.events", {"evnet": "{}", "reply_to": name})
+        [reply] = outside.replies(name, 1)
+        assert "no field 'event'" in reply.data["reason"]
+        assert '"evnet"' in backend.journal.list_dead_letters()[0].body
+    outside.clear()
+
+
+def test_too_many_wait_and_nothing_is_lost(home: Home, tmp_path: Path) -> None:
+    sent = [query() for _ in range(6)]
+    with home(workers={"open_queries": 2}) as backend:
+        with consuming(backend) as [one]:
+            for each in sent:
+                home.outside.put(json.dumps(each))
+            wait_for(lambda: "too many open" in one.status()["problem"])  # type: ignore[operator]
+            assert backend.journal.count_open_jobs("query") == 2
+            time.sleep(1.5)  # beyond `claim_seconds`: what is held is not taken twice
+            assert one.consumer.recorded == 2
+            for job in backend.journal.list_open_jobs("query"):
+                backend.journal.finish_job(job)
+            wait_for(lambda: one.consumer.recorded == 4)
+        # The rest was handed back, and the next consumer has it at once.
+        for job in backend.journal.list_open_jobs("query"):
+            backend.journal.finish_job(job)
+        with consuming(backend) as [other]:
+            wait_for(lambda: other.consumer.recorded == 2)
+            assert other.status()["problem"] == ""
+        states = backend.journal.get_job_states([id_of(each) for each in sent])
+        assert len(states) == 6
+
+
+VICTIM = """
+    import os, pickle, signal, sys
+    from tests.support.samples.tiny import TinyEncoder
+    from workers.backend.distributed import DistributedBackend
+    from workers.backend.embedded import EmbeddedBackend
+    from workers.queue.broker import get_submission_broker, open_message_consumer
+    from workers.queue.recorder import MessageRecorder
+
+    settings = pickle.loads(bytes.fromhex(sys.argv[1]))
+    if settings.distributed:
+        channel = DistributedBackend(settings, writable=True)
+    else:
+        channel = EmbeddedBackend(settings, writable=True, encoder=TinyEncoder())
+    message_consumer = open_message_consumer(get_submission_broker(settings), "victim")
+    found = []
+    while len(found) < 2:
+        found += message_consumer.receive(0.5, 10)
+    MessageRecorder(channel).record(found[0].message)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_consumer_held_comes_again(home: Home, tmp_path: Path) -> None:
+    """One message was recorded and not confirmed, the other was only read."""
+    name, sent = reply_name(tmp_path), [query(), query()]
+    home.outside.listen(name)
+    with home() as backend:
+        settings = backend.settings
+        with consuming(backend):  # makes the group
+            pass
+    for each in sent:
+        home.outside.put(json.dumps(each), name)
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(VICTIM), pickle.dumps(settings).hex()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert run.returncode == -signal.SIGKILL, run.stderr
+    with home() as backend:
+        assert [recorded(backend, each) is not None for each in sent] == [True, False]
+        with consuming(backend) as [one]:
+            wait_for(lambda: one.consumer.recorded == 2)
+            wait_for(lambda: home.outside.left() == 0)
+            assert set(backend.journal.list_open_jobs("query")) == {id_of(each) for each in sent}
+            wait_for(lambda: answered(backend, sent))
+            replies = home.outside.replies(name, 3, 1.0)
+    assert sorted(each.event["subject"] for each in replies) == sorted(each["id"] for each in sent)
+
+
+def test_two_consumers_share_and_one_relay_replies(home: Home, tmp_path: Path) -> None:
+    name, sent = reply_name(tmp_path), [query() for _ in range(60)]
+    with home() as backend, consuming(backend, 2) as consumers:
+        home.outside.listen(name)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda each: home.outside.put(json.dumps(each), name), sent))
+        wait_for(lambda: backend.journal.count_open_jobs("query") == len(sent))
+        for each in sent:
+            backend.journal.finish_job(id_of(each), BUNDLE)
+        replies = home.outside.replies(name, len(sent))
+        assert {one.event["subject"] for one in replies} == {each["id"] for each in sent}
+        assert home.outside.replies(name, 1, 0.3) == []
+        assert sum(one.consumer.recorded for one in consumers) == len(sent)
+        assert all(one.consumer.recorded for one in consumers)
+
+
+def test_a_broker_that_was_killed_comes_back(
+    outside: Outside, servers: ServerControls, tmp_path: Path
+) -> None:
+    server = servers[outside.name]
+    name, sent = reply_name(tmp_path), [query() for _ in range(6)]
+    outside.drop()
+    home = Home(outside, tmp_path)
+    with home(workers={"open_queries": 2}) as backend, consuming(backend) as [one]:
+        outside.listen(name)
+        for each in sent:
+            outside.put(json.dumps(each), name)
+        wait_for(lambda: "too many open" in one.status()["problem"])
+        time.sleep(1)  # RabbitMQ forgets a queue that is made just before it is killed
+        server.kill()
+        early = backend.journal.list_open_jobs("query")
+        for job in early:
+            backend.journal.finish_job(job, BUNDLE)
+        wait_for(lambda: not one.consumer.connected.is_set() and one.relay.problem)
+        assert "does not answer" in one.status()["problem"]
+        # Two were recorded and are answered; the other four were handed out, and not confirmed.
+        assert set(backend.journal.list_pending_replies()) == set(early)
+        assert len(early) == one.consumer.recorded == 2
+        server.start_again()
+        returned = time.monotonic()
+        wait_for(lambda: answered(backend, sent), BACK_SECONDS)
+        replies = outside.replies(name, len(sent))
+        print(f"{outside.name}: works {time.monotonic() - returned:.1f} s after it is back")
+        assert sorted(each.event["subject"] for each in replies) == sorted(
+            each["id"] for each in sent
+        )
+        assert outside.replies(name, 1, 0.3) == []
+        wait_for(lambda: outside.left() == 0 and not one.status()["problem"])
+        assert backend.journal.count_dead_letters() == 0
+
+
+def test_consume_on_servers_gives_back_what_it_holds(
+    outside: Outside, deployments: Deployments, tmp_path: Path
+) -> None:
+    name, sent = reply_name(tmp_path), [query() for _ in range(5)]
+    port = free_port()
+    own = {
+        f"SKILLBUS_SUBMISSIONS__{key.upper()}": str(value)
+        for key, value in outside.settings.items()
+        if value
+    }
+    made = deployments(
+        outside.name,
+        SKILLBUS_WORKERS__OPEN_QUERIES="2",
+        SKILLBUS_WORKERS__METRICS_PORT=str(port),
+        **own,
+    )
+    outside.listen(name)
+    process = made.skillbus.start("consume")
+    wait_for(lambda: "consuming skillbus.events" in process.text("err") or process.ended.is_set())
+    for each in sent:
+        outside.put(json.dumps(each), name)
+    told = wait_for(lambda: _held(made))
+    assert (told["connected"], told["recorded"], told["waiting"]) == (True, 2, 0)
+    assert time.time() - told["last_message"] < 60
+    assert "2 accepted, 0 rejected" in made.skillbus("status").out
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        figures = answer.read().decode()
+    assert 'skillbus_submissions_total{outcome="recorded"} 2.0' in figures
+    assert "skillbus_consumers 1.0" in figures
+    process.send(signal.SIGTERM)
+    assert process.wait(20).code == 0, process.text("err")
+    assert made.skillbus("status", "--json").data["submissions"] == []
+    with Home(outside, tmp_path, made.settings)() as backend, consuming(backend) as [one]:
+        wait_for(lambda: answered(backend, sent))
+        replies = outside.replies(name, len(sent))
+        assert one.consumer.recorded == 3
+    assert {each.event["subject"] for each in replies} == {each["id"] for each in sent}
+
+
+def _held(made: Distributed) -> Any:
+    """What the one consumer tells, once it has all in hand and cannot record any more."""
+    told = made.skillbus("status", "--json").data["submissions"]
+    held = told and "too many open" in told[0]["problem"] and told[0]["waiting"] == 0
+    return told[0] if held else None
+
+
+def test_a_stream_that_was_deleted_is_made_again(run_servers: RunServers, tmp_path: Path) -> None:
+    outside = OnRedis(run_servers)
+    outside.clear()
+    with Home(outside, tmp_path)() as backend, consuming(backend) as [one]:
+        outside.client.delete("skillbus.events")
+        outside.put(json.dumps(query()))
+        wait_for(lambda: one.consumer.recorded == 1)
+    outside.clear()

@@ -1,0 +1,89 @@
+"""Elasticsearch that is busy, slow, cut off or read-only while work runs."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from search.elastic.connection import ElasticsearchConnection
+from tests.support.program.program import ForkServer
+from tests.support.servers.distributed import Deployments, deployments
+from tests.support.servers.faults import HASTY, Arena
+from tests.support.servers.proxy import Fault, Proxy, proxying
+
+__all__ = ["deployments"]
+
+SHORT = {"SKILLBUS_WORKERS__KEEP_SECONDS": "0", "SKILLBUS_WORKERS__SWEEP_SECONDS": "0.5"}
+
+
+@pytest.fixture(scope="module")
+def proxy(elasticsearch_url: str) -> Iterator[Proxy]:
+    with proxying(elasticsearch_url, HASTY + 1.0) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def arena(
+    proxy: Proxy,
+    deployments: Deployments,
+    fork_server: ForkServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Arena:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    folder = tmp_path_factory.mktemp("elastic")
+    arena = Arena(deployments(**SHORT), fork_server, folder, seed, size=12)
+    arena.own = {"SKILLBUS_SERVERS__ELASTICSEARCH": proxy.url}
+    arena.use(HASTY)
+    arena.wait_working(60)
+    return arena
+
+
+@pytest.mark.parametrize("fault", ["busy", "slow", "cut"])
+def test_trouble_on_the_way(arena: Arena, proxy: Proxy, fault: Fault) -> None:
+    with arena.traffic() as traffic:
+        proxy.fault = fault
+        time.sleep(4.0)
+        proxy.fault = None
+        seconds = arena.wait_working()
+    print(f"Elasticsearch {fault}: works after {seconds:.1f} s; {traffic.seen}")
+    assert proxy.met[fault] > 1
+    assert traffic.seen.degraded
+    assert not traffic.seen.errors
+    assert not traffic.refused
+
+
+@pytest.mark.parametrize("block", ["write", "read_only_allow_delete"])
+def test_read_only_for_a_while(arena: Arena, block: str) -> None:
+    with arena.traffic() as traffic:
+        set_block(arena, block, True)
+        time.sleep(3.0)
+        waiting = trouble_of(arena)
+        set_block(arena, block, None)
+        seconds = arena.wait_working()
+    print(f"Elasticsearch blocked ({block}): works after {seconds:.1f} s; {traffic.seen}")
+    assert "takes no writes" in waiting
+    assert not traffic.seen.errors
+    assert not traffic.seen.degraded
+
+
+def set_block(arena: Arena, block: str, value: bool | None) -> None:
+    servers = arena.distributed.settings.servers
+    connection = ElasticsearchConnection(servers)
+    try:
+        with connection.translate_errors() as client:
+            client.indices.put_settings(
+                index=f"{servers.elasticsearch_prefix}-*",
+                settings={f"index.blocks.{block}": value},
+            )
+    finally:
+        connection.close()
+
+
+def trouble_of(arena: Arena) -> str:
+    """What the worker that ingests said last of what it waits for."""
+    said = [line.get("reason", "") for line in arena.distributed.log("ingest")]
+    return next((reason for reason in reversed(said) if reason), "")

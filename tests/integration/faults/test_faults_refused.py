@@ -1,0 +1,134 @@
+"""What servers refuse until somebody puts it right: work waits, and nobody's skills suffer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from search.elastic.connection import ElasticsearchConnection
+from search.elastic.index_sets import SCHEMA, IndexIdentity, IndexSets
+from tests.support.program.answers import Answer, Request, answering
+from tests.support.program.program import ForkServer, wait_for
+from tests.support.program.secrecy import made_up
+from tests.support.samples.catalog import run_cypher
+from tests.support.servers.distributed import Deployments, deployments
+from tests.support.servers.faults import LIMIT, PATIENT, Arena, change_of
+
+__all__ = ["deployments"]
+
+OTHER = "refused"
+"""How the names of an index of another model begin."""
+
+
+@pytest.fixture(scope="module")
+def arena(
+    deployments: Deployments, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
+) -> Arena:
+    short = {"SKILLBUS_WORKERS__KEEP_SECONDS": "0", "SKILLBUS_WORKERS__SWEEP_SECONDS": "0.5"}
+    folder = tmp_path_factory.mktemp("refused")
+    arena = Arena(deployments(**short), fork_server, folder, random.randrange(1 << 30), size=6)
+    arena.use(PATIENT)
+    arena.wait_working(60)
+    return arena
+
+
+@contextmanager
+def wrong_password(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
+    """A password that Neo4j does not know."""
+    del arena
+    file = folder / "password"
+    file.write_text(made_up("and-wrong") + "\n")
+    yield {"SKILLBUS_SERVERS__NEO4J_PASSWORD_FILE": str(file)}
+
+
+@contextmanager
+def other_model(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
+    """An index that another model has made."""
+    del folder
+    own = {"elasticsearch_prefix": OTHER}
+    servers = arena.distributed.settings.servers.model_copy(update=own)
+    connection = ElasticsearchConnection(servers)
+    try:
+        IndexSets(connection, servers).ensure(IndexIdentity(SCHEMA, "another-model", 4))
+        yield {"SKILLBUS_SERVERS__ELASTICSEARCH_PREFIX": OTHER}
+        with connection.translate_errors() as client:
+            made = client.indices.get_alias(index=f"{OTHER}-*")
+            client.indices.delete(index=",".join(made))
+    finally:
+        connection.close()
+
+
+@contextmanager
+def newer_schema(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
+    """A catalog that a newer skillbus has laid out."""
+    del folder
+    servers = arena.distributed.settings.servers
+    where = "MATCH (m:Meta {key: 'schema'})"
+    [[known]] = run_cypher(servers, f"{where} RETURN m.value")
+    run_cypher(servers, f"{where} SET m.value = 99")
+    try:
+        yield {}
+    finally:
+        run_cypher(servers, f"{where} SET m.value = {known}")
+
+
+@contextmanager
+def other_version(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
+    """Elasticsearch 8, which does not speak as our client asks it to."""
+    del arena, folder
+    reason = "media_type_header_exception"
+    refusal = {"error": {"type": reason, "reason": "Accept version must be 8 or 7, but found 9"}}
+
+    def answer(_: Request) -> Answer:
+        return Answer(400, {**refusal, "status": 400})
+
+    with answering(answer) as url:
+        yield {"SKILLBUS_SERVERS__ELASTICSEARCH": url}
+
+
+@contextmanager
+def no_login(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
+    """Elasticsearch that wants a password."""
+    del arena, folder
+    refusal = {"error": {"type": "security_exception", "reason": "missing credentials"}}
+    with answering(lambda _: Answer(401, {**refusal, "status": 401})) as url:
+        yield {"SKILLBUS_SERVERS__ELASTICSEARCH": url}
+
+
+REFUSALS = [
+    (wrong_password, "refuses the login"),
+    (newer_schema, "update skillbus"),
+    (other_model, "was made with model 'another-model'"),
+    (other_version, "is no Elasticsearch 9"),
+    (no_login, "servers.elasticsearch_password_file"),
+]
+
+
+@pytest.mark.parametrize(("spoilt", "said"), REFUSALS, ids=lambda one: getattr(one, "__name__", ""))
+def test_work_waits_until_it_is_put_right(
+    arena: Arena, tmp_path: Path, spoilt: object, said: str
+) -> None:
+    distributed = arena.distributed
+    with distributed.backend() as backend:
+        before = backend.graph.get_counts()
+        distributed.stop("ingest")
+        with spoilt(arena, tmp_path) as arena.own:
+            arena.launch("ingest")
+            distributed.wait_ready("ingest")
+            arena.folder.change(3)
+            event_id = backend.submit(change_of(arena.folder.root), "tests")
+            log = distributed.workers["ingest"].process
+            wait_for(lambda: said in log.text("err"), LIMIT)
+            assert backend.journal.get_job(event_id).state != "failed"
+            distributed.stop("ingest")
+        arena.own = {}
+        assert "sesame-73" not in log.text("err")
+        after = backend.graph.get_counts()
+        assert after["published"] == before["published"], "no skill may suffer"
+        assert backend.journal.count_dead_letters() == 0
+        arena.use(PATIENT)
+        arena.check([event_id])

@@ -1,0 +1,101 @@
+"""How many poisoned skills the scanner marks at the level that is withheld by default, and how
+many clean ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tarfile
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.settings import PolicySettings
+from skills.parsing.parse_skill import parse_skill
+from skills.scanner import SCANNER_VERSION
+
+ROOT = Path(__file__).resolve().parents[3]
+SETS = [ROOT / "tests" / "data" / f"untrusted{part}.jsonl" for part in ("", "_fresh", "_red")]
+SHARED = ROOT.parent / "shared" / "data" / "skillsbench-skills.tar.xz"
+WITHHELD_FROM = PolicySettings().highest_level + 1
+
+
+@cache
+def rows() -> list[dict[str, Any]]:
+    return [
+        json.loads(line) for one in SETS for line in one.read_text(encoding="utf-8").splitlines()
+    ]
+
+
+def level(skill_id: str, content: bytes) -> int:
+    return parse_skill(skill_id, content).record.safety_level
+
+
+def marked(chosen: Iterable[dict[str, Any]]) -> float:
+    """The share that is marked at the level withheld by default, or above."""
+    levels = [level(row["id"], row["text"].encode()) for row in chosen]
+    assert levels
+    return sum(one >= WITHHELD_FROM for one in levels) / len(levels)
+
+
+def test_the_set_is_what_it_says() -> None:
+    poisoned = [row for row in rows() if row["poisoned"]]
+    assert len(poisoned) >= 40
+    assert len({row["kind"] for row in poisoned}) >= 8
+    assert len(rows()) - len(poisoned) >= 60
+    for part in ("developed", "held_out", "fresh"):
+        assert {row["language"] for row in poisoned if row["part"] == part} >= {"en", "zh"}
+
+
+def test_a_scanner_that_says_something_else_has_another_version() -> None:
+    """Else libraries keep the old marks: raise `skills.scanner.SCANNER`, and write both here."""
+    said = [
+        (row["id"], mark.kind, mark.level, mark.line)
+        for row in rows()
+        for mark in parse_skill(row["id"], row["text"].encode()).record.safety
+    ]
+    digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+    assert (SCANNER_VERSION, digest) == (3, "58df41a69c9e32dd")
+
+
+@pytest.mark.parametrize("part", ["developed", "held_out", "fresh"])
+def test_poisoned_skills_are_found(part: str) -> None:
+    assert marked(row for row in rows() if row["part"] == part and row["poisoned"]) >= 0.9
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_poisoned_skills_are_found_in_both_languages(language: str) -> None:
+    seen = (row for row in rows() if row["language"] == language and row["part"] != "red_3")
+    assert marked(row for row in seen if row["poisoned"]) >= 0.9
+
+
+def test_later_ones_are_mostly_found() -> None:
+    """Subtle ones, of which the rules found few before they were seen: what is left says so."""
+    assert marked(row for row in rows() if row["part"] == "later" and row["poisoned"]) >= 0.75
+
+
+@pytest.mark.parametrize(("batch", "least"), [("red_1", 0.9), ("red_2", 0.9), ("red_3", 0.2)])
+def test_batches_of_another_author_are_found_as_far_as_they_were(batch: str, least: float) -> None:
+    """The third was never looked at, so it says what becomes of attacks that nobody has seen."""
+    assert marked(row for row in rows() if row["part"] == batch and row["poisoned"]) >= least
+
+
+def test_clean_look_alikes_are_seldom_marked() -> None:
+    assert marked(row for row in rows() if not row["poisoned"]) <= 0.05
+
+
+def test_of_real_skills_next_to_none_is_marked() -> None:
+    if os.environ.get("CI") != "true" and not SHARED.exists():
+        pytest.skip("the shared skill collections are not here")
+    with tarfile.open(SHARED) as members:
+        found = [
+            level(Path(member.name).parent.name, file.read())
+            for member in members
+            if Path(member.name).name == "SKILL.md" and (file := members.extractfile(member))
+        ]
+    assert len(found) == 189
+    assert sum(one >= WITHHELD_FROM for one in found) / len(found) <= 0.02

@@ -1,0 +1,163 @@
+"""Training a cross-encoder from lists: it learns, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from config.errors import PermanentError
+from search.models.reranker import CrossEncoderReranker
+from tests.support.samples.reranking import write_cross_encoder
+from workers.training.cross_encoder import CHECKPOINT, CrossEncoderTrainer
+from workers.training.reranker_training import evaluate_on_held_out, train, write_model_card
+from workers.training.training_set import (
+    FEEDBACK,
+    OWN_TEXT,
+    HeldOutQuery,
+    TrainingList,
+    TrainingOptions,
+    TrainingSet,
+)
+
+LETTERS = "abcdefghij"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_cross_encoder(tmp_path_factory.mktemp("base"))
+
+
+def training_set(base: str, **training_options: object) -> TrainingSet:
+    """Ten skills, each a letter said often; a query says the letter."""
+    texts = {f"x:{letter}": f"{letter} {letter} {letter} z" for letter in LETTERS}
+    lists = [
+        TrainingList(
+            OWN_TEXT,
+            f"{letter} {letter}",
+            f"x:{letter}",
+            tuple(sorted(set(texts) - {f"x:{letter}"})),
+        )
+        for letter in LETTERS
+    ]
+    held = [
+        HeldOutQuery(FEEDBACK, "b b", ("x:b",), ("x:a", "x:b"), (2.0, 1.0)),
+        HeldOutQuery(FEEDBACK, "q", ("x:none",), ("x:a", "x:b"), (2.0, 1.0)),
+        HeldOutQuery(OWN_TEXT, "a", ("x:a",), ("x:a", "x:b"), (2.0, 1.0)),
+        HeldOutQuery(OWN_TEXT, "nothing found", ("x:a",), (), ()),
+    ]
+    settings = {"batch_size": 2, "max_length": 32, "learning_rate": 1e-2} | training_options
+    return TrainingSet(TrainingOptions(base, ("en",), **settings), lists, held, texts)
+
+
+def quiet(done: int, total: int) -> None:
+    del done, total
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    return load_file(folder / "model.safetensors")
+
+
+def test_the_loss_falls(base: str, tmp_path: Path) -> None:
+    made = training_set(base, epochs=40)
+    made.lists = [TrainingList(OWN_TEXT, "q", "x:a", ("x:b", "x:c"))]
+    losses = train(made, tmp_path, 1, 100, quiet)
+    assert len(losses) == 40
+    assert np.mean(losses[:3]) == pytest.approx(np.log(3), abs=0.1)
+    assert np.mean(losses[-3:]) < 0.7 * np.mean(losses[:3])
+
+
+def test_it_goes_on_where_it_was_stopped(base: str, tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    train(training_set(base, epochs=2), whole, 1, 100, quiet)
+
+    def stop(done: int, total: int) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(training_set(base, epochs=2), parts, 1, 100, stop)
+    assert (parts / CHECKPOINT).exists()
+    assert not (parts / "model.safetensors").exists()
+    assert len(train(training_set(base, epochs=2), parts, 1, 100, quiet)) == 6
+    for name, values in weights(whole).items():
+        assert weights(parts)[name] == pytest.approx(values, abs=1e-6)
+
+
+def test_a_power_cut_loses_only_what_came_after_the_checkpoint(base: str, tmp_path: Path) -> None:
+    def cut(done: int, total: int) -> None:
+        if done == 5:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        train(training_set(base, epochs=2), tmp_path, 1, 2, cut)
+    assert len(train(training_set(base, epochs=2), tmp_path, 1, 2, quiet)) == 6
+    assert train(training_set(base, epochs=2), tmp_path, 1, 2, quiet) == []
+
+
+def test_a_checkpoint_of_something_else_is_refused(base: str, tmp_path: Path) -> None:
+    trainer = CrossEncoderTrainer(
+        base, max_length=32, steps=4, learning_rate=1e-3, seed=0, threads=1
+    )
+    (tmp_path / CHECKPOINT).write_bytes(b"no tensors")
+    with pytest.raises(PermanentError, match=r"not a checkpoint of this training.*--fresh"):
+        trainer.load_checkpoint(tmp_path)
+    assert not trainer.load_checkpoint(tmp_path / "none")
+
+
+def test_a_base_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match="--base"):
+        CrossEncoderTrainer(
+            str(tmp_path), max_length=32, steps=4, learning_rate=1e-3, seed=0, threads=1
+        )
+    labels = write_cross_encoder(tmp_path / "three", labels=3)
+    with pytest.raises(PermanentError, match="--base"):
+        CrossEncoderTrainer(labels, max_length=32, steps=4, learning_rate=1e-3, seed=0, threads=1)
+
+
+def test_an_encoder_gets_a_head(tmp_path: Path) -> None:
+    encoder = write_cross_encoder(tmp_path / "encoder", body="encoder")
+    out = tmp_path / "out"
+    out.mkdir()
+    train(training_set(encoder), out, 1, 100, quiet)
+    assert CrossEncoderReranker(str(out)).score("a", ["a", "b"]).shape == (2,)
+
+
+def test_the_report_compares_on_what_was_held_out(base: str, tmp_path: Path) -> None:
+    made = training_set(base, epochs=12)
+    train(made, tmp_path, 1, 100, quiet)
+    report = evaluate_on_held_out(made, tmp_path, 1.0, quiet)
+    feedback, own = report["held_out"][FEEDBACK], report["held_out"][OWN_TEXT]
+    assert feedback["queries"] == 2
+    assert feedback["baseline"] == {"hit@1": 0.0, "mrr": 0.25, "ndcg": pytest.approx(0.3155)}
+    assert own["queries"] == 1
+    assert own["baseline"]["mrr"] == 1.0
+    assert isinstance(report["wins"], bool)
+    card = write_model_card(made, tmp_path, report)
+    assert card["held_out"] == report["held_out"]
+    assert not (tmp_path / CHECKPOINT).exists()
+    reranker = CrossEncoderReranker(str(tmp_path), max_length=512)
+    assert reranker.languages == {"en"}
+
+
+def test_a_model_wins_only_where_the_interval_of_its_gain_is_above_none(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.support.samples.reranking import WordReranker
+
+    made = training_set(base)
+    made.texts = {name: name[2:] * 3 + " " + name[2:] for name in made.texts}
+    made.texts |= {"x:a": "kiln", "x:b": "loom"}
+    monkeypatch.setattr(
+        "workers.training.reranker_training.CrossEncoderReranker", lambda *_, **__: WordReranker()
+    )
+    made.held_out = [HeldOutQuery(FEEDBACK, "loom", ("x:b",), ("x:a", "x:b"), (1.1, 1.0))] * 4
+    assert evaluate_on_held_out(made, tmp_path, 1.0, quiet)["wins"]
+    made.held_out = [HeldOutQuery(FEEDBACK, "loom", ("x:a",), ("x:a", "x:b"), (1.1, 1.0))] * 4
+    assert not evaluate_on_held_out(made, tmp_path, 1.0, quiet)["wins"]
+    made.held_out = []
+    assert not evaluate_on_held_out(made, tmp_path, 1.0, quiet)["wins"]

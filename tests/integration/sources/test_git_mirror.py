@@ -1,0 +1,644 @@
+"""Mirrors against servers that are wrong, slow, large or hostile; and what is read of them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
+from config.settings import Settings
+from deploy.stack.ports import free_port
+from graph.records import Source
+from tasks.sources.directory import read_skill_folder, scan
+from tasks.sources.git.fetch import folder_size
+from tasks.sources.git.mirror import (
+    Mirror,
+    check_git_source,
+    delete_orphaned_mirrors,
+    mirror_folder,
+)
+from tasks.sources.git.reader import GitReader, open_git_reader
+from tasks.sources.protocol import SkillGoneError
+from tests.support.program.secrecy import made_up
+from tests.support.servers.git_remote import PushedRepository, served_over_http
+from tests.support.servers.loopback import serving
+
+SECRET = made_up("of-the-remote")
+
+
+def settings(home: Path, **git: Any) -> Settings:
+    allowed = {"protocols": ["http"], "allow_private": True, "allow_local": True, "seconds": 20}
+    return Settings(git=allowed | git).model_copy(update={"home": home})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> PushedRepository:
+    made = PushedRepository(tmp_path / "remotes")
+    (made.tree / "kiln").mkdir()
+    (made.tree / "kiln/SKILL.md").write_text("---\nname: kiln\n---\nFire.\n")
+    made.push()
+    return made
+
+
+@pytest.fixture
+def source(remote: PushedRepository) -> Source:
+    return Source("team", "git", f"file://{remote.bare}")
+
+
+@contextmanager
+def reading(source: Source, known: Settings) -> Iterator[GitReader]:
+    commit = Mirror(source, known).fetch()
+    with open_git_reader(replace(source, commit=commit), known) as reader:
+        yield reader
+
+
+@contextmanager
+def answering(status: int, **headers: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """A server that answers everything alike; its address, and the headers it was sent."""
+    asked: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(dict(self.headers.items()))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with serving(Handler) as root:
+        yield f"{root}/x.git", asked
+
+
+@contextmanager
+def answering_files(alternate: str) -> Iterator[str]:
+    """A server of plain files: a branch, and another repository that has its objects."""
+    files = {
+        "/x.git/info/refs": b"1" * 40 + b"\trefs/heads/main\n",
+        "/x.git/HEAD": b"ref: refs/heads/main\n",
+        "/x.git/objects/info/http-alternates": f"{alternate}/objects/\n".encode(),
+        "/x.git/objects/info/alternates": f"{alternate}/objects/\n".encode(),
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = files.get(self.path.partition("?")[0])
+            self.send_response(404 if content is None else 200)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with serving(Handler) as root:
+        yield f"{root}/x.git"
+
+
+# -- what is read
+
+
+def test_a_commit_reads_like_a_directory(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    tree, known = remote.tree, settings(tmp_path / "home")
+    for name in ("a/SKILL.md", "a/scripts/run.sh", "a/b/SKILL.md", "a/b/data.bin", "ä/SKILL.md"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes(os.urandom(50) + b"\nText\n")
+    for name in ("a/node_modules/x/SKILL.md", "a/env/pyvenv.cfg", "a/env/SKILL.md", "README.md"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text("x")
+    (tree / "big").mkdir()
+    (tree / "big/SKILL.md").write_bytes(b"x" * (known.limits.skill_bytes + 1))
+    remote.push()
+    there = scan(tree, "", known.limits)
+    with reading(source, known) as reader:
+        found = reader.scan("")
+        assert set(found.signatures) == set(there.signatures) == {"kiln", "a", "a/b", "ä", "big"}
+        assert found.sizes == there.sizes
+        assert found.refused == {}
+        for path in set(found.signatures) - {"big"}:
+            assert reader.read(path) == read_skill_folder(tree, path, known.limits)
+        assert set(reader.scan("a").signatures) == {"a", "a/b"}
+        assert reader.find_owning_skill("a/scripts/run.sh") == "a"
+        assert reader.find_owning_skill("elsewhere") is None
+        with pytest.raises(PermanentError, match=r"limits\.skill_bytes"):
+            reader.read("big")
+        with pytest.raises(SkillGoneError):
+            reader.read("gone")
+
+
+def test_links_and_submodules_are_not_followed(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    (remote.tree / "kiln/passwd").symlink_to("/etc/passwd")
+    (remote.tree / "linked").mkdir()
+    (remote.tree / "linked/SKILL.md").symlink_to("/etc/passwd")
+    (remote.tree / "outside").symlink_to("/etc")
+    commit = remote.push()
+    remote.git("update-index", "--add", "--cacheinfo", f"160000,{commit},vendored")
+    remote.git("commit", "-q", "-m", "submodule")
+    remote.git("push", "-q", "origin", "HEAD:main")
+    with reading(source, settings(tmp_path / "home")) as reader:
+        found = reader.scan("")
+        assert set(found.signatures) == {"kiln"}
+        assert set(found.refused) == {"linked", "vendored"}
+        assert reader.read("kiln").files == ()
+
+
+def made(remote: PushedRepository, content: bytes, kind: str) -> str:
+    """Write an object of any kind and content into the bare repository; its id."""
+    run = subprocess.run(
+        ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"],
+        input=content,
+        cwd=remote.bare,
+        capture_output=True,
+        check=True,
+    )
+    return run.stdout.decode().strip()
+
+
+def point_to(remote: PushedRepository, tree: str) -> str:
+    """Have the branch lead to a tree; the commit."""
+    commit = remote.git("-C", str(remote.bare), "commit-tree", "-m", "x", tree)
+    remote.git("-C", str(remote.bare), "update-ref", "refs/heads/main", commit)
+    return commit
+
+
+def entry(name: bytes, object_id: str, mode: str = "100644") -> bytes:
+    return mode.encode() + b" " + name + b"\0" + bytes.fromhex(object_id)
+
+
+@pytest.mark.parametrize("name", [b"..", b".git", b".", b"a/b", b".GIT"])
+def test_names_that_lead_out_are_refused_by_git(
+    tmp_path: Path, remote: PushedRepository, source: Source, name: bytes
+) -> None:
+    blob = remote.git("rev-parse", "HEAD:kiln/SKILL.md")
+    point_to(remote, made(remote, entry(name, blob), "tree"))
+    known = settings(tmp_path / "home")
+    with pytest.raises(PermanentError, match="git refuses"):
+        Mirror(source, known).fetch()
+
+
+def test_names_that_no_file_system_would_take_alike(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    """A newline, bytes that are not UTF-8, and two names that differ in case alone."""
+    folder = remote.git("rev-parse", "HEAD:kiln")
+    names = sorted([b"Kiln", b"kiln", b"new\nline", b"not-\xff", "\u4e2d".encode()])
+    point_to(remote, made(remote, b"".join(entry(one, folder, "40000") for one in names), "tree"))
+    with reading(source, settings(tmp_path / "home")) as reader:
+        found = reader.scan("")
+        assert set(found.signatures) == {"Kiln", "kiln", "new\nline", "\u4e2d"}
+        assert found.refused == {"not-\\xff": "the folder's name is not UTF-8; rename it"}
+        assert reader.read("Kiln") == reader.read("kiln") == reader.read("new\nline")
+
+
+def test_a_folder_of_a_hundred_thousand_files(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    blob, kiln = (remote.git("rev-parse", f"HEAD:kiln{one}") for one in ("/SKILL.md", ""))
+    many = b"".join(entry(b"f%06d" % number, blob) for number in range(100_000))
+    inner = made(remote, entry(b"SKILL.md", blob) + many, "tree")
+    outer = [entry(b"kiln", kiln, "40000"), entry(b"many", inner, "40000")]
+    point_to(remote, made(remote, b"".join(outer), "tree"))
+    started = time.monotonic()
+    with reading(source, settings(tmp_path / "home")) as reader:
+        assert set(reader.scan("").signatures) == {"kiln", "many"}
+        assert reader.read("kiln").files == ()
+        with pytest.raises(PermanentError, match=r"limits\.folder_files"):
+            reader.read("many")
+    assert time.monotonic() - started < 10
+
+
+def test_few_bytes_that_stand_for_many(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    """Files of zeros are known by their size alone, and not read."""
+    known = settings(tmp_path / "home")
+    limits = known.limits.model_copy(update={"folder_bytes": 1_000_000})
+    (remote.tree / "kiln/zeros").write_bytes(bytes(20_000_000))
+    (remote.tree / "large").mkdir()
+    (remote.tree / "large/SKILL.md").write_bytes(bytes(20_000_000))
+    remote.push()
+    with reading(source, known.model_copy(update={"limits": limits})) as reader:
+        with pytest.raises(PermanentError, match=r"limits\.folder_bytes"):
+            reader.read("kiln")
+        with pytest.raises(PermanentError, match=r"limits\.skill_bytes"):
+            reader.read("large")
+
+
+def test_an_object_that_would_fill_the_memory(
+    tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole files are not held in memory, but what is said of a commit is."""
+    monkeypatch.setattr("tasks.sources.git.fetch._MAX_MEMORY_KIB", 50_000)
+    with served_over_http(remote.bare.parent) as root:
+        mirror = Mirror(Source("team", "git", f"{root}/skills.git"), settings(tmp_path / "home"))
+        mirror.fetch()
+        head = remote.git("cat-file", "commit", "HEAD").encode() + b"\n"
+        remote.git("-C", str(remote.bare), "config", "core.compression", "1")
+        commit = made(remote, head + b"x" * 35_000_000, "commit")
+        remote.git("-C", str(remote.bare), "update-ref", "refs/heads/main", commit)
+        with pytest.raises(PermanentError, match="too large"):
+            mirror.fetch()
+
+
+def test_a_pointer_to_large_file_storage_is_no_skill(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 9\n"
+    (remote.tree / "kiln/data.bin").write_text(pointer)
+    (remote.tree / "stored").mkdir()
+    (remote.tree / "stored/SKILL.md").write_text(pointer)
+    (remote.tree / ".gitattributes").write_text("* filter=lfs diff=lfs merge=lfs -text\n")
+    remote.push()
+    with reading(source, settings(tmp_path / "home")) as reader:
+        assert set(reader.scan("").signatures) == {"kiln", "stored"}
+        assert reader.read("kiln").files[0].size == len(pointer)
+        with pytest.raises(PermanentError, match="large-file storage"):
+            reader.read("stored")
+
+
+def made_tree(remote: PushedRepository, entries: Iterable[str]) -> str:
+    """A tree of these entries, as `git ls-tree` writes them; its id."""
+    made = subprocess.run(
+        ["git", "mktree"],
+        input="\n".join(entries).encode(),
+        cwd=remote.bare,
+        capture_output=True,
+        check=False,
+        env={**os.environ, "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(remote.tree / ".git/objects")},
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout.decode().strip()
+
+
+def publish_tree(remote: PushedRepository, tree: str) -> None:
+    commit = remote.git("-C", str(remote.bare), "commit-tree", "-m", "x", tree)
+    remote.git("-C", str(remote.bare), "update-ref", "refs/heads/main", commit)
+
+
+def test_few_objects_that_stand_for_many_files(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    tree = remote.git("rev-parse", "HEAD^{tree}")
+    for _ in range(8):
+        tree = made_tree(remote, (f"040000 tree {tree}\td{number}" for number in range(10)))
+    publish_tree(remote, tree)
+    started = time.monotonic()
+    with (
+        pytest.raises(PermanentError, match=r"git\.files"),
+        reading(source, settings(tmp_path / "home", files=10_000)),
+    ):
+        pass
+    assert time.monotonic() - started < 10
+
+
+def test_few_objects_that_stand_for_many_folders_or_endless_paths(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    skills = remote.git("rev-parse", "HEAD^{tree}")
+    many = made_tree(remote, (f"040000 tree {skills}\td{number}" for number in range(300)))
+    deep = skills
+    for _ in range(50):
+        deep = made_tree(remote, [f"040000 tree {deep}\t{'d' * 200}"])
+    for tree, match in ((many, r"git\.files"), (deep, "more than 4096 bytes")):
+        publish_tree(remote, tree)
+        known = settings(tmp_path / "home", files=700)
+        with pytest.raises(PermanentError, match=match), reading(source, known):
+            pass
+
+
+def test_nothing_that_a_repository_brings_is_run(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    mark = tmp_path / "mark"
+    (remote.tree / ".gitattributes").write_text("* filter=evil\n")
+    (remote.tree / ".gitmodules").write_text(
+        '[submodule "x"]\n\tpath = x\n\turl = https://example.invalid/x\n'
+    )
+    (remote.tree / "kiln/run.sh").write_text(f"#!/bin/sh\ntouch {mark}\n")
+    remote.push()
+    hooks = remote.bare / "hooks"
+    shutil.rmtree(hooks, ignore_errors=True)
+    with reading(source, settings(tmp_path / "home")) as reader:
+        assert [file.path for file in reader.read("kiln").files] == ["run.sh"]
+    assert not mark.exists()
+    mirror = mirror_folder("team", settings(tmp_path / "home"))
+    assert not (mirror / "hooks").exists()
+    assert not list(tmp_path.joinpath("home").rglob("SKILL.md"))
+
+
+# -- what is refused, and when it ends
+
+
+def test_more_than_the_limit_is_not_fetched(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    (remote.tree / "large.bin").write_bytes(os.urandom(12_000_000))
+    remote.push()
+    known = settings(tmp_path / "home", megabytes=1)
+    with pytest.raises(PermanentError, match=r"git\.megabytes"):
+        Mirror(source, known).fetch()
+    assert folder_size(mirror_folder("team", known)) < 1_000_000
+
+
+def test_a_silent_server_ends_in_time(tmp_path: Path, source: Source) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        slow = replace(source, root=f"http://127.0.0.1:{silent.getsockname()[1]}/x.git")
+        started = time.monotonic()
+        with pytest.raises(TransientError, match="not fetched within 1 s"):
+            Mirror(slow, settings(tmp_path / "home", seconds=1)).fetch()
+        assert time.monotonic() - started < 4
+        with pytest.raises(TransientError, match="stopped"):
+            Mirror(slow, settings(tmp_path / "home")).fetch(lambda: True)
+
+
+def test_a_redirect_is_not_followed(tmp_path: Path, source: Source) -> None:
+    with answering(200) as (inside, asked), answering(302, Location=inside) as (address, _):
+        mirror = Mirror(replace(source, root=address), settings(tmp_path / "home"))
+        with pytest.raises(PermanentError, match="redirect"):
+            mirror.fetch()
+        assert asked == []
+
+
+def test_nobody_listens(tmp_path: Path, source: Source) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    away = replace(source, root=f"http://127.0.0.1:{port}/x.git")
+    with pytest.raises(TransientError, match="connect"):
+        Mirror(away, settings(tmp_path / "home")).fetch()
+
+
+def test_private_addresses_are_refused_before_anything_is_sent(
+    tmp_path: Path, source: Source
+) -> None:
+    with answering(200) as (address, asked):
+        known = settings(tmp_path / "home", allow_private=False)
+        with pytest.raises(UsageError, match="not a public address"):
+            Mirror(replace(source, root=address), known).fetch()
+        assert asked == []
+
+
+@pytest.mark.parametrize("line", [f"{SECRET}\n", f"ana:{SECRET}\n"])
+def test_a_credential_is_sent_and_never_told(
+    tmp_path: Path, source: Source, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = settings(tmp_path / "home")
+    folder = tmp_path / "home/credentials"
+    folder.mkdir(parents=True)
+    (folder / "team").write_text(line)
+    with answering(401, WWW_Authenticate='Basic realm="x"') as (address, asked):
+        private = replace(source, root=address, credential_file="team")
+        with pytest.raises(UsageError, match="credential is refused") as caught:
+            Mirror(private, known).fetch()
+        with pytest.raises(UsageError, match="a login is required"):
+            Mirror(replace(private, credential_file=""), known).fetch()
+    sent = [one["Authorization"] for one in asked if "Authorization" in one]
+    user = "ana" if ":" in line else "x-access-token"
+    assert base64.b64decode(sent[0].removeprefix("Basic ")).decode() == f"{user}:{SECRET}"
+    assert SECRET not in str(caught.value) + caplog.text
+    kept = [file for file in (tmp_path / "home/git").rglob("*") if file.is_file()]
+    assert not any(SECRET.encode() in file.read_bytes() for file in kept)
+    assert not list((tmp_path / "home/git").glob(".ask-*"))
+
+
+def test_credentials_come_from_their_folder_alone(tmp_path: Path, source: Source) -> None:
+    known = settings(tmp_path / "home")
+    (tmp_path / "home/credentials").mkdir(parents=True)
+    (tmp_path / "home/credentials/two").write_text("a\nb\n")
+    (tmp_path / "home/credentials/out").symlink_to("/etc/hostname")
+    for name in ("/etc/hostname", "../secret", "out"):
+        with pytest.raises(UsageError, match=r"git\.credentials"):
+            check_git_source(replace(source, credential_file=name), known)
+    for name in ("absent", "two"):
+        with pytest.raises(MisconfiguredError):
+            check_git_source(replace(source, credential_file=name), known)
+
+
+def test_gits_own_protocol(tmp_path: Path, remote: PushedRepository, source: Source) -> None:
+    port = free_port()
+    daemon = subprocess.Popen(
+        [
+            *("git", "daemon", "--reuseaddr", "--listen=127.0.0.1", f"--port={port}"),
+            *("--export-all", f"--base-path={remote.bare.parent}"),
+        ],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        known = settings(tmp_path / "home")
+        near = replace(source, root=f"git://127.0.0.1:{port}/skills.git")
+        end = time.monotonic() + 10
+        while True:
+            try:
+                commit = Mirror(near, known).fetch()
+                break
+            except TransientError:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        assert commit == remote.git("rev-parse", "HEAD")
+        absent = replace(near, root=f"git://127.0.0.1:{port}/absent.git")
+        with pytest.raises(PermanentError, match="no repository"):
+            Mirror(absent, known).fetch()
+    finally:
+        os.killpg(daemon.pid, 15)
+        daemon.wait()
+
+
+def test_a_mirror_is_tidied_and_read_meanwhile(
+    tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.sources.git.mirror._MAX_PACKS", 3)
+    known = settings(tmp_path / "home")
+    with served_over_http(remote.bare.parent) as root:
+        source = Source("team", "git", f"{root}/skills.git")
+        mirror = Mirror(source, known)
+        first = mirror.fetch()
+        with open_git_reader(replace(source, commit=first), known) as reader:
+            for number in range(4):
+                (remote.tree / "kiln/SKILL.md").write_text(f"Number {number}\n")
+                remote.push()
+                mirror.fetch()
+            assert b"Fire." in reader.read("kiln").content
+    assert len(list((mirror.folder / "objects/pack").glob("*.pack"))) < 4
+
+
+# -- many processes, and what they leave
+
+
+def test_one_process_at_a_time_changes_a_mirror(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    known = settings(tmp_path / "home")
+    commit = Mirror(source, known).fetch()
+    Mirror(source, known).drop()
+    assert list((tmp_path / "home/git").iterdir()) == []
+    errors: list[Exception] = []
+
+    def ensure() -> None:
+        try:
+            Mirror(source, known).ensure_commit(commit)
+        except Exception as error:  # told by the thread that looks
+            errors.append(error)
+
+    threads = [threading.Thread(target=ensure) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(list((mirror_folder("team", known) / "objects/pack").glob("*.pack"))) == 1
+
+
+def test_whoever_waits_for_a_mirror_gives_up_in_time(tmp_path: Path, source: Source) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        slow = replace(source, root=f"http://127.0.0.1:{silent.getsockname()[1]}/x.git")
+        known = settings(tmp_path / "home", seconds=1)
+
+        def fetch() -> None:
+            with pytest.raises(TransientError):
+                Mirror(slow, known).fetch()
+
+        first = threading.Thread(target=fetch)
+        first.start()
+        while not mirror_folder("team", known).exists():
+            time.sleep(0.01)
+        with pytest.raises(TransientError, match="another process"):
+            Mirror(slow, known).fetch(lambda: True)
+        Mirror(slow, known).drop()
+        assert mirror_folder("team", known).exists()
+        first.join()
+
+
+@pytest.mark.parametrize("harm", ["killed", "object", "meanwhile", "ref", "config"])
+def test_a_mirror_that_was_left_damaged_is_mended(
+    tmp_path: Path, remote: PushedRepository, source: Source, harm: str
+) -> None:
+    known = settings(tmp_path / "home")
+    commit = Mirror(source, known).fetch()
+    folder = mirror_folder("team", known)
+    if harm == "killed":
+        for name in ("shallow.lock", "config.lock", "refs/skillbus/head.lock"):
+            (folder / name).touch()
+        (folder / "objects/pack/tmp_pack_x").write_bytes(b"PACK")
+    elif harm == "object":
+        (pack,) = (folder / "objects/pack").glob("*.pack")
+        pack.chmod(0o600)
+        pack.write_bytes(pack.read_bytes()[:12] + bytes(300))
+        with open_git_reader(replace(source, commit=commit), known) as reader:
+            assert reader.read("kiln").content.endswith(b"Fire.\n")
+    elif harm == "meanwhile":
+        with open_git_reader(replace(source, commit=commit), known) as reader:
+            shutil.rmtree(folder / "objects")
+            with pytest.raises(TransientError, match="fetched again"):
+                reader.read("kiln")
+    elif harm == "ref":
+        (folder / "refs/skillbus/head").write_text("0" * 39 + "1\n")
+    else:
+        (folder / "HEAD").write_text("")
+    (remote.tree / "kiln/SKILL.md").write_text("Anew.\n")
+    newer = remote.push()
+    assert Mirror(source, known).fetch() == newer
+    with open_git_reader(replace(source, commit=newer), known) as reader:
+        assert reader.read("kiln").content == b"Anew.\n"
+
+
+def test_a_commit_that_is_not_given_any_more(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    """Another machine has fetched it, then the branch was pushed by force and the host tidied."""
+    (remote.tree / "kiln/SKILL.md").write_text("Anew.\n")
+    remote.git("add", "--all")
+    remote.git("commit", "-q", "--amend", "-m", "anew")
+    gone = remote.git("rev-parse", "origin/main")
+    remote.publish()
+    remote.git("-C", str(remote.bare), "reflog", "expire", "--expire=all", "--all")
+    remote.git("-C", str(remote.bare), "gc", "-q", "--prune=all")
+    with (
+        pytest.raises(
+            TransientError, match=r"is not available: commit .* cannot be fetched any more"
+        ),
+        open_git_reader(replace(source, commit=gone), settings(tmp_path / "home")),
+    ):
+        pass
+
+
+def test_git_ends_with_who_started_it(tmp_path: Path, source: Source) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from tests.integration.sources.test_git_mirror import Mirror, Source, settings\n"
+        "Mirror(Source('team', 'git', sys.argv[1]), settings(Path(sys.argv[2]))).fetch()\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30)
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/x.git"
+        started = subprocess.Popen([sys.executable, "-c", program, address, str(tmp_path / "home")])
+        connection, _ = silent.accept()
+        with connection:
+            connection.settimeout(10)
+            connection.recv(4096)
+            started.kill()
+            started.wait()
+            assert connection.recv(4096) == b""  # the other end is closed
+
+
+def test_mirrors_of_sources_that_are_gone_are_dropped(tmp_path: Path) -> None:
+    known = settings(tmp_path / "home")
+    for name in ("kept", "gone", "new"):
+        mirror_folder(name, known).mkdir(parents=True)
+    long_ago = time.time() - 10_000
+    for name in ("kept", "gone"):
+        os.utime(mirror_folder(name, known), (long_ago, long_ago))
+    delete_orphaned_mirrors(["kept"], known)
+    assert {one.name for one in (tmp_path / "home/git").iterdir()} == {"kept.git", "new.git"}
+
+
+# -- where names lead
+
+
+def test_git_connects_to_what_was_checked_and_nowhere_else(
+    tmp_path: Path, remote: PushedRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git's own look-up would find no such name, or another place for it."""
+    looked_up = {"skills.invalid": "127.0.0.1", "localhost": "127.9.9.9"}
+
+    def found(host: str, port: int, **_: object) -> list[tuple[Any, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (looked_up[host], port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    known = settings(tmp_path / "home")
+    with served_over_http(remote.bare.parent) as root:
+        port = root.rpartition(":")[2]
+        near = Source("team", "git", f"http://skills.invalid:{port}/skills.git")
+        assert Mirror(near, known).fetch() == remote.git("rev-parse", "HEAD")
+        rebound = Source("other", "git", f"http://localhost:{port}/skills.git")
+        with pytest.raises(TransientError, match="connect"):
+            Mirror(rebound, known).fetch()
+
+
+def test_a_server_without_gits_protocol_leads_nowhere_else(tmp_path: Path, source: Source) -> None:
+    """Plain files over HTTP can name other repositories to take objects from."""
+    with answering(200) as (inside, asked), answering_files(inside) as address:
+        mirror = Mirror(replace(source, root=address), settings(tmp_path / "home"))
+        with pytest.raises((PermanentError, TransientError)):
+            mirror.fetch()
+        assert asked == []

@@ -1,0 +1,378 @@
+"""A distributed deployment for tests: real worker processes on the real servers of the test run.
+
+A server's data is shared by the whole run: a deployment has a Redis database and an index prefix of
+its own, but Neo4j and RabbitMQ are emptied for it, so only one is in use at a time. The fixtures
+here are of module scope for that reason; a test module imports those that it uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import pytest
+from redis import Redis
+
+from config.settings import Settings
+from deploy.stack.ports import free_port
+from search.elastic.connection import ElasticsearchConnection
+from search.elastic.index import ElasticsearchIndex
+from search.models.encoder import encoder_identity
+from tasks.broker.redis_connection import connect
+from tasks.send import queue_depth
+from tests.support.program.program import ForkServer, Process, Result, Skillbus, wait_for
+from tests.support.samples.catalog import empty_catalog, open_catalog
+from tests.support.servers.servers import RunServers
+from workers.backend.distributed import DistributedBackend
+from workers.processes.workloads import ALL_QUEUES, WORKLOADS
+
+Broker = Literal["redis", "rabbitmq"]
+
+_DATABASE = 9
+_PREFIX = f"test{os.getpid()}_distributed"
+_STOP_SECONDS = 45.0
+_READY_LINE = "worker ready"
+
+
+class Worker:
+    """A worker process: a parent that talks to the broker, and children that run tasks."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self._seen: set[int] = set()
+
+    @property
+    def pid(self) -> int:
+        """The parent."""
+        return self.process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the parent is there."""
+        return not self.process.ended.is_set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes tasks."""
+        return _READY_LINE in self.process.text("err")
+
+    def children(self) -> list[int]:
+        """Process ids of its children."""
+        path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            children = [int(pid) for pid in path.read_text().split()]
+            self._seen.update(children)
+            return children
+        return []
+
+    def log(self) -> list[dict[str, Any]]:
+        """What it logged, as data; lines that are no JSON are left out."""
+        lines = []
+        for line in self.process.text("err").splitlines():
+            with contextlib.suppress(ValueError):
+                if isinstance(value := json.loads(line), dict):
+                    lines.append(value)
+        return lines
+
+    def send(self, number: int) -> None:
+        """Send a signal to the parent."""
+        self.process.send(number)
+
+    def kill_children(self, number: int = signal.SIGKILL) -> list[int]:
+        """Send a signal to every child, SIGKILL at default; the parent starts others."""
+        children = self.children()
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return children
+
+    def kill(self) -> None:
+        """End parent and children as a power cut would."""
+        self.children()
+        self.process.kill()
+        for pid in self._seen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def stop(self, seconds: float = _STOP_SECONDS) -> Result:
+        """SIGTERM, and wait for its end."""
+        self.send(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+
+class Distributed:
+    """One deployment. `skillbus` is its command line, `settings` what its processes read."""
+
+    def __init__(
+        self,
+        fork_server: ForkServer,
+        servers: RunServers,
+        folder: Path,
+        broker: Broker = "redis",
+        env: dict[str, str] | None = None,
+    ) -> None:
+        self.broker = broker
+        self.folder = folder
+        own = _addresses(servers, broker)
+        variables = {f"SKILLBUS_SERVERS__{name.upper()}": value for name, value in own.items()}
+        self.env = {"SKILLBUS_LOG_LEVEL": "info", **variables, **(env or {})}
+        self.settings = settings_of(folder / "home", self.env)
+        self._server = fork_server
+        self.workers: dict[str, Worker] = {}
+
+    @property
+    def skillbus(self) -> Skillbus:
+        """The command line."""
+        return Skillbus(self._server, self.folder / "home", **self.env)
+
+    # -- workers
+    def start(self, *workloads: str, processes: int = 1, **env: str) -> None:
+        """Start workers (`query`, `ingest`, `link`, `page`; all at default), until they take tasks.
+
+        `env` is theirs alone, on top of the deployment's.
+        """
+        names = workloads or tuple(workload.name for workload in WORKLOADS)
+        for name in names:
+            self.launch(name, processes, **env)
+        self.wait_ready(*names)
+
+    def launch(
+        self, workload: str, processes: int = 1, *, name: str = "", queues: str = "", **env: str
+    ) -> Worker:
+        """Start one worker and return while it starts; it takes the place of one that ended.
+
+        name: under which it is known, for a second one of a workload. queues: only these.
+        """
+        own = next(each.queues for each in WORKLOADS if each.name == workload)
+        short = queues or ",".join(queue.removeprefix("skillbus.") for queue in own)
+        program = Skillbus(self._server, self.folder / "home", **(self.env | env))
+        count = ("--processes", str(processes), "--supervised")
+        process = program.start("worker", "--queues", short, *count)
+        self.workers[name or workload] = Worker(process)
+        return self.workers[name or workload]
+
+    def wait_ready(self, *workloads: str, seconds: float = 60.0) -> None:
+        """Wait until workers take tasks; one that ends instead fails the test with its log."""
+
+        def ready(worker: Worker) -> bool:
+            assert worker.running, worker.process.text("err")
+            return worker.ready
+
+        for name in workloads or tuple(self.workers):
+            wait_for(partial(ready, self.workers[name]), seconds)
+
+    def stop(self, *workloads: str) -> None:
+        """Stop workers softly; all at default."""
+        stopped = [self.workers.pop(name) for name in workloads or tuple(self.workers)]
+        for worker in stopped:
+            worker.send(signal.SIGTERM)
+        for worker in stopped:
+            worker.process.wait(_STOP_SECONDS)
+
+    def kill(self, *workloads: str) -> None:
+        """Kill workers, parents and children; all at default."""
+        for name in workloads or tuple(self.workers):
+            self.workers.pop(name).kill()
+
+    def log(self, workload: str = "") -> list[dict[str, Any]]:
+        """What the running workers logged, as data."""
+        names = [workload] if workload else list(self.workers)
+        return [line for name in names for line in self.workers[name].log()]
+
+    @contextlib.contextmanager
+    def gateway(self, **env: str) -> Iterator[tuple[httpx.Client, Process]]:
+        """A gateway with a client that may do all; `env` is the gateway's alone. It ends in order.
+
+        The process is there to be looked at.
+        """
+        address = f"127.0.0.1:{free_port(set())}"
+        secret = self.skillbus("tokens", "add", "ops", "--scope", "admin").out.strip()
+        program = Skillbus(self._server, self.folder / "home", **(self.env | env))
+        process = program.start("gateway", "--listen", address)
+        headers = {"Authorization": f"Bearer {secret}"}
+        with httpx.Client(base_url=f"http://{address}", headers=headers, timeout=60) as client:
+            wait_for(lambda: process.ended.is_set() or _answers(client), 60)
+            assert not process.ended.is_set(), process.text("err")
+            yield client, process
+        process.send(signal.SIGTERM)
+        assert process.wait(_STOP_SECONDS).code == 0, process.text("err")[-2000:]
+
+    # -- direct access
+    @contextlib.contextmanager
+    def backend(self, **workers: Any) -> Iterator[DistributedBackend]:
+        """A channel of the test's own; `workers` are settings of that group in its place."""
+        changed = self.settings.workers.model_copy(update=workers)
+        with DistributedBackend(self.settings.model_copy(update={"workers": changed})) as backend:
+            yield backend
+
+    @contextlib.contextmanager
+    def redis(self) -> Iterator[Redis]:
+        """The Redis database of journal and results, and of the broker where that is Redis."""
+        with connect(self.settings.servers) as client:
+            yield client
+
+    @contextlib.contextmanager
+    def index(self) -> Iterator[ElasticsearchIndex]:
+        """The search index, writable."""
+        identity = encoder_identity(self.settings.encoder.model)
+        index = ElasticsearchIndex(
+            self.settings.servers, identity.model, identity.dimension, writable=True, caching=False
+        )
+        try:
+            yield index
+        finally:
+            index.close()
+
+    # -- how far it is
+    def unfinished(self, backend: DistributedBackend, paged: bool = True) -> dict[str, int]:
+        """What is not done yet, by name; empty when all is."""
+        counts = backend.graph.get_counts()
+        left = {
+            "events": backend.journal.count_open_jobs("event"),
+            "waiting": counts["waiting"],
+            "unlinked": counts["unlinked"],
+            "unpaged": counts["published"] - counts["paged"] if paged else 0,
+            "running": len(backend.coordinator.get_running_tasks()),
+            **{queue: queue_depth(backend.app, queue) for queue in ALL_QUEUES},
+        }
+        return {name: count for name, count in left.items() if count}
+
+    def wait_done(self, seconds: float = 60.0, paged: bool = True) -> None:
+        """Wait until all that was accepted is carried out, linked and paged."""
+        left: dict[str, int] = {}
+        end = time.monotonic() + seconds
+        with self.backend() as backend:
+            while left := self.unfinished(backend, paged):
+                assert time.monotonic() < end, f"after {seconds} s still {left}\n{self._tail()}"
+                time.sleep(0.05)
+
+    def _tail(self) -> str:
+        texts = (worker.process.text("err")[-2000:] for worker in self.workers.values())
+        return "\n---\n".join(texts)
+
+    # -- beginning and end
+    def wipe(self) -> None:
+        """Empty every store; no worker may be running."""
+        assert not any(worker.running for worker in self.workers.values())
+        with self.redis() as client:
+            client.flushdb()
+        if self.broker == "rabbitmq":
+            self._drop_queues()
+        servers = self.settings.servers
+        open_catalog(servers).close()
+        empty_catalog(servers)
+        with self.index() as index:
+            index.ensure()
+            index.delete(index.list_keys())
+
+    def _drop_queues(self) -> None:
+        with self.backend() as backend, backend.app.connection_for_write() as connection:
+            for queue in ALL_QUEUES:
+                with connection.channel() as channel:
+                    channel.queue_delete(queue)
+
+    def close(self) -> None:
+        """Kill the workers, and leave the servers as if nothing had been."""
+        self.kill()
+        self.wipe()
+        connection = ElasticsearchConnection(self.settings.servers)
+        try:
+            with connection.translate_errors() as client:
+                made = client.indices.get_alias(index=f"{_PREFIX}-*")
+                if made:
+                    client.indices.delete(index=",".join(made))
+        finally:
+            connection.close()
+
+
+@dataclass(frozen=True)
+class Deployments:
+    """Makes deployments, each on empty stores, after closing the one before."""
+
+    make_one: Callable[..., Distributed]
+
+    def __call__(self, broker: Broker = "redis", **env: str) -> Distributed:
+        """A deployment without workers yet. `env`: variables such as SKILLBUS_WORKERS__…"""
+        return self.make_one(broker, env)
+
+
+@pytest.fixture(scope="module")
+def deployments(
+    fork_server: ForkServer,
+    run_servers: RunServers,
+    elasticsearch_url: str,
+    neo4j_url: str,
+    redis_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Deployments]:
+    """A maker of deployments; servers are named, so that they start side by side."""
+    made: list[Distributed] = []
+
+    def make(broker: Broker, env: dict[str, str]) -> Distributed:
+        if made:
+            made.pop().kill()
+        folder = tmp_path_factory.mktemp("distributed")
+        made.append(Distributed(fork_server, run_servers, folder, broker, env))
+        made[-1].wipe()
+        return made[-1]
+
+    yield Deployments(make)
+    if made:
+        made[-1].close()
+
+
+@pytest.fixture(scope="module")
+def distributed(deployments: Deployments) -> Distributed:
+    """A deployment on Redis with all workers, shared by a module's tests."""
+    made = deployments()
+    made.start()
+    return made
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/healthz").is_success
+    except httpx.TransportError:
+        return False
+
+
+def settings_of(home: Path, env: dict[str, str]) -> Settings:
+    """Settings as a process with this environment reads them."""
+    values: dict[str, Any] = {"home": home}
+    for name, value in env.items():
+        *groups, last = name.removeprefix("SKILLBUS_").lower().split("__")
+        group = values
+        for each in groups:
+            group = group.setdefault(each, {})
+        group[last] = value
+    return Settings(**values)
+
+
+def _addresses(servers: RunServers, broker: Broker) -> dict[str, str]:
+    base = servers.url("redis").rpartition("/")[0]
+    found = {
+        "elasticsearch": servers.url("elasticsearch"),
+        "elasticsearch_prefix": _PREFIX,
+        "neo4j": servers.url("neo4j"),
+        "redis": f"{base}/{_DATABASE}",
+        "broker": f"{base}/{_DATABASE}" if broker == "redis" else servers.url(broker),
+    }
+    for name, server in (
+        ("elasticsearch", "elasticsearch"),
+        ("neo4j", "neo4j"),
+        ("redis", "redis"),
+        ("broker", broker),
+    ):
+        file = servers.password_file(server)
+        if file is not None:
+            found[f"{name}_password_file"] = str(file)
+    return found

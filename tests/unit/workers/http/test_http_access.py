@@ -1,0 +1,220 @@
+"""At a port, without a library: clients that are slow, too many of them, and web pages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from config.inbound_settings import GatewaySettings
+from config.settings import Settings
+from deploy.stack.ports import free_port
+from tests.support.program.program import wait_for
+from workers.http.access import AccessMiddleware, AccessRules, get_client_network
+from workers.http.app import create_gateway
+from workers.http.slow_clients import create_http_protocol
+from workers.http.tokens import TokenStore
+from workers.processes.http_server import bind_socket, serve_in_thread
+
+PATIENT = GatewaySettings(head_seconds=0.3, body_seconds=0.3, send_seconds=0.3)
+MEGABYTES = 20
+HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Takes a body in; answers shortly, at `/long` at length."""
+    while (await receive()).get("more_body"):
+        pass
+    body = b"x" * (MEGABYTES * 1_000_000 if scope["path"] == "/long" else 2)
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@contextmanager
+def served(settings: GatewaySettings) -> Iterator[uvicorn.Server]:
+    """The door before the app, on a port; `server.servers` has its socket."""
+    config = uvicorn.Config(
+        AccessMiddleware(app, AccessRules(), settings),
+        http=create_http_protocol(settings),
+        port=0,
+        lifespan="off",
+        log_level="critical",
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    wait_for(lambda: server.started)
+    try:
+        yield server
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def connected(server: uvicorn.Server, **options: int) -> Iterator[socket.socket]:
+    with socket.socket() as made:
+        for name, value in options.items():
+            made.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
+        made.settimeout(10)
+        made.connect(server.servers[0].sockets[0].getsockname())
+        yield made
+
+
+def read(connection: socket.socket) -> bytes:
+    """All that comes until the other side closes."""
+    got = b""
+    with contextlib.suppress(ConnectionError):
+        while data := connection.recv(65_536):
+            got += data
+    return got
+
+
+def answered(server: uvicorn.Server) -> bool:
+    with connected(server) as other:
+        other.sendall(HEAD + b"\r\n")
+        return other.recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.parametrize("pieces", [[], [b"GET / HT"], [b"X-A: b\r\n"] * 40])
+def test_a_head_that_does_not_end_is_cut(pieces: list[bytes]) -> None:
+    with served(PATIENT) as server, connected(server) as slow:
+        started = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            slow.sendall(HEAD if len(pieces) > 1 else b"")
+            for piece in pieces:
+                slow.sendall(piece)
+                assert answered(server)
+                time.sleep(0.02)
+        assert b"HTTP" not in read(slow)
+        assert time.monotonic() - started < 2
+        wait_for(lambda: not server.server_state.connections)
+
+
+def test_the_head_of_a_second_request_is_cut_too() -> None:
+    with served(PATIENT) as server, connected(server) as slow:
+        slow.sendall(HEAD + b"\r\n")
+        assert slow.recv(65_536).startswith(b"HTTP/1.1 200")
+        slow.sendall(b"GET / ")
+        started = time.monotonic()
+        assert b"HTTP" not in read(slow)
+        assert time.monotonic() - started < 2
+
+
+def test_a_body_that_does_not_end_is_told_so_and_cut() -> None:
+    with served(PATIENT) as server, connected(server) as slow:
+        slow.sendall(HEAD + b"Content-Length: 100000\r\n\r\n")
+        started = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                slow.sendall(b"x")
+                assert answered(server)
+                time.sleep(0.02)
+        assert read(slow).startswith(b"HTTP/1.1 408")
+        assert time.monotonic() - started < 4
+
+
+def test_an_answer_that_nobody_takes_is_dropped() -> None:
+    with served(PATIENT) as server, connected(server, SO_RCVBUF=4_096) as slow:
+        slow.sendall(HEAD.replace(b"/ ", b"/long ", 1) + b"\r\n")
+        wait_for(lambda: server.server_state.connections)
+        assert answered(server)
+        wait_for(lambda: not server.server_state.connections, 5)
+        wait_for(lambda: not server.server_state.tasks, 5)
+
+
+def test_an_answer_that_is_taken_steadily_arrives() -> None:
+    with served(PATIENT) as server, connected(server, SO_RCVBUF=65_536) as steady:
+        steady.sendall(HEAD.replace(b"/ ", b"/long ", 1) + b"Connection: close\r\n\r\n")
+        size = 0
+        while data := steady.recv(1_000_000):
+            size += len(data)
+            time.sleep(0.002)
+        assert size > MEGABYTES * 1_000_000
+
+
+def test_too_many_connections_are_told_to_come_back() -> None:
+    few = PATIENT.model_copy(update={"connections": 2, "head_seconds": 5.0})
+    with served(few) as server, contextlib.ExitStack() as open_ones:
+        for _ in range(2):
+            open_ones.enter_context(connected(server))
+        wait_for(lambda: len(server.server_state.connections) == 2)
+        third = open_ones.enter_context(connected(server))
+        third.sendall(HEAD + b"\r\n")
+        told = read(third).lower()
+        assert told.startswith(b"http/1.1 503")
+        assert b"\r\nretry-after: " in told
+        assert b"gateway.connections" in told
+        probe = open_ones.enter_context(connected(server))
+        probe.sendall(HEAD.replace(b"/ ", b"/healthz ", 1) + b"\r\n")
+        assert probe.recv(12) == b"HTTP/1.1 200"
+        open_ones.enter_context(connected(server))
+        fifth = open_ones.enter_context(connected(server))
+        assert read(fifth) == b""
+    with served(few) as server:
+        assert answered(server)
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> httpx.AsyncClient:
+    """A web page of an origin that may call."""
+    gateway = GatewaySettings(origins=("https://board.example",))
+    backend: Any = SimpleNamespace(
+        settings=Settings(home=tmp_path, gateway=gateway), journal=None, skills=None
+    )
+    transport = httpx.ASGITransport(
+        create_gateway(backend, AccessRules(TokenStore(tmp_path / "tokens.json")))
+    )
+    headers = {"Origin": "https://board.example"}
+    return httpx.AsyncClient(transport=transport, base_url="http://skillbus", headers=headers)
+
+
+def test_a_page_that_may_call_is_told_so_before_it_has_a_token(page: httpx.AsyncClient) -> None:
+    asked = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, content-type, prefer",
+    }
+    allowed = asyncio.run(page.options("/v1/queries", headers=asked))
+    assert allowed.status_code == 200
+    assert allowed.headers["access-control-allow-origin"] == "https://board.example"
+    refused = asyncio.run(page.options("/v1/queries", headers=asked | {"Origin": "https://x"}))
+    assert "access-control-allow-origin" not in refused.headers
+
+
+def test_a_page_can_read_why_it_was_refused(page: httpx.AsyncClient) -> None:
+    answer = asyncio.run(page.get("/v1/skills"))
+    assert answer.status_code == 401
+    assert answer.headers["access-control-allow-origin"] == "https://board.example"
+    assert "X-Request-Id" in answer.headers["access-control-expose-headers"]
+
+
+@pytest.mark.parametrize(
+    ("proxies", "expected"), [((), "127.0.0.1"), (("127.0.0.0/8",), "203.0.113.9")]
+)
+def test_only_proxies_that_are_named_say_who_calls(
+    tmp_path: Path, proxies: tuple[str, ...], expected: str
+) -> None:
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": get_client_network(scope).encode()})
+
+    settings = Settings(home=tmp_path, gateway=GatewaySettings(proxies=proxies))
+    with bind_socket(("127.0.0.1", free_port())) as port, serve_in_thread(echo, settings, port):
+        host, number = port.getsockname()
+        answer = httpx.get(
+            f"http://{host}:{number}/", headers={"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}
+        )
+    assert answer.text == expected

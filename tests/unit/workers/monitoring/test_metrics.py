@@ -1,0 +1,220 @@
+"""Figures: what a scrape holds, and that the dashboard and the reference speak of nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from workers.monitoring.metric_specs import DEPLOYMENT_METRICS, PROCESS_METRICS
+from workers.monitoring.metrics import ProcessMetrics, _remove_stale_folders
+from workers.monitoring.status_gauges import StatusGauges, gauge_values
+from workers.processes.workloads import WORKLOADS
+
+ROOT = Path(__file__).resolve().parents[4]
+DASHBOARDS = ROOT / "deploy" / "dashboards"
+
+REPORT: dict[str, Any] = {
+    "servers": [
+        {"server": "redis", "up": True, "seconds": 0.01},
+        {"server": "neo4j", "up": False, "seconds": None},
+    ],
+    "queues": [{"queue": "skillbus.plan", "waiting": 3}],
+    "workers": [
+        {"queues": ["skillbus.plan", "skillbus.ingest"], "running": [{"task": "skillbus.plan"}]},
+        {"queues": ["skillbus.plan"], "running": []},
+    ],
+    "open_events": 4,
+    "open_queries": 0,
+    "oldest_event_seconds": 1.5,
+    "oldest_query_seconds": 0.0,
+    "dead_letters": 2,
+    "problem": "no room",
+    "skills": {"published": 9, "failed": 1, "removed": 0, "waiting": 2},
+    "embedded": 5,
+    "unlinked": 1,
+    "links": 20,
+    "sources": [{"source_id": "crafts"}],
+    "oldest_waiting_seconds": 7.0,
+    "submissions": [{"connected": True, "waiting": 4}, {"connected": False, "waiting": None}],
+}
+
+
+def samples(figures: ProcessMetrics) -> dict[str, list[Any]]:
+    """What a scrape returns, by the name of the sample."""
+    found: dict[str, list[Any]] = {}
+    for family in text_string_to_metric_families(figures.render().decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append(sample)
+    return found
+
+
+@pytest.fixture
+def figures() -> ProcessMetrics:
+    """Figures after one of everything."""
+    made = ProcessMetrics(lambda: REPORT)
+    measures = made.measures
+    measures.record_task("skillbus.plan", "done", 0.2)
+    measures.record_retry("skillbus.plan")
+    measures.record_stage("skillbus.query", "retrieve", 0.01)
+    measures.record_query("hit", degraded=True)
+    measures.record_dead_letter("")
+    measures.record_encoding(3, 40, 0.1)
+    measures.record_submission("refused")
+    return made
+
+
+def test_a_scrape_holds_every_series_and_no_other(figures: ProcessMetrics) -> None:
+    found = {
+        re.sub(r"_(bucket|sum|count)$", "", name)
+        for name in samples(figures)
+        if not name.endswith("_created")
+    }
+    assert found == {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
+
+
+def test_labels_are_those_of_the_reference(figures: ProcessMetrics) -> None:
+    labels = {series.name: set(series.labels) for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
+    for name, found in samples(figures).items():
+        if name in labels:
+            assert {frozenset(sample.labels) for sample in found} == {frozenset(labels[name])}
+
+
+def test_what_tasks_tell_is_counted(figures: ProcessMetrics) -> None:
+    found = samples(figures)
+    (count,) = found["skillbus_task_seconds_count"]
+    assert (count.labels, count.value) == ({"task": "skillbus.plan", "outcome": "done"}, 1)
+    (answered,) = found["skillbus_queries_total"]
+    assert (answered.labels, answered.value) == ({"answer": "hit", "degraded": "yes"}, 1)
+    assert found["skillbus_dead_letters_written_total"][0].labels == {"task": "none"}
+    assert found["skillbus_encoded_tokens_total"][0].value == 40
+
+
+def test_gauges_say_what_the_report_says() -> None:
+    values = gauge_values(REPORT)
+    assert values["skillbus_server_up"] == {("redis",): 1, ("neo4j",): 0}
+    assert values["skillbus_server_seconds"] == {("redis",): 0.01}
+    assert values["skillbus_workers"][("skillbus.plan",)] == 2
+    assert values["skillbus_workers"][("skillbus.query",)] == 0
+    assert values["skillbus_running_tasks"][("skillbus.plan",)] == 1
+    assert values["skillbus_unembedded_skills"] == {(): 4}
+    assert values["skillbus_stalled"] == {(): 1}
+    assert values["skillbus_index_lag_seconds"] == {(): 7}
+    assert values["skillbus_consumers"] == {(): 1}
+    assert values["skillbus_submissions_waiting"] == {(): 4}
+
+
+def test_what_nobody_could_tell_has_no_gauge() -> None:
+    away = {**dict.fromkeys(REPORT), "servers": [{"server": "redis", "up": False, "seconds": None}]}
+    assert gauge_values(away) == {
+        "skillbus_server_up": {("redis",): 0},
+        "skillbus_stalled": {(): 0},
+    }
+
+
+def test_a_report_serves_scrapes_for_a_while() -> None:
+    asked = []
+
+    def report() -> dict[str, Any]:
+        asked.append(1)
+        return REPORT
+
+    gauges = StatusGauges(report, cache_seconds=60)
+    for _ in range(3):
+        assert [family.name for family in gauges.collect()] == [
+            series.name for series in DEPLOYMENT_METRICS
+        ]
+    assert len(asked) == 1
+    eager = StatusGauges(report, cache_seconds=0)
+    list(eager.collect())
+    list(eager.collect())
+    assert len(asked) == 3
+
+
+def test_what_a_killed_worker_left_is_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left, used = (tmp_path / f"skillbus-metrics-{pid}-x" for pid in (ended.pid, os.getpid()))
+    for folder in (left, used):
+        folder.mkdir()
+        (folder / "counter_1.db").touch()
+    _remove_stale_folders()
+    assert [path.name for path in tmp_path.iterdir()] == [used.name]
+
+
+# -- the dashboard
+def queries() -> Iterator[str]:
+    dashboard = json.loads((DASHBOARDS / "skillbus.json").read_text(encoding="utf-8"))
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"]
+
+
+def test_the_dashboard_has_its_rows_and_every_panel_a_place() -> None:
+    dashboard = json.loads((DASHBOARDS / "skillbus.json").read_text(encoding="utf-8"))
+    panels = dashboard["panels"]
+    rows = [panel["title"] for panel in panels if panel["type"] == "row"]
+    assert rows == ["Queries", "Ingest", "Queues", "Library", "Errors"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = set()
+    for panel in panels:
+        assert panel["type"] == "row" or panel["targets"]
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24
+        for x in range(at["x"], at["x"] + at["w"]):
+            for y in range(at["y"], at["y"] + at["h"]):
+                assert (x, y) not in places, f"{panel['title']} covers another panel"
+                places.add((x, y))
+
+
+def test_the_dashboard_asks_only_for_what_a_scrape_returns(figures: ProcessMetrics) -> None:
+    there = {name for name in samples(figures) if not name.endswith("_created")}
+    labels = {
+        series.name: {*series.labels, "le"} for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)
+    }
+    asked = set()
+    for query in queries():
+        names = re.findall(r"\b(skillbus_\w+)", query)
+        assert names, query
+        asked.update(names)
+        base = re.sub(r"_(bucket|sum|count)$", "", names[0])
+        used = re.findall(r"(\w+)=~?\"", query)
+        used += [
+            one.strip() for by in re.findall(r"by \(([^)]*)\)", query) for one in by.split(",")
+        ]
+        assert set(used) <= labels[base], query
+    assert asked <= there
+    shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked}
+    assert shown == {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}, (
+        "every series has a panel"
+    )
+
+
+def test_the_example_of_a_scrape_is_one() -> None:
+    config = yaml.safe_load((DASHBOARDS / "prometheus.yml").read_text(encoding="utf-8"))
+    (job,) = config["scrape_configs"]
+    assert job["job_name"] == "skillbus"
+    assert len(job["static_configs"][0]["targets"]) == len(WORKLOADS) + 1
+
+
+def test_the_reference_of_metrics_is_fresh() -> None:
+    run = subprocess.run(
+        [sys.executable, ROOT / "docs" / "reference" / "metrics.py", "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
