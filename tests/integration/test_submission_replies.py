@@ -24,7 +24,7 @@ from tests.support.submitting import (
     reply_name,
 )
 from tests.support.tiny import TinyEncoder, tiny_backend
-from workers.queue.redis_streams import GROUP
+from workers.queue.redis_consumer import GROUP
 
 __all__ = ["outside"]
 
