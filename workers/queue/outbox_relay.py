@@ -47,7 +47,11 @@ class OutboxRelay:
     """
 
     def __init__(
-        self, backend: StoreBackend, broker: Broker, stopping: threading.Event, metrics: MetricsRecorder
+        self,
+        backend: StoreBackend,
+        broker: Broker,
+        stopping: threading.Event,
+        metrics: MetricsRecorder,
     ) -> None:
         self._backend = backend
         self._broker = broker
