@@ -102,10 +102,12 @@ def get_http_status(error: SkillbusError) -> int:
 async def _handle_skillbus_error(request: Request, error: Any) -> JSONResponse:
     detail = str(error)
     if isinstance(error, MisconfiguredError):
-        # Only the local user may read addresses of servers and paths of secrets.
         log.error("a setting is wrong", reason=detail)
-        if request.state.caller.name:
-            detail = "a setting of this deployment is wrong; the gateway's log says which"
+    elif error.public_message != detail:
+        log.warning("a server failed", reason=detail)
+    # Only the local user may read addresses of servers and paths of secrets.
+    if request.state.caller.name:
+        detail = error.public_message
     return problem_response(request.scope, get_http_status(error), detail)
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 
-from config.errors import MisconfiguredError, NotFoundError, UsageError
+from config.errors import MisconfiguredError, NotFoundError, TransientError, UsageError
 from config.settings import Settings
 from skills.events import QueryAsked, new_event
 from tasks.journal.sqlite import SqliteJournal
@@ -157,6 +158,32 @@ def test_settings_are_shown_to_the_local_user_alone(tokens: TokenStore, tmp_path
     assert "inside.example" not in detail
     assert "/run/secrets" not in detail
     assert "inside.example" in ask(None)
+
+
+def test_a_failed_server_is_named_in_the_log_and_to_the_local_user_alone(
+    tokens: TokenStore, tmp_path: Path
+) -> None:
+    def fail() -> None:
+        raise TransientError(
+            "Neo4j at bolt://inside.example:7687 did not answer within 2 s",
+            public_message="the catalog does not answer",
+        )
+
+    backend: Any = SimpleNamespace(
+        settings=Settings(home=tmp_path), journal=None, graph=SimpleNamespace(list_sources=fail)
+    )
+    headers = {"Authorization": f"Bearer {tokens.add('ci', TokenScope.READ)}"}
+
+    def ask(access: AccessRules | None) -> tuple[int, str]:
+        transport = httpx.ASGITransport(create_gateway(backend, access))
+        client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
+        answer = asyncio.run(client.get("/v1/sources", headers=headers))
+        return answer.status_code, answer.json()["detail"]
+
+    with structlog.testing.capture_logs() as lines:
+        assert ask(AccessRules(tokens)) == (503, "the catalog does not answer")
+    assert any("inside.example" in line.get("reason", "") for line in lines)
+    assert "inside.example" in ask(None)[1]
 
 
 def test_a_bucket_empties_and_fills(monkeypatch: pytest.MonkeyPatch) -> None:
