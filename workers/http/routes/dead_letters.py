@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from config.errors import NotFoundError
 from workers.backend.store_backend import StoreBackend
@@ -24,7 +24,11 @@ class DeadLetterData(BaseModel):
     attempts: int
     trace_id: str
     body: str
-    buried: float
+    failed_at: float = Field(description="seconds since the epoch")
+    buried: float = Field(
+        description="former name of `failed_at`; will be removed",
+        json_schema_extra={"deprecated": True},
+    )
     retryable: bool
 
 

@@ -45,8 +45,11 @@ class _Skill(BaseModel):
     tokens: int
     language: str
     licence: str
-    embedded: bool
-    paged: bool
+    embedded: bool = Field(description="whether the vectors of its sections are stored")
+    paged: bool = Field(
+        description="former name of `embedded`; will be removed",
+        json_schema_extra={"deprecated": True},
+    )
     withheld: str | None
 
 

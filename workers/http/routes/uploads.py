@@ -244,7 +244,10 @@ async def _receive_to_staging(request: Request, settings: Settings) -> AsyncGene
                 400, "the connection was closed before the upload was complete"
             ) from None
         except OSError as error:
-            raise TransientError(f"{staging_folder} cannot be written: {error.strerror}") from error
+            raise TransientError(
+                f"{staging_folder} cannot be written: {error.strerror}",
+                public_message="the upload cannot be stored",
+            ) from error
         yield staging_folder
 
 
