@@ -173,7 +173,10 @@ def test_a_failed_server_is_named_in_the_log_and_to_the_local_user_alone(
         )
 
     backend: Any = SimpleNamespace(
-        settings=Settings(home=tmp_path), journal=None, graph=SimpleNamespace(list_sources=fail)
+        settings=Settings(home=tmp_path),
+        journal=None,
+        graph=SimpleNamespace(list_sources=fail),
+        skills=None,
     )
     headers = {"Authorization": f"Bearer {tokens.add('ci', TokenScope.READ)}"}
 
