@@ -9,8 +9,14 @@ recorded as failed) or `StaleError` (it counts as done), and has one base class:
 class SkillbusError(Exception):
     """Base of all errors that skillbus raises on purpose.
 
-    The message says what is wrong and what to do about it.
+    The message says what is wrong and what to do about it; it is for logs and the local user. It
+    may name servers and files. public_message: what remote callers are sent instead, over HTTP,
+    MCP or a queue; by default the message.
     """
+
+    def __init__(self, message: str = "", *, public_message: str = "") -> None:
+        super().__init__(message)
+        self.public_message = public_message or message
 
 
 class TransientError(SkillbusError):
@@ -34,6 +40,14 @@ class MisconfiguredError(TransientError):
     Recorded work waits until an operator has corrected it; a query or a command fails at once
     (exit code 2, HTTP 503).
     """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        public_message: str = "a setting of this deployment is wrong; the server's log says which",
+    ) -> None:
+        super().__init__(message, public_message=public_message)
 
 
 class UsageError(PermanentError):

@@ -17,6 +17,8 @@ from tasks.policies import POLICIES, resolve_task_name
 
 log = structlog.get_logger()
 
+_UNREACHABLE = "the broker does not answer"
+
 
 def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = False) -> Any:
     """Put a task on its queue; returns Celery's result handle.
@@ -39,7 +41,7 @@ def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = Fa
             ignore_result=not keep_result,
         )
     except (BrokerAwayError, KombuError, OSError, *backend_errors) as error:
-        raise TransientError(f"the broker does not answer: {error}") from error
+        raise TransientError(f"{_UNREACHABLE}: {error}", public_message=_UNREACHABLE) from error
 
 
 def send_task_if_room(app: Any, name: str, ids: Sequence[object]) -> None:
@@ -79,7 +81,7 @@ def queue_depth(app: Any, queue: str) -> int:
                 "of servers.broker_password_file"
             ) from None
         except (BrokerAwayError, KombuError, OSError, *connection.connection_errors) as error:
-            raise TransientError(f"the broker does not answer: {error}") from error
+            raise TransientError(f"{_UNREACHABLE}: {error}", public_message=_UNREACHABLE) from error
 
 
 @contextmanager

@@ -3,14 +3,22 @@ which are not fresh."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+from config.settings import Settings
 from skills.bundle.model import bundle_schema
 from skills.events.asyncapi import asyncapi_document
 from skills.events.schema import event_schemas, events_schema
-from workers.http.openapi import render_openapi
+from workers.backend.store_backend import StoreBackend
+from workers.http.access import AccessRules
+from workers.http.app import create_api
+from workers.http.tokens import TokenStore
 from workers.mcp.reference import insert_tools_reference, render_tools_reference
+from workers.monitoring.metrics import ProcessMetrics
 
 HERE = Path(__file__).parent
 
@@ -27,6 +35,14 @@ def published() -> dict[str, str]:
     }
     kinds = {f"events/{name}.schema.json": text for name, text in event_schemas().items()}
     return files | kinds
+
+
+def render_openapi() -> str:
+    """Return the OpenAPI document of a gateway on a port."""
+    # Routes use nothing else of a backend before they are called.
+    closed = cast(StoreBackend, SimpleNamespace(settings=Settings(), journal=None))
+    gateway = create_api(closed, AccessRules(TokenStore(Path("tokens.json"))), ProcessMetrics())
+    return json.dumps(gateway.openapi(), indent=2, ensure_ascii=False) + "\n"
 
 
 def stale(files: dict[str, str]) -> list[str]:

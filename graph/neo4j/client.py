@@ -41,6 +41,7 @@ Rows = list[list[Any]]
 Run = Callable[..., Rows]
 """Runs a statement with keyword parameters inside a transaction; its records as lists."""
 
+_PUBLIC_MESSAGE = "the catalog does not answer"
 _GRACE_SECONDS = 0.5
 _RECONNECT_SECONDS = 2.0
 _REFUSED_LOGIN_SECONDS = 10.0
@@ -205,7 +206,9 @@ class Neo4jClient:
         """The SkillbusError for an error of the driver; raises any other error again, as a bug."""
         name = f"Neo4j at {self._address}"
         if call.expired:
-            return TransientError(f"{name} did not answer within {limit:g} s")
+            return TransientError(
+                f"{name} did not answer within {limit:g} s", public_message=_PUBLIC_MESSAGE
+            )
         if isinstance(error, (AuthError, AuthConfigurationError)):
             refused = MisconfiguredError(
                 f"{name} refuses the login as {self._settings.neo4j_user}: check "
@@ -222,7 +225,7 @@ class Neo4jClient:
             return MisconfiguredError(f"servers.neo4j: {self._address} cannot be used: {error}")
         if isinstance(error, Neo4jError):
             return self._server_error(error, name)
-        return TransientError(f"{name} cannot be reached: {error}")
+        return TransientError(f"{name} cannot be reached: {error}", public_message=_PUBLIC_MESSAGE)
 
     def _server_error(self, error: Neo4jError, name: str) -> SkillbusError:
         code = error.code or ""
@@ -232,7 +235,10 @@ class Neo4jClient:
                 "servers.neo4j_database"
             )
         if isinstance(error, (PassingError, DatabaseError)) or code.startswith(_PASSING_CODES):
-            return TransientError(f"{name} could not do it now ({code}): {error.message}")
+            return TransientError(
+                f"{name} could not do it now ({code}): {error.message}",
+                public_message=_PUBLIC_MESSAGE,
+            )
         raise error
 
 

@@ -83,7 +83,8 @@ class StatementRunner:
                 extra_locks |= error.skill_ids
         raise TransientError(
             f"concurrent writers interfered {_MAX_LOCK_ROUNDS} times in the catalog at "
-            f"{self._server.address}"
+            f"{self._server.address}",
+            public_message="concurrent writers interfered in the catalog",
         )
 
     def _pages(self, name: str, **parameters: object) -> Iterator[Rows]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 BULK_BYTES = 8 * 1024 * 1024
 """Approximate size of a bulk request; servers refuse 100 MB and recommend far less."""
 
+_PUBLIC_UNREACHABLE = "the search index does not answer"
+_PUBLIC_BUSY = "the search index is busy"
 _RETRY_DELAYS_SECONDS = (0.1, 0.4, 1.0)
 """Pauses before the bulk items that a busy server rejected are sent again."""
 
@@ -106,10 +108,14 @@ class ElasticsearchConnection:
         except elastic_transport.ConnectionTimeout as error:
             raise TransientError(
                 f"{self.address} did not answer within {self._servers.timeout_seconds:g} s "
-                "(servers.timeout_seconds)"
+                "(servers.timeout_seconds)",
+                public_message=_PUBLIC_UNREACHABLE,
             ) from error
         except elastic_transport.ConnectionError as error:
-            raise TransientError(f"{self.address} cannot be reached: {error.message}") from error
+            raise TransientError(
+                f"{self.address} cannot be reached: {error.message}",
+                public_message=_PUBLIC_UNREACHABLE,
+            ) from error
         except elastic_transport.TransportError as error:
             raise self._incompatible_error(error) from error
 
@@ -130,7 +136,9 @@ class ElasticsearchConnection:
         if "cluster_block_exception" in kinds or status == 429:
             return TransientError(
                 f"{self.address} takes no writes or requests now ({reason}): it is busy, full "
-                "or set read-only; free disk or lift the block, and restart workers after a reindex"
+                "or set read-only; free disk or lift the block, and restart workers after a "
+                "reindex",
+                public_message=_PUBLIC_BUSY,
             )
         if status in (401, 403):
             return MisconfiguredError(
@@ -140,10 +148,18 @@ class ElasticsearchConnection:
         if "media_type_header_exception" in kinds:
             return MisconfiguredError(f"{self.address} is no Elasticsearch 9 ({reason})")
         if "index_not_found_exception" in kinds:
-            return MissingIndexError(f"{self.address}: {reason}; it was deleted while in use")
+            return MissingIndexError(
+                f"{self.address}: {reason}; it was deleted while in use",
+                public_message=_PUBLIC_UNREACHABLE,
+            )
         if status == 408 or status >= 500 or kinds & _TRANSIENT_TYPES:
-            return TransientError(f"{self.address} failed ({status}): {reason}")
-        return PermanentError(f"{self.address} refused ({status}, {kind}): {reason}")
+            return TransientError(
+                f"{self.address} failed ({status}): {reason}", public_message=_PUBLIC_UNREACHABLE
+            )
+        return PermanentError(
+            f"{self.address} refused ({status}, {kind}): {reason}",
+            public_message="the search index refused the request",
+        )
 
     # -- bulk
 
@@ -169,7 +185,8 @@ class ElasticsearchConnection:
                 if delay is None:
                     raise TransientError(
                         f"{self.address} is too busy: it rejected {len(left)} of {len(chunk)} "
-                        "writes"
+                        "writes",
+                        public_message=_PUBLIC_BUSY,
                     )
                 time.sleep(delay)
         if refused:

@@ -28,6 +28,9 @@ PREFIX = "skillbus:"
 """Prefix of every key of skillbus; Celery's keys have none."""
 
 _MAX_RETRIES = 2
+_PUBLIC_UNREACHABLE = "Redis does not answer"
+_PUBLIC_READ_ONLY = "Redis does not take writes now"
+_PUBLIC_REFUSED = "Redis refused a command"
 
 
 def connect(settings: ServerSettings) -> Redis:
@@ -75,13 +78,17 @@ def translate_errors_at(address: str, secret: str) -> Iterator[None]:
     except AuthenticationError as error:
         raise MisconfiguredError(f"{where}: {error}; see {secret}") from None
     except (BusyLoadingError, ReadOnlyError) as error:
-        raise TransientError(f"{where} does not take writes now: {error}") from error
+        raise TransientError(
+            f"{where} does not take writes now: {error}", public_message=_PUBLIC_READ_ONLY
+        ) from error
     except (NotConnectedError, TooSlowError) as error:
-        raise TransientError(f"{where} does not answer: {error}") from error
+        raise TransientError(
+            f"{where} does not answer: {error}", public_message=_PUBLIC_UNREACHABLE
+        ) from error
     except ResponseError as error:
         raise _translate_response_error(where, error, secret) from error
     except RedisError as error:
-        raise PermanentError(f"{where}: {error}") from error
+        raise PermanentError(f"{where}: {error}", public_message=_PUBLIC_REFUSED) from error
 
 
 def _translate_response_error(where: str, error: ResponseError, secret: str) -> Exception:
@@ -89,8 +96,10 @@ def _translate_response_error(where: str, error: ResponseError, secret: str) -> 
     if text.startswith("NOAUTH") or text.startswith("WRONGPASS"):
         return MisconfiguredError(f"{where}: {text}; see {secret}")
     if text.startswith(("OOM", "MISCONF", "LOADING", "READONLY")):
-        return TransientError(f"{where} does not take writes now: {text}")
-    return PermanentError(f"{where}: {text}")
+        return TransientError(
+            f"{where} does not take writes now: {text}", public_message=_PUBLIC_READ_ONLY
+        )
+    return PermanentError(f"{where}: {text}", public_message=_PUBLIC_REFUSED)
 
 
 def health(settings: ServerSettings) -> dict[str, Any]:

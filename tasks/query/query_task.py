@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import structlog
+
 from config.errors import MisconfiguredError, PermanentError, SkillbusError, UsageError
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
@@ -14,6 +16,8 @@ from tasks.policies import QUERY, Deadline
 from tasks.query.context import StageTimings
 from tasks.query.pipeline import answer_query
 from tasks.services import Services
+
+log = structlog.get_logger()
 
 
 def run_query(
@@ -33,7 +37,8 @@ def run_query(
     if not isinstance(request, QueryAsked):
         raise PermanentError(f"{job.id} is not a query but {job.event.type}")
     if job.expires_in_seconds is not None and job.expires_in_seconds <= 0:
-        return _fail(services, job.id, "expired before a worker took it", usage=False)
+        reason = "expired before a worker took it"
+        return _fail(services, job.id, reason, reason, usage=False)
     try:
         with services.coordinator.track_query():
             timings = StageTimings(partial(_start_stage, services.journal, job.id))
@@ -42,7 +47,7 @@ def run_query(
         return _read_outcome(services.journal.get_job(job.id))
     except (PermanentError, MisconfiguredError) as error:
         usage = isinstance(error, (UsageError, MisconfiguredError))
-        return _fail(services, job.id, str(error), usage=usage)
+        return _fail(services, job.id, str(error), error.public_message, usage=usage)
     data = bundle.model_dump(mode="json")
     services.journal.finish_job(job.id, data)
     _report_metrics(services.metrics, bundle)
@@ -58,11 +63,20 @@ def _report_metrics(metrics: MetricsRecorder, bundle: Bundle) -> None:
 def fail_query(services: Services, query_ids: Sequence[str], error: BaseException) -> None:
     """Record that a query failed for good."""
     for query_id in query_ids:
-        _fail(services, query_id, f"{type(error).__name__}: {error}", usage=False)
+        public_message = error.public_message if isinstance(error, SkillbusError) else str(error)
+        reason, public_reason = (
+            f"{type(error).__name__}: {text}" for text in (str(error), public_message)
+        )
+        _fail(services, query_id, reason, public_reason, usage=False)
 
 
-def _fail(services: Services, query_id: str, reason: str, usage: bool) -> dict[str, object]:
-    services.journal.fail_job(query_id, reason)
+def _fail(
+    services: Services, query_id: str, reason: str, public_reason: str, *, usage: bool
+) -> dict[str, object]:
+    """Record the failure for every reader, and return it for the caller on this machine."""
+    if reason != public_reason:
+        log.warning("query failed", query_id=query_id, reason=reason)
+    services.journal.fail_job(query_id, public_reason)
     services.metrics.record_query("failed", degraded=False)
     return {"state": "failed", "reason": reason, "usage": usage}
 

@@ -1,5 +1,5 @@
 """The HTTP gateway: queries, skills, sources, events and dead letters over a port or a socket.
 
-Each resource has a module with a function `xxx_routes(channel, ...) -> APIRouter`; `create_gateway`
-of `app` puts them together.
+`app.create_gateway` builds it. Each module of `routes` has a function `xxx_routes(backend, ...)`
+that returns the APIRouter of one resource.
 """

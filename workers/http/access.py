@@ -1,44 +1,43 @@
-"""What every request passes before any route sees it, and every answer on its way out.
+"""Access checks: the middleware that every request passes before a route handles it.
 
-A request gets an id; it must name this gateway as its host and come from no foreign web page; on a
-port it needs a token, and no token may ask too often; a body is taken in within a size and a time.
+In this order: a request id is assigned; the number of connections, the `Host` and the `Origin`
+header are checked; the caller is authenticated; the rate is limited; the size and time of the body
+are bounded. Each response gets security headers and a log line.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import structlog
-from fastapi import Depends, Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from config.errors import MisconfiguredError
 from config.inbound_settings import GatewaySettings
+from workers.http.authentication import ANONYMOUS_CALLER, Caller, authenticate
 from workers.http.problems import problem_response
-from workers.http.rate_limits import RateLimiter
+from workers.http.rate_limits import RateLimiter, get_client_network
 from workers.http.request_bodies import BoundedBody, check_content_length
 from workers.http.slow_clients import OVERLOADED
-from workers.http.tokens import ANONYMOUS, TokenScope, TokenStore
+from workers.http.tokens import ANONYMOUS, TokenStore
 
 log = structlog.get_logger()
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+PUBLIC_PATHS = ("/healthz", "/readyz")
+"""Paths that need no token."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_PUBLIC_PATHS = ("/healthz", "/readyz")
-"""Paths for which nobody needs a token."""
 _UPLOAD_ROUTE = ("POST", "/v1/skills")
 _WEBHOOK_PREFIX = "/v1/webhooks/"
-"""Paths below which a signature stands for a token."""
+"""Paths below which a request is signed and needs no token."""
 _HOST_PREFIX_LENGTH = len(_WEBHOOK_PREFIX) + 8
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -50,27 +49,11 @@ _HEADERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks: the name of a token, "" for the user of the home's socket; and what is allowed."""
-
-    name: str
-    scope: TokenScope
-
-    def can_see(self, owner: str) -> bool:
-        """Whether what `owner` has asked is this caller's to see."""
-        return owner == self.name or self.scope is TokenScope.ADMIN
-
-
-LOCAL_USER = Caller("", TokenScope.ADMIN)
-"""The user, on the home's socket."""
-
-
-@dataclass(frozen=True, slots=True)
 class AccessRules:
-    """Who may send requests.
+    """Which requests a gateway accepts.
 
-    tokens: None on the home's socket, which is the user's own. allow_anonymous: whether a token is
-    optional while there is no file of tokens. hosts: names of this gateway, None for any.
+    tokens: None on the home's socket, which only its user can open. allow_anonymous: whether a
+    token is optional as long as none was added. hosts: accepted `Host` headers, None for any.
     """
 
     tokens: TokenStore | None = None
@@ -78,115 +61,80 @@ class AccessRules:
     hosts: Sequence[str] | None = None
 
 
-def get_caller(request: Request) -> Caller:
-    """Who asks, as the door has found out."""
-    caller: Caller = request.state.caller
-    return caller
-
-
-CurrentCaller = Annotated[Caller, Depends(get_caller)]
-
-
-@dataclass(frozen=True, slots=True)
-class RequiredScope:
-    """A dependency that lets only callers with this scope pass."""
-
-    scope: TokenScope
-
-    def __call__(self, caller: CurrentCaller) -> None:
-        """Raise HTTPException for any other."""
-        check_scope(caller, self.scope)
-
-
-def require_scope(scope: TokenScope) -> Any:
-    """A dependency that lets only callers with this scope pass."""
-    return Depends(RequiredScope(scope))
-
-
-def check_scope(caller: Caller, scope: TokenScope) -> None:
-    """Raise HTTPException unless a caller has this scope."""
-    if caller.scope < scope:
-        raise HTTPException(
-            403,
-            f"this needs a token of scope {scope.name.lower()}, and yours is for "
-            f"{caller.scope.name.lower()}",
-        )
-
-
 class AccessMiddleware:
-    """The outermost layer of a gateway (ASGI)."""
+    """ASGI middleware that checks every HTTP request, and answers the refused ones itself."""
 
     def __init__(self, app: ASGIApp, access: AccessRules, settings: GatewaySettings) -> None:
         self._app = app
         self._access = access
         self._settings = settings
-        self._buckets = RateLimiter(settings.requests_a_minute, settings.burst)
+        self._requests = RateLimiter(settings.requests_a_minute, settings.burst)
         self._deliveries = RateLimiter(settings.deliveries_a_minute, settings.delivery_burst)
         self._hosts = None if access.hosts is None else {name.lower() for name in access.hosts}
         self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it here."""
+        """Pass a request on, or answer it with a problem."""
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
-        answer = _ResponseSender(send, request_id)
+        response = _ResponseSender(send, request_id)
         with structlog.contextvars.bound_contextvars(trace_id=request_id):
             started = time.perf_counter()
             try:
                 self._check_request(scope, headers)
                 body = BoundedBody(receive, self._settings) if _is_bounded(scope) else receive
-                await self._app(scope, body, answer)
-                if _is_delivery(scope) and 200 <= answer.status < 300:
+                await self._app(scope, body, response)
+                if _is_delivery(scope) and 200 <= response.status < 300:
                     self._deliveries.refund(_get_bucket_key(scope))
             except HTTPException as error:
                 refusal = problem_response(
                     scope, error.status_code, str(error.detail), error.headers
                 )
-                await refusal(scope, receive, answer)
+                await refusal(scope, receive, response)
             finally:
-                _log_request(scope, answer, time.perf_counter() - started)
+                _log_request(scope, response, time.perf_counter() - started)
 
     def _check_request(self, scope: Scope, headers: Headers) -> None:
-        """Say who asks; raises HTTPException for whom nothing is done."""
-        if scope["state"].get(OVERLOADED) and scope["path"] not in _PUBLIC_PATHS:
-            most = self._settings.connections
+        """Check the head of a request and note its caller; raises HTTPException to refuse it."""
+        if scope["state"].get(OVERLOADED) and scope["path"] not in PUBLIC_PATHS:
+            limit = self._settings.connections
             raise HTTPException(
                 503,
-                f"more than {most} connections are open (gateway.connections); try again later",
+                f"more than {limit} connections are open (gateway.connections); try again later",
                 {"Connection": "close"},
             )
         if "content-length" in headers and "transfer-encoding" in headers:
-            # A proxy in front may see another end of this request, and a second one behind it.
-            detail = "content-length and transfer-encoding: send one of them"
+            # Request smuggling: a proxy in front may see the end of this request elsewhere.
+            detail = "content-length and transfer-encoding: send only one of them"
             raise HTTPException(400, detail, {"Connection": "close"})
         self._check_host(headers)
         self._check_origin(headers)
         caller = self._authenticate(scope["path"], headers)
         scope["state"]["caller"] = caller
-        if self._access.tokens is not None and scope["path"] not in _PUBLIC_PATHS:
+        if self._access.tokens is not None and scope["path"] not in PUBLIC_PATHS:
             self._check_rate(scope)
         if _is_bounded(scope):
             check_content_length(headers, self._settings)
 
     def _check_rate(self, scope: Scope) -> None:
-        """Count a request; raises HTTPException for one too many.
+        """Count a request; raises HTTPException (429) above the limit.
 
-        Deliveries have buckets of their own, and those that are taken in are given back: however
-        many a host sends, only what is forged, wrong or sent again is counted.
+        Webhook deliveries have a separate limit. An accepted delivery is refunded afterwards, so
+        that only forged, invalid and repeated ones count, however many a host sends.
         """
         if _is_delivery(scope):
-            buckets, what, setting = self._deliveries, "deliveries", "deliveries_a_minute"
+            limiter, what, setting = self._deliveries, "deliveries", "deliveries_a_minute"
         else:
-            buckets, what, setting = self._buckets, "requests", "requests_a_minute"
-        seconds = buckets.acquire(_get_bucket_key(scope))
+            limiter, what, setting = self._requests, "requests", "requests_a_minute"
+        seconds = limiter.acquire(_get_bucket_key(scope))
         if seconds > 0:
             raise HTTPException(
                 429,
-                f"more than {buckets.per_minute:g} {what} a minute (gateway.{setting}); "
+                f"more than {limiter.per_minute:g} {what} a minute (gateway.{setting}); "
                 "try again later",
                 {"Retry-After": str(int(seconds) + 1)},
             )
@@ -199,11 +147,11 @@ class AccessMiddleware:
         name = host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host
         if (name if name.startswith("[") else host.partition(":")[0]) not in self._hosts:
             raise HTTPException(
-                421, "this gateway goes by another name; gateway.hosts lists the names it has"
+                421, "this gateway has another name; gateway.hosts lists the accepted names"
             )
 
     def _check_origin(self, headers: Headers) -> None:
-        """Refuse foreign web pages: a browser that is on this machine can be made to call."""
+        """Refuse web pages of other origins, which could use a browser on this machine."""
         origin = headers.get("origin")
         if origin is None or self._access.tokens is None:
             return
@@ -211,43 +159,31 @@ class AccessMiddleware:
             return
         if origin != "null" and _parse_host(origin) == headers.get("host", "").lower():
             return
-        raise HTTPException(403, "web pages of this origin may not call; see gateway.origins")
+        raise HTTPException(
+            403, "web pages of this origin may not send requests; see gateway.origins"
+        )
 
     def _authenticate(self, path: str, headers: Headers) -> Caller:
         if self._access.tokens is not None and (
-            path in _PUBLIC_PATHS or path.startswith(_WEBHOOK_PREFIX)
+            path in PUBLIC_PATHS or path.startswith(_WEBHOOK_PREFIX)
         ):
-            return Caller(ANONYMOUS, TokenScope.READ)
+            return ANONYMOUS_CALLER
         try:
-            caller = authenticate(self._access, headers)
+            caller = authenticate(
+                headers, self._access.tokens, allow_anonymous=self._access.allow_anonymous
+            )
         except MisconfiguredError as error:
             log.error("tokens cannot be read", reason=str(error))
-            raise HTTPException(503, "tokens cannot be checked at the moment") from None
+            raise HTTPException(503, "tokens cannot be checked at present") from None
         if caller is None:
             known = "authorization" in headers
-            why = "this token is not known, or over" if known else "send `Authorization: Bearer …`"
+            why = "this token is unknown or expired" if known else "send `Authorization: Bearer …`"
             raise HTTPException(401, why, {"WWW-Authenticate": 'Bearer realm="skillbus"'})
         return caller
 
 
-def authenticate(access: AccessRules, headers: Mapping[str, str]) -> Caller | None:
-    """Who asks, by headers (names in lower case); None for whom nothing is done.
-
-    Raises SetupError when the tokens cannot be read.
-    """
-    if access.tokens is None:
-        return LOCAL_USER
-    given = headers.get("authorization")
-    if given is None:
-        is_open = access.allow_anonymous and not access.tokens.are_configured()
-        return Caller(ANONYMOUS, TokenScope.READ) if is_open else None
-    kind, _, secret = given.partition(" ")
-    found = access.tokens.find(secret.strip()) if kind.lower() == "bearer" else None
-    return None if found is None else Caller(found.name, found.granted_scope)
-
-
 def _parse_host(origin: str) -> str:
-    """Host and port of an origin, "" for none."""
+    """Return host and port of an origin, "" if it is malformed."""
     try:
         return urlsplit(origin.lower()).netloc
     except ValueError:
@@ -255,8 +191,11 @@ def _parse_host(origin: str) -> str:
 
 
 def _get_bucket_key(scope: Scope) -> str:
-    """Who shares a limit: a token's own, or all of one address, for each host of deliveries. Nobody
-    can keep others out."""
+    """Return the name of the rate limit bucket of a request.
+
+    One per token; without a token one per client network, and for deliveries per repository host
+    too. So no caller can use up the requests of another.
+    """
     caller: Caller = scope["state"]["caller"]
     if caller.name != ANONYMOUS:
         return caller.name
@@ -264,31 +203,19 @@ def _get_bucket_key(scope: Scope) -> str:
     return f"{what} {get_client_network(scope)}"
 
 
-def get_client_network(scope: Scope) -> str:
-    """The address that a request comes from; of IPv6 its network: whoever has one has all of it."""
-    host: str = (scope.get("client") or ("",))[0]
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if address.version == 6:
-        return str(ipaddress.ip_network((address, 64), strict=False).network_address)
-    return str(address)
-
-
 def _is_delivery(scope: Scope) -> bool:
-    """Whether a request comes from a repository host, whose signature stands for a token."""
+    """Return whether a request is a webhook delivery, which is signed and needs no token."""
     path: str = scope["path"]
     return path.startswith(_WEBHOOK_PREFIX)
 
 
 def _is_bounded(scope: Scope) -> bool:
-    """Whether the body is bounded here: uploads and webhooks have bounds of their own."""
+    """Return whether the body is bounded here; uploads and webhooks bound theirs in the route."""
     return (scope["method"], scope["path"]) != _UPLOAD_ROUTE and not _is_delivery(scope)
 
 
 class _ResponseSender:
-    """Adds what every answer carries, and remembers its status."""
+    """ASGI `send` that adds headers to the response and keeps its status and location."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
@@ -297,7 +224,7 @@ class _ResponseSender:
         self.location = ""
 
     async def __call__(self, message: Message) -> None:
-        """Send a message on."""
+        """Send a message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
@@ -308,15 +235,15 @@ class _ResponseSender:
         await self._send(message)
 
 
-def _log_request(scope: Scope, answer: _ResponseSender, seconds: float) -> None:
-    """One line a request. Of what came from outside it holds only the path, still encoded."""
+def _log_request(scope: Scope, response: _ResponseSender, seconds: float) -> None:
+    """Log one line per request. Of its content only the path, percent-encoded, is logged."""
     caller = scope["state"].get("caller")
-    extra = {"location": answer.location} if answer.location else {}
+    extra = {"location": response.location} if response.location else {}
     log.info(
         "request",
         method=scope["method"],
         path=scope.get("raw_path", b"").decode("ascii", "replace")[:200],
-        status=answer.status,
+        status=response.status,
         seconds=round(seconds, 4),
         caller="" if caller is None else caller.name,
         **extra,

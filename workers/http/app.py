@@ -1,4 +1,4 @@
-"""The gateway put together: the door, and the routes of each resource behind it."""
+"""The ASGI application of the gateway: access checks, then the routes of each resource."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from starlette.types import ASGIApp
 
 from skills.events import GATEWAY_SOURCE, QueryAsked
 from workers.backend.store_backend import StoreBackend
-from workers.http.access import AccessMiddleware, AccessRules, require_scope
+from workers.http.access import AccessMiddleware, AccessRules
+from workers.http.authentication import require_scope
 from workers.http.openapi import install_openapi
 from workers.http.problems import install_error_handlers
 from workers.http.routes.dead_letters import dead_letter_routes
@@ -24,6 +25,7 @@ from workers.http.routes.sources import source_routes
 from workers.http.routes.uploads import upload_routes
 from workers.http.routes.webhooks import webhook_routes
 from workers.http.tokens import TokenScope
+from workers.mcp.http import mount_mcp
 from workers.monitoring.metrics import ProcessMetrics
 
 _GZIP_FROM_BYTES = 1_000
@@ -44,22 +46,20 @@ def create_gateway(
     access: AccessRules | None = None,
     process_metrics: ProcessMetrics | None = None,
 ) -> ASGIApp:
-    """The gateway over an open channel, with `figures` for Prometheus.
+    """Return the gateway of a deployment, MCP included.
 
-    access: who is heard; by default only the user, as on the home's socket.
+    access: by default that of the home's socket. process_metrics: served at `/metrics`, if given.
     """
-    from workers.mcp.http import mount_mcp
-
     access = access or AccessRules()
     api = create_api(backend, access, process_metrics)
     mount_mcp(api, backend)
-    door = AccessMiddleware(api, access, backend.settings.gateway)
+    checked = AccessMiddleware(api, access, backend.settings.gateway)
     origins = backend.settings.gateway.origins
     if not origins:
-        return door
-    # Outermost: browsers ask beforehand without a token, and scripts should see what was refused.
+        return checked
+    # Outermost: preflight requests carry no token, and pages should be able to read refusals.
     return CORSMiddleware(
-        door,
+        checked,
         allow_origins=origins,
         allow_methods=["GET", "POST", "DELETE"],
         allow_headers=_ALLOWED_HEADERS,
@@ -70,7 +70,10 @@ def create_gateway(
 def create_api(
     backend: StoreBackend, access: AccessRules, process_metrics: ProcessMetrics | None = None
 ) -> FastAPI:
-    """What is behind the door. No route is without a scope, unless it is open to all or signed."""
+    """Return the routes without access checks and MCP.
+
+    Every route requires a scope, except the health probes and the signed webhooks.
+    """
     gateway = FastAPI(
         title="skillbus",
         version="1",
@@ -102,8 +105,7 @@ def create_api(
 
 
 def _add_answer_route(gateway: FastAPI, backend: StoreBackend) -> None:
-
     @gateway.post("/v1/answers", tags=["queries"])
     def answer(query: QueryAsked) -> dict[str, Any]:
-        """Ask and wait: the bundle itself, for the commands of this machine."""
+        """Answer a query and return its bundle; for the commands on this machine."""
         return backend.answer_query(query, GATEWAY_SOURCE)

@@ -1,4 +1,4 @@
-"""Cursors of lists: where a page ended, as a text that only the gateway reads."""
+"""Cursors of paginated lists: the last entry of a page, as opaque text."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _DIGEST_BYTES = 6
 
 
 def encode_cursor(last: str, filters: str) -> str:
-    """The cursor behind the entry `last` of a list. asked: what the list was asked for."""
+    """Return the cursor after the entry `last` of a list with these filters."""
     text = last.encode()
     return base64.urlsafe_b64encode(_digest(text, filters) + text).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str, filters: str) -> str:
-    """The entry that a page ended with; "" for no cursor.
+    """Return the entry that a cursor was made for, "" for an empty cursor.
 
-    Raises UsageError for what is no cursor, or one of a list that was asked for otherwise.
+    Raises UsageError for a malformed cursor and for one of other filters.
     """
     if not cursor:
         return ""

@@ -1,6 +1,6 @@
-"""Requests that may be sent twice: the same key from the same token is the same job.
+"""Idempotency keys: requests of one token with the same key are the same job.
 
-The key becomes the job's id, so that the journal, which takes every id once, keeps it.
+The job's id is derived from the key, and the journal accepts every id once.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from skills.events import (
 )
 from tasks.journal.protocol import job_id
 from workers.backend.store_backend import StoreBackend
-from workers.http.access import Caller
+from workers.http.authentication import Caller
 
 IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
         pattern=r"^[\x21-\x7e]{1,200}$",
-        description="the same key with the same body is the same job, as long as the journal "
-        "remembers it",
+        description="requests with the same key and body are one job, as long as the journal "
+        "keeps it",
     ),
 ]
 
 
 def record_job(backend: StoreBackend, caller: Caller, data: EventData, key: str | None) -> str:
-    """Accept an event or a query of a caller, on disk when this returns its id.
+    """Record an event or a query of a caller, and return its id.
 
-    Raises HTTPException for a key that came with something else before, and for text that is none
-    (half a surrogate pair, which JSON lets pass).
+    Raises HTTPException (422) for a key that was used with another request, and for invalid text
+    (half of a surrogate pair, which JSON allows).
     """
     try:
         event = replace_origin(new_event(data, GATEWAY_SOURCE), caller.name)
@@ -54,12 +54,12 @@ def record_job(backend: StoreBackend, caller: Caller, data: EventData, key: str 
 
 
 def derive_job_id(caller: Caller, key: str) -> str:
-    """The id, 32 hex digits, that a caller's key stands for."""
+    """Return the job id of a caller's key: 32 hexadecimal digits."""
     return hashlib.sha256(f"idempotency\0{caller.name}\0{key}".encode()).hexdigest()[:32]
 
 
 def find_earlier_event(backend: StoreBackend, event_id: str) -> Event | None:
-    """The event that came under an id, None when none did."""
+    """Return the recorded event of an id, None if there is none."""
     try:
         return backend.journal.get_job(event_id).event
     except NotFoundError:
@@ -67,10 +67,8 @@ def find_earlier_event(backend: StoreBackend, event_id: str) -> Event | None:
 
 
 def key_reuse_error() -> HTTPException:
-    """The refusal of a key that came with something else before."""
-    return HTTPException(
-        422, "this Idempotency-Key came with another request before; take a new key"
-    )
+    """Return the error for a key that was used with another request."""
+    return HTTPException(422, "this Idempotency-Key was used with another request; send a new key")
 
 
 def _check_same_request(backend: StoreBackend, event: Event) -> None:

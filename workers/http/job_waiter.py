@@ -1,4 +1,4 @@
-"""Waiting for queries to end: one look at the journal for all who wait, however many they are."""
+"""Waiting for jobs to end: one poll of the journal serves all waiting requests."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _RETRY_SECONDS = 0.5
 
 
 class JobWaiter:
-    """Those of one event loop who wait for jobs to end."""
+    """Waits for jobs to end; for one event loop."""
 
     def __init__(self, job_store: JobStore) -> None:
         self._job_store = job_store
         self._futures: dict[str, set[asyncio.Future[None]]] = {}
-        self._watch: asyncio.Task[None] | None = None
+        self._poll_task: asyncio.Task[None] | None = None
 
-    async def wait_until_ended(self, job_id: str, seconds: float) -> bool:
-        """Wait until a job has ended, at most so long; False when it has not."""
+    async def wait_until_ended(self, job_id: str, timeout_seconds: float) -> bool:
+        """Wait until a job has ended; False if it has not within `timeout_seconds`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures.setdefault(job_id, set()).add(future)
-        if self._watch is None:
-            self._watch = asyncio.create_task(self._poll())
+        if self._poll_task is None:
+            self._poll_task = asyncio.create_task(self._poll())
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(timeout_seconds):
                 await future
         except TimeoutError:
             return False
@@ -43,7 +43,7 @@ class JobWaiter:
             self._futures.pop(job_id, None)
 
     async def _poll(self) -> None:
-        """Look at the journal while anybody waits; a job that is gone has ended, too."""
+        """Poll the journal while requests wait; a job that was deleted has ended, too."""
         try:
             while self._futures:
                 ids = list(self._futures)
@@ -59,4 +59,4 @@ class JobWaiter:
                                 future.set_result(None)
                 await asyncio.sleep(_POLL_SECONDS)
         finally:
-            self._watch = None
+            self._poll_task = None

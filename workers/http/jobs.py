@@ -1,4 +1,4 @@
-"""Jobs of the journal, as they are accepted, and as their owners may see them."""
+"""Jobs over HTTP: accepted with 202 and a `Location`, readable by their owners only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from config.errors import NotFoundError
 from skills.events import EventData
 from tasks.journal.protocol import Job, JobKind
 from workers.backend.store_backend import StoreBackend
-from workers.http.access import Caller
+from workers.http.authentication import Caller
 from workers.http.idempotency import record_job
 
 
 class Accepted(BaseModel):
-    """A query or event that is on disk and will be worked on."""
+    """A query or event that is recorded and will be processed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,16 +24,16 @@ class Accepted(BaseModel):
 def accept_event(
     backend: StoreBackend, caller: Caller, data: EventData, key: str | None, response: Response
 ) -> Accepted:
-    """Accept an event as `record_job` does, and set `Location` of the response to its state."""
+    """Record an event by `record_job`, and set `Location` to the URL of its state."""
     event_id = record_job(backend, caller, data, key)
     response.headers["Location"] = f"/v1/events/{event_id}"
     return Accepted(id=event_id)
 
 
 def get_visible_job(backend: StoreBackend, caller: Caller, job_id: str, kind: JobKind) -> Job:
-    """A job that a caller may see.
+    """Return a job that the caller may see.
 
-    Raises NotFoundError for any other: whether there is one of somebody else's is not told.
+    Raises NotFoundError for any other id, so that other callers' jobs are not disclosed.
     """
     try:
         job = backend.journal.get_job(job_id)

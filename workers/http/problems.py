@@ -54,15 +54,15 @@ class Problem(BaseModel):
     type: str = Field(description="`urn:skillbus:problem:` and a name that does not change")
     title: str
     status: int
-    detail: str = Field(description="what was wrong, and what to do")
-    instance: str = Field(description="the path that was asked")
-    request_id: str = Field(description="of the log lines about it")
+    detail: str = Field(description="what is wrong, and what to do about it")
+    instance: str = Field(description="the requested path")
+    request_id: str = Field(description="also in the log lines of the request")
 
 
 def problem_response(
     scope: Scope, status: int, detail: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """A problem as the answer to a request."""
+    """Return a problem as the response to a request."""
     slug, title = _PROBLEM_TYPES.get(status, ("error", "error"))
     body = Problem(
         type=f"urn:skillbus:problem:{slug}",
@@ -81,7 +81,7 @@ def problem_response(
 
 
 def install_error_handlers(gateway: FastAPI) -> None:
-    """Have every error of a gateway answered as a problem."""
+    """Answer every error of a gateway with a problem."""
     gateway.add_exception_handler(SkillbusError, _handle_skillbus_error)
     gateway.add_exception_handler(RequestValidationError, _handle_validation_error)
     gateway.add_exception_handler(HTTPException, _handle_http_exception)
@@ -89,7 +89,7 @@ def install_error_handlers(gateway: FastAPI) -> None:
 
 
 def get_http_status(error: SkillbusError) -> int:
-    """The HTTP status that stands for an error."""
+    """Return the HTTP status of an error."""
     if isinstance(error, NotFoundError):
         return 404
     if isinstance(error, TransientError):
@@ -102,19 +102,21 @@ def get_http_status(error: SkillbusError) -> int:
 async def _handle_skillbus_error(request: Request, error: Any) -> JSONResponse:
     detail = str(error)
     if isinstance(error, MisconfiguredError):
-        # Who asks is not told where servers are and secrets are kept; the user's own commands are.
         log.error("a setting is wrong", reason=detail)
-        if request.state.caller.name:
-            detail = "a setting of this deployment is wrong; the gateway's log says which"
+    elif error.public_message != detail:
+        log.warning("a server failed", reason=detail)
+    # Only the local user may read addresses of servers and paths of secrets.
+    if request.state.caller.name:
+        detail = error.public_message
     return problem_response(request.scope, get_http_status(error), detail)
 
 
 async def _handle_validation_error(request: Request, error: Any) -> JSONResponse:
-    made: list[Any] = [
+    errors: list[Any] = [
         {**one, "loc": tuple(one["loc"]), "type": "value_error", "ctx": {"error": one["msg"]}}
         for one in error.errors()
     ]
-    detail = describe_validation_error(ValidationError.from_exception_data("request", made))
+    detail = describe_validation_error(ValidationError.from_exception_data("request", errors))
     return problem_response(request.scope, 422, detail.replace("Value error, ", ""))
 
 
@@ -126,7 +128,7 @@ async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
 
 
 def _allowed_methods(request: Request) -> set[str]:
-    """What a path can be asked for, by all of its routes: each knows only its own methods."""
+    """Return the methods of all routes of a path; each route knows only its own."""
     path = request.scope["path"]
     matching = (route for route in request.app.state.routes if route.path_regex.match(path))
     return {method for route in matching for method in route.methods}
@@ -134,4 +136,4 @@ def _allowed_methods(request: Request) -> set[str]:
 
 async def _handle_unexpected_error(request: Request, error: Exception) -> JSONResponse:
     log.error("request failed", error=repr(error))
-    return problem_response(request.scope, 500, "this is a mistake in skillbus; its log says more")
+    return problem_response(request.scope, 500, "this is a bug in skillbus; its log says more")

@@ -1,8 +1,9 @@
-"""How often each may ask: a bucket of tokens that fills at a steady rate; and how many at once."""
+"""Rate limits: a token bucket per caller, and a semaphore for concurrent requests."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import math
 import threading
 import time
@@ -10,17 +11,19 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from starlette.types import Scope
+
 MAX_BUCKETS = 10_000
-"""Callers without a token are told apart by address, and an attacker may have any number."""
+"""Bounds the memory: callers without a token are distinguished by address."""
 
 _SHARED_BUCKET = ""
 
 
 class RateLimiter:
-    """One bucket a name: `burst` requests at once, then `a_minute` of them.
+    """A token bucket per name: `burst` requests at once, then `per_minute`.
 
-    A full bucket is as good as none, and goes where there are too many; while there are too many
-    others, new names share one.
+    At `MAX_BUCKETS`, full buckets are deleted, which changes nothing; if the others are still too
+    many, new names share one bucket.
     """
 
     def __init__(self, per_minute: float, burst: int) -> None:
@@ -32,7 +35,7 @@ class RateLimiter:
         self._swept_at = -math.inf
 
     def acquire(self, name: str) -> float:
-        """Take one; 0.0, or the seconds after which there is one again."""
+        """Take one token from a bucket; returns 0.0, or the seconds until there is one."""
         now = time.monotonic()
         with self._lock:
             name = self._get_bucket_name(name, now)
@@ -45,7 +48,7 @@ class RateLimiter:
             return 0.0
 
     def refund(self, name: str) -> None:
-        """Undo an `acquire`."""
+        """Put back the token of an `acquire`."""
         with self._lock:
             name = name if name in self._levels else _SHARED_BUCKET
             if name in self._levels:
@@ -66,27 +69,39 @@ class RateLimiter:
 
 
 class FairSemaphore:
-    """Room for so many at once, half of it for any one name; for one event loop."""
+    """Semaphore of an event loop with `slots` slots, of which one name may hold half."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._share = max(1, most // 2)
-        self._inside: Counter[str] = Counter()
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._share = max(1, slots // 2)
+        self._held: Counter[str] = Counter()
         self._released = asyncio.Condition()
 
     @asynccontextmanager
-    async def slot(self, name: str, seconds: float) -> AsyncIterator[None]:
-        """Be inside; raises TimeoutError when there is no room for so long."""
-        async with asyncio.timeout(seconds), self._released:
+    async def slot(self, name: str, timeout_seconds: float) -> AsyncIterator[None]:
+        """Hold a slot; raises TimeoutError if none is free within `timeout_seconds`."""
+        async with asyncio.timeout(timeout_seconds), self._released:
             await self._released.wait_for(lambda: self._has_free_slot(name))
-            self._inside[name] += 1
+            self._held[name] += 1
         try:
             yield
         finally:
             async with self._released:
-                self._inside[name] -= 1
-                self._inside += Counter()  # drops those with none
+                self._held[name] -= 1
+                self._held += Counter()  # drops names without a slot
                 self._released.notify_all()
 
     def _has_free_slot(self, name: str) -> bool:
-        return self._inside.total() < self._most and self._inside[name] < self._share
+        return self._held.total() < self._slots and self._held[name] < self._share
+
+
+def get_client_network(scope: Scope) -> str:
+    """Return the IPv4 address of a client, or its IPv6 /64 network, which usually has one owner."""
+    host: str = (scope.get("client") or ("",))[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 6:
+        return str(ipaddress.ip_network((address, 64), strict=False).network_address)
+    return str(address)

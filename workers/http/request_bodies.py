@@ -1,4 +1,4 @@
-"""Bodies of requests, within a size and a time."""
+"""Request bodies of bounded size and duration."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MAX_DIGITS = 12
 def parse_content_length(
     headers: Mapping[str, str], response_headers: Mapping[str, str] | None = None
 ) -> float:
-    """Bytes that a request says it brings, by headers: infinity where no body has so many digits.
+    """Return the `Content-Length` of a request, 0 without one, infinity for over 12 digits.
 
-    Raises HTTPException, with the headers `closing`, for what is no number.
+    Raises HTTPException (400), with `response_headers`, for what is not a number.
     """
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
@@ -29,13 +29,13 @@ def parse_content_length(
 
 
 def check_content_length(headers: Mapping[str, str], settings: GatewaySettings) -> None:
-    """Raise HTTPException for a body that is said to be too large, or no number of bytes."""
+    """Raise HTTPException for a `Content-Length` that is too large or not a number."""
     if parse_content_length(headers) > settings.body_bytes:
         raise _too_large(settings.body_bytes)
 
 
 class BoundedBody:
-    """Takes a body in within a size and a time."""
+    """ASGI `receive` that bounds a body's size (413) and the time until it is complete (408)."""
 
     def __init__(self, receive: Receive, settings: GatewaySettings) -> None:
         self._receive = receive
@@ -46,14 +46,14 @@ class BoundedBody:
         self._complete = False
 
     async def __call__(self) -> Message:
-        """The next message; raises HTTPException for a body that is too large or too slow."""
+        """Return the next message; raises HTTPException for a body that is too large or slow."""
         if self._complete:
             return await self._receive()
         try:
             async with asyncio.timeout(max(0.001, self._end - time.monotonic())):
                 message = await self._receive()
         except TimeoutError:
-            detail = f"the body is not all there after {self._seconds:g} s (gateway.body_seconds)"
+            detail = f"the body is incomplete after {self._seconds:g} s (gateway.body_seconds)"
             raise HTTPException(408, detail) from None
         self._size += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)

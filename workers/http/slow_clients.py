@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol for clients that are slow on purpose, and for too many of them."""
+"""HTTP protocol for uvicorn that disconnects slow clients and limits connections."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from config.inbound_settings import GatewaySettings
 
-OVERLOADED = "crowded"
-"""In a request's state: whether more connections are open than `gateway.connections` allows."""
+OVERLOADED = "overloaded"
+"""Key of the request state: whether more than `gateway.connections` connections are open."""
 
 MIN_PROGRESS_BYTES = 65_536
-"""How much of a long answer is a part of it."""
+"""What a client has to read of a response in every `gateway.send_seconds`."""
 
 
 class SlowClientProtocol(H11Protocol):
-    """Ends connections that wait for ever where uvicorn waits with them: each would hold one of
-    those that are allowed.
+    """Closes connections of clients that are too slow, where uvicorn would wait for ever.
 
-    A head has to arrive within a time, from its first byte or the connection's begin; of an answer
-    a part has to be taken within a time. Where twice the connections are open that are allowed,
-    others are closed unheard.
+    The head of a request must arrive within `gateway.head_seconds` of its first byte or of the
+    connection's start. The client must read at least `MIN_PROGRESS_BYTES` of a response, or all of
+    it, in every `gateway.send_seconds`. Beyond twice `gateway.connections`, new connections are
+    closed at once; the access checks answer 503 beyond `gateway.connections`.
     """
 
     settings: ClassVar[GatewaySettings]
@@ -33,9 +33,9 @@ class SlowClientProtocol(H11Protocol):
         self._send_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
-        """Begin to wait for a head."""
+        """Start the timer of the first head."""
         super().connection_made(transport)
-        # Whatever the system's buffers do not take counts as not taken by the client.
+        # Without a buffer of uvicorn's, what the system's buffers do not take counts as unread.
         transport.set_write_buffer_limits(high=0)
         if len(self.connections) > 2 * self.settings.connections:
             transport.abort()
@@ -43,7 +43,7 @@ class SlowClientProtocol(H11Protocol):
         self._start_head_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the head of the next request from its first byte on."""
+        """Start the timer of a head with its first byte, stop it with its last."""
         self.app_state[OVERLOADED] = len(self.connections) > self.settings.connections
         super().data_received(data)
         if self._is_idle():
@@ -52,17 +52,17 @@ class SlowClientProtocol(H11Protocol):
             self._stop_head_timer()
 
     def pause_writing(self) -> None:
-        """Begin to wait for the client to take its answer."""
+        """Start the timer of the response."""
         super().pause_writing()
         self._start_send_timer()
 
     def resume_writing(self) -> None:
-        """The client has taken all there was."""
+        """Stop the timer: the client has read everything so far."""
         self._stop_send_timer()
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Stop the timers."""
         self._stop_head_timer()
         self._stop_send_timer()
         super().connection_lost(exc)
@@ -99,9 +99,9 @@ class SlowClientProtocol(H11Protocol):
         if before - self.transport.get_write_buffer_size() >= MIN_PROGRESS_BYTES:
             self._start_send_timer()
         else:
-            self.transport.abort()  # to close it would wait for the client once more
+            self.transport.abort()  # `close` would wait for the client to read the rest
 
 
 def create_http_protocol(settings: GatewaySettings) -> type[SlowClientProtocol]:
-    """The protocol as a gateway's settings want it."""
+    """Return the protocol class for a gateway with these settings."""
     return type("GatewayProtocol", (SlowClientProtocol,), {"settings": settings})

@@ -1,16 +1,16 @@
-"""Directories that may become sources, when somebody asks for it over a network."""
+"""Directories that a caller may add as sources."""
 
 from __future__ import annotations
 
 from workers.backend.store_backend import StoreBackend
-from workers.http.access import LOCAL_USER, Caller
+from workers.http.authentication import LOCAL_USER, Caller
 from workers.library import allowed_roots
 
 
 def resolve_root(backend: StoreBackend, caller: Caller, source_id: str, root: str) -> str:
-    """A directory as a caller may name it for a source; raises UsageError for any other.
+    """Return the directory of a source, resolved; raises UsageError outside `gateway.roots`.
 
-    The user may name any.
+    The local user may name any directory.
     """
     if caller is LOCAL_USER:
         return root

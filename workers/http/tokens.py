@@ -1,7 +1,7 @@
-"""Tokens: who may call the gateway, and what each may do.
+"""Bearer tokens of the gateway: their names, scopes and expiry, stored in a file.
 
-A token is 256 random bits, so its SHA-256 is kept and no slow hash is needed: there is nothing to
-guess. The file is read again whenever it has changed; nothing is restarted for a rotation.
+A token is 256 random bits, so a SHA-256 hash suffices: a slow hash protects only secrets that can
+be guessed. The file is read again whenever it has changed, so a rotation needs no restart.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from config.settings import Settings
 from workers.library.user_files import write_atomically
 
 ANONYMOUS = "anonymous"
-"""Whoever asks on loopback while there are no tokens."""
+"""Name of callers without a token, accepted on loopback as long as none was added."""
 
 _PREFIX = "skb_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class TokenScope(IntEnum):
-    """What a token may do; each may do what those before it may."""
+    """What a token permits; each scope includes the ones before it."""
 
     READ = 1
     WRITE = 2
@@ -45,7 +45,7 @@ class TokenScope(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is kept. created, expires: seconds since the epoch, expires 0: never."""
+    """A stored token. created, expires: seconds since the epoch; expires 0: never."""
 
     name: str
     scope: str
@@ -55,11 +55,11 @@ class Token:
 
     @property
     def granted_scope(self) -> TokenScope:
-        """Its scope."""
+        """The scope as an enum member."""
         return TokenScope[self.scope.upper()]
 
     def is_expired(self, now: float) -> bool:
-        """Whether it has expired."""
+        """Return whether the token has expired."""
         return 0 < self.expires <= now
 
 
@@ -67,12 +67,12 @@ _FILE = TypeAdapter(list[Token])
 
 
 def open_token_store(settings: Settings) -> TokenStore:
-    """The tokens of a deployment, in the file that its settings name."""
+    """Return the token store of a deployment: `gateway.tokens_file`, or a file in its home."""
     return TokenStore(settings.gateway.tokens_file or settings.home / "tokens.json")
 
 
 class TokenStore:
-    """The tokens of a file, which may not be there: then nobody needs one on loopback."""
+    """The tokens of a file, which may be missing: then loopback needs no token."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -82,8 +82,11 @@ class TokenStore:
         self._file_was_seen = False
 
     def are_configured(self) -> bool:
-        """Whether there is a file, even one whose tokens were all revoked, or was one before: a
-        file that is moved away lets nobody in. Raises SetupError when that cannot be told."""
+        """Return whether the file exists, or existed before in this process.
+
+        So revoking every token, or moving the file away, admits no one. Raises MisconfiguredError
+        if the file cannot be checked.
+        """
         with self._lock:
             try:
                 self.path.lstat()
@@ -95,7 +98,7 @@ class TokenStore:
             return self._file_was_seen
 
     def all(self) -> tuple[Token, ...]:
-        """The tokens, oldest first; raises SetupError for a file that cannot be used."""
+        """Return the tokens, oldest first; raises MisconfiguredError for an unusable file."""
         with self._lock:
             try:
                 found = self.path.stat()
@@ -112,19 +115,19 @@ class TokenStore:
 
     def _read(self, mode: int) -> tuple[Token, ...]:
         if stat.S_IMODE(mode) & 0o077:
-            raise MisconfiguredError(f"{self.path} can be read by others: chmod 600 {self.path}")
+            raise MisconfiguredError(f"{self.path} is readable by others: chmod 600 {self.path}")
         try:
             tokens = _FILE.validate_json(self.path.read_bytes())
             for token in tokens:
                 _ = token.granted_scope
         except (ValidationError, KeyError):
             raise MisconfiguredError(
-                f"{self.path} is no file of `skillbus tokens`; move it away and add tokens anew"
+                f"{self.path} is not a file of `skillbus tokens`; move it away and add new tokens"
             ) from None
         return tuple(tokens)
 
     def find(self, secret: str) -> Token | None:
-        """The token that a secret is, None for one that is unknown, revoked or expired."""
+        """Return the token of a secret, None if it is unknown, revoked or expired."""
         digest = _digest(secret)
         now = time.time()
         found = None
@@ -134,7 +137,10 @@ class TokenStore:
         return found
 
     def add(self, name: str, scope: TokenScope, expires: float = 0.0) -> str:
-        """Make a token; the secret, which is kept nowhere. Raises UsageError for its name."""
+        """Add a token and return its secret, which is not stored.
+
+        Raises UsageError for a name that is malformed or in use.
+        """
         if not _NAME.fullmatch(name) or name == ANONYMOUS:
             raise UsageError(
                 f"{name!r} cannot be a token's name: up to 64 letters, digits, `.`, `_`, `@`, "
@@ -145,14 +151,14 @@ class TokenStore:
         with self._open_for_update() as tokens:
             if any(one.name == name for one in tokens):
                 raise UsageError(
-                    f"there is a token {name} already; revoke it first, or add another beside it "
-                    "and revoke the old one when nobody uses it any more"
+                    f"a token {name} exists already; revoke it first, or add one of another name "
+                    "and revoke this one when it is no longer in use"
                 )
             tokens.append(token)
         return secret
 
     def revoke(self, name: str) -> None:
-        """Forget a token; raises NotFoundError when there is none of this name."""
+        """Delete a token; raises NotFoundError if there is none of this name."""
         with self._open_for_update() as tokens:
             kept = [token for token in tokens if token.name != name]
             if len(kept) == len(tokens):
@@ -161,7 +167,7 @@ class TokenStore:
 
     @contextmanager
     def _open_for_update(self) -> Iterator[list[Token]]:
-        """The tokens, to be changed in place; one process at a time, and written whole."""
+        """Yield the tokens to be changed in place; locked, and replaced atomically afterwards."""
         try:
             folder = os.open(self.path.parent, os.O_RDONLY)
         except OSError as error:

@@ -35,7 +35,11 @@ class RetryBackend(Protocol):
 def dead_letter_data(letter: DeadLetter) -> dict[str, Any]:
     """A dead letter as JSON data. retryable: whether it names a task of this version."""
     is_known = resolve_task_name(letter.task) in POLICIES
-    return asdict(letter) | {"ids": list(letter.ids), "retryable": is_known}
+    return asdict(letter) | {
+        "ids": list(letter.ids),
+        "failed_at": letter.buried,  # `buried` is its former name; remove that after 0.2
+        "retryable": is_known,
+    }
 
 
 def retry_dead_letter(backend: RetryBackend, letter_id: str) -> dict[str, Any]:

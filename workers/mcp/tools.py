@@ -188,12 +188,14 @@ def _describe_failure(status: QueryStatus, budget: int) -> str:
 
 
 def _error_message(error: SkillbusError) -> str:
+    message = error.public_message  # addresses and file names of the deployment are not for agents
     if isinstance(error, MisconfiguredError):
-        # Addresses and file names of the deployment are not for agents.
         log.error("a setting is wrong", reason=str(error))
-        return "a setting of this deployment is wrong; the server's log says which"
-    again = isinstance(error, TransientError) and "try again" not in str(error)
-    return f"{error}; try again in a moment" if again else str(error)
+        return message
+    if message != str(error):
+        log.warning("a server failed", reason=str(error))
+    again = isinstance(error, TransientError) and "try again" not in message
+    return f"{message}; try again in a moment" if again else message
 
 
 def _check_id(skill_id: str) -> None:

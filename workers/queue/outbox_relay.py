@@ -1,5 +1,7 @@
-"""The relay of replies: from the journal's outbox to who asked, at least once, by one process at a
-time."""
+"""Relay of replies: publishes what the journal's outbox holds to the brokers' reply queues.
+
+Each reply is sent at least once. One process at a time does it, holding the lock `replies`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import time
 import structlog
 from pydantic import ValidationError
 
+from config.backoff import Backoff
 from config.errors import SkillbusError, UsageError
 from skills.events import (
     MessageRefused,
@@ -23,7 +26,8 @@ from skills.events import (
 from tasks.journal.protocol import Job, trace_of
 from tasks.metrics_recorder import MetricsRecorder
 from workers.backend.store_backend import StoreBackend
-from workers.queue.broker import Broker, open_reply_publisher
+from workers.queue.broker import Broker
+from workers.queue.connect import open_reply_publisher
 from workers.queue.protocol import ReplyPublisher
 from workers.queue.publication_tracker import PublicationTracker
 from workers.queue.recorder import ORIGIN
@@ -33,13 +37,13 @@ log = structlog.get_logger()
 _LEASE_SECONDS = 5.0
 _WAIT_SECONDS = 0.3
 _BATCH_SIZE = 100
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 5.0
+_MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.2, 5.0
 
 
 class OutboxRelay:
-    """Sends what the outbox holds until `stopping` is set.
+    """Publishes the replies of the outbox until `stopping` is set.
 
-    problem: why it does not get on, "" while it does. replied: jobs whose replies were sent.
+    problem: why it is paused, "" otherwise. replied: number of jobs whose replies were sent.
     """
 
     def __init__(
@@ -47,12 +51,12 @@ class OutboxRelay:
         backend: StoreBackend,
         broker: Broker,
         stopping: threading.Event,
-        measures: MetricsRecorder,
+        metrics: MetricsRecorder,
     ) -> None:
         self._backend = backend
         self._broker = broker
         self._stopping = stopping
-        self._measures = measures
+        self._metrics = metrics
         self._publication_tracker = PublicationTracker(
             backend.graph, broker.settings.settle_seconds
         )
@@ -61,8 +65,8 @@ class OutboxRelay:
         self.replied = 0
 
     def run(self) -> None:
-        """Work; the thread's body."""
-        pause = _FIRST_PAUSE_SECONDS
+        """Publish replies whenever this process holds the lock; the target of a thread."""
+        backoff = Backoff(_MIN_RETRY_SECONDS, _MAX_RETRY_SECONDS)
         while not self._stopping.is_set():
             try:
                 with self._backend.coordinator.try_lock("replies") as is_leader:
@@ -70,14 +74,14 @@ class OutboxRelay:
                         self._send_pending()
                 if not is_leader:
                     self._stopping.wait(_WAIT_SECONDS)
-                self.problem, pause = "", _FIRST_PAUSE_SECONDS
+                self.problem = ""
+                backoff.reset()
             except SkillbusError as error:
                 if not self.problem:
-                    log.warning("replies wait", reason=str(error))
+                    log.warning("replies paused", reason=str(error))
                 self.problem = str(error)
                 self._close_publisher()
-                self._stopping.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                self._stopping.wait(backoff.pause())
         self._close_publisher()
 
     def _close_publisher(self) -> None:
@@ -86,11 +90,11 @@ class OutboxRelay:
             self._reply_publisher = None
 
     def _send_pending(self) -> None:
-        """Send what there is, for a while: who has lost the lead unawares notices then."""
+        """Send the pending replies for 5 s at most, then the lock is checked again."""
         end = time.monotonic() + _LEASE_SECONDS
         journal = self._backend.journal
         while not self._stopping.is_set() and time.monotonic() < end:
-            # Those that wait for their skills come first in the outbox: they hold up nobody.
+            # Jobs that wait for their skills are first in the outbox; the limit reaches past them.
             waiting = journal.list_pending_replies(len(self._publication_tracker) + _BATCH_SIZE)
             if not sum(self._send_reply(job_id) for job_id in waiting):
                 journal.wait_for_pending_reply(
@@ -98,13 +102,13 @@ class OutboxRelay:
                 )
 
     def _send_reply(self, job_id: str) -> bool:
-        """Whether a job is replied to now; not while its skills are on their way."""
+        """Send the replies to a job; False if its skills are still being published."""
         if self._stopping.is_set():
             return False
         try:
             job = self._backend.journal.get_job(job_id)
-        except UsageError as error:  # forgotten just now, or written by another version
-            log.error("reply cannot be made", job_id=job_id, reason=str(error))
+        except UsageError as error:  # deleted since, or of another version
+            log.error("reply cannot be built", job_id=job_id, reason=str(error))
             self._backend.journal.mark_replied(job_id)
             return False
         answers = self._build_answers(job)
@@ -116,10 +120,10 @@ class OutboxRelay:
             if self._reply_publisher is None:
                 self._reply_publisher = open_reply_publisher(self._broker)
             sent = self._reply_publisher.send(name, reply)
-            self._measures.record_submission("replied" if sent else "dropped")
+            self._metrics.record_submission("replied" if sent else "dropped")
             if not sent:
                 log.warning(
-                    "reply dropped: its queue is gone or full", reply_to=name, job_id=job_id
+                    "reply dropped: its queue is missing or full", reply_to=name, job_id=job_id
                 )
                 break
         self._backend.journal.mark_replied(job_id)
@@ -144,5 +148,5 @@ def _build_query_answer(job: Job) -> Reply:
     try:
         return QueryAnswered.model_validate(job.outcome)
     except ValidationError:
-        reason = "another version of skillbus has made the answer; ask again"
+        reason = "the answer was written by another version of skillbus; ask again"
         return QueryFailed(query_id=job.id, reason=reason)

@@ -1,4 +1,4 @@
-"""What carries submissions and replies, whichever the broker."""
+"""Protocols of a broker's consumer and reply publisher, and the messages between them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Protocol
 from skills.events import Event
 
 QUEUE = "skillbus.events"
-"""The queue of RabbitMQ, and the stream of Redis, that submissions are written to."""
+"""Name of the RabbitMQ queue, or Redis stream, that submissions are written to."""
 
 CONTENT_TYPE = "application/cloudevents+json"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as it came.
+    """A message as received.
 
-    body: to be a CloudEvents JSON object. reply_to, correlation_id: given beside it, "" for none;
-    they are worth as much as the extension attributes of the event. problem: why this can be no
-    submission, "" where the body has to tell.
+    body: expected to be a CloudEvents JSON object. reply_to, correlation_id: message properties, ""
+    if unset; equivalent to the event's extension attributes. problem: why the message cannot be a
+    submission whatever its body holds, "" if the body decides.
     """
 
     body: bytes
@@ -30,18 +30,21 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessage:
-    """A message and the broker's mark of it, by which it is confirmed."""
+    """A message and the broker's tag for it, which acknowledges it."""
 
     delivery_tag: str
     message: Message
 
 
 class ReplyPublisher(Protocol):
-    """Sends replies. Every call raises TransientError while the broker is away."""
+    """Publishes replies. Every call raises TransientError while the broker is unreachable."""
 
     def send(self, reply_to: str, reply: Event) -> bool:
-        """Send a reply, kept by the broker when this returns; False when there is no such queue,
-        it is none for replies, or it takes no more."""
+        """Publish a reply to the queue or stream `reply_to`.
+
+        Returns True once the broker has stored it; False if there is no such queue, it cannot hold
+        replies, or it is full.
+        """
         ...
 
     def close(self) -> None:
@@ -50,23 +53,23 @@ class ReplyPublisher(Protocol):
 
 
 class MessageConsumer(ReplyPublisher, Protocol):
-    """Hands out messages that stay the broker's until they are confirmed, and sends replies."""
+    """Receives messages, which the broker keeps until they are acknowledged; publishes replies."""
 
     def receive(self, timeout_seconds: float, max_messages: int) -> list[ReceivedMessage]:
-        """New messages, at most `room`, waiting at most `seconds` for the first.
+        """Return new messages, waiting at most `timeout_seconds` for the first.
 
-        Called often, it also tells the broker that those handed out before are still held.
+        Frequent calls also keep the connection and the claims on unacknowledged messages alive.
         """
         ...
 
     def count_ready(self) -> int:
-        """Messages that no consumer has in hand."""
+        """Count the messages that no consumer has received."""
         ...
 
     def acknowledge(self, received: ReceivedMessage) -> None:
-        """A message is recorded: the broker forgets it."""
+        """Have the broker delete a message, which is recorded."""
         ...
 
     def close(self) -> None:
-        """Release the connection; what was not confirmed is handed out again, to anybody."""
+        """Release the connection; unacknowledged messages are delivered again, to any consumer."""
         ...

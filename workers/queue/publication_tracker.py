@@ -1,10 +1,10 @@
-"""What became of the skills that an event concerns, once that is settled.
+"""Tracker of publication: the replies to an event once all skills it concerns are settled.
 
-A skill waits for ingest while its `wanted_seq` is above its `seq`. An ingest takes its number
-before it reads, so one whose `seq` is not below a number that was taken after the event was carried
-out has read what the event told of, whatever was asked for since. A skill is settled once it waits
-no longer or has such a `seq`: after at most one ingest more than the event asked for, even where
-skills change all the time.
+A skill waits for ingest while its `wanted_seq` is above its `seq`. An ingest allocates its sequence
+number before it reads the folder. So an ingest with a number above `barrier_seq`, which is taken
+after the event was carried out, has read the state that the event reported, whatever was requested
+since. A skill is settled once it no longer waits or has reached the barrier: at most one ingest
+more than the event requested, even if the skill changes all the time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from config.backoff import Backoff
 from graph.protocol import Catalog
 from graph.records import CatalogEntry, SkillState
 from skills.bundle.model import Revision
@@ -30,28 +31,30 @@ from tasks.ingest.ingest import needs_ingest
 from workers.queue.recorder import AFTER_SEQ
 
 MAX_ANSWERS = 1_000
-"""Skills of one event that its sender is told of."""
+"""Maximum number of replies to one event."""
 
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 2.0
-_BACKOFF_FACTOR = 10
-"""A look that takes long is repeated after so many times as long."""
+_MIN_RECHECK_SECONDS, _MAX_RECHECK_SECONDS = 0.04, 2.0
+_RECHECK_FACTOR = 10
+"""A check is repeated after at least this many times its own duration."""
 _MAX_PATHS = 20
 
 
 @dataclass(slots=True)
 class _PendingEvent:
-    """An event whose skills are not settled: since when, below which seq, when to look again."""
+    """An event with unsettled skills. Times are those of `time.monotonic`."""
 
     started_at: float
     barrier_seq: int
-    retry_seconds: float = _FIRST_PAUSE_SECONDS
-    next_check_at: float = field(default=0.0)
+    next_check_at: float = 0.0
+    backoff: Backoff = field(
+        default_factory=lambda: Backoff(_MIN_RECHECK_SECONDS, _MAX_RECHECK_SECONDS)
+    )
 
 
 class PublicationTracker:
-    """Events that were carried out and whose skills are looked at until they are settled.
+    """Checks the skills of events that were carried out until they are settled.
 
-    patience: seconds until skills that wait still are told as failed.
+    timeout_seconds: after which skills that still wait are reported as failed.
     """
 
     def __init__(self, graph: Catalog, timeout_seconds: float) -> None:
@@ -63,21 +66,22 @@ class PublicationTracker:
         return len(self._pending)
 
     def seconds_until_due(self, max_seconds: float) -> float:
-        """Seconds until the next look, at most `longest`."""
+        """Return the seconds until the next check is due, at most `max_seconds`."""
         now = time.monotonic()
         return max(
             0.0, min([max_seconds, *(one.next_check_at - now for one in self._pending.values())])
         )
 
     def forget(self, job_id: str) -> None:
-        """An event needs no more looks."""
+        """Stop tracking an event."""
         self._pending.pop(job_id, None)
 
     def get_answers(self, job_id: str, event: Event) -> list[Reply] | None:
-        """What became of the skills, None while some wait and it is not time to look or tell.
+        """Return the replies about an event's skills, at most `MAX_ANSWERS`.
 
-        At most `MOST_ANSWERS`. Of a source: those that were published since the event came, and
-        those that failed. A skill that was withdrawn is told only to who sent it.
+        None while skills are unsettled, or the next check is not due. For a source: the skills
+        published since the event was received, and the failed ones. A removed skill is reported
+        only to an event that names it.
         """
         started = time.monotonic()
         waiting = self._pending.get(job_id)
@@ -92,16 +96,15 @@ class PublicationTracker:
         }
         now = time.monotonic()
         if unsettled and now - waiting.started_at < self._timeout_seconds:
-            waiting.retry_seconds = min(2 * waiting.retry_seconds, _LONGEST_PAUSE_SECONDS)
             waiting.next_check_at = now + max(
-                waiting.retry_seconds, _BACKOFF_FACTOR * (now - started)
+                waiting.backoff.pause(), _RECHECK_FACTOR * (now - started)
             )
             return None
         return _build_answers(event, entries, unsettled)
 
 
 def _list_affected(graph: Catalog, event: Event) -> list[CatalogEntry]:
-    """The skills that an event is about, as the catalog has them."""
+    """Return the catalog entries of the skills that an event concerns."""
     content = event.parse_data()
     if isinstance(content, SkillUpserted | SkillRemoved):
         return graph.get_entries([content.skill_id])
@@ -124,7 +127,7 @@ def _list_affected(graph: Catalog, event: Event) -> list[CatalogEntry]:
 
 
 def _parse_folder(path: str) -> str:
-    """The folder that a path of an event is about."""
+    """Return the folder that a path of an event names."""
     return path.removesuffix("SKILL.md").strip("/")
 
 
@@ -134,7 +137,7 @@ def _parent_paths(path: str) -> Iterable[str]:
 
 
 def _overlaps(path: str, scopes: set[str]) -> bool:
-    """Whether a skill's folder is one of these, lies below one or above one."""
+    """Return whether a skill's folder equals, contains or lies in one of the scopes."""
     own = "" if path == "." else path
     return any(
         own == scope
@@ -154,14 +157,14 @@ def _build_answers(
     answers: list[Reply] = []
     for entry in entries:
         if entry.skill_id in unsettled:
-            reason = "it still waits to be read; ask for its state later"
+            reason = "it still waits for ingest; query its state later"
             answers.append(SkillFailed(skill_id=entry.skill_id, reason=reason))
         elif entry.state is SkillState.FAILED:
             answers.append(SkillFailed(skill_id=entry.skill_id, reason=entry.reason))
         elif entry.state is SkillState.PUBLISHED and (named or entry.seq > after):
             answers.append(_build_published(entry))
         elif named and entry.state is SkillState.REMOVED:
-            reason = "it was withdrawn before it was published"
+            reason = "it was removed before it was published"
             answers.append(SkillFailed(skill_id=entry.skill_id, reason=reason))
     return answers[:MAX_ANSWERS]
 

@@ -1,4 +1,4 @@
-"""From a message to the journal: read, checked, recorded, or refused with a reason."""
+"""Recorder of messages: validates a message and records it in the journal, or rejects it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ log = structlog.get_logger()
 
 ORIGIN = "skillbus/consume"
 AFTER_SEQ = "afterseq"
-"""Extension attribute in the journal's copy of an event: the catalog's counter when it came."""
+"""Extension attribute of the recorded event: the catalog's last sequence number on arrival."""
 
 _MINUTE = 60
 _MAX_CORRELATION_LENGTH = 200
 
 
 class Rejection:
-    """Why a message was not accepted, and the event that tells its sender.
+    """Reply to a message that was not accepted.
 
-    reply_to: where that goes, "" for a sender that cannot be told.
+    reply_to: its queue, "" if the sender named none that is valid. event: the reply.
     """
 
     __slots__ = ("event", "reply_to")
@@ -46,23 +46,23 @@ class Rejection:
 
 
 class MessageRecorder:
-    """Records messages in a deployment's journal, each once however often it comes."""
+    """Records messages in a deployment's journal; a redelivered message is recorded once."""
 
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         self._settings = backend.settings.submissions
 
     def record(self, message: Message) -> Rejection | None:
-        """Record a message; what cannot be accepted is buried, and its refusal returned.
+        """Record a message; an invalid one becomes a dead letter, and its rejection is returned.
 
-        When this returns, the message may be confirmed. Raises TransientError when too many wait
-        or a store is away: the message is to be kept and taken again.
+        The message may be acknowledged afterwards. Raises TransientError if too many jobs wait or a
+        store is unreachable: the message must not be acknowledged then, but recorded later.
         """
         try:
             event = self._parse_message(message)
         except UsageError as error:
             return self._reject(message, str(error))
-        # Asked for at leisure: the answer is wanted for as long as answers are kept.
+        # No client waits on a connection: a query may be answered for as long as answers are kept.
         seconds = self._backend.settings.workers.answer_minutes * _MINUTE
         is_new = self._backend.accept_if_new(event, seconds)
         log_fields = {"job_id": job_id(event), "type": event.type, "id": event.id}
@@ -70,10 +70,10 @@ class MessageRecorder:
         return None
 
     def _parse_message(self, message: Message) -> Event:
-        """The event of a message, as the journal keeps it; raises UsageError when it is none."""
-        size, most = len(message.body), self._settings.message_bytes
-        if size > most:
-            raise UsageError(f"{size} bytes; at most {most} (submissions.message_bytes)")
+        """Return the event of a message as it is recorded; raises UsageError for an invalid one."""
+        size, max_bytes = len(message.body), self._settings.message_bytes
+        if size > max_bytes:
+            raise UsageError(f"{size} bytes; at most {max_bytes} (submissions.message_bytes)")
         if message.problem:
             raise UsageError(message.problem)
         event = parse_request(message.body)
@@ -82,7 +82,7 @@ class MessageRecorder:
             ("correlation_id", message.correlation_id, event.correlationid),
         ):
             if from_properties and own and from_properties != own:
-                raise UsageError(f"{name} beside the event and in it are not the same")
+                raise UsageError(f"{name} differs between the message properties and the event")
         event = replace_origin(event, "", message.reply_to, message.correlation_id)
         content = event.parse_data()
         after = 0
@@ -108,7 +108,7 @@ class MessageRecorder:
 
 
 def _find_sender(message: Message, max_bytes: int) -> MessageSender:
-    """Who sent a message that was refused, as far as it can be told."""
+    """Return the sender of a rejected message, as far as it can be parsed."""
     parsed_sender = (
         parse_sender(message.body) if len(message.body) <= max_bytes else MessageSender()
     )

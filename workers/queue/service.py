@@ -1,4 +1,4 @@
-"""Consumer and relay of a process, each a thread."""
+"""Service of submissions: the threads of a process that consume messages and send replies."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from workers.queue.status_reporter import REPORT_SECONDS, ConsumerStatus, Status
 
 
 class SubmissionService:
-    """Takes submissions into a deployment and sends replies, while it is entered.
+    """Context manager: inside, submissions are recorded in a deployment and replies are sent.
 
-    The broker is connected to in the background, however long that takes. Raises UsageError at
-    once when the settings name none.
+    The connection to the broker is made, and remade, in the background. The constructor raises
+    UsageError if the settings name no broker.
     """
 
-    def __init__(self, backend: StoreBackend, measures: MetricsRecorder | None = None) -> None:
+    def __init__(self, backend: StoreBackend, metrics: MetricsRecorder | None = None) -> None:
         self.broker = get_submission_broker(backend.settings)
         self.name = unique_process_name()
         self._stopping = threading.Event()
-        measures = measures or NullMetrics()
+        metrics = metrics or NullMetrics()
         recorder = MessageRecorder(backend)
         self.consumer = SubmissionConsumer(
-            recorder, self.broker, self.name, self._stopping, measures
+            recorder, self.broker, self.name, self._stopping, metrics
         )
-        self.relay = OutboxRelay(backend, self.broker, self._stopping, measures)
-        self._status_reporter = StatusReporter(backend)
+        self.relay = OutboxRelay(backend, self.broker, self._stopping, metrics)
+        self._status_reporter = StatusReporter(backend.settings.home, backend.coordinator)
         runs = {"consumer": self.consumer.run, "relay": self.relay.run, "status": self._report}
         self._threads = [
             threading.Thread(target=run, name=f"skillbus-{name}", daemon=True)
@@ -41,7 +41,7 @@ class SubmissionService:
         ]
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
         return self
@@ -52,13 +52,13 @@ class SubmissionService:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Finish the message in hand, and end."""
+        """Finish the message in progress and stop the threads."""
         self._stopping.set()
         for thread in self._threads:
             thread.join()
 
     def status(self) -> ConsumerStatus:
-        """Where submissions come from, what this process has done, and why it does not get on."""
+        """Return broker, connection, counts and problem of this process."""
         return {
             "consumer": self.name,
             "broker": self.broker.address,
@@ -72,10 +72,10 @@ class SubmissionService:
         }
 
     def not_ready_reasons(self) -> list[str]:
-        """Why no submissions are taken now; empty while they are."""
+        """Return why no submissions are consumed now; empty while they are."""
         current = self.status()
-        away = [] if current["connected"] else ["the broker is not connected"]
-        return [current["problem"]] if current["problem"] else away
+        disconnected = [] if current["connected"] else ["the broker is not connected"]
+        return [current["problem"]] if current["problem"] else disconnected
 
     def _is_running(self) -> bool:
         return all(thread.is_alive() for thread in self._threads)

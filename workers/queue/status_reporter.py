@@ -1,7 +1,7 @@
-"""How the processes that take submissions get on, told to whoever asks for the status.
+"""Status of the processes that consume submissions, for `skillbus status` and `GET /v1/status`.
 
-Servers share it through Redis; of an embedded library, which one process has, it is a file of the
-home. What was told is forgotten after some seconds: a process that was killed tells nothing.
+A distributed deployment shares it through Redis; an embedded one, which a single process serves,
+has a file in its home. A report expires after some seconds, so a killed process disappears.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ import contextlib
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from config.errors import SkillbusError
+from tasks.coordination.protocol import Coordinator
 from workers.library.user_files import write_atomically
-
-if TYPE_CHECKING:
-    from workers.backend.store_backend import StoreBackend
 
 log = structlog.get_logger()
 
@@ -27,34 +25,37 @@ _FRESH_SECONDS = 4 * REPORT_SECONDS
 _FILE = "consumer.json"
 
 ConsumerStatus = dict[str, Any]
-"""consumer: name of the process. broker: its address. connected; problem: why work does not go on,
-"" while it does. waiting: messages that nobody has in hand, None: not known. recorded, refused,
-replied: counts since it began. last_message: when the last one came, seconds since the epoch, None
-before the first."""
+"""JSON data of one consumer.
+
+consumer: name of the process. broker: its address. connected. problem: why it is paused, ""
+otherwise. waiting: messages that no consumer has received, None if unknown. recorded, refused,
+replied: counts since its start. last_message: time of the last message, seconds since the epoch,
+None before the first.
+"""
 
 
 class StatusReporter:
-    """Tells for one process. What cannot be told now is told the next time."""
+    """Reports the status of one process; a report that fails is left to the next one."""
 
-    def __init__(self, backend: StoreBackend) -> None:
+    def __init__(self, home: Path, coordinator: Coordinator) -> None:
+        # Every command imports this module; only processes that consume need Redis.
         from tasks.coordination.redis import RedisCoordinator
 
-        self._path = backend.settings.home / _FILE
-        coordinator = backend.coordinator
+        self._path = home / _FILE
         self._shared = coordinator if isinstance(coordinator, RedisCoordinator) else None
 
     def report(self, status: ConsumerStatus) -> None:
-        """Say how it is now."""
+        """Publish the current status."""
         try:
             if self._shared is not None:
                 self._shared.report_consumer(status)
             else:
                 write_atomically(self._path, json.dumps(status).encode())
         except SkillbusError as error:
-            log.debug("status not told", reason=str(error))
+            log.debug("status not reported", reason=str(error))
 
     def clear(self) -> None:
-        """This process takes no submissions any more."""
+        """Delete the status: this process stops consuming."""
         with contextlib.suppress(SkillbusError, OSError):
             if self._shared is not None:
                 self._shared.deregister_consumer()
@@ -63,7 +64,7 @@ class StatusReporter:
 
 
 def read_consumer_statuses(home: Path) -> list[ConsumerStatus]:
-    """What the process that takes submissions into a home's library told lately."""
+    """Return the recent status of the process that consumes for a home; at most one."""
     path = home / _FILE
     try:
         if time.time() - path.stat().st_mtime > _FRESH_SECONDS:

@@ -1,1 +1,1 @@
-"""Deliveries of repository hosts: who sent one, what was pushed, and which sources that changes."""
+"""Webhook deliveries of repository hosts: signatures, payloads, and the sources they change."""

@@ -1,4 +1,4 @@
-"""A delivery as it came, and why one is refused."""
+"""A webhook delivery as received, and the error that refuses one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from config.errors import PermanentError
 
 HOSTS = {"github": "github", "gitlab": "gitlab", "gitea": "gitea", "forgejo": "gitea"}
-"""Names in the address of a webhook, and the host whose rules hold there."""
+"""Names in the URL of a webhook -> the host whose rules apply."""
 
 _ID_HEADERS = {
     "github": ("x-github-delivery",),
@@ -20,7 +20,7 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
 
 class DeliveryError(PermanentError):
-    """A delivery that is refused. status: of the HTTP answer that says so."""
+    """A delivery is refused. status: of the HTTP response."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class DeliveryError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What a host sent. host: a value of `HOSTS`. headers: by name in small letters. body: raw."""
+    """A request of a host. host: a value of `HOSTS`. headers: by lower-case name. body: raw."""
 
     host: str
     headers: Mapping[str, str]
@@ -37,7 +37,7 @@ class Delivery:
 
     @property
     def id(self) -> str:
-        """The id that the host gave it, "" where it has none of a form that can be shown."""
+        """Id that the host assigned, "" if it is missing or malformed."""
         for name in _ID_HEADERS[self.host]:
             found = self.headers.get(name, "")
             if _ID.fullmatch(found):

@@ -1,9 +1,8 @@
-"""What becomes of a delivery: verified, read, and recorded as one event for each source.
+"""Handler of deliveries: verifies one and records one event per source that it changes.
 
-The id of such an event is made from what the host signed. The journal keeps ids for
-`workers.journal_days` after the work is done, in every process and over restarts, so it is what
-recognises a delivery that comes again. What is older than that is refused by its date, where the
-host tells one.
+The event's id is derived from what the host signed, and the journal accepts every id once: so a
+repeated delivery is recognised, in every process and after a restart, for `workers.journal_days`.
+Older deliveries are refused by their date, if the host sends one.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _CLOCK_SKEW_SECONDS = 3_600.0
 
 
 class Receipt(BaseModel):
-    """What became of a delivery. ids: of the events it led to. reason: why there are none."""
+    """Result of a delivery. ids: of the recorded events. reason: why there are none."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,16 +39,16 @@ class Receipt(BaseModel):
 
 
 def handle_delivery(backend: StoreBackend, delivery: Delivery) -> Receipt:
-    """Take a delivery in; its events are recorded when this returns.
+    """Verify a delivery and record its events.
 
-    Raises DeliveryError with the HTTP status of the answer, SetupError when a secret cannot be
-    read, TransientError when too many events wait or a store is busy.
+    Raises DeliveryError for a refused delivery, MisconfiguredError if a secret cannot be read,
+    TransientError if too many events wait or a store is busy.
     """
     settings = backend.settings
     secrets = read_secrets(settings.webhooks, delivery.host)
     if not secrets:
         raise DeliveryError(
-            404, f"no webhooks of {delivery.host} are taken here: [webhooks] names no secret for it"
+            404, f"no webhooks of {delivery.host} are accepted: [webhooks] names no secret for it"
         )
     verification = verify_signature(delivery, secrets)
     _check_age(verification.sent_at, settings.webhooks.age_seconds, settings.webhooks.age_seconds)
@@ -64,7 +63,7 @@ def handle_delivery(backend: StoreBackend, delivery: Delivery) -> Receipt:
     _check_age(payload.push.pushed_at, settings.workers.journal_days * _DAY, _CLOCK_SKEW_SECONDS)
     if not sources:
         raise DeliveryError(
-            403, "no git source follows this repository, or its secret counts for another one"
+            403, "no git source follows this repository, or the secret is for another source"
         )
     matching = [one for one in sources if one.matches(payload)]
     if not matching:
@@ -91,8 +90,8 @@ def _record(
     if not is_new:
         raise DeliveryError(
             409,
-            f"this delivery was here before, as {ids[0]}; "
-            f"`skillbus sources refresh {matching[0].source_id}` fetches once more",
+            f"this delivery was received before, as {ids[0]}; "
+            f"`skillbus sources refresh {matching[0].source_id}` fetches again",
         )
     log.info(
         "webhook",
@@ -110,14 +109,14 @@ def _derive_event_id(host: str, verification: Verification, source_id: str) -> s
     return hashlib.sha256(signed.encode()).hexdigest()[:32]
 
 
-def _check_age(sent: float | None, max_age_seconds: float, max_skew_seconds: float) -> None:
-    """Raise DeliveryError for what was sent too long ago, or is dated in the future; seconds."""
-    if sent is None:
+def _check_age(sent_at: float | None, max_age_seconds: float, max_skew_seconds: float) -> None:
+    """Raise DeliveryError for a delivery that is too old or dated in the future."""
+    if sent_at is None:
         return
-    age = time.time() - sent
+    age = time.time() - sent_at
     if not -max_skew_seconds <= age <= max_age_seconds:
         when = f"{age:.0f} s ago" if age > 0 else f"in {-age:.0f} s"
-        raise DeliveryError(401, f"sent {when}: too old, or the clocks of both sides differ")
+        raise DeliveryError(401, f"sent {when}: too old, or the clocks differ")
 
 
 def _describe_followers(sources: list[FollowedBranch]) -> str:

@@ -1,7 +1,7 @@
-"""What a delivery says: the few fields that matter, out of what each host sends.
+"""Payloads of deliveries: the few fields that are needed, parsed from each host's JSON.
 
-GitHub, Gitea and Forgejo call an event by the same names and send nearly the same push; GitLab has
-its own. Content is told by the host, so none of it is believed but what a source is found by.
+GitHub, Gitea and Forgejo use the same event names and nearly the same JSON of a push; GitLab
+differs. The content only selects sources: what is ingested is fetched from the repository.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ _MAX_TIMESTAMP = 10**12
 class Push:
     """A push to one ref.
 
-    branch: "" when a tag or something else was pushed. before, after: commits; after is "" when
-    the ref was deleted. pushed: seconds since the epoch by the host's clock, None where the
-    content does not tell.
+    branch: "" for a tag or another ref. before, after: commits; after is "" if the ref was deleted.
+    pushed_at: seconds since the epoch by the host's clock, None if the payload does not contain it.
     """
 
     ref: str
@@ -56,14 +55,17 @@ class Push:
 
     @property
     def deleted(self) -> bool:
-        """Whether the ref is gone."""
+        """Whether the ref was deleted."""
         return not self.after
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookPayload:
-    """What happened. event: by the host's name for it. repositories: all addresses of the one it
-    happened to, as `normalise_url` writes them. push: None for other events."""
+    """A parsed payload.
+
+    event: the host's name for it. repositories: all addresses of the repository, in the form of
+    `normalise_url`. push: None for other events.
+    """
 
     event: str
     repositories: frozenset[str]
@@ -72,18 +74,18 @@ class WebhookPayload:
 
 
 def parse_payload(delivery: Delivery) -> WebhookPayload:
-    """What a delivery says.
+    """Parse a delivery.
 
-    Raises DeliveryError: 415 for a content type that no host sends, 400 without a kind of event,
-    422 for content that cannot be read or a push that lacks a field.
+    Raises DeliveryError: 415 for a content type that no host sends, 400 without an event name, 422
+    for malformed content or a push that lacks a field.
     """
     event = _parse_event_name(delivery)
     content = _parse_body(delivery)
-    about = content.get("repository")
+    repository = content.get("repository")
     project = content.get("project")
-    if event == "push" and not isinstance(about, dict) and not isinstance(project, dict):
+    if event == "push" and not isinstance(repository, dict) and not isinstance(project, dict):
         raise DeliveryError(422, "the push names no repository")
-    repositories = [one for one in (about, project) if isinstance(one, dict)]
+    repositories = [one for one in (repository, project) if isinstance(one, dict)]
     addresses = (_get_text(one, name) for one in repositories for name in _URL_FIELDS)
     default = (_get_text(one, "default_branch") for one in repositories)
     return WebhookPayload(
@@ -95,13 +97,13 @@ def parse_payload(delivery: Delivery) -> WebhookPayload:
 
 
 def _parse_event_name(delivery: Delivery) -> str:
-    """The kind of event: `push`, `ping`, or the host's word for another."""
+    """Return `push`, `ping`, or the host's name of another event."""
     names = _EVENT_HEADERS[delivery.host]
     event = next((delivery.headers[name] for name in names if name in delivery.headers), "")
     if not event:
         raise DeliveryError(400, f"no header {' or '.join(names)}; {delivery.host} sends one")
     if not (event.isascii() and event.isprintable() and len(event) <= 100):
-        raise DeliveryError(400, f"header {names[-1]}: not the name of an event")
+        raise DeliveryError(400, f"header {names[-1]}: not an event name")
     return "push" if delivery.host == "gitlab" and event == "Push Hook" else event
 
 
@@ -110,12 +112,12 @@ def _parse_body(delivery: Delivery) -> Mapping[str, Any]:
     if kind == "application/json":
         text: str | bytes = delivery.body
     elif kind == "application/x-www-form-urlencoded" and delivery.host != "gitlab":
-        text = _form_payload(delivery.body)
+        text = _get_form_payload(delivery.body)
     else:
         raise DeliveryError(415, "content type: choose application/json for the webhook")
     try:
         content = json.loads(text)
-    # Python's reader recurses with the nesting.
+    # Python's JSON parser recurses with the nesting.
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise DeliveryError(422, f"the content is not JSON: {reason}") from None
@@ -124,21 +126,21 @@ def _parse_body(delivery: Delivery) -> Mapping[str, Any]:
     return content
 
 
-def _form_payload(body: bytes) -> str:
-    """JSON in the field `payload` of a form."""
+def _get_form_payload(body: bytes) -> str:
+    """Return the JSON in the field `payload` of a form."""
     try:
         fields = parse_qs(body.decode("ascii"), errors="strict", max_num_fields=_FORM_FIELDS)
     except ValueError as error:
         raise DeliveryError(422, f"the content is not a form: {error}") from None
     if len(fields.get("payload", ())) != 1:
-        raise DeliveryError(422, "the form has no field payload, or more than one")
+        raise DeliveryError(422, "the form has no field payload, or several")
     return fields["payload"][0]
 
 
 def _parse_push(content: Mapping[str, Any], repositories: list[dict[str, Any]]) -> Push:
     ref, before, after = (_get_text(content, name) for name in ("ref", "before", "after"))
     if not (ref and _COMMIT.fullmatch(after)):
-        raise DeliveryError(422, "the push has no ref or no commit after it")
+        raise DeliveryError(422, "the push has no ref or no new commit")
     gone = content.get("deleted") is True or not after.strip("0")
     return Push(
         ref=ref,
@@ -152,7 +154,7 @@ def _parse_push(content: Mapping[str, Any], repositories: list[dict[str, Any]]) 
 
 
 def _parse_pushed_at(repository: Mapping[str, Any]) -> float | None:
-    """When GitHub says a push came: a number in pushes, text in what other events tell."""
+    """Return GitHub's time of a push: a number in pushes; other events have text there."""
     when = repository.get("pushed_at")
     return float(when) if type(when) is int and 0 < when < _MAX_TIMESTAMP else None
 

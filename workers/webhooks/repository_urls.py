@@ -1,4 +1,4 @@
-"""Addresses of repositories, in one form however they are written."""
+"""Normalised addresses of repositories, for comparing differently written ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MAX_LENGTH = 2_000
 
 
 def normalise_url(address: str) -> str:
-    """A repository as `host/path`, "" for what is no address of a remote one.
+    """Return `host/path` of a repository's address, "" if it is not that of a remote one.
 
-    Scheme, user, password, usual port, `.git` and upper case make no difference: hosts give the
-    same repository over HTTPS and SSH, and `git@host:path` is SSH too.
+    Scheme, user, password, default port, `.git` and case are dropped, since a host serves the same
+    repository over HTTPS and SSH. `git@host:path` is an SSH address too.
     """
     if len(address) > _MAX_LENGTH:
         return ""
@@ -29,8 +29,8 @@ def normalise_url(address: str) -> str:
     if parts.scheme not in _PORTS:
         return ""
     host = f"[{host}]" if ":" in host else host
-    usual = port in (None, _PORTS[parts.scheme])
-    return _join_host_path(host if usual else f"{host}:{port}", parts.path)
+    is_default_port = port in (None, _PORTS[parts.scheme])
+    return _join_host_path(host if is_default_port else f"{host}:{port}", parts.path)
 
 
 def _join_host_path(host: str, path: str) -> str:

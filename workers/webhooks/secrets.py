@@ -1,4 +1,4 @@
-"""Secrets that hosts sign with, read from files at each delivery: changing one needs no restart."""
+"""Webhook secrets, read from files at each delivery, so that changing one needs no restart."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from config.secrets import read_secret
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret, never shown. source_id: the only source it counts for; "" for all of its host."""
+    """A secret, never shown. source_id: the only source it is for; "" for all of its host."""
 
     text: str = field(repr=False)
     source_id: str = ""
 
 
 def check_secrets(settings: WebhookSettings) -> None:
-    """Raise SetupError when a file that is named cannot be used."""
+    """Raise MisconfiguredError if a file that the settings name cannot be used."""
     for host in ("github", "gitlab", "gitea"):
         read_secrets(settings, host)
 
 
 def read_secrets(settings: WebhookSettings, host: str) -> list[Secret]:
-    """The secrets that a delivery of a host may be signed with; none: nobody listens.
+    """Return the secrets that may sign a host's delivery; without any, none is accepted.
 
-    Raises SetupError that names the setting when a file is missing, unreadable or empty.
+    Raises MisconfiguredError, naming the setting, if a file is missing, unreadable or empty.
     """
     files: dict[str, tuple[Path, ...]] = {
         "github": settings.github,

@@ -1,4 +1,4 @@
-"""Whether a delivery comes from who knows the secret, by what each host documents.
+"""Signature checks of webhook deliveries, by the documentation of each host.
 
 - GitHub: `X-Hub-Signature-256`, "sha256=" and the HMAC-SHA-256 of the raw body in hexadecimal.
 - Gitea and Forgejo: `X-Gitea-Signature` or `X-Forgejo-Signature`, the same without a prefix.
@@ -6,7 +6,7 @@
   Webhooks: `webhook-signature` holds "v1," and the HMAC-SHA-256 of "id.timestamp.body" in base64,
   where id and timestamp are `webhook-id` and `webhook-timestamp`.
 
-All comparisons take the same time wherever texts differ, and every secret is tried.
+All comparisons take constant time, and every secret is tried.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a verified delivery has shown.
+    """Facts proved by a signature.
 
-    sources: those that the secret counts for; None for all. identity: the same for a delivery
-    that comes again, whatever may be changed in it without the secret. sent: seconds since the
-    epoch, where the host signs them.
+    sources: ids that the secret is for; None for all. replay_key: the same for every repetition of
+    a delivery, whatever is changed in it without the secret. sent_at: seconds since the epoch, if
+    the host signs it.
     """
 
     sources: frozenset[str] | None
@@ -41,8 +41,11 @@ class Verification:
 
 
 def verify_signature(delivery: Delivery, secrets: Sequence[Secret]) -> Verification:
-    """Who sent it; raises DeliveryError (401) unless one of the secrets fits, and 400 for a
-    delivery of GitLab's by token that has no id."""
+    """Verify the signature of a delivery.
+
+    Raises DeliveryError: 401 unless it matches one of the secrets, 400 for a delivery of GitLab
+    with a plain token and without an id.
+    """
     if delivery.host == "gitlab":
         return _verify_gitlab(delivery, secrets)
     signature = _get_hex_signature(delivery)
@@ -51,7 +54,7 @@ def verify_signature(delivery: Delivery, secrets: Sequence[Secret]) -> Verificat
         for secret in secrets
         if _compare_digest(_hmac(secret.text.encode(), delivery.body).hex(), signature)
     ]
-    # Neither host signs its delivery id: the body alone tells whether it was here before.
+    # GitHub, Gitea and Forgejo do not sign the delivery id: only the body identifies a repetition.
     return _build_verification(
         delivery, matching, f"body:{hashlib.sha256(delivery.body).hexdigest()}"
     )
@@ -74,7 +77,7 @@ def _verify_gitlab(delivery: Delivery, secrets: Sequence[Secret]) -> Verificatio
     token = _digest(_encode_header(headers.get("x-gitlab-token", "")))
     plain = [secret for secret in secrets if not _is_signing_token(secret)]
     matching = [secret for secret in plain if _compare_digest(_digest(secret.text.encode()), token)]
-    # Before there were keys, webhooks that set off one another shared an id.
+    # Before GitLab had idempotency keys, webhooks that triggered each other shared an id.
     body_part = "" if "idempotency-key" in headers else f" body:{_digest(delivery.body)}"
     verification = _build_verification(delivery, matching, f"id:{delivery.id}{body_part}")
     if not delivery.id:
@@ -111,7 +114,7 @@ def _build_verification(
     if not matching:
         raise DeliveryError(
             401,
-            f"not signed with a secret that is known here for {delivery.host}; "
+            f"not signed with a known secret of {delivery.host}; "
             "compare the webhook's secret with the files of [webhooks]",
         )
     everywhere = any(not secret.source_id for secret in matching)
@@ -128,8 +131,8 @@ def _signing_key(secret: Secret) -> bytes:
         return base64.b64decode(secret.text.removeprefix(_SIGNING_TOKEN), validate=True)
     except ValueError:
         raise MisconfiguredError(
-            "[webhooks]: a file holds a signing token that is not whsec_ and base64; "
-            "copy it from GitLab once more"
+            "[webhooks]: a file has a signing token that is not whsec_ and base64; "
+            "copy it from GitLab again"
         ) from None
 
 
@@ -138,7 +141,7 @@ def _hmac(key: bytes, signed: bytes) -> bytes:
 
 
 def _digest(text: bytes) -> str:
-    """For comparing texts of any length in the same time."""
+    """Hash a text, so that texts of any length are compared in the same time."""
     return hashlib.sha256(text).hexdigest()
 
 
@@ -147,5 +150,5 @@ def _compare_digest(expected: str, found: str) -> bool:
 
 
 def _encode_header(text: str) -> bytes:
-    """A header as it came: HTTP servers read each byte as one character."""
+    """Return the bytes of a header; HTTP servers decode each byte as one character."""
     return text.encode("latin-1", errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Which git sources a push changes: the catalog is the list of what is heard."""
+"""Git sources of the catalog that a push changes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from workers.webhooks.repository_urls import normalise_url
 
 @dataclass(frozen=True, slots=True)
 class FollowedBranch:
-    """A branch of a repository that a source follows. address: as `normalise_url` writes it.
-    branch: "" for the default branch, whichever that is."""
+    """A branch of a repository that a source follows.
+
+    address: in the form of `normalise_url`. branch: "" for the default branch.
+    """
 
     source_id: str
     address: str
     branch: str
 
     def matches(self, payload: WebhookPayload) -> bool:
-        """Whether a push is to this branch; one to the default branch when the host told none."""
+        """Return whether a push is to this branch; any is if the default branch is unknown."""
         if payload.push is None or not payload.push.branch:
             return False
         expected = self.branch or payload.default_branch
@@ -30,17 +32,17 @@ class FollowedBranch:
 
 
 def get_followed_branch(source: Source) -> FollowedBranch | None:
-    """What a source follows, None where that is no branch of a remote repository."""
+    """Return what a source follows, None unless it is a remote repository."""
     address = normalise_url(source.root) if source.kind == "git" else ""
     return FollowedBranch(source.source_id, address, source.branch) if address else None
 
 
 def check_repositories(settings: WebhookSettings) -> None:
-    """Raise UsageError for a repository of the settings that is no address."""
+    """Raise UsageError for an entry of `webhooks.repositories` that is not an address."""
     for address in settings.repositories:
         if not normalise_url(address):
             raise UsageError(
-                f"webhooks.repositories: {address!r} is no address of a repository; "
+                f"webhooks.repositories: {address!r} is not the address of a repository; "
                 "write https://HOST/PATH or git@HOST:PATH"
             )
 
@@ -51,9 +53,9 @@ def find_followed_branches(
     only: frozenset[str] | None,
     payload: WebhookPayload,
 ) -> list[FollowedBranch]:
-    """What follows the repository of a notice, by the settings and the secret it came with.
+    """Return the followed branches of a payload's repository that settings and secret allow.
 
-    only: ids of the sources that the secret counts for; None for all.
+    only: ids of the sources that the secret is for; None for all.
     """
     allowed = {normalise_url(address) for address in settings.repositories}
     return [

@@ -95,11 +95,11 @@ def clients(served: Process, secrets: dict[str, str], port: int) -> Iterator[Cli
 def refused(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    told: dict[str, Any] = answer.json()
-    assert told["type"] == f"urn:skillbus:problem:{kind}"
-    assert told["status"] == status
-    assert told["request_id"] == answer.headers["x-request-id"]
-    return told
+    body: dict[str, Any] = answer.json()
+    assert body["type"] == f"urn:skillbus:problem:{kind}"
+    assert body["status"] == status
+    assert body["request_id"] == answer.headers["x-request-id"]
+    return body
 
 
 # -- queries
@@ -109,10 +109,10 @@ def test_a_query_is_answered_at_once_when_preferred(clients: Clients) -> None:
     )
     assert answer.status_code == 200
     assert answer.headers["preference-applied"] == "wait=10"
-    told = answer.json()
-    assert told["state"] == "done"
-    assert told["bundle"]["skills"][0]["skill_id"] == "crafts:kiln-firing"
-    assert clients["read"].get(answer.headers["location"]).json() == told
+    body = answer.json()
+    assert body["state"] == "done"
+    assert body["bundle"]["skills"][0]["skill_id"] == "crafts:kiln-firing"
+    assert clients["read"].get(answer.headers["location"]).json() == body
 
 
 def test_a_query_is_accepted_and_then_fetched(clients: Clients) -> None:
@@ -189,7 +189,7 @@ def test_a_query_is_nobody_elses(clients: Clients, skillbus: Skillbus) -> None:
 
 def test_whether_an_id_is_somebody_elses_is_not_told(clients: Clients) -> None:
     query_id = clients["read"].post("/v1/queries", json={"task": TASK}).json()["id"]
-    event = new_event(SourceChanged(source_id="nobody"), "somebody").model_dump(mode="json")
+    event = new_event(SourceChanged(source_id="unknown"), "a-sender").model_dump(mode="json")
     event_id = clients["write"].post("/v1/events", json=event).json()["id"]
     other = clients["other"]
     for path, one in ((f"/v1/queries/{{}}{end}", query_id) for end in ("", "/events")):
@@ -203,9 +203,9 @@ def test_whether_an_id_is_somebody_elses_is_not_told(clients: Clients) -> None:
 
 def _blind(answer: httpx.Response, one: str) -> dict[str, Any]:
     """A refusal without the id that was asked for."""
-    told = refused(answer, 404, "not-found")
-    del told["request_id"]
-    return {name: str(value).replace(one, "ID") for name, value in told.items()}
+    body = refused(answer, 404, "not-found")
+    del body["request_id"]
+    return {name: str(value).replace(one, "ID") for name, value in body.items()}
 
 
 def test_the_same_key_is_the_same_query(clients: Clients) -> None:
@@ -216,8 +216,8 @@ def test_the_same_key_is_the_same_query(clients: Clients) -> None:
 
     first, again = ask("read"), ask("read")
     assert first.json() == again.json()
-    told = refused(ask("read", top=3), 422, "not-valid")
-    assert "Idempotency-Key" in told["detail"]
+    body = refused(ask("read", top=3), 422, "not-valid")
+    assert "Idempotency-Key" in body["detail"]
     assert ask("other").json() != first.json()
     headers["Idempotency-Key"] = "no spaces in it"
     refused(ask("read"), 422, "not-valid")
@@ -346,13 +346,13 @@ def test_an_admin_has_a_repository_followed(clients: Clients, base: Path) -> Non
 
     def ended(answer: httpx.Response) -> dict[str, Any]:
         assert answer.status_code == 202, answer.text
-        told: dict[str, Any] = wait_for(
+        body: dict[str, Any] = wait_for(
             lambda: (
                 (job := client.get(answer.headers["location"]).json())["state"] != "accepted"
                 and job
             )
         )
-        return told
+        return body
 
     with served_over_http(remote.bare.parent) as root:
         body = {"url": f"{root}/looms.git", "path": "skills/", "licences": ["MIT"]}
@@ -445,13 +445,13 @@ def test_dead_letters_are_for_admins(clients: Clients) -> None:
     refused(clients["admin"].post("/v1/letters/none/retry"), 404, "not-found")
 
 
-# -- who is heard
+# -- access
 def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port: int) -> None:
     """All that the document names, with every scope and with none."""
     document = clients["read"].get("/v1/openapi.json").json()
     anybody = {"/healthz", "/readyz", "/v1/webhooks/{host}"}
     tried = 0
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as nobody:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as anonymous:
         for path, operations in document["paths"].items():
             for method in operations.keys() & {"get", "post", "put", "patch", "delete"}:
                 wanted = "read" if method == "get" or path.startswith("/v1/queries") else "write"
@@ -460,7 +460,7 @@ def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port:
                 body: dict[str, str] | None = {} if method == "post" else None
                 codes = [
                     client.request(*asked, json=body).status_code
-                    for client in (nobody, *(clients[scope] for scope in SCOPES))
+                    for client in (anonymous, *(clients[scope] for scope in SCOPES))
                 ]
                 least = 0 if path in anybody else 1 + SCOPES.index(wanted)
                 expected = [401 if number == 0 else 403 for number in range(least)]
@@ -612,7 +612,7 @@ BODIES = [
 def test_hostile_text_in_every_field_is_an_answer(
     clients: Clients, method: str, path: str, name: str
 ) -> None:
-    """Of all bodies that the document describes, beside fields that could be."""
+    """Of all bodies that the document describes, and fields that could be."""
     could_be = {"source_id": "x", "task": TASK, "specversion": "1.0", "id": "x", "source": "ci"}
     could_be |= {"type": "skillbus.source.changed.v1"} if name != "git" else {}
     for text in ("\0", "\ud800", "../..", "-\r\nX-Evil: yes", "a" * 9_000, "\x7f\u202e", ""):

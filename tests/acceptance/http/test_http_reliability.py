@@ -38,7 +38,7 @@ def headers(skillbus: Skillbus) -> dict[str, str]:
 
 
 class Asking(threading.Thread):
-    """Asks with keys of its own until nobody answers; `accepted`: ids by key."""
+    """Asks with keys of its own until the server is gone; `accepted`: ids by key."""
 
     def __init__(self, address: str, headers: dict[str, str], name: str) -> None:
         super().__init__(name=name)
@@ -66,8 +66,8 @@ def ended(client: httpx.Client, place: str) -> dict[str, Any]:
     def state() -> dict[str, Any] | None:
         answer = client.get(place)
         assert answer.status_code == 200, answer.text
-        told: dict[str, Any] = answer.json()
-        return told if told["state"] != "accepted" else None
+        body: dict[str, Any] = answer.json()
+        return body if body["state"] != "accepted" else None
 
     found: dict[str, Any] = wait_for(state, 60)
     return found
@@ -93,11 +93,11 @@ def test_what_was_accepted_outlives_a_kill(skillbus: Skillbus, headers: dict[str
         httpx.Client(base_url=address, headers=headers, timeout=60) as client,
     ):
         for key, query_id in accepted.items():
-            told = ended(client, f"/v1/queries/{query_id}")
-            assert told["state"] == "done"
+            body = ended(client, f"/v1/queries/{query_id}")
+            assert body["state"] == "done"
             again = ask(client, key, Prefer="wait=20")
-            assert (again.status_code, again.json()) == (200, told)
-        # one whose answer the kill had cut off, and one that nobody knows, are taken or known
+            assert (again.status_code, again.json()) == (200, body)
+        # one whose answer the kill had cut off, and an unknown one, are taken or known
         for thread in threads:
             lost = ask(client, f"{thread.name}-{len(thread.accepted)}", Prefer="wait=20")
             assert lost.json()["state"] == "done"

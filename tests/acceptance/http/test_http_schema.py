@@ -203,12 +203,12 @@ def test_what_the_document_says_holds(case: Any, gateway: Gateway) -> None:
 
 def test_every_operation_was_reached(gateway: Gateway) -> None:
     """Not by refusals alone."""
-    told = gateway.statuses
-    assert told, "this one looks at what the others have sent: run the whole file"
+    statuses = gateway.statuses
+    assert statuses, "this one looks at what the others have sent: run the whole file"
     for path, operations in document["paths"].items():
         for name in operations:
             operation = (name.upper(), path)
-            by_admin = told[(*operation, "admin")]
+            by_admin = statuses[(*operation, "admin")]
             assert sum(by_admin.values()) >= 2, operation
             refused = by_admin.keys() & {401, 403}
             assert not refused or path == "/v1/webhooks/{host}", (operation, by_admin)

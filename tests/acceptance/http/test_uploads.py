@@ -149,7 +149,7 @@ def test_what_is_refused_says_why_and_leaves_nothing(
         (good, MARKDOWN, "source=crafts&path=x", 400, "is a directory"),
         (good, ZIP, "source=s&path=x", 400, "declared as zip, but it is text"),
         (good, {"Content-Type": "application/json"}, "source=s&path=x", 415, "application/zip"),
-        (good, {}, "source=s&path=x", 415, "send it as"),
+        (good, {}, "source=s&path=x", 415, "send one of"),
         (b"", MARKDOWN, "source=s&path=x", 400, "nothing was sent"),
         (zipped(**{"../SKILL.md": good}), ZIP, "source=s", 400, "'../SKILL.md'"),
         (bytes(1_000_001), ZIP, "source=s", 413, "uploads.megabytes"),

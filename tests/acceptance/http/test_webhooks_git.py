@@ -60,9 +60,9 @@ def served(
         address = f"{remote}/{repository.bare.name}"
         skillbus("sources", "add", address, "--source", "pushed", "--branch", "main")
         wait_for(lambda: states(skillbus) == {"published"})
-        told = {"address": address, "secret": str(base / "secret")}
-        told["webhook"] = f"http://127.0.0.1:{port}/v1/webhooks/github"
-        for name, value in told.items():
+        variables = {"address": address, "secret": str(base / "secret")}
+        variables["webhook"] = f"http://127.0.0.1:{port}/v1/webhooks/github"
+        for name, value in variables.items():
             repository.git("-C", str(repository.bare), "config", f"skillbus.{name}", value)
 
         def deliver(**values: object) -> httpx.Response:
@@ -157,7 +157,7 @@ def test_a_branch_that_is_deleted_removes_nothing_and_is_told(
     with skillbus.client() as client:
         path = f"/v1/events/{event_id}"
         wait_for(lambda: client.get(path).json()["state"] != "accepted")
-        told = client.get(path).json()
-    assert told["state"] == "failed"
-    assert "the branch is gone" in told["reason"]
+        state = client.get(path).json()
+    assert state["state"] == "failed"
+    assert "the branch is gone" in state["reason"]
     assert names(skillbus) == before

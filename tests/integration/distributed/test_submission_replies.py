@@ -24,7 +24,7 @@ from tests.support.servers.submitting import (
     query,
     reply_name,
 )
-from workers.queue.redis_streams import GROUP
+from workers.queue.redis_consumer import GROUP
 
 __all__ = ["outside"]
 

@@ -246,7 +246,8 @@ VICTIM = """
     from tests.support.samples.tiny import TinyEncoder
     from workers.backend.distributed import DistributedBackend
     from workers.backend.embedded import EmbeddedBackend
-    from workers.queue.broker import get_submission_broker, open_message_consumer
+    from workers.queue.broker import get_submission_broker
+    from workers.queue.connect import open_message_consumer
     from workers.queue.recorder import MessageRecorder
 
     settings = pickle.loads(bytes.fromhex(sys.argv[1]))

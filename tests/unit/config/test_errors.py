@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from itertools import permutations
 
 import pytest
@@ -38,6 +39,14 @@ def test_kinds_exclude_one_another(kind: type[Exception], other: type[Exception]
 
 def test_a_wrong_setting_lets_work_wait() -> None:
     assert MisconfiguredError.__bases__ == (TransientError,)
+
+
+def test_remote_callers_are_sent_the_public_message() -> None:
+    error = TransientError("redis://inside:6379 does not answer", public_message="try again")
+    for one in (error, pickle.loads(pickle.dumps(error))):
+        assert (str(one), one.public_message) == (str(error), "try again")
+    assert UsageError("top: at least 1").public_message == "top: at least 1"
+    assert "inside" not in MisconfiguredError("inside refuses the login").public_message
 
 
 def test_usage_errors_are_permanent() -> None:

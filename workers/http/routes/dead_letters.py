@@ -1,11 +1,11 @@
-"""Dead letters: what failed for good, and messages that nobody could read."""
+"""Dead letters: tasks that failed for good, and messages that could not be read."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from config.errors import NotFoundError
 from workers.backend.store_backend import StoreBackend
@@ -13,7 +13,7 @@ from workers.library import dead_letters
 
 
 class DeadLetterData(BaseModel):
-    """A task that failed for good, or a message that was none (`body` then says what it was)."""
+    """A task that failed for good, or an unreadable message, whose text is `body`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,12 +24,16 @@ class DeadLetterData(BaseModel):
     attempts: int
     trace_id: str
     body: str
-    buried: float
+    failed_at: float = Field(description="seconds since the epoch")
+    buried: float = Field(
+        description="former name of `failed_at`; will be removed",
+        json_schema_extra={"deprecated": True},
+    )
     retryable: bool
 
 
 class DeadLetterList(BaseModel):
-    """Dead letters, newest first, and how many there are in all."""
+    """Dead letters, newest first. total: number of all dead letters."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -38,12 +42,12 @@ class DeadLetterList(BaseModel):
 
 
 def dead_letter_routes(backend: StoreBackend) -> APIRouter:
-    """The routes of dead letters over an open channel."""
+    """Return the routes of dead letters."""
     router = APIRouter(tags=["dead letters"])
 
     @router.get("/v1/letters", response_model=DeadLetterList)
     def list_dead_letters(limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> dict[str, Any]:
-        """Dead letters, newest first."""
+        """List dead letters, newest first."""
         letters = backend.journal.list_dead_letters(limit)
         return {
             "letters": [dead_letters.dead_letter_data(one) for one in letters],
@@ -52,17 +56,17 @@ def dead_letter_routes(backend: StoreBackend) -> APIRouter:
 
     @router.get("/v1/letters/{letter_id}", response_model=DeadLetterData)
     def get_dead_letter(letter_id: str) -> dict[str, Any]:
-        """One dead letter."""
+        """Show one dead letter."""
         return dead_letters.dead_letter_data(backend.journal.get_dead_letter(letter_id))
 
     @router.post("/v1/letters/{letter_id}/retry", response_model=DeadLetterData)
     def retry_dead_letter(letter_id: str) -> dict[str, Any]:
-        """Send a dead letter's task again; the letter is gone once that is done."""
+        """Send a dead letter's task again, and delete the dead letter."""
         return dead_letters.retry_dead_letter(backend, letter_id)
 
     @router.delete("/v1/letters/{letter_id}", status_code=204)
     def discard_dead_letter(letter_id: str) -> Response:
-        """Drop a dead letter for good."""
+        """Delete a dead letter."""
         if not backend.journal.delete_dead_letter(letter_id):
             raise NotFoundError(f"no dead letter {letter_id!r}")
         return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""Events about sources and skills, and what they led to."""
+"""Events about sources and skills: accepted, and their state and outcome."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from config.errors import UsageError
 from skills.events import Event, SourceChanged, parse_event, parse_request, replace_origin
 from tasks.journal.protocol import job_id
 from workers.backend.store_backend import StoreBackend
-from workers.http.access import LOCAL_USER, Caller, CurrentCaller, require_scope
+from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller, require_scope
 from workers.http.jobs import Accepted, get_visible_job
 from workers.http.source_roots import resolve_root
 from workers.http.tokens import TokenScope
 
 
 class EventState(BaseModel):
-    """Where an event stands. outcome: what it led to; reason: why it failed."""
+    """State of an event. outcome: result of its processing; reason: why it failed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -30,7 +30,7 @@ class EventState(BaseModel):
 
 
 def event_routes(backend: StoreBackend) -> APIRouter:
-    """The routes of events over an open channel."""
+    """Return the routes of events."""
     router = APIRouter(tags=["events"])
 
     @router.post(
@@ -47,8 +47,8 @@ def event_routes(backend: StoreBackend) -> APIRouter:
             }
         },
     )
-    async def accept(request: Request, response: Response, caller: CurrentCaller) -> Accepted:
-        """Accept a CloudEvents object (structured mode) about a source or a skill, or a query."""
+    async def accept_event(request: Request, response: Response, caller: CurrentCaller) -> Accepted:
+        """Accept an event about a source or a skill, or a query, as CloudEvents JSON."""
         text = await request.body()
         event = await run_in_threadpool(_record_event, backend, caller, text)
         kind = "queries" if event.type.startswith("skillbus.query.") else "events"
@@ -56,8 +56,8 @@ def event_routes(backend: StoreBackend) -> APIRouter:
         return Accepted(id=job_id(event))
 
     @router.get("/v1/events/{event_id}")
-    def event_state(event_id: str, caller: CurrentCaller) -> EventState:
-        """The state of an event, with what it led to."""
+    def get_event_state(event_id: str, caller: CurrentCaller) -> EventState:
+        """Show the state of an event, with its outcome."""
         job = get_visible_job(backend, caller, event_id, "event")
         return EventState(id=job.id, state=job.state, outcome=job.outcome, reason=job.reason)
 
@@ -65,11 +65,11 @@ def event_routes(backend: StoreBackend) -> APIRouter:
 
 
 def _record_event(backend: StoreBackend, caller: Caller, text: bytes) -> Event:
-    """Record an event; raises UsageError for one that this caller may not send."""
+    """Record an event; raises UsageError for an event that this caller may not send."""
     event = parse_event(text) if caller is LOCAL_USER else parse_request(text)
     content = event.parse_data()
     if event.replyto:
-        raise UsageError("replyto: replies go to queues, and this came over HTTP; leave it out")
+        raise UsageError("replyto: replies are sent to queues only, not over HTTP; leave it out")
     if isinstance(content, SourceChanged) and content.root:
         resolve_root(backend, caller, content.source_id, content.root)
     event = replace_origin(event, caller.name)

@@ -1,4 +1,4 @@
-"""Whether the gateway is there, whether it can be used, and how the library stands."""
+"""Health probes, the status of the deployment, and metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict
 
 from workers.backend.store_backend import StoreBackend
-from workers.http.access import require_scope
+from workers.http.authentication import require_scope
 from workers.http.problems import RETRY_SECONDS
 from workers.http.tokens import TokenScope
 from workers.monitoring.metrics import CONTENT_TYPE, ProcessMetrics
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class Health(BaseModel):
-    """This process answers."""
+    """The process is running."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -27,7 +27,7 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Whether requests can be served; reasons: what is missing, in words for anybody."""
+    """Whether requests can be served. reasons: why not, without details of the deployment."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,19 +36,19 @@ class Readiness(BaseModel):
 
 
 def health_routes(backend: StoreBackend, process_metrics: ProcessMetrics | None) -> APIRouter:
-    """The routes for whoever watches over this process, with `figures` for Prometheus."""
+    """Return the probes, the status route and, with `process_metrics`, `/metrics`."""
     router = APIRouter(tags=["health"])
 
     @router.get("/healthz")
     async def health() -> Health:
-        """Alive: 200 as long as this process answers at all."""
+        """Liveness: 200 as long as this process answers."""
         return Health()
 
     @router.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready"}})
     async def readiness(response: Response) -> Readiness:
-        """Ready for requests: 200, else 503 with the reasons. `GET /v1/status` says more."""
-        # Requests that wait for a server may hold all threads that requests have.
-        reasons = await asyncio.to_thread(_reasons, backend)
+        """Readiness: 200, or 503 with the reasons. `GET /v1/status` has the details."""
+        # Not `run_in_threadpool`: requests that wait for a server may hold all of its threads.
+        reasons = await asyncio.to_thread(_get_reasons, backend)
         if reasons:
             response.status_code = 503
             response.headers["Retry-After"] = str(RETRY_SECONDS)
@@ -56,7 +56,7 @@ def health_routes(backend: StoreBackend, process_metrics: ProcessMetrics | None)
 
     @router.get("/v1/status", dependencies=[require_scope(TokenScope.READ)])
     def status() -> dict[str, Any]:
-        """Skills by state, what is under way, and sources; on servers also how these are."""
+        """Counts of skills and open jobs, sources, and in a distributed deployment the servers."""
         return backend.get_status()
 
     if process_metrics is not None:
@@ -70,18 +70,18 @@ def health_routes(backend: StoreBackend, process_metrics: ProcessMetrics | None)
             },
         )
         def metrics() -> Response:
-            """Figures of this process and of the library, in Prometheus' text format."""
+            """Metrics of this process and of the library, in Prometheus' text format."""
             return Response(process_metrics.render(), media_type=CONTENT_TYPE)
 
     return router
 
 
-def _reasons(backend: StoreBackend) -> list[str]:
-    """Why requests cannot be served. Details are for the log: anybody may ask."""
-    away = backend.get_unreachable()
-    for name, problem in away.items():
+def _get_reasons(backend: StoreBackend) -> list[str]:
+    """Return why requests cannot be served; details are logged only, since `/readyz` is public."""
+    unreachable = backend.get_unreachable()
+    for name, problem in unreachable.items():
         log.warning("not ready", part=name, reason=problem)
-    reasons = [f"{name} does not answer" for name in away]
+    reasons = [f"{name} does not answer" for name in unreachable]
     if backend.stopping.is_set():
         reasons.append("it is stopping")
     if not reasons and (problem := backend.get_problem()):

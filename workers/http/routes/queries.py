@@ -1,4 +1,4 @@
-"""Queries: asked, waited for, watched and cancelled."""
+"""Queries: submitted, waited for, streamed and cancelled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skills.events import QueryAsked
 from tasks.journal.protocol import Job
 from tasks.query.context import check_query
 from workers.backend.store_backend import StoreBackend
-from workers.http.access import Caller, CurrentCaller
+from workers.http.authentication import Caller, CurrentCaller
 from workers.http.idempotency import IdempotencyKey, record_job
 from workers.http.job_waiter import JobWaiter
 from workers.http.jobs import Accepted, get_visible_job
@@ -31,38 +31,38 @@ _HEARTBEAT_SECONDS = 15
 _POLL_SECONDS = 0.05
 _PREFER_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
-QueryId = Annotated[str, Path(description="as `POST /v1/queries` gave it")]
+QueryId = Annotated[str, Path(description="the `id` that `POST /v1/queries` returned")]
 
 Preference = Annotated[
-    str | None, Header(description="`wait=N`: wait up to N seconds for the answer")
+    str | None, Header(description="`wait=N`: wait up to N seconds for the bundle")
 ]
 
 _EVENT_STREAM_RESPONSE: dict[str, Any] = {
     "description": "server-sent events: `stage` (stage, milliseconds), then one of `done`, "
-    "`failed` and `cancelled` with what `GET /v1/queries/{id}` tells",
+    "`failed` and `cancelled` with the JSON of `GET /v1/queries/{id}`",
     "content": {"text/event-stream": {}},
 }
 
 
 class QueryRequest(QueryAsked):
-    """A task in words, with how much the answer may hold."""
+    """A task in words, with the limits of its bundle."""
 
     task: str = Field(
-        description="what is to be done, in words; `limits.query_characters` bounds it",
+        description="the task in words; `limits.query_characters` bounds its length",
         json_schema_extra={"minLength": 1, "pattern": r"\S"},
     )
     without: tuple[str, ...] = Field(
         (),
-        description="stages to leave out",
+        description="stages to skip",
         json_schema_extra={"items": {"type": "string", "enum": list(OPTIONAL_STAGES)}},
     )
 
 
 class QueryState(BaseModel):
-    """Where a query stands.
+    """State of a query.
 
     state: `accepted`, `done` (with its bundle), `failed` (with the reason) or `cancelled`. stages:
-    those that an open one has come to.
+    those that an accepted query has reached.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -75,7 +75,7 @@ class QueryState(BaseModel):
 
 
 def query_routes(backend: StoreBackend) -> APIRouter:
-    """The routes of queries over an open channel."""
+    """Return the routes of queries."""
     router = APIRouter(tags=["queries"])
     query_service = _QueryService(backend)
 
@@ -83,7 +83,12 @@ def query_routes(backend: StoreBackend) -> APIRouter:
         "/v1/queries",
         status_code=202,
         response_model=Accepted,
-        responses={200: {"model": QueryState, "description": "It has ended: with `Prefer: wait`"}},
+        responses={
+            200: {
+                "model": QueryState,
+                "description": "The query has ended: only with `Prefer: wait`",
+            }
+        },
     )
     async def submit_query(
         query: QueryRequest,
@@ -91,7 +96,7 @@ def query_routes(backend: StoreBackend) -> APIRouter:
         key: IdempotencyKey = None,
         prefer: Preference = None,
     ) -> Response:
-        """Accept a query; where it stands is told at `Location`."""
+        """Accept a query; `Location` is the URL of its state."""
         check_query(query, backend.settings.limits.query_characters)
         request = QueryAsked.model_construct(**dict(query))
         query_id = await run_in_threadpool(record_job, backend, caller, request, key)
@@ -99,18 +104,18 @@ def query_routes(backend: StoreBackend) -> APIRouter:
 
     @router.get("/v1/queries/{query_id}", response_model=QueryState)
     def get_query(query_id: QueryId, caller: CurrentCaller) -> Response:
-        """Where a query stands, with its bundle when done."""
-        job = query_service.job(query_id, caller)
+        """Show the state of a query, with its bundle when done."""
+        job = query_service.get_job(query_id, caller)
         stages = backend.journal.list_stages(query_id) if job.state == "accepted" else []
         return _respond_state(job, stages)
 
     @router.delete("/v1/queries/{query_id}", response_model=QueryState)
     def cancel_query(query_id: QueryId, caller: CurrentCaller) -> Response:
-        """Cancel a query: it is not begun, or stops at its next stage. One that has ended stays
-        as it is."""
-        query_service.job(query_id, caller)
+        """Cancel a query: it is not started, or stops before its next stage. A query that has
+        ended is unchanged."""
+        query_service.get_job(query_id, caller)
         backend.journal.cancel_job(query_id)
-        return _respond_state(query_service.job(query_id, caller), [])
+        return _respond_state(query_service.get_job(query_id, caller), [])
 
     @router.get(
         "/v1/queries/{query_id}/events",
@@ -120,62 +125,64 @@ def query_routes(backend: StoreBackend) -> APIRouter:
     async def stream_query_events(
         query_id: QueryId, caller: CurrentCaller, request: Request
     ) -> Response:
-        """The stages of a query as they pass, then how it ended."""
+        """Stream the stages of a query as they start, then its final state."""
         del request
-        await run_in_threadpool(query_service.job, query_id, caller)
+        await run_in_threadpool(query_service.get_job, query_id, caller)
         return query_service.stream_events(query_id, caller)
 
     return router
 
 
 class _QueryService:
-    """What the routes of queries share in one event loop."""
+    """State that the routes of queries share in one event loop."""
 
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         self._streams = 0
         self._job_waiter = JobWaiter(backend.journal)
 
-    def job(self, query_id: str, caller: Caller) -> Job:
-        """A query that this caller may see; raises NotFoundError for any other id."""
+    def get_job(self, query_id: str, caller: Caller) -> Job:
+        """Return a query that this caller may see; raises NotFoundError for any other id."""
         return get_visible_job(self._backend, caller, query_id, "query")
 
     async def respond_accepted(self, query_id: str, caller: Caller, prefer: str | None) -> Response:
-        """That a query is accepted; or how it ended, where the caller prefers to wait so long."""
+        """Respond 202; or with the final state, if the query ends within `Prefer: wait=N`."""
         headers = {"Location": f"/v1/queries/{query_id}"}
         seconds = self._parse_wait_seconds(prefer)
         if seconds is not None:
             headers["Preference-Applied"] = f"wait={seconds}"
             if await self._job_waiter.wait_until_ended(query_id, seconds):
                 return _respond_state(
-                    await run_in_threadpool(self.job, query_id, caller), [], headers
+                    await run_in_threadpool(self.get_job, query_id, caller), [], headers
                 )
         return JSONResponse({"id": query_id}, 202, headers=headers)
 
     def _parse_wait_seconds(self, prefer: str | None) -> int | None:
-        """Seconds of `Prefer: wait=N` (RFC 7240), bounded; None without."""
+        """Return the seconds of `Prefer: wait=N` (RFC 7240), bounded; None without it."""
         found = _PREFER_WAIT.search(prefer or "")
         if found is None:
             return None
         return min(int(found[1]), int(self._backend.settings.gateway.wait_seconds))
 
     def stream_events(self, query_id: str, caller: Caller) -> EventSourceResponse:
-        """The events of a query; raises HTTPException when too many streams are open."""
-        most = self._backend.settings.gateway.streams
-        if self._streams >= most:
-            raise HTTPException(503, f"{most} event streams are open already (gateway.streams)")
-        return EventSourceResponse(self._events(query_id, caller), ping=_HEARTBEAT_SECONDS)
+        """Return the event stream of a query; raises HTTPException if too many are open."""
+        limit = self._backend.settings.gateway.streams
+        if self._streams >= limit:
+            raise HTTPException(503, f"{limit} event streams are open already (gateway.streams)")
+        return EventSourceResponse(self._generate_events(query_id, caller), ping=_HEARTBEAT_SECONDS)
 
-    async def _events(self, query_id: str, caller: Caller) -> AsyncIterator[ServerSentEvent]:
+    async def _generate_events(
+        self, query_id: str, caller: Caller
+    ) -> AsyncIterator[ServerSentEvent]:
         sent_stages: set[str] = set()
         self._streams += 1
         try:
             while not await self._job_waiter.wait_until_ended(query_id, _POLL_SECONDS):
-                for stage in await self._stages(query_id):
+                for stage in await self._list_stages(query_id):
                     if stage not in sent_stages:
                         sent_stages.add(stage)
                         yield _event("stage", {"stage": stage, "milliseconds": None})
-            job = await run_in_threadpool(self.job, query_id, caller)
+            job = await run_in_threadpool(self.get_job, query_id, caller)
             timings: dict[str, float] = (job.outcome or {}).get("timings_ms", {})
             for stage, milliseconds in timings.items():
                 yield _event("stage", {"stage": stage, "milliseconds": milliseconds})
@@ -183,11 +190,11 @@ class _QueryService:
         finally:
             self._streams -= 1
 
-    async def _stages(self, query_id: str) -> list[str]:
+    async def _list_stages(self, query_id: str) -> list[str]:
         try:
             return await run_in_threadpool(self._backend.journal.list_stages, query_id)
         except TransientError:
-            return []  # the stream goes on, and the next look may be answered
+            return []  # the stream stays open, and the next poll may succeed
 
 
 def _event(name: str, data: dict[str, Any]) -> ServerSentEvent:

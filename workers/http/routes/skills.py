@@ -1,4 +1,4 @@
-"""Skills: listed, shown with all that is known of them, and withdrawn."""
+"""Skills: listed, shown in detail, and removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graph.records import CatalogEntry, EntryFilter, SkillState
 from skills.events import SkillRemoved
 from tasks.query.policy_filter import make_policy
 from workers.backend.store_backend import StoreBackend
-from workers.http.access import CurrentCaller, require_scope
+from workers.http.authentication import CurrentCaller, require_scope
 from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
@@ -28,7 +28,7 @@ _MEDIA_TYPE = "application/json"
 
 
 class _Skill(BaseModel):
-    """A skill as the catalog has it; seq and content_hash of the published revision."""
+    """A catalog entry. seq, content_hash: of the published revision."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -45,26 +45,28 @@ class _Skill(BaseModel):
     tokens: int
     language: str
     licence: str
-    embedded: bool
-    paged: bool
+    embedded: bool = Field(description="whether the vectors of its sections are stored")
+    paged: bool = Field(
+        description="former name of `embedded`; will be removed",
+        json_schema_extra={"deprecated": True},
+    )
     withheld: str | None
 
 
 class SkillEntry(_Skill):
-    """A skill in a list. warnings: how many there were when it was read.
+    """A skill in a list. warnings: number of warnings of its ingest.
 
-    withheld: why the policy keeps it out of bundles. Whoever is no admin is then not told what its
-    author wrote.
+    withheld: why the policy excludes it from bundles; only admins then see the author's texts.
     """
 
     warnings: int
 
 
 class HistoryEntry(BaseModel):
-    """Something that is known of a skill's past.
+    """An entry of a skill's history.
 
     what: `published`, `failed`, `removed`, `waiting`, and for admins `dead letter`. at: RFC 3339.
-    event: id of the event, or trace, that led to it.
+    event: id of the event or trace that caused it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -77,11 +79,11 @@ class HistoryEntry(BaseModel):
 
 
 class SkillDetail(_Skill):
-    """A skill with its links and its past; a published one with its record and passages, unless
-    it is withheld from whoever asks, as from all who are no admins.
+    """A skill with its links and history; if published, with its record and passages.
 
-    warnings, safety: what was noted when it was read, with lines. passages: their lines and text.
-    passage_links: among the passages, by their places.
+    Without record and passages if the policy withholds it and the caller is not an admin.
+    warnings, safety: findings of its ingest, with lines. passages: with lines and text.
+    passage_links: between passages, by their indexes.
     """
 
     links: list[dict[str, Any]]
@@ -94,7 +96,7 @@ class SkillDetail(_Skill):
 
 
 class SkillList(BaseModel):
-    """Skills by id; next: the path of the page that follows, null on the last one."""
+    """Skills ordered by id. next: path of the next page, null on the last one."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -103,37 +105,36 @@ class SkillList(BaseModel):
 
 
 class SkillListQuery(BaseModel):
-    """Which skills are listed: those that all filters hold for. A name that is no filter is
-    refused."""
+    """Filters of a list of skills, all of which must match. Other parameters are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source: str | None = Field(None, description="only of this source")
-    state: SkillState | None = Field(None, description="only in this state")
+    source: str | None = Field(None, description="only skills of this source")
+    state: SkillState | None = Field(None, description="only skills in this state")
     name: str | None = Field(
-        None, description="only published ones of this name, but for case and separators"
+        None, description="only published skills of this name; case and separators are ignored"
     )
     limit: int = Field(100, ge=1, le=1_000)
-    cursor: str = Field("", description="where the page before ended, as its `next` has it")
+    cursor: str = Field("", description="from `next` of the previous page")
 
     def to_selection(self) -> EntryFilter:
-        """What the catalog is asked for."""
+        """Return the filter for the catalog."""
         return EntryFilter(self.source, self.state, self.name)
 
     def filter_params(self) -> dict[str, str]:
-        """The filters, by name."""
+        """Return the filters that are set, by parameter name."""
         return self.model_dump(mode="json", exclude_none=True, include={"source", "state", "name"})
 
 
 def skill_routes(backend: StoreBackend) -> APIRouter:
-    """The routes of skills over an open channel; uploads have their own."""
+    """Return the routes of skills, without uploads."""
     router = APIRouter(tags=["skills"])
 
     @router.get("/v1/skills", response_model=SkillList)
     def list_skills(
         response: Response, caller: CurrentCaller, query: Annotated[SkillListQuery, Query()]
     ) -> dict[str, Any]:
-        """A page of the catalog, by skill id; `next` and the `Link` header name the one after."""
+        """List skills by id; `next` and the `Link` header are the path of the next page."""
         page, next_path = _list_entries(backend.graph, query)
         if next_path is not None:
             response.headers["Link"] = f'<{next_path}>; rel="next"'
@@ -145,14 +146,16 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
     @router.get(
         "/v1/skills/{skill_id:path}",
         response_model=SkillDetail,
-        responses={304: {"description": "As it was: `If-None-Match` names what it is"}},
+        responses={304: {"description": "Unchanged: `If-None-Match` has its `ETag`"}},
     )
     def get_skill(
         skill_id: str,
         caller: CurrentCaller,
-        if_none_match: Annotated[str | None, Header(description="an `ETag` of before")] = None,
+        if_none_match: Annotated[
+            str | None, Header(description="`ETag` of an earlier response")
+        ] = None,
     ) -> Response:
-        """A skill with passages, links, past, and why it failed if it did."""
+        """Show a skill with its passages, links, history and the reason of a failure."""
         is_admin = caller.scope >= TokenScope.ADMIN
         data = backend.skills.describe_skill(skill_id, text=True, include_withheld=is_admin)
         entry = require_entry(backend.graph, skill_id)
@@ -167,8 +170,8 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
     def remove_skill(
         skill_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
     ) -> Accepted:
-        """Withdraw a skill until its folder changes again, which is left as it is; one that came
-        by value is deleted, and comes again by another upload."""
+        """Remove a skill until its folder, which is not touched, changes again; the files of an
+        uploaded skill are deleted."""
         require_entry(backend.graph, skill_id)
         return accept_event(backend, caller, SkillRemoved(skill_id=skill_id), key, response)
 
@@ -176,7 +179,7 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
 
 
 def _list_entries(graph: Catalog, query: SkillListQuery) -> tuple[list[CatalogEntry], str | None]:
-    """The entries of a page, and the path of the one after, None on the last."""
+    """Return the entries of a page and the path of the next page, None on the last."""
     filter_params = urlencode(query.filter_params())
     after = decode_cursor(query.cursor, filter_params)
     page = graph.list_entries(query.to_selection(), after, query.limit + 1)
@@ -188,7 +191,7 @@ def _list_entries(graph: Catalog, query: SkillListQuery) -> tuple[list[CatalogEn
 
 
 def _respond_with_etag(data: dict[str, Any], if_none_match: str | None) -> Response:
-    """Data with an `ETag` that tells its content, or 304 where that is the one that is known."""
+    """Respond with data and an `ETag` of its content, or 304 if the caller has that tag."""
     body = json.dumps(data, ensure_ascii=False).encode()
     etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
@@ -198,6 +201,6 @@ def _respond_with_etag(data: dict[str, Any], if_none_match: str | None) -> Respo
 
 
 def _matches_etag(if_none_match: str | None, etag: str) -> bool:
-    """Whether `If-None-Match` names a tag; compared weakly, since gzip changes the bytes."""
+    """Return whether `If-None-Match` has a tag; compared weakly, since gzip changes the bytes."""
     named = [one.strip().removeprefix("W/") for one in (if_none_match or "").split(",")]
     return etag in named or "*" in named

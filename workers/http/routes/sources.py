@@ -1,4 +1,4 @@
-"""Sources: where skills come from."""
+"""Sources of skills: directories and git repositories, added, refreshed and removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from skills.events.requests import SourceId
 from tasks.sources.git.mirror import check_git_source
 from tasks.sources.readers import find_source
 from workers.backend.store_backend import StoreBackend
-from workers.http.access import LOCAL_USER, Caller, CurrentCaller, check_scope, require_scope
+from workers.http.authentication import (
+    LOCAL_USER,
+    Caller,
+    CurrentCaller,
+    check_scope,
+    require_scope,
+)
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
 from workers.http.source_roots import resolve_root
@@ -29,12 +35,14 @@ _GIT = frozenset(GitFetchOptions.model_fields)
 
 
 class SourceData(BaseModel):
-    """A source, and how it stands with it.
+    """A source and its state.
 
-    kind: `directory`, `git` or `upload`. last_success, last_attempt: seconds since the epoch, 0:
-    never. lag_seconds: since the last success, null: never. Of a git source alone: what is
-    fetched, how often (0: as the settings say), the `commit` that the library is in step with,
-    and why the last attempt failed, "" when it did not. published, failed, pending: skills.
+    kind: `directory`, `git` or `upload`. last_success, last_attempt: time of a sync, seconds since
+    the epoch, 0: never. lag_seconds: since the last success, null: never. published, failed,
+    pending: number of skills.
+
+    Only of a git source: branch, path and licences; poll_seconds, 0: as `git.poll_seconds`; commit:
+    last synced; last_error: of the last attempt, "" if it succeeded.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -65,8 +73,8 @@ class SourceList(BaseModel):
 
 
 class NewSource(GitFetchOptions):
-    """A directory on the machine that serves (`root`, with `source_id`), or a git repository
-    (`url`; `source_id` is its name at default)."""
+    """A directory on the gateway's machine (`root` and `source_id`), or a git repository (`url`;
+    `source_id` is by default the repository's name)."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -79,10 +87,10 @@ class NewSource(GitFetchOptions):
         "",
         max_length=4096,
         pattern=r"^(/[^\x00]*)?$",
-        description="a directory below one of `gateway.roots`; on the home's socket, any",
+        description="a directory below one of `gateway.roots`; on the home's socket, any directory",
     )
     url: str = Field(
-        "", max_length=4096, description="of a git repository, for admins; without a password"
+        "", max_length=4096, description="of a git repository, without a password; admins only"
     )
 
     @model_validator(mode="after")
@@ -93,31 +101,31 @@ class NewSource(GitFetchOptions):
             raise ValueError("a directory needs a source_id")
         if self.root and self.model_fields_set & _GIT:
             given = ", ".join(sorted(self.model_fields_set & _GIT))
-            raise ValueError(f"{given}: only for repositories")
+            raise ValueError(f"{given}: only for git repositories")
         return self
 
 
 class AcceptedSource(Accepted):
-    """An event that is on disk and will be worked on, and the id that the source gets."""
+    """An event that is recorded and will be processed, and the id of its source."""
 
     source_id: str
 
 
 def source_routes(backend: StoreBackend) -> APIRouter:
-    """The routes of sources over an open channel."""
+    """Return the routes of sources."""
     router = APIRouter(tags=["sources"])
 
     @router.get("/v1/sources", response_model=SourceList, response_model_exclude_unset=True)
     def list_sources() -> Mapping[str, Any]:
-        """All sources, how it stands with each, and how many skills of it there are by state."""
+        """List all sources, with their state and number of skills."""
         return {"sources": _describe_sources(backend, backend.graph.list_sources())}
 
     @router.post("/v1/sources", status_code=202, dependencies=[require_scope(TokenScope.WRITE)])
     def add_source(
         source: NewSource, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
     ) -> AcceptedSource:
-        """Read a directory as a source, now and whenever it changes; or, for admins, follow a git
-        repository, or follow it in another way than before."""
+        """Add a directory, or as an admin a git repository, or change its options. The source is
+        synced now and whenever it changes."""
         create_event = _repository_event if source.url else _directory_event
         changed = create_event(backend, caller, source)
         accepted = accept_event(backend, caller, changed, key, response)
@@ -131,7 +139,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
     def refresh_source(
         source_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
     ) -> Accepted:
-        """Refresh a source: fetch the repository, or look at the directory, now."""
+        """Sync a source now: fetch the repository, or scan the directory."""
         _find_source(backend, source_id)
         return accept_event(backend, caller, SourceChanged(source_id=source_id), key, response)
 
@@ -139,7 +147,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         "/v1/sources/{source_id:path}", response_model=SourceData, response_model_exclude_unset=True
     )
     def get_source(source_id: str) -> Mapping[str, Any]:
-        """One source, and how it stands with it."""
+        """Show a source."""
         return _describe_sources(backend, [_find_source(backend, source_id)])[0]
 
     @router.delete(
@@ -150,8 +158,8 @@ def source_routes(backend: StoreBackend) -> APIRouter:
     def remove_source(
         source_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
     ) -> Accepted:
-        """Forget a source and withdraw all its skills. Directories and repositories are left as
-        they are; skills that came by value are deleted."""
+        """Remove a source and all its skills. Directories and repositories are not touched; the
+        files of uploaded skills are deleted."""
         _find_source(backend, source_id)
         return accept_event(backend, caller, SourceRemoved(source_id=source_id), key, response)
 
@@ -168,9 +176,9 @@ def _directory_event(backend: StoreBackend, caller: Caller, new_source: NewSourc
 def _repository_event(
     backend: StoreBackend, caller: Caller, new_source: NewSource
 ) -> SourceChanged:
-    """The event that has a repository followed, checked as `skillbus sources add` does.
+    """Return the event that adds a git repository, checked as by `skillbus sources add`.
 
-    Where its name leads is looked at when it is fetched, by the machine that does.
+    The host's address is checked when the repository is fetched, on the machine that fetches it.
     """
     check_scope(caller, TokenScope.ADMIN)
     _check_credential(backend, caller, new_source)
@@ -194,27 +202,27 @@ def _repository_event(
 
 
 def _check_credential(backend: StoreBackend, caller: Caller, new_source: NewSource) -> None:
-    """Raise UsageError where a token would have a credential sent to who does not get it already.
+    """Raise UsageError if a token names a credential file for a repository that has not used it.
 
-    Whoever has an admin's token could have it sent home, and a token tells no secrets.
+    Otherwise the holder of an admin token could have a credential sent to a host of their choice.
     """
     if not new_source.credential_file or caller is LOCAL_USER:
         return
     named = (new_source.url, new_source.credential_file)
     if named not in {(one.root, one.credential_file) for one in backend.graph.list_sources()}:
         raise UsageError(
-            "credential_file: the first time, a credential is given to a repository by "
+            "credential_file: a credential is first assigned to a repository by "
             "`skillbus sources add URL --credential-file FILE` where the gateway runs"
         )
 
 
 def _check_id_is_free(backend: StoreBackend, source: Source) -> None:
-    """Raise UsageError when another source has the id."""
+    """Raise UsageError if another source has the id."""
     known = find_source(backend.graph.list_sources(), source.source_id)
     if known is not None and (known.kind, known.root) != (source.kind, source.root):
         raise UsageError(
             f"source {known.source_id} is already {known.kind} {known.root}: choose another id, or "
-            "delete that source first"
+            "remove that source first"
         )
 
 

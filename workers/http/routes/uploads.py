@@ -1,4 +1,4 @@
-"""Skills that come by value over HTTP: received, unpacked within bounds, and accepted."""
+"""Uploads of skills: received to a staging folder, unpacked within limits, and accepted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tasks.sources.uploads.staging import (
 )
 from tasks.sources.uploads.store import new_package_id, open_upload_store
 from workers.backend.store_backend import StoreBackend
-from workers.http.access import Caller, CurrentCaller, require_scope
+from workers.http.authentication import Caller, CurrentCaller, require_scope
 from workers.http.idempotency import (
     IdempotencyKey,
     derive_job_id,
@@ -44,7 +44,7 @@ from workers.http.tokens import TokenScope
 
 _FORM = "multipart/form-data"
 _DIGEST, _LEFT_OUT = "uploaddigest", "leftout"
-"""Extension attributes of the event of an upload."""
+"""Extension attributes of an upload's event."""
 _ARCHIVE_KINDS: dict[str, tuple[str, ...]] = {
     "text/markdown": ("text",),
     "application/zip": ("zip",),
@@ -79,7 +79,7 @@ _SourceId = Annotated[
     Query(
         min_length=1,
         max_length=200,
-        description="id of the source, made if new",
+        description="id of the source, which is created if it is new",
         examples=["pottery"],
     ),
 ]
@@ -87,17 +87,17 @@ _FolderPath = Annotated[
     str,
     Query(
         max_length=1_024,
-        description="the folder's path in the source; needed where SKILL.md lies at the top; "
-        "takes the place of an archive's one top folder",
+        description="path of the folder in the source; required if SKILL.md is at the top level; "
+        "replaces the single top folder of an archive",
         examples=["glaze-test"],
     ),
 ]
 
 
 class UploadAccepted(BaseModel):
-    """An upload that is on disk and will be worked on.
+    """An upload that is stored and will be processed.
 
-    id: of its event; skills: the ids that its skills have; left_out: files that belong to none.
+    id: of its event. skills: ids of its skills. left_out: number of files of no skill.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -108,7 +108,7 @@ class UploadAccepted(BaseModel):
 
 
 def upload_routes(backend: StoreBackend) -> APIRouter:
-    """The route that takes skills in by value, over an open channel."""
+    """Return the route of uploads."""
     router = APIRouter(tags=["skills"])
     slots = threading.BoundedSemaphore(backend.settings.uploads.at_once)
 
@@ -126,18 +126,18 @@ def upload_routes(backend: StoreBackend) -> APIRouter:
         path: _FolderPath = "",
         key: IdempotencyKey = None,
     ) -> UploadAccepted:
-        """Take in a SKILL.md, or a zip or tar of one skill or several; replaces those there are."""
+        """Upload a SKILL.md, or a zip or tar of one or more skills; replaces existing ones."""
         archive_kinds = _get_archive_kinds(request)
         check_source_id(source)
-        # What cannot be accepted afterwards would lie about until it is swept.
+        # Checked first: a stored upload that cannot be accepted would wait for its deletion.
         await run_in_threadpool(backend.check_capacity, "event")
         if not slots.acquire(blocking=False):
-            most = backend.settings.uploads.at_once
-            raise TransientError(f"{most} uploads are taken in already (uploads.at_once)")
+            limit = backend.settings.uploads.at_once
+            raise TransientError(f"{limit} uploads are in progress already (uploads.at_once)")
         try:
             async with _receive_to_staging(request, backend.settings) as staging_folder:
-                upload_data = _Upload(staging_folder, source, path, archive_kinds, caller, key)
-                uploaded = await run_in_threadpool(_accept_upload, backend, upload_data)
+                received = _Upload(staging_folder, source, path, archive_kinds, caller, key)
+                uploaded = await run_in_threadpool(_accept_upload, backend, received)
         except UploadTooLargeError as error:
             raise HTTPException(413, str(error)) from None
         finally:
@@ -150,8 +150,7 @@ def upload_routes(backend: StoreBackend) -> APIRouter:
 
 @dataclass(frozen=True, slots=True)
 class _Upload:
-    """An upload as it was received: the file `body` in a staging folder, and what was said of
-    it."""
+    """A received upload: the file `body` in a staging folder, and the request's parameters."""
 
     staging_folder: Path
     source: str
@@ -161,47 +160,47 @@ class _Upload:
     key: str | None
 
     def digest(self) -> str:
-        """What tells one upload from another that comes under the same key."""
+        """Return the hash that distinguishes uploads of the same idempotency key."""
         with (self.staging_folder / "body").open("rb") as body:
             content = hashlib.file_digest(body, "sha256").hexdigest()
         return hashlib.sha256(f"{self.source}\0{self.path}\0{content}".encode()).hexdigest()
 
 
-def _accept_upload(backend: StoreBackend, upload_data: _Upload) -> UploadAccepted:
-    """Take an upload in, and accept its event: both are on disk when this returns.
+def _accept_upload(backend: StoreBackend, received: _Upload) -> UploadAccepted:
+    """Store an upload and record its event.
 
-    What came before under the same key is left as it is. The event remembers of the upload what
-    has to be told again.
+    An earlier upload of the same key is left unchanged; the attributes of its event suffice to
+    build its receipt again.
     """
-    check_source_kind(backend.graph.list_sources(), upload_data.source)
-    if upload_data.key is None:
-        return _build_receipt(_store_upload(backend, upload_data, "", {}))
-    package_id = new_package_id(derive_job_id(upload_data.caller, upload_data.key))
-    digest = upload_data.digest()
+    check_source_kind(backend.graph.list_sources(), received.source)
+    if received.key is None:
+        return _build_receipt(_store_upload(backend, received, "", {}))
+    package_id = new_package_id(derive_job_id(received.caller, received.key))
+    digest = received.digest()
     event = find_earlier_event(backend, package_id)
     if event is None:
-        event = _store_upload(backend, upload_data, package_id, {_DIGEST: digest})
+        event = _store_upload(backend, received, package_id, {_DIGEST: digest})
     if (event.model_extra or {}).get(_DIGEST) != digest:
         raise key_reuse_error()
     return _build_receipt(event)
 
 
 def _store_upload(
-    backend: StoreBackend, upload_data: _Upload, package_id: str, attributes: dict[str, str]
+    backend: StoreBackend, received: _Upload, package_id: str, attributes: dict[str, str]
 ) -> Event:
-    settings, staging_folder = backend.settings, upload_data.staging_folder
-    taken = stage_upload(
+    settings, staging_folder = backend.settings, received.staging_folder
+    staged = stage_upload(
         settings,
         open_upload_store(settings),
         staging_folder,
         staging_folder / "body",
-        upload_data.source,
-        upload_data.path,
-        upload_data.archive_kinds,
+        received.source,
+        received.path,
+        received.archive_kinds,
         package_id,
     )
-    event = replace_origin(taken.event, upload_data.caller.name)
-    event = event.model_copy(update={**attributes, _LEFT_OUT: taken.left_out})
+    event = replace_origin(staged.event, received.caller.name)
+    event = event.model_copy(update={**attributes, _LEFT_OUT: staged.left_out})
     backend.accept(event)
     return event
 
@@ -209,7 +208,7 @@ def _store_upload(
 def _build_receipt(event: Event) -> UploadAccepted:
     content = event.parse_data()
     if not isinstance(content, SourceChanged):
-        raise PermanentError(f"{event.id} is no upload")
+        raise PermanentError(f"{event.id} is not an upload")
     return UploadAccepted(
         id=event.id,
         skills=[f"{content.source_id}:{path}" for path in content.paths],
@@ -224,13 +223,13 @@ def _media_type(request: Request) -> str:
 def _get_archive_kinds(request: Request) -> tuple[str, ...]:
     archive_kinds = _ARCHIVE_KINDS.get(_media_type(request))
     if archive_kinds is None:
-        raise HTTPException(415, f"send it as one of {', '.join(_ARCHIVE_KINDS)}")
+        raise HTTPException(415, f"content type: send one of {', '.join(_ARCHIVE_KINDS)}")
     return archive_kinds
 
 
 @asynccontextmanager
 async def _receive_to_staging(request: Request, settings: Settings) -> AsyncGenerator[Path, None]:
-    """A staging folder with the upload as `body`, within its size and its time."""
+    """Yield a staging folder with the upload in the file `body`, of bounded size and duration."""
     seconds = settings.uploads.seconds
     with open_upload_store(settings).staging() as staging_folder:
         try:
@@ -238,12 +237,17 @@ async def _receive_to_staging(request: Request, settings: Settings) -> AsyncGene
                 await _write_body(request, settings, staging_folder / "body")
         except TimeoutError:
             raise HTTPException(
-                408, f"not all there after {seconds:g} s (uploads.seconds)"
+                408, f"the upload is incomplete after {seconds:g} s (uploads.seconds)"
             ) from None
         except ClientDisconnect:
-            raise HTTPException(400, "the connection ended before the upload did") from None
+            raise HTTPException(
+                400, "the connection was closed before the upload was complete"
+            ) from None
         except OSError as error:
-            raise TransientError(f"{staging_folder} cannot be written: {error.strerror}") from error
+            raise TransientError(
+                f"{staging_folder} cannot be written: {error.strerror}",
+                public_message="the upload cannot be stored",
+            ) from error
         yield staging_folder
 
 
@@ -254,7 +258,7 @@ async def _write_body(request: Request, settings: Settings, body: Path) -> None:
         try:
             files = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
             if not files:
-                raise HTTPException(400, "the form holds no file; name it `file`")
+                raise HTTPException(400, "the form has no file; name it `file`")
             await run_in_threadpool(_copy_file, files[0], body)
         finally:
             await form.close()
@@ -270,7 +274,9 @@ async def _parse_form(request: Request, chunks: AsyncGenerator[bytes, None]) -> 
     except MultiPartException as error:
         raise HTTPException(400, f"not a form with one file: {error.message}") from None
     except UnicodeError:
-        raise HTTPException(400, "not a form with one file: a name in it is no text") from None
+        raise HTTPException(
+            400, "not a form with one file: a name in it is not valid text"
+        ) from None
 
 
 def _copy_file(upload: UploadFile, body: Path) -> None:
@@ -279,13 +285,13 @@ def _copy_file(upload: UploadFile, body: Path) -> None:
 
 
 async def _read_bounded(request: Request, settings: Settings) -> AsyncGenerator[bytes, None]:
-    most = settings.uploads.megabytes * MEGABYTE
-    if parse_content_length(request.headers) > most:
+    max_bytes = settings.uploads.megabytes * MEGABYTE
+    if parse_content_length(request.headers) > max_bytes:
         raise upload_too_large(settings)
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
-        if size > most:
+        if size > max_bytes:
             raise upload_too_large(settings)
         if chunk:
             yield chunk

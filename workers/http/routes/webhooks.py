@@ -1,7 +1,7 @@
-"""The way in for repository hosts: `POST /v1/webhooks/{host}`.
+"""Webhooks of repository hosts: `POST /v1/webhooks/{host}`.
 
-The body is taken in within a size and a time, before anything is known of who sends it; all that
-follows is in `workers.webhooks`.
+This module bounds the body's size and duration and maps errors to HTTP; `workers.webhooks` checks
+the signature and processes the delivery.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from starlette.requests import ClientDisconnect
 from config.errors import MisconfiguredError
 from config.inbound_settings import WebhookSettings
 from workers.backend.store_backend import StoreBackend
-from workers.http.access import get_client_network
-from workers.http.rate_limits import FairSemaphore
+from workers.http.rate_limits import FairSemaphore, get_client_network
 from workers.http.request_bodies import parse_content_length
 from workers.webhooks.delivery import HOSTS, Delivery, DeliveryError
 from workers.webhooks.handler import Receipt, handle_delivery
@@ -29,21 +28,21 @@ from workers.webhooks.sources import check_repositories
 log = structlog.get_logger()
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"model": Receipt, "description": "Nothing to do, and why"},
-    400: {"description": "No kind of event, no id, or a body that broke off"},
-    401: {"description": "Not signed with a secret that is known here, or too old"},
+    200: {"model": Receipt, "description": "Nothing to do, with the reason"},
+    400: {"description": "No event name, no id, or an incomplete body"},
+    401: {"description": "Not signed with a known secret, or too old"},
     403: {"description": "No git source follows the repository"},
-    404: {"description": "No such host, or no secret for it"},
+    404: {"description": "Unknown host, or no secret for it"},
     408: {"description": "The body took too long"},
-    409: {"description": "The delivery was here before"},
+    409: {"description": "The delivery was received before"},
     413: {"description": "The body is too large"},
-    415: {"description": "A content type that hosts do not send"},
-    422: {"description": "Content that cannot be read"},
-    429: {"description": "Too many that were not taken in"},
+    415: {"description": "A content type that no host sends"},
+    422: {"description": "Content that cannot be parsed"},
+    429: {"description": "Too many refused deliveries"},
     503: {"description": "Busy, or a secret cannot be read: try again"},
 }
 _QUEUE_TIMEOUT_SECONDS = 5.0
-"""In which a delivery comes to its turn: hosts wait for 10 seconds in all."""
+"""How long a delivery waits for a slot; hosts wait 10 seconds for the response."""
 _CLOSE = {"Connection": "close"}
 _BUSY = {"Retry-After": "5"}
 _BODY: dict[str, Any] = {
@@ -64,15 +63,19 @@ _BODY: dict[str, Any] = {
 
 Host = Annotated[
     str,
-    Path(description="who sends", json_schema_extra={"enum": sorted(HOSTS)}, examples=["gitea"]),
+    Path(
+        description="the repository host",
+        json_schema_extra={"enum": sorted(HOSTS)},
+        examples=["gitea"],
+    ),
 ]
 
 
 def webhook_routes(backend: StoreBackend) -> APIRouter:
-    """The routes of webhooks over an open channel.
+    """Return the route of webhooks, which needs no token since deliveries are signed.
 
-    They ask for no token: a delivery carries a signature instead. Raises UsageError for a secret
-    that cannot be read, or a repository of the settings that is no address.
+    Raises MisconfiguredError for an unreadable secret, UsageError for an entry of
+    `webhooks.repositories` that is not an address.
     """
     settings = backend.settings.webhooks
     check_secrets(settings)
@@ -87,10 +90,10 @@ def webhook_routes(backend: StoreBackend) -> APIRouter:
         openapi_extra=_BODY,
     )
     async def deliver(host: Host, request: Request, response: Response) -> Receipt:
-        """Take a delivery of `github`, `gitlab`, `gitea` or `forgejo`: a push to a branch that a
-        git source follows becomes an event for that source."""
+        """Receive a delivery of `github`, `gitlab`, `gitea` or `forgejo`: a push to a branch that a
+        git source follows becomes an event of that source."""
         if host not in HOSTS:
-            raise HTTPException(404, f"no such host; known: {', '.join(HOSTS)}")
+            raise HTTPException(404, f"unknown host; known: {', '.join(HOSTS)}")
         _check_headers(request, settings)
         try:
             async with slots.slot(get_client_network(request.scope), _QUEUE_TIMEOUT_SECONDS):
@@ -99,7 +102,7 @@ def webhook_routes(backend: StoreBackend) -> APIRouter:
                 delivery = Delivery(HOSTS[host], headers, body)
                 receipt = await run_in_threadpool(_handle, backend, delivery)
         except TimeoutError:
-            detail = "too many deliveries arrive at once; try again"
+            detail = "too many deliveries at once; try again"
             raise HTTPException(503, detail, _BUSY | _CLOSE) from None
         if receipt.state != "accepted":
             response.status_code = 200
@@ -123,21 +126,21 @@ def _handle(backend: StoreBackend, delivery: Delivery) -> Receipt:
         )
         raise HTTPException(error.status, str(error)) from None
     except MisconfiguredError as error:
-        # Who sends is not told where secrets are kept.
+        # The response does not disclose the path of the secret.
         log.error("webhook not checked", host=delivery.host, reason=str(error))
-        raise HTTPException(503, "a secret of this host cannot be read here", _BUSY) from None
+        raise HTTPException(503, "a secret of this host cannot be read", _BUSY) from None
 
 
 def _check_headers(request: Request, settings: WebhookSettings) -> None:
-    """Refuse by the headers alone what need not be read."""
+    """Raise HTTPException for a body that is encoded or too large by its headers."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise HTTPException(415, "content encoding: send the body as it is", _CLOSE)
+        raise HTTPException(415, "content encoding: send the body unencoded", _CLOSE)
     if parse_content_length(request.headers, _CLOSE) > settings.body_bytes:
         raise _too_large(settings)
 
 
 async def _read_body(request: Request, settings: WebhookSettings) -> bytes:
-    """The body, however it comes; raises HTTPException for one that is too large or too slow."""
+    """Return the body; raises HTTPException if it is too large, too slow or incomplete."""
     body = bytearray()
     try:
         async with asyncio.timeout(settings.body_seconds):
@@ -146,10 +149,12 @@ async def _read_body(request: Request, settings: WebhookSettings) -> bytes:
                 if len(body) > settings.body_bytes:
                     raise _too_large(settings)
     except TimeoutError:
-        detail = f"not all there after {settings.body_seconds:g} s (webhooks.body_seconds)"
+        detail = f"the body is incomplete after {settings.body_seconds:g} s (webhooks.body_seconds)"
         raise HTTPException(408, detail, _CLOSE) from None
     except ClientDisconnect:
-        raise HTTPException(400, "the body broke off", _CLOSE) from None
+        raise HTTPException(
+            400, "the connection was closed before the body was complete", _CLOSE
+        ) from None
     return bytes(body)
 
 

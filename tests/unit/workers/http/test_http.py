@@ -14,14 +14,16 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 
-from config.errors import MisconfiguredError, NotFoundError, UsageError
+from config.errors import MisconfiguredError, NotFoundError, TransientError, UsageError
 from config.settings import Settings
 from skills.events import QueryAsked, new_event
 from tasks.journal.sqlite import SqliteJournal
-from workers.http import rate_limits
-from workers.http.access import AccessRules, Caller, _get_bucket_key, authenticate
+from workers.http import problems, rate_limits
+from workers.http.access import AccessRules, _get_bucket_key
 from workers.http.app import create_gateway
+from workers.http.authentication import Caller, authenticate
 from workers.http.job_waiter import JobWaiter
 from workers.http.rate_limits import FairSemaphore, RateLimiter
 from workers.http.tokens import ANONYMOUS, TokenScope, TokenStore
@@ -47,7 +49,7 @@ def test_a_token_is_found_by_its_secret_alone(tokens: TokenStore) -> None:
     assert stat.S_IMODE(tokens.path.stat().st_mode) == 0o600
 
 
-def test_another_process_is_heard_at_once(tokens: TokenStore) -> None:
+def test_changes_of_another_process_count_at_once(tokens: TokenStore) -> None:
     other = TokenStore(tokens.path)
     secret = other.add("ci", TokenScope.READ)
     assert tokens.find(secret) is not None
@@ -95,7 +97,7 @@ def test_a_name_is_taken_once_even_by_many(tokens: TokenStore) -> None:
 def test_a_file_that_is_none_is_refused(tokens: TokenStore, content: str) -> None:
     tokens.path.write_text(content)
     tokens.path.chmod(0o600)
-    with pytest.raises(MisconfiguredError, match="no file of"):
+    with pytest.raises(MisconfiguredError, match="not a file of"):
         tokens.find("skb_x")
 
 
@@ -108,20 +110,19 @@ def test_a_file_that_others_can_read_is_refused(tokens: TokenStore) -> None:
 
 
 def test_a_file_that_is_moved_away_lets_nobody_in(tokens: TokenStore) -> None:
-    access = AccessRules(tokens, allow_anonymous=True)
-    assert authenticate(access, {}) == Caller(ANONYMOUS, TokenScope.READ)
+    assert authenticate({}, tokens, allow_anonymous=True) == Caller(ANONYMOUS, TokenScope.READ)
     secret = tokens.add("ci", TokenScope.ADMIN)
     known = {"authorization": f"Bearer {secret}"}
-    assert authenticate(access, known) == Caller("ci", TokenScope.ADMIN)
+    assert authenticate(known, tokens, allow_anonymous=True) == Caller("ci", TokenScope.ADMIN)
     tokens.path.rename(tokens.path.with_name("away"))
-    assert authenticate(access, {}) is None
-    assert authenticate(access, known) is None
+    assert authenticate({}, tokens, allow_anonymous=True) is None
+    assert authenticate(known, tokens, allow_anonymous=True) is None
 
 
 @pytest.mark.parametrize("target", ["nowhere", "tokens.json"])
 def test_a_link_that_leads_nowhere_lets_nobody_in(tokens: TokenStore, target: str) -> None:
     tokens.path.symlink_to(tokens.path.with_name(target))
-    assert authenticate(AccessRules(tokens, allow_anonymous=True), {}) is None
+    assert authenticate({}, tokens, allow_anonymous=True) is None
 
 
 def test_a_file_whose_mode_is_changed_is_looked_at_again(tokens: TokenStore) -> None:
@@ -132,7 +133,7 @@ def test_a_file_whose_mode_is_changed_is_looked_at_again(tokens: TokenStore) -> 
         tokens.find(secret)
 
 
-def test_settings_are_told_to_the_user_alone(tokens: TokenStore, tmp_path: Path) -> None:
+def test_settings_are_shown_to_the_local_user_alone(tokens: TokenStore, tmp_path: Path) -> None:
     def refuse() -> None:
         raise MisconfiguredError(
             "redis://inside.example:6379 refuses the login: check /run/secrets/redis"
@@ -153,10 +154,41 @@ def test_settings_are_told_to_the_user_alone(tokens: TokenStore, tmp_path: Path)
         assert answer.is_server_error
         return str(answer.json()["detail"])
 
-    told = ask(AccessRules(tokens), Authorization=f"Bearer {secret}")
-    assert "inside.example" not in told
-    assert "/run/secrets" not in told
+    detail = ask(AccessRules(tokens), Authorization=f"Bearer {secret}")
+    assert "inside.example" not in detail
+    assert "/run/secrets" not in detail
     assert "inside.example" in ask(None)
+
+
+def test_a_failed_server_is_named_in_the_log_and_to_the_local_user_alone(
+    tokens: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = structlog.testing.CapturingLogger()
+    monkeypatch.setattr(problems, "log", log)
+
+    def fail() -> None:
+        raise TransientError(
+            "Neo4j at bolt://inside.example:7687 did not answer within 2 s",
+            public_message="the catalog does not answer",
+        )
+
+    backend: Any = SimpleNamespace(
+        settings=Settings(home=tmp_path),
+        journal=None,
+        graph=SimpleNamespace(list_sources=fail),
+        skills=None,
+    )
+    headers = {"Authorization": f"Bearer {tokens.add('ci', TokenScope.READ)}"}
+
+    def ask(access: AccessRules | None) -> tuple[int, str]:
+        transport = httpx.ASGITransport(create_gateway(backend, access))
+        client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
+        answer = asyncio.run(client.get("/v1/sources", headers=headers))
+        return answer.status_code, answer.json()["detail"]
+
+    assert ask(AccessRules(tokens)) == (503, "the catalog does not answer")
+    assert ["inside.example" in call.kwargs["reason"] for call in log.calls] == [True]
+    assert "inside.example" in ask(None)[1]
 
 
 def test_a_bucket_empties_and_fills(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +267,7 @@ def test_half_of_the_room_is_for_others() -> None:
     asyncio.run(run())
 
 
-def test_many_wait_for_jobs_and_each_hears_of_its_own() -> None:
+def test_many_requests_wait_for_jobs_and_each_gets_its_own() -> None:
     journal = SqliteJournal(":memory:")
     events = [new_event(QueryAsked(task="x"), "skillbus/test") for _ in range(3)]
     for event in events:

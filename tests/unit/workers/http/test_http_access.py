@@ -22,8 +22,9 @@ from config.inbound_settings import GatewaySettings
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from tests.support.program.program import wait_for
-from workers.http.access import AccessMiddleware, AccessRules, get_client_network
+from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.app import create_gateway
+from workers.http.rate_limits import get_client_network
 from workers.http.slow_clients import create_http_protocol
 from workers.http.tokens import TokenStore
 from workers.processes.http_server import bind_socket, serve_in_thread
@@ -45,7 +46,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 @contextmanager
 def served(settings: GatewaySettings) -> Iterator[uvicorn.Server]:
-    """The door before the app, on a port; `server.servers` has its socket."""
+    """The access checks before the app, on a port; `server.servers` has its socket."""
     config = uvicorn.Config(
         AccessMiddleware(app, AccessRules(), settings),
         http=create_http_protocol(settings),
@@ -114,7 +115,7 @@ def test_the_head_of_a_second_request_is_cut_too() -> None:
         assert time.monotonic() - started < 2
 
 
-def test_a_body_that_does_not_end_is_told_so_and_cut() -> None:
+def test_a_body_that_does_not_end_gets_408_and_is_cut() -> None:
     with served(PATIENT) as server, connected(server) as slow:
         slow.sendall(HEAD + b"Content-Length: 100000\r\n\r\n")
         started = time.monotonic()
@@ -127,7 +128,7 @@ def test_a_body_that_does_not_end_is_told_so_and_cut() -> None:
         assert time.monotonic() - started < 4
 
 
-def test_an_answer_that_nobody_takes_is_dropped() -> None:
+def test_an_answer_that_is_not_read_is_dropped() -> None:
     with served(PATIENT) as server, connected(server, SO_RCVBUF=4_096) as slow:
         slow.sendall(HEAD.replace(b"/ ", b"/long ", 1) + b"\r\n")
         wait_for(lambda: server.server_state.connections)
@@ -146,7 +147,7 @@ def test_an_answer_that_is_taken_steadily_arrives() -> None:
         assert size > MEGABYTES * 1_000_000
 
 
-def test_too_many_connections_are_told_to_come_back() -> None:
+def test_too_many_connections_get_503() -> None:
     few = PATIENT.model_copy(update={"connections": 2, "head_seconds": 5.0})
     with served(few) as server, contextlib.ExitStack() as open_ones:
         for _ in range(2):
@@ -154,10 +155,10 @@ def test_too_many_connections_are_told_to_come_back() -> None:
         wait_for(lambda: len(server.server_state.connections) == 2)
         third = open_ones.enter_context(connected(server))
         third.sendall(HEAD + b"\r\n")
-        told = read(third).lower()
-        assert told.startswith(b"http/1.1 503")
-        assert b"\r\nretry-after: " in told
-        assert b"gateway.connections" in told
+        refusal = read(third).lower()
+        assert refusal.startswith(b"http/1.1 503")
+        assert b"\r\nretry-after: " in refusal
+        assert b"gateway.connections" in refusal
         probe = open_ones.enter_context(connected(server))
         probe.sendall(HEAD.replace(b"/ ", b"/healthz ", 1) + b"\r\n")
         assert probe.recv(12) == b"HTTP/1.1 200"
@@ -182,7 +183,9 @@ def page(tmp_path: Path) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://skillbus", headers=headers)
 
 
-def test_a_page_that_may_call_is_told_so_before_it_has_a_token(page: httpx.AsyncClient) -> None:
+def test_a_page_of_an_allowed_origin_passes_the_preflight_without_a_token(
+    page: httpx.AsyncClient,
+) -> None:
     asked = {
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization, content-type, prefer",

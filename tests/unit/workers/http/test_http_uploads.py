@@ -16,8 +16,8 @@ from config.errors import TransientError
 from config.inbound_settings import UploadSettings
 from config.settings import Settings
 from tasks.journal.sqlite import SqliteJournal
-from workers.http.access import LOCAL_USER
 from workers.http.app import create_gateway
+from workers.http.authentication import LOCAL_USER
 from workers.http.idempotency import derive_job_id
 
 TEXT = {"Content-Type": "text/markdown"}

@@ -1,0 +1,85 @@
+"""Authentication: who sends a request, by its bearer token, and which scope that caller has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from starlette.exceptions import HTTPException
+
+from workers.http.tokens import ANONYMOUS, TokenScope, TokenStore
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The sender of a request. name: of the token, "" for the user on the home's socket."""
+
+    name: str
+    scope: TokenScope
+
+    def can_see(self, owner: str) -> bool:
+        """Return whether this caller may read the jobs of the caller named `owner`."""
+        return owner == self.name or self.scope is TokenScope.ADMIN
+
+
+LOCAL_USER = Caller("", TokenScope.ADMIN)
+"""The user of this machine, on the home's socket."""
+
+ANONYMOUS_CALLER = Caller(ANONYMOUS, TokenScope.READ)
+
+
+def authenticate(
+    headers: Mapping[str, str], tokens: TokenStore | None, *, allow_anonymous: bool = False
+) -> Caller | None:
+    """Return the caller by the request headers (lower-case names), None if not authenticated.
+
+    tokens: None on the home's socket, where every request is the local user's. allow_anonymous:
+    whether a request without a token is accepted as long as no token was ever added.
+
+    Raises MisconfiguredError if the token file cannot be used.
+    """
+    if tokens is None:
+        return LOCAL_USER
+    authorization = headers.get("authorization")
+    if authorization is None:
+        return ANONYMOUS_CALLER if allow_anonymous and not tokens.are_configured() else None
+    scheme, _, secret = authorization.partition(" ")
+    found = tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
+    return None if found is None else Caller(found.name, found.granted_scope)
+
+
+def get_caller(request: Request) -> Caller:
+    """Return the caller that `AccessMiddleware` found."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+CurrentCaller = Annotated[Caller, Depends(get_caller)]
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredScope:
+    """FastAPI dependency that raises HTTPException (403) for callers without this scope."""
+
+    scope: TokenScope
+
+    def __call__(self, caller: CurrentCaller) -> None:
+        """Check the caller of a request."""
+        check_scope(caller, self.scope)
+
+
+def require_scope(scope: TokenScope) -> Any:
+    """Return a dependency of a route that admits only callers with this scope."""
+    return Depends(RequiredScope(scope))
+
+
+def check_scope(caller: Caller, scope: TokenScope) -> None:
+    """Raise HTTPException (403) unless the caller has this scope."""
+    if caller.scope < scope:
+        raise HTTPException(
+            403,
+            f"this needs a token of scope {scope.name.lower()}, and yours is for "
+            f"{caller.scope.name.lower()}",
+        )
