@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 from celery import Celery, Task
+from celery.loaders.app import AppLoader
 from kombu.entity import Queue
 from structlog.contextvars import bound_contextvars
 
@@ -32,6 +33,18 @@ _WORKER_LOST_WAIT_SECONDS = 1.0
 """Time for a result to arrive that a child sent just before it died."""
 
 
+class _Loader(AppLoader):
+    """Reads no configuration: `CELERY_CONFIG_MODULE` belongs to another project.
+
+    Celery's own loader would import that module, from the working directory first.
+    """
+
+    def read_configuration(self, env: str = "CELERY_CONFIG_MODULE") -> dict[str, Any]:
+        """The settings of `create_app` are the only ones."""
+        del env
+        return {}
+
+
 def create_app(get_services: GetServices, queues: Sequence[str], transport: BrokerConfig) -> Any:
     """A Celery application that consumes `queues`.
 
@@ -44,6 +57,8 @@ def create_app(get_services: GetServices, queues: Sequence[str], transport: Brok
         broker=transport.broker_url,
         backend=transport.result_backend,
         set_as_current=False,
+        loader=_Loader,
+        fixups=set(),
     )
     if transport.transport_class:
         app.conf.broker_transport = transport.transport_class

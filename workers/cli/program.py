@@ -36,6 +36,14 @@ _COMMANDS = {
     "train": "workers.cli.training.train:train",
 }
 
+_CELERY_VARIABLES = (
+    "CELERY_BROKER_URL",
+    "CELERY_BROKER_READ_URL",
+    "CELERY_BROKER_WRITE_URL",
+    "CELERY_RESULT_BACKEND",
+)
+"""Variables of other Celery projects, which Celery would prefer to the broker of the settings."""
+
 
 class _LazyGroup(click.Group):
     """A group whose commands are imported on use."""
@@ -77,6 +85,8 @@ def cli(ctx: click.Context, home: Path | None) -> None:
 
 def main() -> None:
     """Run the command line; exit 0 done, 1 failed, 2 usage, 3 NO_SKILL_HIT, 4 newly failed."""
+    for name in _CELERY_VARIABLES:
+        os.environ.pop(name, None)
     try:
         # Commands return None; the result is the code of `Context.exit`.
         sys.exit(cli.main(prog_name="skillbus", standalone_mode=False))
