@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from config.errors import UsageError
 from graph.local.database import Database
+from graph.local.publish import Transaction, publish, replace_links, withdraw
 from graph.local.rows import (
     ENTRY_COLUMNS,
     LinkEnd,
@@ -23,7 +24,6 @@ from graph.local.rows import (
     link_from_row,
     source_from_row,
 )
-from graph.local.transactions import Transaction, publish, replace_links, withdraw
 from graph.named_statements import load_statements
 from graph.protocol import SkillGraph
 from graph.records import (

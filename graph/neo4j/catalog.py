@@ -11,10 +11,9 @@ from functools import partial
 from typing_extensions import override
 
 from config.errors import UsageError
-from graph.neo4j import transactions
+from graph.neo4j.publish import Withdrawal
 from graph.neo4j.rows import entry_from_row, source_from_row
 from graph.neo4j.statements import READ_BATCH, WRITE_BATCH, StatementRunner, batches
-from graph.neo4j.transactions import Withdrawal
 from graph.protocol import Catalog
 from graph.records import CatalogChanges, CatalogEntry, EntryFilter, Publication, SkillState, Source
 from graph.skill_names import normalise_name
@@ -148,7 +147,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
         newest = select_latest_revisions(publications)
         moved: list[RevisionKey] = []
         for given in batches([newest[skill_id] for skill_id in sorted(newest)]):
-            moved += self._transact_with_locks(partial(transactions.publish, given=given))
+            moved += self._transact_with_locks(partial(publish.publish, given=given))
         return moved
 
     @override
@@ -273,7 +272,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
         newest = select_latest_revisions(withdrawals)
         withdrawn: list[str] = []
         for given in batches([newest[skill_id] for skill_id in sorted(newest)]):
-            gone, touched = self._transact_with_locks(partial(transactions.withdraw, given=given))
+            gone, touched = self._transact_with_locks(partial(publish.withdraw, given=given))
             self._adjacency_cache.evict(touched)
             withdrawn += gone
         return withdrawn

@@ -8,7 +8,6 @@ from functools import partial
 
 from typing_extensions import override
 
-from graph.neo4j import transactions
 from graph.neo4j.rows import (
     EMPTY_ADJACENCY,
     adjacency_from_row,
@@ -110,7 +109,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
         """The links of one owner are replaced in one transaction. Marks are cleared last, so that
         an interrupted call is repeated as a whole."""
         for some in _split_by_owner(links):
-            touched = self._transact_with_locks(partial(transactions.replace_links, links=some))
+            touched = self._transact_with_locks(partial(publish.replace_links, links=some))
             self._adjacency_cache.evict(touched)
         for rows in batches(sorted(marks), _MARKS_PER_WRITE):
             self._write("clear_marks", rows=[list(row) for row in rows])

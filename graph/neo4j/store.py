@@ -14,7 +14,7 @@ from graph.neo4j.catalog import Neo4jCatalog
 from graph.neo4j.client import Neo4jClient
 from graph.neo4j.link_store import Neo4jLinkStore
 from graph.neo4j.passages import Neo4jPassages
-from graph.neo4j.transactions import Withdrawal
+from graph.neo4j.publish import Withdrawal
 from graph.protocol import SkillGraph
 
 CACHED_ROWS = 8_192

@@ -8,6 +8,7 @@ and paths below the session's folder are compared by kind, not by value.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -89,13 +90,13 @@ class Shell:
     def close(self) -> None:
         """End the shell and everything that it started."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(self._process.pid, number)
                 self._process.wait(timeout=20)
-            except ProcessLookupError:
-                return
-            except subprocess.TimeoutExpired:
-                continue
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
 
 
 def normalise(line: str, folder: Path) -> str:
