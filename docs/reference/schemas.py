@@ -1,5 +1,7 @@
-"""Generate the schemas, the AsyncAPI and OpenAPI documents and the MCP reference; with --check, fail
-if one is stale."""
+"""Generate the schemas, the AsyncAPI and OpenAPI documents and the MCP reference.
+
+With --check, write nothing and fail if one is stale.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ MEANINGS = {
     "diffusion.restart": "share of the mass that returns to the seeds at each step",
     "diffusion.seeds": "best-ranked skills from which mass flows",
     "diffusion.fan_out": "links read of one skill",
-    "passages.method": "`f`: passages worth their tokens; `mmr`: SkillPager's rule; `full`: all passages",
+    "passages.method": "`f`: passages worth their tokens; `mmr`: SkillPager's rule; `full`: all",
     "passages.gap": "largest distance from the best passage in method `f`; a larger gap sends more",
     "workers.ingest_threads": "threads that read and embed skills",
     "workers.embed_threads": "threads that embed sections",
@@ -108,8 +108,8 @@ _PREFACE = f"""\
 <!-- Generated: edit config/ and run `python docs/reference/settings.py`. -->
 
 Every setting has a default. `skillbus.toml` in the home, or the file that `SKILLBUS_CONFIG` names,
-overrides the defaults. Environment variables override the file; the name of a variable is `SKILLBUS_`,
-the group, two underscores and the key, in capitals.
+overrides the defaults. Environment variables override the file; the name of a variable is
+`SKILLBUS_`, the group, two underscores and the key, in capitals.
 
 ```toml
 [passages]
