@@ -39,12 +39,12 @@ class Process:
         if self.alive():
             os.kill(self.pid, number)
 
-    def end(self, patience: float) -> None:
-        """Send SIGTERM, and SIGKILL after `seconds`; returns when the process has ended."""
-        if patience > 0:
+    def end(self, timeout: float) -> None:
+        """Send SIGTERM, and SIGKILL after `timeout` seconds; returns when the process has ended."""
+        if timeout > 0:
             self.send(signal.SIGTERM)
             self.send(signal.SIGCONT)
-        if patience <= 0 or not self._gone_within(patience):
+        if timeout <= 0 or not self._gone_within(timeout):
             self.kill()
 
     def kill(self) -> None:

@@ -205,14 +205,14 @@ class Server(ABC):
         if wait:
             self.wait_ready()
 
-    def stop(self, patience: float = 60.0) -> None:
-        """Stop the server and its helpers: SIGTERM, and SIGKILL after `seconds`.
+    def stop(self, timeout: float = 60.0) -> None:
+        """Stop the server and its helpers: SIGTERM, and SIGKILL after `timeout` seconds.
 
-        With 0 seconds SIGKILL is sent immediately, which may lose data.
+        With 0 SIGKILL is sent immediately, which may lose data.
         """
         for process in (self.process, *self.helpers.values()):
             if process is not None:
-                process.end(patience)
+                process.end(timeout)
 
     def memory_mb(self) -> float:
         """Resident memory of the server and its helpers, in MB."""

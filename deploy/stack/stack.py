@@ -99,7 +99,7 @@ class Stack:
 
     def stop(self) -> None:
         """Kill every server and delete its data; logs stay."""
-        each_of(self.servers.values(), lambda server: server.stop(patience=0))
+        each_of(self.servers.values(), lambda server: server.stop(timeout=0))
         shutil.rmtree(self.folder / "data", ignore_errors=True)
 
     def _choose(self, kind: type[Server]) -> dict[str, int]:
