@@ -1,11 +1,11 @@
-# Everything runs in .venv, which is made from requirements.lock on first use.
+# Every target runs in .venv, which is created from requirements.lock on first use.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-# Where to take torch from, such as an index of CPU builds; empty takes the default build.
+# Package index for torch, such as one of CPU builds; empty: the default build.
 TORCH_INDEX ?=
 
 PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
@@ -18,7 +18,7 @@ help:  ## List the targets
 install: $(INSTALLED)  ## Install skillbus and its tools into .venv
 
 $(INSTALLED): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit("skillbus needs Python 3.11 or later; name one: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -c 'import sys; sys.exit("skillbus needs Python 3.11 or later; choose one: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 ifneq ($(TORCH_INDEX),)
 	$(BIN)/python -m pip install --index-url $(TORCH_INDEX) "$$(grep '^torch==' requirements.lock)"
@@ -34,7 +34,7 @@ unit: $(INSTALLED)  ## Unit tests: no servers, no network, under a minute
 	$(BIN)/python -m pytest tests/unit $(PARALLEL)
 
 test: check  ## Checks, then the whole test suite
-	@$(BIN)/python -m deploy.stack fetch || echo "Tests that need these servers are left out."
+	@$(BIN)/python -m deploy.stack fetch || echo "Tests that need these servers are skipped."
 	$(BIN)/python -m pytest $(PARALLEL)
 
 check: $(INSTALLED)  ## Style, types, imports, dependencies, published schemas, links of the docs
@@ -49,8 +49,8 @@ check: $(INSTALLED)  ## Style, types, imports, dependencies, published schemas, 
 docs: $(INSTALLED)  ## Build the documentation as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
-# On a made-up library; `make bench BENCH="--library DIR"` measures one of your own.
-bench: $(INSTALLED)  ## Benchmarks, with the figures they print
+# With a generated library; `make bench BENCH="--library DIR"` uses one of your own.
+bench: $(INSTALLED)  ## Run the benchmarks and print their figures
 	for what in ingest query edit memory; do \
 		echo "$$what:"; $(BIN)/python -m tests.bench.run $$what $(BENCH) || exit 1; \
 	done
@@ -58,23 +58,22 @@ bench: $(INSTALLED)  ## Benchmarks, with the figures they print
 crash: $(INSTALLED)  ## Kill a running sync 200 times and compare the library each time
 	SKILLBUS_CRASH_ROUNDS=200 $(BIN)/python -m pytest tests/integration/faults/test_crash.py
 
-schemas: $(INSTALLED)  ## Write the published JSON Schemas anew
+schemas: $(INSTALLED)  ## Generate the schemas and API documents in docs/reference
 	$(BIN)/python docs/reference/schemas.py
 
 # For tests and trials on this machine; `make stack-up STACK="--broker rabbitmq"` passes options,
 # `python3 -m deploy.stack up --help` lists them.
-stack-up:  ## Start Elasticsearch, Neo4j and Redis here, and leave them running
+stack-up:  ## Start Elasticsearch, Neo4j and Redis on this machine
 	@$(PYTHON) -m deploy.stack up $(STACK)
 
-stack-down:  ## End what stack-up started and remove its data
+stack-down:  ## Stop these servers and delete their data
 	@$(PYTHON) -m deploy.stack down
 
-stack-status:  ## Say which of these servers answer
+stack-status:  ## Show whether these servers answer
 	@$(PYTHON) -m deploy.stack status
 
-# Pins are kept where they still fit; `make lock UPGRADE=--upgrade` takes the newest of all.
-# What only a CUDA build of torch needs stays out: torch brings it itself, and a CPU build does
-# without.
+# Existing pins are kept if they still fit; `make lock UPGRADE=--upgrade` takes the newest versions.
+# Packages that only a CUDA build of torch needs are not pinned: torch requires them itself.
 lock: $(INSTALLED)  ## Resolve pyproject.toml into requirements.lock
 	@mkdir -p build
 	cp requirements.lock build/requirements.txt
@@ -86,7 +85,7 @@ lock: $(INSTALLED)  ## Resolve pyproject.toml into requirements.lock
 	sed -E -e '/^(nvidia|cuda|triton|pip==|#)/d' -e '/^$$/d' -e 's/\+[a-z0-9.]+$$//' \
 		build/requirements.txt > requirements.lock
 
-clean:  ## Remove .venv and everything that tools leave behind
+clean:  ## Remove .venv, build outputs and caches
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

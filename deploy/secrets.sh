@@ -1,10 +1,11 @@
 #!/bin/sh
-# Makes the passwords of deploy/compose.yaml, one file each, in deploy/secrets. What is there stays.
+# Creates the passwords of deploy/compose.yaml, one file each, in deploy/secrets. Existing ones are
+# kept.
 #
-# A server that reads its password in a form of its own gets a second file in that form. Files are
-# readable for every user, since each container has another one; the folder around them is its
-# owner's alone. Elasticsearch refuses a file that others may read, so that one belongs to the user
-# whom Elasticsearch and skillbus run as, and .env names that user.
+# A server that reads its password in another format gets a second file in that format. The files are
+# readable for every user, because each container runs as another one; the folder is readable only by
+# its owner. Elasticsearch refuses a file that others can read, so its file belongs to the user that
+# Elasticsearch and skillbus run as, which is written to .env.
 set -eu
 
 cd "$(dirname "$0")"
@@ -14,11 +15,11 @@ mkdir -p secrets
 uid=$(id -u)
 gid=$(id -g)
 if [ "$uid" = 0 ]; then
-    # No server runs as root.
+    # The servers do not run as root.
     uid=1000 gid=1000
 fi
 
-# Standard input as a file, whole or not at all.
+# Writes standard input to a file atomically.
 keep() {
     cat > "secrets/$1.new"
     mv -f "secrets/$1.new" "secrets/$1"

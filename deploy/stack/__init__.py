@@ -1,7 +1,8 @@
 """Elasticsearch, Neo4j, Redis and RabbitMQ on one machine without containers.
 
-For tests and trials: `python -m deploy.stack up` leaves them running until `down`, and a `Stack`
-gives a program servers that end with it. Production is the official images or managed services.
+For tests and trials: `python -m deploy.stack up` starts servers that run until `down`; a `Stack`
+starts servers that stop with the calling process. In production use official images or managed
+services.
 """
 
 from deploy.stack.errors import StackError, UnavailableError

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def up(options: argparse.Namespace) -> int:
-    """Start what does not run yet, wait for all, write the settings and say how to use them."""
+    """Start the servers that do not run, wait for all, and write the settings that name them."""
     ports = {name: port for name in KINDS if (port := getattr(options, f"{name}_port"))}
     memory = Memory(options.elasticsearch_heap, options.neo4j_heap, options.neo4j_page_cache)
     names = [name for name in KINDS if name != "rabbitmq" or options.broker == "rabbitmq"]
@@ -60,7 +60,7 @@ def up(options: argparse.Namespace) -> int:
 
 
 def down(options: argparse.Namespace) -> int:
-    """End the servers and remove their data; logs and fetched packages stay."""
+    """Stop the servers and delete their data; logs and fetched packages stay."""
     with _alone(options.folder):
         stack = _stack(options.folder)
         running = [name for name, server in stack.servers.items() if server.running()]
@@ -71,7 +71,7 @@ def down(options: argparse.Namespace) -> int:
 
 
 def status(options: argparse.Namespace) -> int:
-    """One line a server; 1 where one does not work or none was started."""
+    """Print one line per server; returns 1 if one does not work or none was started."""
     stack = _stack(options.folder)
     if not stack.servers:
         print("nothing was started: make stack-up")
@@ -85,7 +85,7 @@ def status(options: argparse.Namespace) -> int:
 
 
 def fetch(options: argparse.Namespace) -> int:
-    """Fetch and compile what the Java servers need, so that nothing is fetched later."""
+    """Fetch and compile the packages of the Java servers, for later use without a network."""
     del options
     with TemporaryDirectory() as folder:
         for name in ("elasticsearch", "neo4j"):
@@ -96,7 +96,7 @@ def fetch(options: argparse.Namespace) -> int:
 def _stack(
     folder: Path, ports: dict[str, int] | None = None, memory: Memory | None = None
 ) -> Stack:
-    """The stack of a folder, with what was started there before."""
+    """The stack of a folder, with the servers started there before."""
     stack = Stack(folder, tethered=False, ports=ports, memory=memory)
     stack.adopt(state.load(stack.folder))
     return stack
@@ -113,7 +113,7 @@ def _check_ports(stack: Stack, ports: dict[str, int]) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One command at a time changes what runs."""
+    """Hold the lock of the folder, so that commands do not run concurrently."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

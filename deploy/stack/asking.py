@@ -1,7 +1,7 @@
-"""Whether a server answers: a question to each in its own protocol, with no client library.
+"""Readiness checks of the servers, in their own protocols, without client libraries.
 
-Each function returns when the server answered as one that works, and raises OSError or
-NotReadyError otherwise. `timeout` is in seconds and holds for each step.
+Each function returns if the server is ready, and raises OSError or NotReadyError otherwise.
+`timeout` is in seconds and applies to each step.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ HOST = "127.0.0.1"
 
 
 class NotReadyError(Exception):
-    """The server answered, but not as one that works; the message quotes it."""
+    """The server answered but is not ready; the message quotes the answer."""
 
 
 def ask_elasticsearch(port: int, timeout: float) -> None:
-    """Elasticsearch: its cluster's health is yellow or green."""
+    """Check that the health of Elasticsearch's cluster is yellow or green."""
     connection = http.client.HTTPConnection(HOST, port, timeout=timeout)
     try:
         connection.request("GET", "/_cluster/health")
@@ -38,7 +38,7 @@ def ask_elasticsearch(port: int, timeout: float) -> None:
 
 
 def ask_redis(port: int, password: str, timeout: float) -> None:
-    """Redis: takes the password and answers PING, which it refuses while it loads."""
+    """Check that Redis accepts the password and answers PING, which it refuses while it loads."""
     with socket.create_connection((HOST, port), timeout) as connection:
         connection.sendall(f"AUTH {password}\r\nPING\r\n".encode())
         answers = connection.makefile("rb")
@@ -49,7 +49,7 @@ def ask_redis(port: int, password: str, timeout: float) -> None:
 
 
 def ask_rabbitmq(port: int, user: str, password: str, vhost: str, timeout: float) -> None:
-    """RabbitMQ: takes user and password and opens the virtual host (AMQP 0-9-1)."""
+    """Check that RabbitMQ accepts the login and opens the virtual host (AMQP 0-9-1)."""
     with socket.create_connection((HOST, port), timeout) as connection:
         connection.sendall(b"AMQP\x00\x00\x09\x01")
         _method(connection, 10, 10)
@@ -85,7 +85,7 @@ def _method(connection: socket.socket, class_id: int, method_id: int) -> bytes:
 
 
 def ask_neo4j(port: int, user: str, password: str, timeout: float) -> None:
-    """Neo4j: takes user and password and answers a query in its default database (Bolt 4.4)."""
+    """Check that Neo4j accepts the login and answers a query (Bolt 4.4, default database)."""
     hello = {
         "user_agent": "skillbus-stack/1",
         "scheme": "basic",

@@ -1,11 +1,11 @@
-"""What can go wrong with a server of the stack."""
+"""Errors of the stack."""
 
 from __future__ import annotations
 
 
 class StackError(Exception):
-    """A server does not do what it should; the message says what happened and what to do."""
+    """A server failed; the message says what happened and what to do."""
 
 
 class UnavailableError(StackError):
-    """A server cannot be had on this machine until something is installed or fetched."""
+    """A server needs a package that is not installed, or a download that failed."""

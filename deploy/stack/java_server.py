@@ -1,4 +1,4 @@
-"""Servers that run in a Java virtual machine, from jars and a launcher of ours."""
+"""Servers that run in a Java virtual machine, from their jars and a launcher of skillbus."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _log = logging.getLogger(__name__)
 
 
 class JavaServer(Server):
-    """A launcher with the server's jars.
+    """A server started from its jars by a launcher.
 
-    Before its first start the server runs once for nothing, and the virtual machine writes down
-    the classes it loaded; with them every later start costs half the processor time.
+    Before its first start the server runs once to archive the classes that the virtual machine
+    loads; with the archive, later starts take half the processor time.
     """
 
     main_class: ClassVar[str]
@@ -35,7 +35,7 @@ class JavaServer(Server):
     @property
     @abstractmethod
     def heap(self) -> str:
-        """The most memory for objects, as `-Xmx` takes it."""
+        """Maximum heap size, in the format of `-Xmx`."""
 
     @abstractmethod
     def configure(self) -> None:
@@ -60,7 +60,7 @@ class JavaServer(Server):
             str(package.java),
             f"-Xmx{self.heap}",
             *archived,
-            "-Xlog:cds=off",  # it tells of everything that the archive does not hold
+            "-Xlog:cds=off",  # it lists every class that is not in the archive
             "-XX:+ExitOnOutOfMemoryError",
             "--enable-native-access=ALL-UNNAMED",
             f"-Djava.io.tmpdir={self.place.data}",

@@ -1,7 +1,6 @@
-"""Jars of the Java servers, fetched by Maven, and their launchers, compiled once.
+"""Jars of the Java servers, fetched by Maven, and their compiled launchers.
 
-Both lie in a cache under names made of what they come from, so that another version or another
-launcher is another folder, and nothing there is ever changed.
+Both are cached in folders named by a digest of their sources; folders are never changed.
 """
 
 from __future__ import annotations
@@ -43,20 +42,19 @@ def jdk() -> Path:
 
 @dataclass(frozen=True)
 class Package:
-    """What runs one Java server."""
+    """Files that run one Java server."""
 
     java: Path
     class_path: str
     archive: Path
-    """Classes as the virtual machine had them after a start: where this file is, the next start
-    takes half the time. The server makes it."""
+    """Class archive of the virtual machine, written by the server; halves the time of a start."""
 
 
 def package(server: str) -> Package:
-    """Fetch and compile what a server needs where it is not in the cache.
+    """Return the package of a server, fetched and compiled unless it is cached.
 
-    The first fetch takes a minute or two. Raises UnavailableError without JDK or Maven, or where
-    Maven cannot fetch; StackError where the launcher does not compile.
+    The first fetch takes a minute or two. Raises UnavailableError without JDK or Maven, or if Maven
+    cannot fetch; StackError if the launcher does not compile.
     """
     pinned = versions()
     home = jdk()
@@ -76,9 +74,9 @@ def package(server: str) -> Package:
 
 
 def make(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Have `fill` fill a folder of the cache, which appears under its name only when whole.
+    """Create a folder of the cache with `fill`, atomically, unless it exists.
 
-    Nothing happens where it is there; another process that fills it is waited for.
+    Waits while another process creates it.
     """
     if folder.exists():
         return
@@ -131,7 +129,7 @@ def _compile(home: Path, release: str, sources: Sequence[Path], jars: Path, fold
 
 
 def _run(command: Sequence[str | Path], seconds: float, problem: StackError) -> None:
-    """Run a program to its end; where it fails, raise `problem` with the last lines it wrote."""
+    """Run a program; if it fails, raise `problem` with the last lines of its output."""
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:

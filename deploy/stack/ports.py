@@ -10,12 +10,12 @@ from deploy.stack.asking import HOST
 from deploy.stack.errors import StackError
 
 PORTS = range(20_000, 32_000)
-"""Ports to choose from: below those that Linux gives to outgoing connections, so that a server
-which starts again finds its own free."""
+"""Range of chosen ports: below the ephemeral ports of Linux, so that a restarted server finds its
+port free."""
 
 
 def problem_with(port: int) -> str | None:
-    """Why nothing can listen on a port now; None when it is free."""
+    """Why no program can listen on a port now; None if it is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -26,7 +26,7 @@ def problem_with(port: int) -> str | None:
 
 
 def free_port(taken: AbstractSet[int] = frozenset()) -> int:
-    """A port that is free and not in `taken`. Raises StackError where there is none."""
+    """A free port that is not in `taken`; raises StackError if there is none."""
     for port in random.sample(PORTS, len(PORTS)):
         if port not in taken and problem_with(port) is None:
             return port

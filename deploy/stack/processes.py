@@ -1,4 +1,4 @@
-"""Processes of servers: started, recognised later, stopped. Linux only (`/proc`)."""
+"""Start, identify and stop processes of servers. Linux only (`/proc`)."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from pathlib import Path
 
 TETHER = Path(__file__).with_name("tether.py")
 
-# Linux sends a tethered process its signal when the thread that forked it ends, not the process:
-# so one thread forks them all, and it lives as long as the process.
+# Linux sends the signal to a tethered process when the thread that forked it ends, not the process:
+# a single thread, which lives as long as this process, forks them all.
 _forking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stack")
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process, recognised by its id and the moment it started, for ids are used again."""
+    """A process, identified by its id and start time, since ids are reused."""
 
     pid: int
     started: int
-    """Clock ticks since the machine's start."""
+    """Start time in clock ticks since boot."""
     _child: subprocess.Popen[bytes] | None = field(default=None, compare=False, repr=False)
 
     def alive(self) -> bool:
-        """Whether it runs, or could run on: a frozen one is alive, one that nobody reaped not."""
+        """Whether it runs or is frozen; a zombie is not alive."""
         if self._child is not None:
             return self._child.poll() is None
         return _started(self.pid) == self.started
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens where the process is gone."""
+        """Send a signal; does nothing if the process has ended."""
         if self.alive():
             os.kill(self.pid, number)
 
-    def end(self, patience: float) -> None:
-        """SIGTERM, then SIGKILL after so many seconds; returns when the process is gone."""
-        if patience > 0:
+    def end(self, timeout: float) -> None:
+        """Send SIGTERM, and SIGKILL after `timeout` seconds; returns when the process has ended."""
+        if timeout > 0:
             self.send(signal.SIGTERM)
             self.send(signal.SIGCONT)
-        if patience <= 0 or not self._gone_within(patience):
+        if timeout <= 0 or not self._gone_within(timeout):
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL; returns when the process is gone."""
+        """Send SIGKILL; returns when the process has ended."""
         self.send(signal.SIGKILL)
         self._gone_within(10.0)
 
     def memory_mb(self) -> float:
-        """Memory that it holds now (resident set), 0 when it is gone."""
+        """Resident memory in MB; 0 if the process has ended."""
         try:
             pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         except OSError:
@@ -70,10 +70,10 @@ class Process:
 def start(
     command: Sequence[str], *, log: Path, environment: Mapping[str, str], tethered: bool
 ) -> Process:
-    """Start a program in a session of its own, its output appended to `log`.
+    """Start a program in a new session, with its output appended to `log`.
 
-    `environment` is added to this process's. A tethered program is killed when this process ends,
-    however it ends; any other outlives it.
+    environment: variables in addition to those of this process. tethered: the program is killed
+    when this process ends; otherwise it keeps running.
     """
     if tethered:
         command = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *command]
@@ -95,7 +95,7 @@ def _fork(command: list[str], log: Path, environment: dict[str, str]) -> subproc
 
 
 def _started(pid: int) -> int | None:
-    """When a process started; None if there is none, or one that only waits to be reaped."""
+    """Start time of a process; None if there is none or it is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Programs that the stack needs, and what to install where one is missing."""
+"""Find the programs that the stack needs; errors say which package to install."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deploy.stack.errors import UnavailableError
 
 JVM_FOLDER = Path("/usr/lib/jvm")
 RABBITMQ_FOLDER = Path("/usr/lib/rabbitmq/bin")
-"""Debian's programs themselves: those on PATH change to the user `rabbitmq`."""
+"""Folder of Debian's programs; the wrappers on PATH switch to the user `rabbitmq`."""
 
 _PACKAGES = {
     "mvn": "Maven; Debian and Ubuntu: apt install maven",
@@ -25,7 +25,7 @@ _PACKAGES = {
 
 
 def find(name: str, *folders: Path) -> str:
-    """The path of a program, looked for in `folders`, then on PATH.
+    """The path of a program, searched in `folders`, then on PATH.
 
     Raises UnavailableError that names the package.
     """
@@ -42,8 +42,8 @@ def find(name: str, *folders: Path) -> str:
 def find_jdk(least: int) -> Path:
     """The home of a JDK of release `least` or later.
 
-    Looked for in JAVA_HOME, on PATH and under /usr/lib/jvm, in this order; the first that fits is
-    taken. Raises UnavailableError that says what was found and which package brings one.
+    Returns the first one in JAVA_HOME, on PATH or under /usr/lib/jvm. Raises UnavailableError that
+    lists the releases found and the package to install.
     """
     check_platform()
     seen = []
@@ -61,7 +61,7 @@ def find_jdk(least: int) -> Path:
 
 
 def check_platform() -> None:
-    """Raises UnavailableError anywhere but on Linux."""
+    """Raise UnavailableError on other systems than Linux."""
     if sys.platform != "linux":
         raise UnavailableError(
             "the local stack starts servers on Linux only: use the images of deploy/compose.yaml"
@@ -80,7 +80,7 @@ def _jdk_homes() -> Iterator[Path]:
 
 
 def _release(home: Path) -> int | None:
-    """The Java release of a home, from its `release` file, else by asking `java`."""
+    """The Java release of a home, from its `release` file, otherwise from `java -version`."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""A server of the stack: started, asked, frozen, killed and started again."""
+"""A server of the stack: start, readiness check, freeze, kill and restart."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from deploy.stack.ports import problem_with
 from deploy.stack.processes import Process
 
 START_SECONDS = 180.0
-"""Patience with a server that starts; Neo4j after a crash takes the longest."""
+"""Timeout of a start; Neo4j after a crash takes the longest."""
 
 HELPER_SECONDS = 30.0
-"""Patience with a program beside a server until it listens."""
+"""Timeout until a helper program listens."""
 
 ASK_SECONDS = 2.0
-"""Patience with one question whether it is ready."""
+"""Timeout of one readiness check."""
 
 LOG_LINES = 15
-"""Lines of a log that a message quotes."""
+"""Last lines of a log in an error message."""
 
 STAMP = "stk_"
-"""How every password begins, so that a search finds those that are where they should not be."""
+"""Prefix of every password, by which tests find leaked ones."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory that the Java servers may take, as `-Xmx` writes it."""
+    """Memory limits of the Java servers, in the format of `-Xmx`."""
 
     elasticsearch_heap: str = "768m"
     neo4j_heap: str = "768m"
@@ -45,19 +45,19 @@ class Memory:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a server keeps its things, and on which ports of the loopback interface it listens."""
+    """Data folder, log file and loopback ports of a server."""
 
     data: Path
     log: Path
     ports: Mapping[str, int]
-    """By what they are for; `main` is the one that clients use."""
+    """Port by use; `main` is the one for clients."""
 
 
 class Server(ABC):
-    """One server, on loopback, with data and a password of its own.
+    """A server on loopback with its own data and password.
 
-    It keeps port, data and password when it is started again. Subclasses say which program runs
-    and how it is asked whether it works.
+    Port, data and password stay the same when it is restarted. Subclasses define the program and
+    its readiness check.
     """
 
     name: ClassVar[str]
@@ -74,41 +74,41 @@ class Server(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """The address as the settings want it: without the password."""
+        """The address for the settings, without the password."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Find or fetch the programs and write the configuration; may be done again."""
+        """Find or fetch the programs and write the configuration; idempotent."""
 
     @abstractmethod
     def command(self) -> Sequence[str]:
-        """The program and its arguments, once prepared; no password among them."""
+        """The program and its arguments, without a password; call `prepare` first."""
 
     @abstractmethod
     def ask(self, timeout: float) -> None:
-        """Ask the server whether it works; raises OSError or NotReadyError."""
+        """Check that the server is ready; raises OSError or NotReadyError."""
 
     def environment(self) -> Mapping[str, str]:
-        """Variables added to this process's."""
+        """Environment variables in addition to those of this process."""
         return {}
 
     def helper_commands(self) -> Mapping[str, Sequence[str]]:
-        """Programs that must listen before the server starts, each by the name of its port."""
+        """Helper programs that must listen before the server starts, by the name of their port."""
         return {}
 
     @property
     def port(self) -> int:
-        """The port that clients use."""
+        """The port for clients."""
         return self.place.ports["main"]
 
     @property
     def log(self) -> Path:
-        """The file that holds everything the server printed."""
+        """The file with the output of the server."""
         return self.place.log
 
     @property
     def password_file(self) -> Path | None:
-        """The file whose only line is the password; None where the server has none."""
+        """The file with the password in one line; None if the server has none."""
         return self.place.data / "password" if self.has_password else None
 
     @property
@@ -118,7 +118,7 @@ class Server(ABC):
 
     @property
     def password(self) -> str:
-        """The password, made at the first use; empty where the server has none."""
+        """The password, created on first use; empty if the server has none."""
         path = self.password_file
         if path is None:
             return ""
@@ -127,10 +127,9 @@ class Server(ABC):
         return path.read_text(encoding="utf-8").strip()
 
     def start(self) -> None:
-        """Start the server and return at once; `wait_ready` waits.
+        """Start the server without waiting until it is ready (`wait_ready`).
 
-        Raises UnavailableError where something must be installed, StackError where a port is
-        taken.
+        Raises UnavailableError if a package must be installed, StackError if a port is in use.
         """
         self.place.log.parent.mkdir(parents=True, exist_ok=True)
         self.prepare()
@@ -142,10 +141,10 @@ class Server(ABC):
         self.process = self._run(self.command())
 
     def check_ports(self) -> None:
-        """Raises StackError where another program has a port of this server."""
+        """Raise StackError if another program uses a port of this server."""
         running = self.running_helpers()
         for use, port in self.place.ports.items():
-            if use in running:  # it has its port rightly
+            if use in running:  # it uses the port itself
                 continue
             problem = problem_with(port)
             if problem is not None:
@@ -155,9 +154,9 @@ class Server(ABC):
                 )
 
     def wait_ready(self, seconds: float = START_SECONDS) -> None:
-        """Wait until the server works.
+        """Wait until the server is ready.
 
-        Raises StackError when it ended or took longer, with the last lines of its log.
+        Raises StackError with the last lines of its log if it ended or is not ready in time.
         """
         deadline = time.monotonic() + seconds
         while (problem := self.problem()) is not None:
@@ -170,11 +169,11 @@ class Server(ABC):
             time.sleep(0.1)
 
     def running(self) -> bool:
-        """Whether its process is there, frozen or not."""
+        """Whether its process runs or is frozen."""
         return self.process is not None and self.process.alive()
 
     def problem(self) -> str | None:
-        """Why the server does not work right now; None when it does."""
+        """Why the server is not ready now; None if it is."""
         if not self.running():
             return "it is not running"
         try:
@@ -184,21 +183,21 @@ class Server(ABC):
         return None
 
     def kill(self) -> None:
-        """SIGKILL; returns when the process is gone."""
+        """Send SIGKILL; returns when the process has ended."""
         self._started().kill()
 
     def freeze(self) -> None:
-        """SIGSTOP: the server keeps its connections and answers nothing."""
+        """Send SIGSTOP: the server keeps its connections and does not answer."""
         self._started().send(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT, after `freeze`."""
+        """Send SIGCONT, after `freeze`."""
         self._started().send(signal.SIGCONT)
 
     def start_again(self, *, wait: bool = True) -> None:
-        """Start anew on the same port and data what was killed or stopped; wait until it works.
+        """Start a killed or stopped server again, with the same port and data.
 
-        Raises StackError when it still runs.
+        wait: until it is ready. Raises StackError if it still runs.
         """
         if self.running():
             raise StackError(f"{self.name} still runs as process {self.pid}: kill or stop it first")
@@ -206,22 +205,22 @@ class Server(ABC):
         if wait:
             self.wait_ready()
 
-    def stop(self, patience: float = 60.0) -> None:
-        """End the server and what runs beside it: SIGTERM and, after so many seconds, SIGKILL.
+    def stop(self, timeout: float = 60.0) -> None:
+        """Stop the server and its helpers: SIGTERM, and SIGKILL after `timeout` seconds.
 
-        Without patience it is SIGKILL at once, for data that nobody will read.
+        With 0 SIGKILL is sent immediately, which may lose data.
         """
         for process in (self.process, *self.helpers.values()):
             if process is not None:
-                process.end(patience)
+                process.end(timeout)
 
     def memory_mb(self) -> float:
-        """Memory that the server and its helpers hold now."""
+        """Resident memory of the server and its helpers, in MB."""
         everyone = (self.process, *self.helpers.values())
         return sum(process.memory_mb() for process in everyone if process is not None)
 
     def running_helpers(self) -> set[str]:
-        """Names of the helpers that run."""
+        """Names of the running helpers."""
         return {name for name, process in self.helpers.items() if process.alive()}
 
     def _run(self, command: Sequence[str]) -> Process:
@@ -252,7 +251,7 @@ class Server(ABC):
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only this user can read."""
+    """Write a file that only its owner can read."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The four servers: their programs, their configuration, and how they are asked."""
+"""The four servers: program, configuration and readiness check of each."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from deploy.stack.java_server import JavaServer
 from deploy.stack.server import Server, write_private
 
 USER = "skillbus"
-"""RabbitMQ's user, and its virtual host."""
+"""User and virtual host of RabbitMQ."""
 
 
 class Elasticsearch(JavaServer):
-    """Elasticsearch's core: no security, no scripts, none of the modules of a distribution."""
+    """Elasticsearch's core, without security, scripts and the modules of the distribution."""
 
     name = "elasticsearch"
     ports = ("main", "transport")
@@ -41,7 +41,7 @@ class Elasticsearch(JavaServer):
             "network.host": HOST,
             "http.port": self.port,
             "transport.port": self.place.ports["transport"],
-            # A trial on a full disk should work; so should one beside other large programs.
+            # Work on a nearly full disk, and with other large programs running.
             "cluster.routing.allocation.disk.threshold_enabled": "false",
             "indices.breaker.total.use_real_memory": "false",
         }
@@ -49,12 +49,12 @@ class Elasticsearch(JavaServer):
         write_private(self.place.data / "config/elasticsearch.yml", "\n".join(lines) + "\n")
 
     def ask(self, timeout: float) -> None:
-        """Its cluster's health."""
+        """Check the health of the cluster."""
         asking.ask_elasticsearch(self.port, timeout)
 
 
 class Neo4j(JavaServer):
-    """Neo4j's community edition with Bolt alone."""
+    """Neo4j's community edition, with Bolt only."""
 
     name = "neo4j"
     user = "neo4j"
@@ -83,22 +83,22 @@ class Neo4j(JavaServer):
             "dbms.security.auth_enabled": "true",
             "server.directories.logs": self.log.with_suffix(""),
             "dbms.usage_report.enabled": "false",
-            # Recovery after a kill replays what came since the last checkpoint.
+            # After a kill, changes since the last checkpoint are replayed.
             "db.checkpoint.interval.time": "30s",
-            # It waits so long, twice, when it stops.
+            # Neo4j waits this long, twice, when it stops.
             "internal.server.bolt.thread_pool_shutdown_wait_time": "0s",
         }
         lines = [f"{key}={value}" for key, value in settings.items()]
         write_private(self.place.data / "neo4j.conf", "\n".join(lines) + "\n")
-        _ = self.password  # its file is there before the launcher reads it
+        _ = self.password  # creates the file that the launcher reads
 
     def ask(self, timeout: float) -> None:
-        """A query that reads nothing."""
+        """Run a query that reads no data."""
         asking.ask_neo4j(self.port, self.user, self.password, timeout)
 
 
 class Redis(Server):
-    """Redis as a store: it appends to a file every second and refuses writes when it is full."""
+    """Redis with an append-only file, synced every second, that refuses writes when it is full."""
 
     name = "redis"
 
@@ -108,7 +108,7 @@ class Redis(Server):
         return f"redis://{HOST}:{self.port}/0"
 
     def prepare(self) -> None:
-        """Find the program, configure."""
+        """Find the program and write the configuration."""
         programs.find("redis-server")
         lines = [
             f"bind {HOST}",
@@ -128,12 +128,12 @@ class Redis(Server):
         return [programs.find("redis-server"), str(self.place.data / "redis.conf")]
 
     def ask(self, timeout: float) -> None:
-        """PING."""
+        """Send PING."""
         asking.ask_redis(self.port, self.password, timeout)
 
 
 class RabbitMQ(Server):
-    """RabbitMQ with a port mapper (epmd) of its own, so that nothing of it stays or is shared."""
+    """RabbitMQ with a separate port mapper (epmd), which ends with it."""
 
     name = "rabbitmq"
     ports = ("main", "distribution", "epmd")
@@ -144,7 +144,7 @@ class RabbitMQ(Server):
         return f"amqp://{USER}@{HOST}:{self.port}/{USER}"
 
     def prepare(self) -> None:
-        """Find the programs, configure."""
+        """Find the programs and write the configuration."""
         self._program()
         programs.find("epmd")
         lines = [
@@ -155,7 +155,7 @@ class RabbitMQ(Server):
             "log.console.level = info",
             "log.file = false",
             "disk_free_limit.absolute = 50MB",
-            # The write-ahead log of quorum queues is held in memory up to this size.
+            # The write-ahead log of quorum queues is kept in memory up to this size.
             "raft.wal_max_size_bytes = 32000000",
         ]
         write_private(self.place.data / "rabbitmq.conf", "\n".join(lines) + "\n")
@@ -166,10 +166,10 @@ class RabbitMQ(Server):
         return [self._program()]
 
     def environment(self) -> Mapping[str, str]:
-        """Everything that it would otherwise look for, and write, in the system's folders."""
+        """Paths that RabbitMQ would otherwise take from the system's folders."""
         data = self.place.data
         return {
-            "HOME": str(data),  # of the cookie
+            "HOME": str(data),  # folder of the Erlang cookie
             "ERL_EPMD_ADDRESS": HOST,
             "ERL_EPMD_PORT": str(self.place.ports["epmd"]),
             "RABBITMQ_NODENAME": f"skillbus{self.port}@localhost",
@@ -183,20 +183,20 @@ class RabbitMQ(Server):
             "RABBITMQ_MNESIA_BASE": str(data / "mnesia"),
             "RABBITMQ_LOG_BASE": str(data / "log"),
             "RABBITMQ_PID_FILE": str(data / "pid"),
-            # The script becomes the server, instead of a shell that waits for it ...
+            # The script becomes the server process instead of waiting for it, ...
             "RABBITMQ_ALLOW_INPUT": "1",
-            # ... and neither reads input nor listens beyond loopback.
+            # ... reads no input, and listens on loopback only.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput"
             " -kernel inet_dist_use_interface {127,0,0,1}",
         }
 
     def helper_commands(self) -> Mapping[str, Sequence[str]]:
-        """The port mapper; where none runs, Erlang would start one that nobody ends."""
+        """The port mapper; Erlang would otherwise start one that keeps running."""
         port = str(self.place.ports["epmd"])
         return {"epmd": [programs.find("epmd"), "-address", HOST, "-port", port]}
 
     def ask(self, timeout: float) -> None:
-        """Opens the virtual host."""
+        """Open the virtual host."""
         asking.ask_rabbitmq(self.port, USER, self.password, USER, timeout)
 
     def _program(self) -> str:
@@ -206,4 +206,4 @@ class RabbitMQ(Server):
 KINDS: Mapping[str, type[Server]] = {
     kind.name: kind for kind in (Elasticsearch, Neo4j, Redis, RabbitMQ)
 }
-"""Every kind of server by name."""
+"""Server classes by name."""

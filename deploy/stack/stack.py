@@ -1,4 +1,4 @@
-"""Several servers in one folder."""
+"""Servers that share a folder and are started and stopped together."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from deploy.stack.servers import KINDS
 
 
 class Stack:
-    """Servers that start together; as a context, they end with it.
+    """Servers that start together; used as a context manager, it stops them.
 
-    With `tethered` they also end with this process, even when it is killed; any others are written
-    down in `folder` for another process to adopt. `folder` gets data (`data/NAME`) and logs
-    (`logs/NAME.log`). `ports` holds ports for clients by server name;
-    every other one is chosen.
+    folder: for data (`data/NAME`) and logs (`logs/NAME.log`). tethered: the servers also end with
+    this process, even if it is killed; otherwise they are recorded in `folder`, for another process
+    to adopt. ports: client ports by server name; the others are chosen.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Stack:
         self._wanted = dict(ports or {})
 
     def __enter__(self) -> Self:
-        """The stack itself; nothing is started."""
+        """Return the stack; starts no server."""
         return self
 
     def __exit__(
@@ -49,11 +48,11 @@ class Stack:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Kill the servers and remove their data."""
+        """Kill the servers and delete their data."""
         self.stop()
 
     def server(self, name: str, ports: Mapping[str, int] | None = None) -> Server:
-        """A server by name: the same one each time, not started yet. `ports`: all it uses."""
+        """The server of a name, created on first use, not started. ports: all of its ports."""
         if name not in self.servers:
             kind = KINDS[name]
             place = Place(
@@ -67,19 +66,19 @@ class Stack:
     def adopt(
         self, records: Mapping[str, tuple[Mapping[str, int], Process | None, dict[str, Process]]]
     ) -> None:
-        """Take over servers that another process started: ports, process and helpers by name."""
+        """Adopt servers of another process. records: ports, process and helpers by server name."""
         for name, (ports, process, helpers) in records.items():
             server = self.server(name, ports)
             server.process, server.helpers = process, helpers
 
     def launch(self, names: Iterable[str]) -> list[Server]:
-        """Start servers that do not run and return while they start.
+        """Start servers that do not run, without waiting until they are ready.
 
         Raises UnavailableError, StackError.
         """
         wanted = [self.server(name) for name in names]
         missing = [server for server in wanted if not server.running()]
-        for server in missing:  # what is in the way shows before anything runs
+        for server in missing:  # find problems before any server is started
             server.prepare()
             server.check_ports()
         for server in missing:
@@ -89,7 +88,7 @@ class Stack:
         return wanted
 
     def start(self, names: Iterable[str], seconds: float = START_SECONDS) -> list[Server]:
-        """Start servers side by side and wait until all of them work.
+        """Start servers in parallel and wait until all are ready.
 
         Raises UnavailableError where something must be installed, StackError where a server does
         not come up; the other servers keep running until the stack is stopped.
@@ -99,8 +98,8 @@ class Stack:
         return started
 
     def stop(self) -> None:
-        """Kill every server, for nobody will read its data again, and remove that; logs stay."""
-        each_of(self.servers.values(), lambda server: server.stop(patience=0))
+        """Kill every server and delete its data; logs stay."""
+        each_of(self.servers.values(), lambda server: server.stop(timeout=0))
         shutil.rmtree(self.folder / "data", ignore_errors=True)
 
     def _choose(self, kind: type[Server]) -> dict[str, int]:
@@ -113,7 +112,7 @@ class Stack:
 
 
 def each_of(servers: Iterable[Server], act: Callable[[Server], None]) -> None:
-    """Do something to all servers at once; the first error is raised when all are done."""
+    """Call a function for all servers in parallel; raises the first error when all are done."""
     several = list(servers)
     if not several:
         return

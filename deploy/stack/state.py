@@ -1,4 +1,4 @@
-"""What `up` leaves for `down` and `status`: which processes serve where, and the settings."""
+"""Files that `up` writes for `down` and `status`: ports and processes, and the settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETTINGS = "servers.env"
 
 
 def save(folder: Path, servers: Mapping[str, Server]) -> None:
-    """Write down the servers' ports and processes."""
+    """Record the ports and processes of servers."""
     entries = {
         name: {
             "ports": dict(server.place.ports),
@@ -31,9 +31,9 @@ def save(folder: Path, servers: Mapping[str, Server]) -> None:
 
 
 def load(folder: Path) -> dict[str, tuple[dict[str, int], Process | None, dict[str, Process]]]:
-    """Ports, process and helpers by server name; empty where nothing was started.
+    """Ports, process and helpers by server name; empty if no server was started.
 
-    Raises StackError where the file is not what `save` wrote.
+    Raises StackError if the file is invalid.
     """
     path = folder / STATE
     try:
@@ -59,7 +59,7 @@ def load(folder: Path) -> dict[str, tuple[dict[str, int], Process | None, dict[s
 
 
 def write_settings(folder: Path, servers: Mapping[str, Server], broker: str) -> Path:
-    """Write the settings that name these servers, for a shell to read; returns the file."""
+    """Write the settings that name these servers as a shell script; returns its path."""
     named = {"broker": servers[broker]}
     named |= {name: servers[name] for name in ("redis", "elasticsearch", "neo4j")}
     lines = []
@@ -75,7 +75,7 @@ def write_settings(folder: Path, servers: Mapping[str, Server], broker: str) -> 
 
 
 def forget(folder: Path) -> None:
-    """Remove both files."""
+    """Delete both files."""
     (folder / STATE).unlink(missing_ok=True)
     (folder / SETTINGS).unlink(missing_ok=True)
 

@@ -1,5 +1,7 @@
-"""Write the published schemas and the AsyncAPI document beside this file, or with --check say
-which are not fresh."""
+"""Generate the schemas, the AsyncAPI and OpenAPI documents and the MCP reference.
+
+With --check, write nothing and fail if one is stale.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ HERE = Path(__file__).parent
 
 
 def published() -> dict[str, str]:
-    """Path of every generated file -> its text."""
+    """Return path -> text of every generated file."""
     files = {
         "bundle.schema.json": bundle_schema(),
         "events.schema.json": events_schema(),
@@ -46,7 +48,7 @@ def render_openapi() -> str:
 
 
 def stale(files: dict[str, str]) -> list[str]:
-    """Paths that differ from what the code says, and schemas of events that there are no more."""
+    """Return the paths of files that differ from `files`, and of schemas of deleted event types."""
     differing = [
         name
         for name, text in files.items()
@@ -57,12 +59,12 @@ def stale(files: dict[str, str]) -> list[str]:
 
 
 def main() -> None:
-    """Write what is not fresh; with --check only name it and fail."""
+    """Write stale files; with --check, exit with an error that names them."""
     files = published()
     names = stale(files)
     if "--check" in sys.argv[1:]:
         if names:
-            sys.exit(f"{', '.join(names)}: not what the code says; run `make schemas`")
+            sys.exit(f"stale: {', '.join(names)}; run `make schemas`")
         return
     for name in names:
         if name not in files:

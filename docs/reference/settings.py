@@ -1,7 +1,7 @@
-"""Write settings.md beside this file from the settings themselves, or with --check say it is stale.
+"""Generate settings.md from the settings models; with --check, fail if it is stale.
 
-A setting's own description comes first; MEANINGS fills in for those whose class says what they are
-about as a group. A setting with neither is an error, so that none stays unexplained.
+The text of a setting is its field's description, otherwise its entry in MEANINGS. A setting without
+either is an error.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from config.settings import OPTIONAL_STAGES, Settings
 FILE = Path(__file__).with_suffix(".md")
 
 MEANINGS = {
-    "home": "folder of the library; `--home` and `SKILLBUS_HOME` only, not the file",
-    "log_level": "what is logged to standard error, as JSON lines where that is no terminal",
-    "encoder.model": "name or folder of the model that turns texts into vectors",
-    "limits.query_characters": "longest task",
-    "passages.method": "`f`: what is worth its tokens; `mmr`: SkillPager's rule; `full`: all",
-    "passages.gap": "how far below the best passage method `f` goes; larger sends more",
+    "home": "folder of the library; set only by `--home` or `SKILLBUS_HOME`, not in the file",
+    "log_level": "level of log messages on standard error; JSON lines unless it is a terminal",
+    "encoder.model": "name or folder of the embedding model",
+    "limits.query_characters": "maximum length of a task",
+    "passages.method": "`f`: passages worth their tokens; `mmr`: SkillPager's rule; `full`: all",
+    "passages.gap": "largest distance from the best passage in method `f`; a larger gap sends more",
     "workers.ingest_threads": "threads that read and embed skills",
     "workers.embed_threads": "threads that embed sections",
-    "workers.query_threads": "queries answered at once",
-    "workers.query_seconds": "time after which a query fails",
-    "workers.reconcile_seconds": "interval at which lost work is looked for",
-    "watch.force_polling": "poll even where notification works",
+    "workers.query_threads": "queries answered in parallel",
+    "workers.query_seconds": "time limit of a query",
+    "workers.reconcile_seconds": "interval at which the reconciler looks for unfinished work",
+    "watch.force_polling": "poll even if file notification works",
 }
 
 
 def settings_reference() -> str:
-    """The Markdown of the reference: one table for what stands at the top, one for each group."""
+    """Return the Markdown of the reference: one table for the top level, one for each group."""
     top, groups = [], []
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=False)
@@ -56,14 +56,14 @@ def settings_reference() -> str:
 
 def _table(rows: list[str]) -> str:
     return "\n".join(
-        ["| setting | default | values | what it is |", "| --- | --- | --- | --- |", *rows]
+        ["| setting | default | values | meaning |", "| --- | --- | --- | --- |", *rows]
     )
 
 
 def _row(key: str, name: str, field: FieldInfo) -> str:
     meaning = field.description or MEANINGS.get(name)
     if not meaning:
-        raise SystemExit(f"{name}: say what it is, in its description or in MEANINGS")
+        raise SystemExit(f"{name}: add a description, or an entry in MEANINGS")
     return f"| `{key}` | {_default(field)} | {_values(field)} | {meaning} |"
 
 
@@ -102,11 +102,11 @@ def _values(field: FieldInfo) -> str:
 _PREFACE = f"""\
 # Settings
 
-<!-- Written by settings.py beside this file; run `python docs/reference/settings.py` anew. -->
+<!-- Generated: edit config/ and run `python docs/reference/settings.py`. -->
 
-Every setting has a default. `skillbus.toml` in the home overrides it; `SKILLBUS_CONFIG` names
-another file. An environment variable overrides the file: `SKILLBUS_`, the group, two underscores,
-the key, in capitals.
+Every setting has a default. `skillbus.toml` in the home, or the file that `SKILLBUS_CONFIG` names,
+overrides the defaults. Environment variables override the file; the name of a variable is
+`SKILLBUS_`, the group, two underscores and the key, in capitals.
 
 ```toml
 [passages]
@@ -116,20 +116,20 @@ gap = 4.0
 budget = 4000
 ```
 
-The same from the environment: `SKILLBUS_PASSAGES__GAP=4.0 SKILLBUS_CHOICE__BUDGET=4000`. A key of a
-group that does not exist, or a value out of its bounds, ends the command with exit code 2 and names
-the setting. `skillbus config show` prints what is in force.
+The same from the environment: `SKILLBUS_PASSAGES__GAP=4.0 SKILLBUS_CHOICE__BUDGET=4000`. An
+unknown key or a value out of bounds is an error (exit code 2) that names the setting.
+`skillbus config show` prints the settings in force.
 
-Stages that a query can go without (`--without`):
+Stages that `--without` can switch off:
 {", ".join(f"`{stage}`" for stage in OPTIONAL_STAGES)}."""
 
 
 def main() -> None:
-    """Write the reference; with --check only say whether it is fresh."""
+    """Write the reference; with --check, exit with an error if it is stale."""
     text = settings_reference()
     if "--check" in sys.argv[1:]:
         if not FILE.exists() or FILE.read_text(encoding="utf-8") != text:
-            sys.exit("settings.md: not what the code says; run `python docs/reference/settings.py`")
+            sys.exit("docs/reference/settings.md is stale; run `python docs/reference/settings.py`")
         return
     FILE.write_text(text, encoding="utf-8")
 

@@ -168,7 +168,7 @@ def test_frozen_answers_nothing_until_thawed(tmp_path: Path) -> None:
         server.thaw()
         server.wait_ready(5)
         server.freeze()
-        server.stop(patience=5)  # ends a frozen one too
+        server.stop(timeout=5)  # ends a frozen one too
         assert not server.running()
 
 
