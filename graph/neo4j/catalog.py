@@ -11,6 +11,7 @@ from functools import partial
 from typing_extensions import override
 
 from config.errors import UsageError
+from graph.neo4j import publish
 from graph.neo4j.publish import Withdrawal
 from graph.neo4j.rows import entry_from_row, source_from_row
 from graph.neo4j.statements import READ_BATCH, WRITE_BATCH, StatementRunner, batches

@@ -8,6 +8,7 @@ from functools import partial
 
 from typing_extensions import override
 
+from graph.neo4j import publish
 from graph.neo4j.rows import (
     EMPTY_ADJACENCY,
     adjacency_from_row,
