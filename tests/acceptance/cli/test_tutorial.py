@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("*.md"))]
 SERVERS = {"servers.md"}
 """Pages that start real servers: run where the integration tests have them."""
 
-_INSTALLING = ("make ", "pipx ", "uv ", "git clone", "cd ", "python3 -m venv", "source .venv")
+_INSTALLING = ("make ", "pipx ", "uv ")
 
 
 @pytest.fixture
@@ -48,7 +48,11 @@ def test_a_page_shows_what_its_commands_print(page: Path, shell: Shell, tmp_path
     for command in read_commands(page.read_text(encoding="utf-8")):
         if command.text.startswith(_INSTALLING):
             continue
-        printed, _ = shell.run(command.text)
+        try:
+            printed, _ = shell.run(command.text)
+        except TimeoutError as error:
+            wrong.append(str(error))
+            break
         difference = mismatch(command.shown, printed, tmp_path / "skillbus")
         if difference:
             wrong.append(f"$ {command.text}\n  {difference}")
