@@ -210,7 +210,8 @@ def test_what_was_accepted_while_the_broker_was_away_is_sent_later(
             "redis://127.0.0.1:1/0"
         )
         event = backend.submit(changed(crafts, "tide-tables"), ORIGIN)
-        assert "accepted, and will be sent later" in capsys.readouterr().out
+        told = "accepted; sending to the broker failed, the reconciler will retry"
+        assert told in capsys.readouterr().out
         with all_running.backend() as other:
             other.send_maintenance()
         wait_ended(backend, event)

@@ -100,12 +100,17 @@ def test_a_querys_id_is_its_trace(running: Distributed) -> None:
 
     def lines() -> list[dict[str, Any]]:
         found = running.log("query")
-        return [line for line in found if line.get("trace_id") == bundle["query_id"]]
+        traced = [line for line in found if line.get("trace_id") == bundle["query_id"]]
+        return traced if any(line["event"] == "task done" for line in traced) else []
 
-    (line,) = wait_for(lines)
+    *before, line = wait_for(lines)
     assert (line["event"], line["task"], line["status"]) == ("task done", QUERY.name, "SKILL_HIT")
     assert line["skills"] == len(bundle["skills"])
-    assert "fire a kiln" not in json.dumps(line), "texts stay out of logs"
+    # on a busy machine a server may not answer in time, which the bundle says and one line more
+    late = any("did not answer" in reason for reason in bundle["degraded"])
+    warning = "query answered while a server did not answer"
+    assert [each["event"] for each in before] == [warning] * late
+    assert "fire a kiln" not in json.dumps([*before, line]), "texts stay out of logs"
 
 
 def test_work_taken_over_or_sent_again_keeps_its_trace(running: Distributed, root: Path) -> None:

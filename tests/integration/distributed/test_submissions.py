@@ -94,8 +94,9 @@ def test_attributes_of_the_event_are_worth_as_much(home: Home, tmp_path: Path) -
         home.outside.put(json.dumps(query(replyto=name + "x")), name)
         [refused] = home.outside.replies(name, 1)
         assert refused.type == "skillbus.message.refused.v1"
-        assert "not the same" in refused.data["reason"]
-        assert "not the same" in backend.journal.list_dead_letters()[0].reason
+        assert "differs between the message properties and the event" in refused.data["reason"]
+        [letter] = backend.journal.list_dead_letters()
+        assert "differs between the message properties and the event" in letter.reason
 
 
 def test_nobody_speaks_for_another(outside: Outside, tmp_path: Path) -> None:
@@ -142,7 +143,10 @@ REFUSED = {
         json.dumps(event("skillbus.query.failed.v1", {"query_id": "x", "reason": "y"})).encode(),
         "is a reply of skillbus",
     ),
-    "a source of ours": (json.dumps(query(source="skillbus/serve")).encode(), "only skillbus"),
+    "a source of ours": (
+        json.dumps(query(source="skillbus/serve")).encode(),
+        "is reserved for skillbus",
+    ),
     "too large": (json.dumps(query("x" * 20_000)).encode(), "at most 10000"),
     "Celery's queue": (json.dumps(query(replyto="skillbus.plan")).encode(), "replyto"),
     "another directory": (

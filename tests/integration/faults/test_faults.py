@@ -24,7 +24,7 @@ ROUNDS = int(os.environ.get("SKILLBUS_TEST_FAULT_ROUNDS", "1"))
 SEED = int(os.environ.get("SKILLBUS_TEST_FAULT_SEED", "0")) or random.randrange(1 << 30)
 SHORT = {"SKILLBUS_WORKERS__KEEP_SECONDS": "0", "SKILLBUS_WORKERS__SWEEP_SECONDS": "0.5"}
 NAMES = {
-    "redis": ("Redis at",),
+    "redis": ("Redis at", "Redis does not answer"),
     "elasticsearch": ("Elasticsearch at", "the search index did not answer", "a store did not"),
     "neo4j": ("Neo4j at", "the catalog did not answer", "a store did not"),
 }

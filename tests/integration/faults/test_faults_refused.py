@@ -101,7 +101,7 @@ def no_login(arena: Arena, folder: Path) -> Iterator[dict[str, str]]:
 
 REFUSALS = [
     (wrong_password, "refuses the login"),
-    (newer_schema, "update skillbus"),
+    (newer_schema, "upgrade skillbus"),
     (other_model, "was made with model 'another-model'"),
     (other_version, "is no Elasticsearch 9"),
     (no_login, "servers.elasticsearch_password_file"),

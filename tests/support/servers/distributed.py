@@ -136,7 +136,7 @@ class Distributed:
 
     # -- workers
     def start(self, *workloads: str, processes: int = 1, **env: str) -> None:
-        """Start workers (`query`, `ingest`, `link`, `page`; all at default), until they take tasks.
+        """Start workers by the names of `WORKLOADS`, all at default, until they take tasks.
 
         `env` is theirs alone, on top of the deployment's.
         """
