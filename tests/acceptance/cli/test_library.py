@@ -77,7 +77,7 @@ def test_links_are_shown_with_what_they_rest_on(skillbus: Skillbus, tmp_path: Pa
 def test_status(library: Skillbus) -> None:
     report = library("status", "--json").data
     assert report["skills"] == {"published": 10, "failed": 1, "removed": 0, "waiting": 0}
-    assert report["paging_done"] == 1.0
+    assert report["embedded_share"] == report["paging_done"] == 1.0
     assert report["open_events"] == report["open_queries"] == 0
     assert not report["serving"]
     assert "10 published, 0 pending, 1 failed" in library("status").out

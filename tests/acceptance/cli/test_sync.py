@@ -30,7 +30,9 @@ def test_the_installed_command_syncs_and_answers(folder: Path, tmp_path: Path) -
 def test_nothing_is_done_twice(skillbus: Skillbus, folder: Path) -> None:
     first = skillbus("sync", str(folder), "--json").data
     assert (first["found"], first["changed"], first["removed"]) == (10, 10, 0)
-    assert first["published"] == first["paged"] == 10
+    assert first["published"] == first["embedded"] == 10
+    former = (first["paged"], first["paged_seconds"])
+    assert former == (first["embedded"], first["embedded_seconds"])
     before = skillbus.skills()
     assert set(before) == IDS
     assert {row["state"] for row in before.values()} == {"published"}
@@ -110,11 +112,11 @@ def test_a_dry_run_changes_nothing(skillbus: Skillbus, folder: Path) -> None:
 
 def test_it_may_end_when_all_is_searchable(skillbus: Skillbus, folder: Path) -> None:
     report = skillbus("sync", str(folder), "--until", "searchable", "--json").data
-    assert "paged_seconds" not in report
+    assert not {"embedded_seconds", "paged_seconds"} & set(report)
     assert skillbus.chosen("fire stoneware in a kiln")[0] == "crafts:kiln-firing"
     report = skillbus("sync", str(folder), "--json").data
     assert report["changed"] == 0
-    assert report["paged"] == 10
+    assert report["embedded"] == 10
 
 
 def test_newly_failed_skills_are_an_exit_code(skillbus: Skillbus, folder: Path) -> None:
@@ -212,4 +214,4 @@ def test_an_interrupted_run_goes_on(skillbus: Skillbus, tmp_path: Path) -> None:
     assert "resumes with the next run" in ended.err
     assert "Traceback" not in ended.err
     skillbus("sync", str(root))
-    assert {row["paged"] for row in skillbus.skills().values()} == {True}
+    assert {row["embedded"] for row in skillbus.skills().values()} == {True}

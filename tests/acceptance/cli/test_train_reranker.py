@@ -17,7 +17,7 @@ SHORT = ("--queries", "1", "--max-length", "48", "--threads", "1")
 
 @pytest.fixture(scope="module")
 def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
-    """The examples, synced and paged; tests only ask them."""
+    """The examples, synced and embedded; tests only ask them."""
     skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("reranked") / "home")
     skillbus("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
     return skillbus
@@ -120,7 +120,7 @@ def test_what_cannot_be_is_refused(examples: Skillbus, base: str, tmp_path: Path
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"instruction": "x"}\n', encoding="utf-8")
     wrong = examples(*train, "--out", out, "--feedback", str(rows), code=2)
-    assert "needs gt_skill_ids" in wrong.err
+    assert "missing gt_skill_ids" in wrong.err
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").touch()
     other = examples(*train, "--out", str(tmp_path / "mine"), code=2)

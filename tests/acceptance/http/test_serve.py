@@ -178,7 +178,7 @@ def test_it_stops_in_the_middle_of_work_and_goes_on(skillbus: Skillbus, tmp_path
     assert result.code == 0, result.err
     assert "Traceback" not in result.err
     report = skillbus("sync", str(root), "--json").data
-    assert report["published"] == report["paged"] == 200
+    assert report["published"] == report["embedded"] == 200
     assert report["failed"] == 0
 
 
