@@ -23,8 +23,8 @@ from workers.backend.distributed import DistributedBackend
 from workers.processes.workloads import WORKLOADS
 
 LIMIT = 90.0
-"""Seconds after which a test gives up waiting for everything to work again. How long it takes depends
-on the machine; it is printed, and the documentation has the figures."""
+"""Seconds after which a test gives up waiting for everything to work again. The time depends
+on the machine; it is printed, and the documentation has figures."""
 
 PATIENT, HASTY = 10.0, 2.0
 """Seconds that workers and clients wait for one call to a server: the default, and a short one."""
