@@ -144,7 +144,7 @@ def test_a_library_that_is_too_small(skillbus: Skillbus, base: str, tmp_path: Pa
         encoding="utf-8",
     )
     args = ("train", "reranker", "--out", str(tmp_path / "model"), "--base", base)
-    assert "no library yet" in skillbus(*args, code=2).err
+    assert f"no library in {skillbus.home} yet" in skillbus(*args, code=2).err
     skillbus("sync", str(root))
     assert "too few" in skillbus(*args, code=2).err
 
