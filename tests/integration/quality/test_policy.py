@@ -94,7 +94,7 @@ def test_every_skill_tells_its_level_reasons_and_licence(ask: Any) -> None:
     assert (poisoned.safety.level, poisoned.licence) == (3, "MIT")
     assert "line 10: tells the reader to drop its instructions" in poisoned.safety.reasons[0]
     text = render_markdown(ask(highest_level=3))
-    assert "safety level 3: line 10" in text
+    assert "caution, level 3: line 10" in text
     assert "no licence stated)" in text
 
 
