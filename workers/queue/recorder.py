@@ -103,7 +103,7 @@ class MessageRecorder:
         sender = _find_sender(message, self._settings.message_bytes)
         dead_letter = DeadLetter(new_dead_letter_id(now), "", (), reason, 0, "", text, now)
         self._backend.journal.add_dead_letter(dead_letter)
-        log.warning("message buried", letter_id=dead_letter.id, reason=reason)
+        log.warning("message dead-lettered", letter_id=dead_letter.id, reason=reason)
         return Rejection(sender.reply_to, new_refusal(sender, reason, dead_letter.id, ORIGIN))
 
 
