@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,10 +23,17 @@ _INSTALLING = ("make ", "pipx ", "uv ")
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
+def folder() -> Iterator[Path]:
+    """An empty folder with a path that is short enough for the socket of `serve` below it."""
+    with tempfile.TemporaryDirectory(prefix="skillbus-") as base:
+        folder = Path(base, "skillbus")
+        folder.mkdir()
+        yield folder
+
+
+@pytest.fixture
+def shell(folder: Path) -> Iterator[Shell]:
     """A shell in a copy of the examples, with a home of its own."""
-    folder = tmp_path / "skillbus"
-    folder.mkdir()
     shutil.copytree(ROOT / "examples", folder / "examples")
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLBUS_", "PYTHON"))}
@@ -54,7 +62,7 @@ def read_page(page: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_shows_what_its_commands_print(page: Path, shell: Shell, tmp_path: Path) -> None:
+def test_a_page_shows_what_its_commands_print(page: Path, shell: Shell, folder: Path) -> None:
     wrong = []
     for command in read_commands(read_page(page)):
         if command.text.startswith(_INSTALLING):
@@ -62,9 +70,10 @@ def test_a_page_shows_what_its_commands_print(page: Path, shell: Shell, tmp_path
         try:
             printed, _ = shell.run(command.text)
         except TimeoutError as error:
-            wrong.append(str(error))
+            logs = [f"{log.name}:\n{log.read_text()}" for log in folder.rglob("*.log")]
+            wrong += [str(error), *logs]
             break
-        difference = mismatch(command.shown, printed, tmp_path / "skillbus")
+        difference = mismatch(command.shown, printed, folder)
         if difference:
             wrong.append(f"$ {command.text}\n  {difference}")
     assert not wrong, "\n".join(wrong)
