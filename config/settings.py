@@ -25,6 +25,7 @@ from config.inbound_settings import (
     UploadSettings,
     WebhookSettings,
 )
+from config.language_model_settings import LanguageModelSettings
 from config.renamed_settings import rename_variables
 from config.settings_group import SettingsGroup
 
@@ -35,8 +36,10 @@ OPTIONAL_STAGES = (
     "hub",
     "artifacts",
     "late",
+    "rewrite",
     "rerank",
     "diffusion",
+    "select",
     "floor",
     "paging",
 )
@@ -333,6 +336,7 @@ class Settings(BaseSettings):
     passages: PassageSettings = PassageSettings()
     policy: PolicySettings = PolicySettings()
     roles: RolesSettings = RolesSettings()
+    language_model: LanguageModelSettings = LanguageModelSettings()
     workers: WorkerSettings = WorkerSettings()
     servers: ServerSettings = ServerSettings()
     watch: WatchSettings = WatchSettings()

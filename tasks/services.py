@@ -17,6 +17,8 @@ from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
+from tasks.language_model.answer_store import AnswerStore
+from tasks.language_model.protocol import LanguageModel
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
@@ -67,6 +69,8 @@ class Throughputs:
 class Services:
     """The stores, models and task sender of one process.
 
+    language_model: keeps its answers in `answers` and within the day's tokens; both are None where
+    no model is configured, or no stage that uses one.
     writable: False in a process that only answers queries. circuit_breakers: None if the stores
     are files; with servers, queries are answered without one that is down. stopping: set once the
     process stops.
@@ -82,6 +86,8 @@ class Services:
     send_task: SendTask
     linker: Linker
     usage_counter: UsageCounter
+    language_model: Lazy[LanguageModel] | None = None
+    answers: AnswerStore | None = None
     writable: bool = True
     coordinator: Coordinator = field(default_factory=LocalCoordinator)
     metrics: MetricsRecorder = field(default_factory=NullMetrics)

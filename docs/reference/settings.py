@@ -85,10 +85,12 @@ def _values(field: FieldInfo) -> str:
         return ", ".join(f'`"{choice}"`' for choice in get_args(field.annotation))
     kind: Any = next(kind for kind in (*get_args(field.annotation), field.annotation) if kind)
     words = {int: "integer", float: "number", str: "text", bool: "`true` or `false`", Path: "path"}
+    if get_origin(field.annotation) is tuple and get_origin(kind) is Literal:
+        return "list of " + ", ".join(f'`"{choice}"`' for choice in get_args(kind))
     if get_origin(field.annotation) is tuple:
         return f"list of {words[kind]}s"
     if get_origin(field.annotation) is dict:
-        return "table of lists"
+        return "table"
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     bounds = [
         f"{sign} {getattr(mark, name)}"

@@ -1,0 +1,79 @@
+"""Settings of the language model: endpoint, limits and the stages that use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from config.settings_group import SettingsGroup
+
+ModelStage = Literal["roles", "record", "links", "prompts", "judge", "rewrite", "select"]
+
+OFFLINE_STAGES: tuple[ModelStage, ...] = ("roles", "record", "links", "prompts", "judge")
+"""Stages that work through the library, behind publication."""
+
+QUERY_STAGES: tuple[ModelStage, ...] = ("rewrite", "select")
+"""Stages of a query."""
+
+
+class LanguageModelSettings(SettingsGroup):
+    """A language model behind an OpenAI-compatible endpoint. Without `base_url` none is used.
+
+    Texts of skills are sent to the endpoint by every stage that is on, tasks by `rewrite` and
+    `select`.
+    """
+
+    base_url: str = Field(
+        "",
+        description="address that `/chat/completions` is appended to, such as "
+        "`http://127.0.0.1:11434/v1`; empty: no language model",
+    )
+    model: str = Field("", description="name of the model at the endpoint")
+    api_key_file: Path | None = Field(None, description="file with the API key")
+    timeout_seconds: float = Field(60.0, gt=0, description="time limit of one call")
+    concurrency: int = Field(4, ge=1, le=256, description="calls of one process at a time")
+    temperature: float = Field(
+        0.0, ge=0, le=2, description="of the first try; each retry of an invalid answer adds 0.3"
+    )
+    extra_body: dict[str, Any] = Field(
+        {}, description="further fields of every request, such as a switch for thinking"
+    )
+    daily_tokens: int = Field(
+        2_000_000, ge=0, description="tokens that may be used per day (UTC); 0: no limit"
+    )
+    query_milliseconds: int = Field(
+        10_000, ge=1, description="time that all stages of one query may wait for the model"
+    )
+    stages: tuple[ModelStage, ...] = Field(("select",), description="stages that use the model")
+    select_candidates: int = Field(
+        50, ge=2, le=200, description="candidates that `select` chooses from"
+    )
+    select_margin: float = Field(
+        0.0,
+        ge=0,
+        description="`select` is skipped where the best score leads the second by this share of "
+        "it; 0: never",
+    )
+    rewrite_queries: int = Field(5, ge=1, le=10, description="sub-queries that `rewrite` adds")
+    link_candidates: int = Field(8, ge=1, le=50, description="pairs per skill that `links` checks")
+    search_terms: bool = Field(
+        False, description="find skills also by the prompts that `prompts` wrote for them"
+    )
+
+    @model_validator(mode="after")
+    def _check_endpoint(self) -> LanguageModelSettings:
+        if bool(self.base_url) != bool(self.model):
+            raise ValueError("set base_url and model together, or neither")
+        parts = urlsplit(self.base_url)
+        if self.base_url and (parts.scheme not in ("http", "https") or not parts.hostname):
+            raise ValueError(f"base_url {self.base_url!r}: write http://HOST:PORT/v1")
+        if parts.username or parts.password:
+            raise ValueError("base_url: put the API key into the file that api_key_file names")
+        return self
+
+    def uses(self, stage: ModelStage) -> bool:
+        """Whether a stage asks the model."""
+        return bool(self.base_url) and stage in self.stages

@@ -1,0 +1,1 @@
+"""The language model: protocol, client of an OpenAI-compatible endpoint, stored answers, budget."""

@@ -1,0 +1,107 @@
+"""The protocol of the store of answers, refinements and token counts.
+
+One store keeps what the language model was paid for: answers by the hash of their request,
+refinements by the content that they are about, and the tokens of each day. It is apart from the
+search index and the catalog, so that a new index loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from config.language_model_settings import ModelStage
+from tasks.language_model.protocol import TokenUsage
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """A kept answer. text: its JSON; "" where every try was invalid. reason: why it was invalid."""
+
+    text: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StageUsage:
+    """What one stage used on one day. stored: answers that were read from the store instead."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    stored: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RefinementKind:
+    """Which refinements: of a stage, by a model, with a version of the prompt."""
+
+    stage: ModelStage
+    model: str
+    version: int
+
+
+class AnswerStore(Protocol):
+    """Answers, claims, refinements and token counts; shared by threads and processes.
+
+    Every implementation passes the contract suite in `tests/contract/test_answer_store.py`.
+    Methods raise TransientError when the store is busy, full or unreachable.
+    """
+
+    def get_answer(self, key: str) -> StoredAnswer | None:
+        """Return the answer to the request with this key."""
+        ...
+
+    def save_answer(self, key: str, stage: ModelStage, model: str, answer: StoredAnswer) -> None:
+        """Store an answer durably. The first one is kept."""
+        ...
+
+    def claim(self, key: str, owner: str, seconds: float) -> bool:
+        """Reserve the right to ask the model for this key; False while another owner has it.
+
+        It ends with `release`, or by itself after `seconds`.
+        """
+        ...
+
+    def release(self, key: str, owner: str) -> None:
+        """End a claim; does nothing if the owner does not have it."""
+        ...
+
+    def reserve_tokens(self, day: str, tokens: int, limit: int, seconds: float) -> str | None:
+        """Reserve tokens of a day (`2026-11-22`, UTC); return the id of the reservation.
+
+        None if the day's used and reserved tokens would exceed `limit`; 0 is no limit. A
+        reservation ends with `settle`, or by itself after `seconds`.
+        """
+        ...
+
+    def settle(
+        self, reservation: str, day: str, stage: ModelStage, usage: TokenUsage, calls: int
+    ) -> None:
+        """Replace a reservation by what was used."""
+        ...
+
+    def count_stored(self, day: str, stage: ModelStage, answers: int = 1) -> None:
+        """Count answers that were read from the store instead of being asked for."""
+        ...
+
+    def get_usage(self, day: str) -> dict[str, StageUsage]:
+        """Return what each stage used on a day."""
+        ...
+
+    def get_refinements(
+        self, kind: RefinementKind, subjects: Sequence[str]
+    ) -> dict[str, dict[str, Any]]:
+        """Return the refinements of these subjects; a subject without one is left out."""
+        ...
+
+    def save_refinements(
+        self, kind: RefinementKind, documents: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Store JSON objects by subject, durably. The first one of a subject is kept."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...

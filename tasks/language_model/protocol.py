@@ -1,0 +1,132 @@
+"""The protocol of a language model, and the requests and answers that it exchanges.
+
+A request is a prompt; its answer is one JSON object, validated by a pydantic model. Every
+implementation passes the contract suite in `tests/contract/test_language_model.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from config.errors import PermanentError, TransientError
+from config.language_model_settings import ModelStage
+
+AnswerT = TypeVar("AnswerT", bound=BaseModel)
+AnswerT_co = TypeVar("AnswerT_co", bound=BaseModel, covariant=True)
+
+
+class InvalidAnswerError(PermanentError):
+    """The model's answer is not what was asked for, after all retries."""
+
+
+class ModelUnavailableError(TransientError):
+    """The endpoint does not answer, is overloaded or limits the rate.
+
+    retry_after: seconds after which the endpoint may be asked again; None if it did not say.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message, public_message="the language model did not answer")
+        self.retry_after = retry_after
+
+
+class TokenBudgetError(TransientError):
+    """The tokens that may be used today are spent.
+
+    retry_after: seconds until the next day (UTC).
+    """
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message, public_message="today's tokens for the language model are spent")
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """A prompt.
+
+    version: of the prompt; raised with every change of `instructions` or of how `data` is built.
+    instructions: the system message, the same for every request of a stage and version. data: the
+    user message; texts of others are framed by `frame`. max_tokens: of the answer. seconds: time
+    limit over all tries; None takes that of the settings, for one call.
+    """
+
+    stage: ModelStage
+    version: int
+    instructions: str
+    data: str
+    max_tokens: int
+    seconds: float | None = None
+
+    def key(self, model: str, answer_type: type[BaseModel]) -> str:
+        """Hash of everything that the answer depends on: the key under which it is stored."""
+        parts: list[Any] = [
+            self.stage,
+            self.version,
+            model,
+            self.instructions,
+            self.data,
+            answer_type.model_json_schema(),
+        ]
+        text = json.dumps(parts, ensure_ascii=False, sort_keys=True)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens of prompts and answers, over all tries, as the endpoint counts them; estimated where
+    it does not."""
+
+    prompt: int = 0
+    completion: int = 0
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(self.prompt + other.prompt, self.completion + other.completion)
+
+    @property
+    def total(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt + self.completion
+
+
+@dataclass(frozen=True, slots=True)
+class Completion(Generic[AnswerT_co]):
+    """A validated answer. usage: what it cost; nothing if it was stored. calls: to the endpoint."""
+
+    answer: AnswerT_co
+    usage: TokenUsage = TokenUsage()
+    calls: int = 0
+
+
+class LanguageModel(Protocol):
+    """Answers prompts with validated objects. Threads may share it."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model: part of the key of every stored answer."""
+        ...
+
+    def complete(
+        self,
+        request: ModelRequest,
+        answer_type: type[AnswerT],
+        check: Callable[[AnswerT], None] | None = None,
+    ) -> Completion[AnswerT]:
+        """Return the model's answer, an object of `answer_type`.
+
+        check: raises InvalidAnswerError for an answer that fits the schema but not the request,
+        such as one with an id that was not given. An invalid answer is asked for again twice.
+        Raises InvalidAnswerError after that, ModelUnavailableError, TokenBudgetError, and
+        MisconfiguredError for a wrong key, address or model.
+        """
+        ...
+
+    def close(self) -> None:
+        """Cancel running calls and release connections and threads."""
+        ...

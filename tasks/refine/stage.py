@@ -1,0 +1,62 @@
+"""The protocol of a stage that refines published skills with a language model.
+
+A refinement is a write-once JSON object about one content of a skill, by one model and version of
+the prompt: its key is a `RefinementKind` and the skill's content hash. What a stage finds is
+applied where it is used, if its setting is on and the model is the one of the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from config.language_model_settings import ModelStage
+from search.protocol import StoredRevision
+from tasks.language_model.answer_store import AnswerStore, RefinementKind
+from tasks.language_model.protocol import LanguageModel, ModelRequest
+from tasks.policies import Deadline
+from tasks.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class RefineContext:
+    """What a stage works with."""
+
+    services: Services
+    model: LanguageModel
+    answers: AnswerStore
+    deadline: Deadline
+
+    def kind(self, stage: RefineStage) -> RefinementKind:
+        """The kind of refinements that a stage writes."""
+        return RefinementKind(stage.name, self.model.model, stage.version)
+
+
+class RefineStage(Protocol):
+    """One stage; without state, and idempotent."""
+
+    @property
+    def name(self) -> ModelStage:
+        """Name in `language_model.stages`."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Version of the prompt."""
+        ...
+
+    def requests(self, context: RefineContext, revision: StoredRevision) -> Sequence[ModelRequest]:
+        """Return what `refine` would ask the model, without asking: for estimates."""
+        ...
+
+    def refine(self, context: RefineContext, revision: StoredRevision) -> dict[str, Any]:
+        """Ask the model about a revision; return the refinement, which may say that nothing was
+        found. An invalid answer is part of it, not an error."""
+        ...
+
+    def apply(
+        self, context: RefineContext, revision: StoredRevision, refinement: dict[str, Any]
+    ) -> None:
+        """Have a stored refinement take effect, where reading it is not enough; idempotent."""
+        ...
