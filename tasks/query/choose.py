@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graph.records import Adjacency, LinkType
 from skills.skill_policy import PolicyViolation
 from tasks.query.context import QueryContext
-from tasks.query.ranking import Ranking
+from tasks.query.ranking import RankedSkill, Ranking, Selection
 
 _DECLARED_WEIGHT = 0.999
 """Weight of a dependency that a skill declares; lesser ones are only mentioned."""
@@ -16,6 +16,12 @@ _DECLARED_WEIGHT = 0.999
 _MAX_DEPENDENCIES = 20
 _DEPENDENCY_SCORE_SHARE = 0.9
 """A declared dependency matters almost as much as the skill that needs it."""
+
+_USEFUL_SCORE_SHARE = 0.5
+"""Score of what the language model calls useful, as a share of what it calls needed."""
+
+_LEAST_SCORE = 1e-6
+_LISTED_REJECTIONS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +57,24 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
     """Walk the ranking: best first, each with its declared dependencies, one of a group of
     alternatives, never two in conflict, nothing far below the best.
 
-    The owner of a format that the task names may score any distance below the best.
+    The owner of a format that the task names may score any distance below the best. Where the
+    language model selected skills, these are walked instead.
     """
     choice = SkillChoice()
     hits = ranking.hits
     if not hits:
         return choice
     top = context.top
-    choice.min_score = context.services.settings.choice.relative * hits[0].score
-    shortlist = [
-        hit
-        for hit in hits[: 2 * top]
-        if hit.score > 0 and (hit.score >= choice.min_score or hit.named_format)
-    ]
+    if ranking.selection is not None:
+        shortlist = _list_selected(hits, ranking.selection, choice)
+    else:
+        choice.min_score = context.services.settings.choice.relative * hits[0].score
+        shortlist = [
+            hit
+            for hit in hits[: 2 * top]
+            if hit.score > 0 and (hit.score >= choice.min_score or hit.named_format)
+        ]
+    selected = set(ranking.selection.needed) if ranking.selection is not None else set()
     scores = {hit.key.skill_id: hit.score for hit in shortlist}
     rows = _read_rows(context, list(scores))
     folded: dict[str, str] = {}
@@ -73,8 +84,10 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
         skill_id, taken = hit.key.skill_id, choice.chosen_ids()
         if skill_id in taken:
             continue
-        obstacle = _find_conflict(rows.get(skill_id), taken)
-        better = "" if obstacle else _find_better_alternative(rows.get(skill_id), taken, folded)
+        obstacle = _find_conflict(skill_id, rows.get(skill_id), ranking.conflicts, taken)
+        better = ""
+        if not obstacle and skill_id not in selected:
+            better = _find_better_alternative(rows.get(skill_id), taken, folded)
         if better:
             folded[skill_id] = better
             obstacle = f"alternative to {better}, which ranks better"
@@ -82,7 +95,7 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
             choice.left_out.append((skill_id, obstacle))
             continue
         choice.chosen.append(ChosenSkill(skill_id, hit.score, hit.why))
-        _add_dependencies(context, choice, skill_id, scores, rows)
+        _add_dependencies(context, choice, skill_id, scores, rows, ranking.conflicts)
     choice.left_out = _first_reasons(choice)
     return choice
 
@@ -102,8 +115,37 @@ def _first_reasons(choice: SkillChoice) -> list[tuple[str, str]]:
     return list(reasons.items())
 
 
-def _find_conflict(row: Adjacency | None, taken: set[str]) -> str:
-    """Why a skill with these links cannot join the chosen ones, "" if it can."""
+def _list_selected(
+    hits: Sequence[RankedSkill], selection: Selection, choice: SkillChoice
+) -> list[RankedSkill]:
+    """The needed skills with the best score, so that the budget goes to them first, and, unless
+    they cover the task, the useful ones with a part of it. The others are left out with the
+    model's reason."""
+    by_id = {hit.key.skill_id: hit for hit in hits}
+    best = max(hits[0].score, _LEAST_SCORE)
+    walked = [(name, 1.0) for name in selection.needed]
+    if not selection.complete:
+        walked += [(name, _USEFUL_SCORE_SHARE) for name in selection.useful]
+    choice.left_out += [
+        (name, reason) for name, reason in selection.rejected.items() if name in by_id
+    ][:_LISTED_REJECTIONS]
+    return [replace(by_id[name], score=share * best) for name, share in walked if name in by_id]
+
+
+def _find_conflict(
+    skill_id: str,
+    row: Adjacency | None,
+    conflicts: Sequence[tuple[str, str]],
+    taken: set[str],
+) -> str:
+    """Why a skill with these links cannot join the chosen ones, "" if it can.
+
+    conflicts: further pairs, of this query only.
+    """
+    for pair in conflicts:
+        other = pair[1] if pair[0] == skill_id else pair[0]
+        if skill_id in pair and other in taken:
+            return f"conflicts with {other} in this task"
     for neighbour in row.neighbours if row else ():
         if neighbour.type is LinkType.CONFLICT and neighbour.skill_id in taken:
             return f"conflicts with {neighbour.skill_id}"
@@ -133,6 +175,7 @@ def _add_dependencies(
     skill_id: str,
     scores: Mapping[str, float],
     rows: dict[str, Adjacency],
+    conflicts: Sequence[tuple[str, str]],
 ) -> None:
     """Add the declared dependencies of a skill, transitively, right behind it.
 
@@ -155,7 +198,7 @@ def _add_dependencies(
                     continue
                 if needed in taken:
                     continue
-                obstacle = _find_conflict(rows.get(needed), taken - {owner})
+                obstacle = _find_conflict(needed, rows.get(needed), conflicts, taken - {owner})
                 if obstacle:
                     reason = f"declared dependency of {owner}, but {obstacle}"
                     choice.left_out.append((needed, reason))

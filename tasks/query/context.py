@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from config.errors import UsageError
+from config.language_model_settings import ModelStage
 from config.settings import OPTIONAL_STAGES
 from search.protocol import Filters
 from skills.events import QueryAsked
 from tasks.policies import QUERY, Deadline
 from tasks.query.degradation import Degradations, with_fallbacks
+from tasks.query.language_model.calls import ModelCalls
 from tasks.query.policy_filter import PolicyFilter
 from tasks.services import Services
 
@@ -46,7 +48,7 @@ class QueryContext:
     """One query on its way through the stages.
 
     services: with fallbacks for servers that do not answer, each use of which goes into
-    `degradations`. filters: those of the request.
+    `degradations`. filters: those of the request. model_calls: to the language model.
     """
 
     request: QueryAsked
@@ -57,6 +59,7 @@ class QueryContext:
     policy_filter: PolicyFilter
     degradations: Degradations
     timings: StageTimings
+    model_calls: ModelCalls
 
     @classmethod
     def create(
@@ -97,11 +100,21 @@ class QueryContext:
             policy_filter,
             degradations,
             timings or StageTimings(),
+            ModelCalls(services.settings.language_model.query_milliseconds / 1000),
         )
 
     def is_on(self, stage: str) -> bool:
         """Whether the request leaves an optional stage on."""
         return stage not in self.request.without
+
+    def uses_model(self, stage: ModelStage) -> bool:
+        """Whether a stage of this query asks the language model."""
+        services = self.services
+        return (
+            services.language_model is not None
+            and services.settings.language_model.uses(stage)
+            and self.is_on(stage)
+        )
 
     @property
     def can_degrade(self) -> bool:

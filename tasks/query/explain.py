@@ -17,7 +17,8 @@ def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> d
 
     strength, floor: the evidence for the best candidates, and the least for which a bundle holds
     skills. candidates: the best ones with a verdict and the parts of their scores, which add up to
-    `score`. withheld: skills that the policy keeps back, which are not candidates.
+    `score`. withheld: skills that the policy keeps back, which are not candidates. language_model:
+    by stage, what the model answered and what it took; only where a stage asked it.
     """
     ranking, settings = chosen.ranking, context.services.settings.choice
     rows = [
@@ -29,6 +30,7 @@ def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> d
         }
         for hit, verdict in zip(ranking.hits, _verdicts(chosen, bundle), strict=False)
     ]
+    model = {"language_model": context.model_calls.reports} if context.model_calls.reports else {}
     return {
         "strength": round(
             evidence_strength(ranking.evidence, ranking.best_cosine, ranking.library_size), 4
@@ -39,7 +41,7 @@ def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> d
         "stages": bundle.timings_ms,
         "candidates": rows,
         "withheld": [one.model_dump() for one in bundle.withheld.skills],
-    }
+    } | model
 
 
 def _verdicts(chosen: ChosenRevisions, bundle: Bundle) -> list[str]:

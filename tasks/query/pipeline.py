@@ -12,6 +12,8 @@ from tasks.query.choose import choose
 from tasks.query.context import QueryContext, StageTimings, check_query
 from tasks.query.diffuse import diffuse
 from tasks.query.explain import explain
+from tasks.query.language_model.rewrite import rewrite
+from tasks.query.language_model.select_skills import select_skills
 from tasks.query.ranking import Ranking, TaskQuery
 from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
@@ -55,7 +57,8 @@ def answer_query(
 
 
 def rank_skills(context: QueryContext) -> Ranking:
-    """The ranking before choosing: candidates, reranked and diffused, without withheld skills."""
+    """The ranking before choosing: candidates, reranked, diffused and selected, without withheld
+    skills."""
     ranking = rank_candidates(context)
     context.deadline.check("retrieve")
     with context.timings.measure("rerank"):
@@ -63,7 +66,11 @@ def rank_skills(context: QueryContext) -> Ranking:
     if context.is_on("diffusion"):
         with context.timings.measure("diffuse"):
             ranking = _diffuse(context, ranking)
-    return context.policy_filter.withhold(ranking)
+    ranking = context.policy_filter.withhold(ranking)
+    if context.uses_model("select"):
+        with context.timings.measure("select"):
+            ranking = select_skills(context, ranking)
+    return ranking
 
 
 def rank_candidates(context: QueryContext) -> Ranking:
@@ -87,7 +94,11 @@ def rank_candidates(context: QueryContext) -> Ranking:
         candidates = retrieve(context, TaskQuery(snapshot, understanding, vector))
     violations = context.policy_filter.find_violations(candidates.keys)
     with timed("score"):
-        return score(context, candidates, violations)
+        ranking = score(context, candidates, violations)
+    if context.uses_model("rewrite"):
+        with timed("rewrite"):
+            ranking = rewrite(context, candidates.query, ranking)
+    return ranking
 
 
 def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:

@@ -82,12 +82,29 @@ class WithheldHit:
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """What the language model selected of the candidates, by skill_id.
+
+    needed: best match first. useful: help besides, best first. order: the needed ones as the work
+    uses them. rejected: skill_id -> reason. complete: the needed ones cover the task.
+    """
+
+    needed: tuple[str, ...]
+    useful: tuple[str, ...]
+    order: tuple[str, ...]
+    rejected: Mapping[str, str]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """Candidates best first.
 
     vector: of the task, None where dense scores say nothing. long_task_weight: 0 for a short
     query, 1 for a long task. evidence: the best BM25F over the root of the task's mass.
-    best_cosine: None where dense scores say nothing. library_size: in skills.
+    best_cosine: None where dense scores say nothing. library_size: in skills. conflicts: pairs of
+    skill_ids that must not go together for this task. selection: by the language model, None
+    without one.
     """
 
     understanding: Understanding
@@ -98,6 +115,8 @@ class Ranking:
     best_cosine: float | None = None
     library_size: int = 0
     withheld: tuple[WithheldHit, ...] = ()
+    conflicts: tuple[tuple[str, str], ...] = ()
+    selection: Selection | None = None
 
     def is_evident(self, settings: ChoiceSettings) -> bool:
         """Whether the library has enough evidence for the task to answer with a skill."""

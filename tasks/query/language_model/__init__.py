@@ -1,0 +1,1 @@
+"""Stages of a query that ask the language model: rewrite and select."""

@@ -1,0 +1,73 @@
+"""Ask the language model in a query: within its time, and never at the price of the answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from config.errors import TransientError
+from tasks.language_model.protocol import (
+    AnswerT,
+    Completion,
+    InvalidAnswerError,
+    ModelRequest,
+    TokenBudgetError,
+)
+from tasks.query.context import QueryContext
+
+_MIN_SECONDS = 0.05
+"""Below this no call is begun: it could not be answered."""
+
+
+def ask_model(
+    context: QueryContext,
+    request: ModelRequest,
+    answer_type: type[AnswerT],
+    check: Callable[[AnswerT], None] | None = None,
+) -> AnswerT | None:
+    """The model's answer for a stage of this query; None if there is none in the time that the
+    query has left for the model.
+
+    Without an answer the degradations name the stage and the cause.
+    """
+    calls = context.model_calls
+    seconds = min(calls.seconds, context.deadline.remaining() / 2)
+    lazy = context.services.language_model
+    if lazy is None:
+        return None
+    started = time.monotonic()
+    try:
+        if seconds < _MIN_SECONDS:
+            raise TransientError("no time is left for the model")
+        completion = lazy.get().complete(replace(request, seconds=seconds), answer_type, check)
+    except (TransientError, InvalidAnswerError) as error:
+        outcome = _describe_failure(error)
+        context.degradations.add(
+            f"{request.stage} was skipped: {outcome}",
+            error if isinstance(error, TransientError) else None,
+        )
+        calls.report(request.stage, outcome=outcome)
+        return None
+    finally:
+        calls.seconds -= time.monotonic() - started
+    calls.report(request.stage, **_describe(completion))
+    return completion.answer
+
+
+def _describe(completion: Completion[AnswerT]) -> dict[str, Any]:
+    return {
+        "outcome": "answered" if completion.calls else "answered from the store",
+        "calls": completion.calls,
+        "prompt_tokens": completion.usage.prompt,
+        "completion_tokens": completion.usage.completion,
+    }
+
+
+def _describe_failure(error: Exception) -> str:
+    if isinstance(error, InvalidAnswerError):
+        return "the language model's answer was not usable"
+    if isinstance(error, TokenBudgetError):
+        return "today's tokens for the language model are spent"
+    return "the language model did not answer in time"

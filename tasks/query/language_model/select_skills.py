@@ -1,0 +1,224 @@
+"""Select: which of the first candidates a task needs, by the language model (SkillFlow eq. 6)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+import numpy as np
+
+from config.errors import TransientError
+from graph.records import Adjacency, LinkType
+from search.protocol import StoredRevision
+from search.text.query_understanding import Understanding
+from skills.bundle.rejection import RejectionReason
+from tasks.query.context import QueryContext
+from tasks.query.language_model.ask_model import ask_model
+from tasks.query.language_model.select_prompt import (
+    AlternativePick,
+    Pick,
+    SelectAnswer,
+    SelectEntry,
+    check_answer,
+    select_request,
+)
+from tasks.query.ranking import RankedSkill, Ranking, Selection
+
+_TIED_PICKS = 4
+"""From so many picks on, equal grades for all of them say nothing."""
+
+_REASON = "the language model selected it"
+_LINK_WORDS = {
+    (LinkType.DEPENDENCY, True): "needs",
+    (LinkType.DEPENDENCY, False): "needed by",
+    (LinkType.WORKFLOW, True): "before",
+    (LinkType.WORKFLOW, False): "after",
+    (LinkType.ALTERNATIVE, True): "like",
+    (LinkType.ALTERNATIVE, False): "like",
+    (LinkType.CONFLICT, True): "conflicts with",
+    (LinkType.CONFLICT, False): "conflicts with",
+}
+
+
+def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
+    """The ranking with what the model selected first, and the selection.
+
+    Needed skills come first, then useful ones and alternatives by their relevancy, then those that
+    the model left open, then those that it rejected. Within the last two the order stays. Without
+    a usable answer the ranking is returned as it is, and the degradations say why.
+    """
+    settings = context.services.settings.language_model
+    hits = ranking.hits[: settings.select_candidates]
+    if len(hits) < 2 or _is_certain(hits, settings.select_margin):
+        return ranking
+    numbered = _number(context.request.task, hits)
+    try:
+        entries = _describe(context, ranking.understanding, numbered)
+    except TransientError as error:
+        context.degradations.add("select was skipped: the candidates could not be read", error)
+        return ranking
+    answer = ask_model(
+        context,
+        select_request(context.request.task, entries),
+        SelectAnswer,
+        lambda given: check_answer(given, len(numbered)),
+    )
+    if answer is None:
+        return ranking
+    doubt = _find_doubt(answer, len(numbered))
+    if doubt:
+        context.degradations.add(f"select was not used: {doubt}")
+        context.model_calls.report("select", outcome=doubt)
+        return ranking
+    return _apply(context, ranking, numbered, answer)
+
+
+def _is_certain(hits: Sequence[RankedSkill], margin: float) -> bool:
+    """Whether the first candidate leads so clearly that the model need not be asked."""
+    return margin > 0 and hits[0].score - hits[1].score >= margin * hits[0].score
+
+
+def _number(task: str, hits: Sequence[RankedSkill]) -> list[RankedSkill]:
+    """The candidates in the order of their numbers: one that says nothing of their rank, which a
+    model would repeat, and that stays when two of them change places."""
+
+    def shuffled(hit: RankedSkill) -> bytes:
+        return hashlib.sha256(f"{hit.key.skill_id}\n{task}".encode("utf-8", "replace")).digest()
+
+    return sorted(hits, key=shuffled)
+
+
+def _describe(
+    context: QueryContext, task: Understanding, numbered: Sequence[RankedSkill]
+) -> list[SelectEntry]:
+    services = context.services
+    ids = [hit.key.skill_id for hit in numbered]
+    revisions = services.index.get_revisions([hit.key for hit in numbered])
+    rows = services.graph.get_adjacency(ids, services.settings.diffusion.fan_out)
+    numbers = {skill_id: number for number, skill_id in enumerate(ids, 1)}
+    entries = []
+    for hit in numbered:
+        revision = revisions.get(hit.key)
+        links = _describe_links(rows.get(hit.key.skill_id), numbers)
+        if revision is None:  # removed in the meantime
+            entries.append(SelectEntry(hit.key.skill_id, "", "", links))
+            continue
+        record = revision.parsed.record
+        section = _find_best_section(task, revision)
+        entries.append(SelectEntry(record.name, record.description, section, links))
+    return entries
+
+
+def _find_best_section(task: Understanding, revision: StoredRevision) -> str:
+    """The heading of the section that shares most with the task, "" if none does."""
+    terms, parsed = revision.passage_terms, revision.parsed
+    order = np.argsort(task.ids)
+    ids, weights = task.ids[order], task.weights[order]
+    places = np.searchsorted(ids, terms.terms)
+    known = places < len(ids)
+    known[known] = ids[places[known]] == terms.terms[known]
+    gains = np.zeros(len(terms.terms))
+    gains[known] = weights[places[known]] * np.log1p(terms.counts[known])
+    best, heading = 0.0, ""
+    for passage, (start, end) in enumerate(
+        zip(terms.offsets[:-1].tolist(), terms.offsets[1:].tolist(), strict=True)
+    ):
+        gain = float(gains[start:end].sum())
+        path = parsed.sections[parsed.passages[passage].section].heading_path
+        if gain > best and len(path) > 1:
+            best, heading = gain, path[-1]
+    return heading
+
+
+def _describe_links(row: Adjacency | None, numbers: Mapping[str, int]) -> tuple[str, ...]:
+    """The links of a candidate to other candidates: `needs 3`."""
+    found: dict[str, list[int]] = {}
+    for neighbour in row.neighbours if row else ():
+        word = _LINK_WORDS.get((neighbour.type, neighbour.forward))
+        if word and neighbour.skill_id in numbers:
+            found.setdefault(word, []).append(numbers[neighbour.skill_id])
+    return tuple(f"{word} {', '.join(map(str, sorted(ids)))}" for word, ids in found.items())
+
+
+def _find_doubt(answer: SelectAnswer, count: int) -> str:
+    """Why an answer that fits its form tells nothing, "" if it does tell something."""
+    picks = [*answer.needed, *answer.useful]
+    if not answer.needed:
+        return "the language model found none of the candidates needed"
+    if count > _TIED_PICKS and len(picks) + len(answer.alternatives) == count:
+        return "the language model selected every candidate"
+    grades = {(pick.relevancy, pick.specificity) for pick in picks}
+    if len(picks) >= _TIED_PICKS and len(grades) == 1:
+        return "the language model graded all candidates alike"
+    return ""
+
+
+def _apply(
+    context: QueryContext,
+    ranking: Ranking,
+    numbered: Sequence[RankedSkill],
+    answer: SelectAnswer,
+) -> Ranking:
+    ids = [hit.key.skill_id for hit in numbered]
+
+    def named(numbers: Sequence[int]) -> tuple[str, ...]:
+        return tuple(ids[number - 1] for number in numbers)
+
+    needed = named([pick.id for pick in answer.needed])
+    rejected = {
+        skill_id: group.reason for group in answer.rejected for skill_id in named(group.ids)
+    }
+    alternatives = {
+        ids[pick.id - 1]: f"{RejectionReason.REDUNDANT.meaning}: {ids[pick.of - 1]}"
+        for pick in answer.alternatives
+    }
+    helpful: list[Pick | AlternativePick] = [*answer.useful, *answer.alternatives]
+    helpful.sort(key=lambda pick: -pick.relevancy)
+    selection = Selection(
+        needed=needed,
+        useful=named([pick.id for pick in answer.useful]),
+        order=named(answer.order),
+        rejected={name: reason.meaning for name, reason in rejected.items()} | alternatives,
+        complete=answer.complete,
+    )
+    conflicts = tuple((ids[one - 1], ids[other - 1]) for one, other in answer.conflicts)
+    context.model_calls.report(
+        "select",
+        candidates=len(ids),
+        needed=needed,
+        useful=selection.useful,
+        order=selection.order,
+        conflicts=conflicts,
+        complete=answer.complete,
+        rejected={name: str(reason) for name, reason in rejected.items()},
+        alternatives={ids[pick.id - 1]: ids[pick.of - 1] for pick in answer.alternatives},
+    )
+    first = (*needed, *named([pick.id for pick in helpful]))
+    places = {skill_id: (0, place) for place, skill_id in enumerate(first)}
+    places |= dict.fromkeys(rejected, (2, 0))
+    head = ranking.hits[: len(numbered)]
+    return replace(
+        ranking,
+        hits=(*_reorder(head, places, set(needed)), *ranking.hits[len(numbered) :]),
+        selection=selection,
+        conflicts=conflicts,
+    )
+
+
+def _reorder(
+    hits: Sequence[RankedSkill], places: Mapping[str, tuple[int, int]], needed: AbstractSet[str]
+) -> list[RankedSkill]:
+    """The hits by their places; those without a place come between, and ties stay in order.
+
+    The scores of the places stay, so that their spread keeps its meaning; what a hit gains or
+    loses is its part `select`.
+    """
+    result = []
+    order = sorted(hits, key=lambda hit: places.get(hit.key.skill_id, (1, 0)))
+    for place, hit in zip(hits, order, strict=True):
+        why = (_REASON, *hit.why) if hit.key.skill_id in needed else hit.why
+        parts = {**hit.parts, "select": place.score - hit.score}
+        result.append(replace(hit, score=place.score, parts=parts, why=why))
+    return result
