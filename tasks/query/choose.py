@@ -64,17 +64,12 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
     hits = ranking.hits
     if not hits:
         return choice
-    top = context.top
-    if ranking.selection is not None:
-        shortlist = _list_selected(hits, ranking.selection, choice)
-    else:
+    top, selection = context.top, ranking.selection
+    if selection is None:
         choice.min_score = context.services.settings.choice.relative * hits[0].score
-        shortlist = [
-            hit
-            for hit in hits[: 2 * top]
-            if hit.score > 0 and (hit.score >= choice.min_score or hit.named_format)
-        ]
-    selected = set(ranking.selection.needed) if ranking.selection is not None else set()
+        shortlist = _make_shortlist(hits[: 2 * top], choice.min_score)
+    else:
+        shortlist = _list_selected(hits, selection, choice)
     scores = {hit.key.skill_id: hit.score for hit in shortlist}
     rows = _read_rows(context, list(scores))
     folded: dict[str, str] = {}
@@ -86,7 +81,7 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
             continue
         obstacle = _find_conflict(skill_id, rows.get(skill_id), ranking.conflicts, taken)
         better = ""
-        if not obstacle and skill_id not in selected:
+        if not obstacle and (selection is None or skill_id not in selection.needed):
             better = _find_better_alternative(rows.get(skill_id), taken, folded)
         if better:
             folded[skill_id] = better
@@ -113,6 +108,10 @@ def _first_reasons(choice: SkillChoice) -> list[tuple[str, str]]:
         if skill_id not in taken:
             reasons.setdefault(skill_id, reason)
     return list(reasons.items())
+
+
+def _make_shortlist(hits: Sequence[RankedSkill], min_score: float) -> list[RankedSkill]:
+    return [hit for hit in hits if hit.score > 0 and (hit.score >= min_score or hit.named_format)]
 
 
 def _list_selected(

@@ -32,6 +32,9 @@ from tasks.sources.readers import get_skill_location
 _WHOLE_TOKENS = 300
 """A skill up to this length is sent whole: choosing would save nothing."""
 
+_WHOLE_SHARE = 0.8
+"""Share of the budget that whole skills may take: headers and dependencies need some too."""
+
 _TOKENS_PER_SECOND = 6000.0
 """Speed of one thread of a common processor; it only decides whether to begin embedding."""
 
@@ -67,6 +70,7 @@ def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[Skil
         if vector is not None:
             vectors |= _embed_missing_sections(context, chosen, vectors)
     query = make_passage_query(chosen.ranking.understanding, vector)
+    whole = _list_whole(context, chosen)
     selected = []
     for skill in chosen.choice.chosen:
         revision = chosen.revisions.get(skill.skill_id)
@@ -83,10 +87,21 @@ def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[Skil
             vectors.get(revision.key),
             settings.gap,
             passage_vectors,
-            send_whole=settings.method == "full",
+            send_whole=settings.method == "full" or skill.skill_id in whole,
         )
         selected.append(SkillPassages(skill, revision, path, passages, paged_by))
     return selected
+
+
+def _list_whole(context: QueryContext, chosen: ChosenRevisions) -> set[str]:
+    """The skills to send whole: those that the language model calls needed, if it says that they
+    cover the task and if all of them fit. One skill whole helps more than ten in shreds."""
+    selection = chosen.ranking.selection
+    if selection is None or not selection.complete:
+        return set()
+    needed = {name: chosen.revisions[name] for name in selection.needed if name in chosen.revisions}
+    tokens = sum(revision.parsed.record.tokens for revision in needed.values())
+    return set(needed) if tokens <= _WHOLE_SHARE * context.budget else set()
 
 
 def _embed_missing_sections(

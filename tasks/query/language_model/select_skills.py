@@ -53,6 +53,8 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
     hits = ranking.hits[: settings.select_candidates]
     if len(hits) < 2 or _is_certain(hits, settings.select_margin):
         return ranking
+    if context.is_on("floor") and not ranking.is_evident(context.services.settings.choice):
+        return ranking  # the answer is NO_SKILL_HIT
     numbered = _number(context.request.task, hits)
     try:
         entries = _describe(context, ranking.understanding, numbered)
@@ -134,11 +136,11 @@ def _find_best_section(task: Understanding, revision: StoredRevision) -> str:
 
 def _describe_links(row: Adjacency | None, numbers: Mapping[str, int]) -> tuple[str, ...]:
     """The links of a candidate to other candidates: `needs 3`."""
-    found: dict[str, list[int]] = {}
+    found: dict[str, set[int]] = {}
     for neighbour in row.neighbours if row else ():
         word = _LINK_WORDS.get((neighbour.type, neighbour.forward))
         if word and neighbour.skill_id in numbers:
-            found.setdefault(word, []).append(numbers[neighbour.skill_id])
+            found.setdefault(word, set()).add(numbers[neighbour.skill_id])
     return tuple(f"{word} {', '.join(map(str, sorted(ids)))}" for word, ids in found.items())
 
 
