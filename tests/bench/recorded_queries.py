@@ -30,12 +30,16 @@ from tasks.language_model.protocol import (
     ModelRequest,
     ModelUnavailableError,
 )
+from tasks.policies import Deadline
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_skills
 from tasks.services import Lazy, Services
 from tests.support.program.recorded import Prompt, write_prompts
 from workers.backend import stores
 from workers.evaluation.predictions import read_jsonl
+
+_SECONDS = 600.0
+"""Time limit of a query here: no prompt may depend on how busy the machine is."""
 
 
 class PromptCollector(LanguageModel):
@@ -88,7 +92,8 @@ def collect_prompts(
         collecting = replace(services, language_model=Lazy(lambda: collector), answers=None)
         for task in tasks:
             request = QueryAsked(task=task["instruction"])
-            rank_skills(QueryContext.create(collecting, request, degrade=False))
+            context = QueryContext.create(collecting, request, Deadline(_SECONDS), degrade=False)
+            rank_skills(context)
     return collector.prompts
 
 
