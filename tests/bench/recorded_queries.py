@@ -1,10 +1,13 @@
 """Writes the prompts that queries send to a language model, so that a capable model can answer.
 
     python -m tests.bench.recorded_queries sample --tasks triggers.jsonl --out sample.jsonl
-    python -m tests.bench.recorded_queries select --home HOME --tasks FILE --out prompts.jsonl
+    python -m tests.bench.recorded_queries prompts --home HOME --tasks FILE --out prompts.jsonl
 
-`sample` chooses labelled prompts by hash, at most one per needed skill. `measure` ranks the same
-tasks with and without the model, whose recorded answers are replayed over HTTP.
+With several stages, the answers of the earlier ones are given: the prompts of later ones follow
+from them.
+
+`sample` chooses labelled prompts by hash, at most one per needed skill. `replay_queries` ranks the
+same tasks with and without the recorded answers.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from tasks.policies import Deadline
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_skills
 from tasks.services import Lazy, Services
-from tests.support.program.recorded import Prompt, write_prompts
+from tests.support.program.recorded import Prompt, RecordedAnswers, get_prompt_key, write_prompts
 from workers.backend import stores
 from workers.evaluation.predictions import read_jsonl
 
@@ -43,9 +46,10 @@ _SECONDS = 600.0
 
 
 class PromptCollector(LanguageModel):
-    """Keeps the requests; answers none of them."""
+    """Keeps the requests that no answer is recorded for."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: RecordedAnswers) -> None:
+        self._answers = answers.answers
         self.prompts: list[Prompt] = []
 
     @property
@@ -60,6 +64,9 @@ class PromptCollector(LanguageModel):
         answer_type: type[AnswerT],
         check: Callable[[AnswerT], None] | None = None,
     ) -> Completion[AnswerT]:
+        answer = self._answers.get(get_prompt_key(request.instructions, request.data))
+        if answer is not None:
+            return Completion(answer_type.model_validate(answer))
         self.prompts.append(Prompt(request, answer_type))
         raise ModelUnavailableError("prompts are collected, not answered")
 
@@ -81,12 +88,15 @@ def _send_nothing(name: str, ids: Sequence[object]) -> None:
 
 
 def collect_prompts(
-    home: Path, tasks: Sequence[Mapping[str, Any]], stage: ModelStage
+    home: Path,
+    tasks: Sequence[Mapping[str, Any]],
+    stages: Sequence[ModelStage],
+    answers: RecordedAnswers,
 ) -> list[Prompt]:
-    """The prompts of one stage of the queries for these tasks."""
-    collector = PromptCollector()
+    """The prompts of these stages of the queries for these tasks that have no recorded answer."""
+    collector = PromptCollector(answers)
     settings = LanguageModelSettings(
-        base_url="http://127.0.0.1:1/v1", model="none", stages=(stage,)
+        base_url="http://127.0.0.1:1/v1", model="none", stages=tuple(stages)
     )
     with open_services(home, settings) as services:
         collecting = replace(services, language_model=Lazy(lambda: collector), answers=None)
@@ -109,7 +119,9 @@ def sample_tasks(tasks: Sequence[Mapping[str, Any]], count: int) -> list[Mapping
 def main() -> None:
     """Run a subcommand; print a summary as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("what", choices=["select", "rewrite", "sample"])
+    parser.add_argument("what", choices=["prompts", "sample"])
+    parser.add_argument("--stages", nargs="+", default=["select"])
+    parser.add_argument("--answers", type=Path, nargs="*", default=[])
     parser.add_argument("--home", type=Path)
     parser.add_argument("--tasks", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -122,7 +134,9 @@ def main() -> None:
         given.out.write_text("".join(lines), encoding="utf-8")
         print(json.dumps({"tasks": len(chosen)}))
     else:
-        prompts = collect_prompts(given.home, tasks, given.what)
+        prompts = collect_prompts(
+            given.home, tasks, given.stages, RecordedAnswers.read(*given.answers)
+        )
         print(json.dumps({"prompts": write_prompts(given.out, prompts)}))
 
 
