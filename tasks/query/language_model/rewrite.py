@@ -106,7 +106,7 @@ def rewrite(context: QueryContext, original: TaskQuery, ranking: Ranking) -> Ran
         queries=queries,
     )
     rankings = [_rank(context, original, query) for query in queries if query]
-    return _fuse(ranking, rankings)
+    return fuse_rankings(ranking, rankings)
 
 
 def _rank(context: QueryContext, original: TaskQuery, text: str) -> list[RevisionKey]:
@@ -122,7 +122,7 @@ def _rank(context: QueryContext, original: TaskQuery, text: str) -> list[Revisio
     return [hit.key for hit in retrieval.score(context, candidates, violations).hits[:_POOL]]
 
 
-def _fuse(ranking: Ranking, rankings: Sequence[Sequence[RevisionKey]]) -> Ranking:
+def fuse_rankings(ranking: Ranking, rankings: Sequence[Sequence[RevisionKey]]) -> Ranking:
     """The hits with the fused order behind the first places.
 
     The scores of the places stay, so that their spread keeps its meaning.
