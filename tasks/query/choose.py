@@ -17,9 +17,6 @@ _MAX_DEPENDENCIES = 20
 _DEPENDENCY_SCORE_SHARE = 0.9
 """A declared dependency matters almost as much as the skill that needs it."""
 
-_USEFUL_SCORE_SHARE = 0.5
-"""Score of what the language model calls useful, as a share of what it calls needed."""
-
 _LEAST_SCORE = 1e-6
 _LISTED_REJECTIONS = 10
 
@@ -69,7 +66,8 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
         choice.min_score = context.services.settings.choice.relative * hits[0].score
         shortlist = _make_shortlist(hits[: 2 * top], choice.min_score)
     else:
-        shortlist = _list_selected(hits, selection, choice)
+        least = context.services.settings.choice.relative
+        shortlist = _list_selected(hits, selection, choice, least)
     scores = {hit.key.skill_id: hit.score for hit in shortlist}
     rows = _read_rows(context, list(scores))
     folded: dict[str, str] = {}
@@ -115,20 +113,20 @@ def _make_shortlist(hits: Sequence[RankedSkill], min_score: float) -> list[Ranke
 
 
 def _list_selected(
-    hits: Sequence[RankedSkill], selection: Selection, choice: SkillChoice
+    hits: Sequence[RankedSkill], selection: Selection, choice: SkillChoice, least: float
 ) -> list[RankedSkill]:
-    """The needed skills with the best score, so that the budget goes to them first, and, unless
-    they cover the task, the useful ones with a part of it. The others are left out with the
-    model's reason."""
+    """The needed skills with the best score, so that the budget goes to them first, then the
+    useful ones with a share of it, at least `least`. The others are left out with the model's
+    reason."""
     by_id = {hit.key.skill_id: hit for hit in hits}
     best = max(hits[0].score, _LEAST_SCORE)
-    walked = [(name, 1.0) for name in selection.needed]
-    if not selection.complete:
-        walked += [(name, _USEFUL_SCORE_SHARE) for name in selection.useful]
-    choice.left_out += [
-        (name, reason) for name, reason in selection.rejected.items() if name in by_id
-    ][:_LISTED_REJECTIONS]
-    return [replace(by_id[name], score=share * best) for name, share in walked if name in by_id]
+    walked = dict.fromkeys(selection.needed, 1.0)
+    walked |= {name: share for name, share in selection.useful.items() if share >= least}
+    rejected = [(name, reason) for name, reason in selection.rejected.items() if name in by_id]
+    choice.left_out += rejected[:_LISTED_REJECTIONS]
+    return [
+        replace(by_id[name], score=share * best) for name, share in walked.items() if name in by_id
+    ]
 
 
 def _find_conflict(

@@ -89,13 +89,15 @@ def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[Skil
             passage_vectors,
             send_whole=settings.method == "full" or skill.skill_id in whole,
         )
+        if skill.skill_id in whole:  # before any passage of a skill that only helps
+            passages = tuple((index, max(worth, 1.0)) for index, worth in passages)
         selected.append(SkillPassages(skill, revision, path, passages, paged_by))
     return selected
 
 
 def _list_whole(context: QueryContext, chosen: ChosenRevisions) -> set[str]:
     """The skills to send whole: those that the language model calls needed, if it says that they
-    cover the task and if all of them fit. One skill whole helps more than ten in shreds."""
+    cover the task and if all of them fit: one skill whole helps more than ten in shreds."""
     selection = chosen.ranking.selection
     if selection is None or not selection.complete:
         return set()

@@ -178,9 +178,10 @@ def _apply(
     }
     helpful: list[Pick | AlternativePick] = [*answer.useful, *answer.alternatives]
     helpful.sort(key=lambda pick: -pick.relevancy)
+    best = max([1, *(pick.relevancy for pick in answer.needed)])
     selection = Selection(
         needed=needed,
-        useful=named([pick.id for pick in answer.useful]),
+        useful={ids[pick.id - 1]: pick.relevancy / best for pick in answer.useful},
         order=named(answer.order),
         rejected={name: reason.meaning for name, reason in rejected.items()} | alternatives,
         complete=answer.complete,
@@ -190,7 +191,7 @@ def _apply(
         "select",
         candidates=len(ids),
         needed=needed,
-        useful=selection.useful,
+        useful=tuple(selection.useful),
         order=selection.order,
         conflicts=conflicts,
         complete=answer.complete,

@@ -61,8 +61,8 @@ def numbers_in(request: ModelRequest) -> dict[str, int]:
     return {name: int(number) for number, name in found}
 
 
-def answer_with(needed: Sequence[str], **lists: Any) -> Callable[[ModelRequest], Mapping[str, Any]]:
-    def script(request: ModelRequest) -> Mapping[str, Any]:
+def answer_with(needed: Sequence[str], **lists: Any) -> Callable[[ModelRequest], dict[str, Any]]:
+    def script(request: ModelRequest) -> dict[str, Any]:
         numbers = numbers_in(request)
         useful = lists.get("useful", ())
         alternatives = lists.get("alternatives", {})
@@ -226,18 +226,20 @@ def test_no_time_left_means_no_call() -> None:
     assert "did not answer in time" in context.degradations.reasons[0]
 
 
-def test_what_is_complete_goes_alone() -> None:
-    context, _ = make_query(answer_with(["e"], useful=["a", "b"], complete=True))
-    choice = choose(context, select_skills(context, make_ranking()))
-    assert [one.skill_id for one in choice.chosen] == ["e"]
-
-
-def test_useful_skills_follow_the_needed_ones_at_a_lower_score() -> None:
-    script = answer_with(["e"], useful=["a"], rejected={"too_general": ["b"]})
+def test_useful_skills_follow_the_needed_ones_by_their_relevancy() -> None:
+    script = answer_with(["e", "c"], useful=["a", "d"], rejected={"too_general": ["b"]})
     context, _ = make_query(script)
     choice = choose(context, select_skills(context, make_ranking()))
-    assert [(one.skill_id, one.score) for one in choice.chosen] == [("e", 10.0), ("a", 5.0)]
+    assert [one.skill_id for one in choice.chosen] == ["e", "c", "a", "d"]
+    scores = [one.score for one in choice.chosen]
+    assert scores == pytest.approx([10.0, 10.0, 10 * 4 / 9, 10 * 3 / 9])
     assert dict(choice.left_out)["b"].startswith("its advice is generic")
+
+
+def test_what_hardly_helps_is_left_out() -> None:
+    context, _ = make_query(answer_with(["e"], useful=["a", "b", "c", "d"]))
+    choice = choose(context, select_skills(context, make_ranking()))
+    assert [one.skill_id for one in choice.chosen] == ["e", "a", "b"]
 
 
 def test_two_needed_skills_that_conflict_in_this_task_do_not_go_together() -> None:
