@@ -51,7 +51,7 @@ class Exchange:
 
 
 Send = Callable[[Mapping[str, Any], Exchange], Reply]
-"""Sends the fields of a chat completion besides the model; counts what it cost in the exchange.
+"""Sends the fields of a chat completion except the model; counts what it cost in the exchange.
 
 Raises RefusedRequestError where the endpoint refuses the request, ModelUnavailableError and
 MisconfiguredError.

@@ -447,12 +447,12 @@ def test_the_deadline_cancels_the_call_and_the_server_sees_it(
 def test_the_time_limit_of_the_settings_is_that_of_a_call(
     make: Make, server: LanguageModelServer
 ) -> None:
-    model = make(timeout_seconds=0.4)
+    model = make(timeout_seconds=1)
     ask(model)
     server.queue.append(stalling(30))
     with pytest.raises(ModelUnavailableError):
         ask(model, seconds=None)
-    server.queue.extend(Reply("no", wait=0.25) for _ in range(2))
+    server.queue.extend(Reply("no", wait=0.6) for _ in range(2))
     assert ask(model, seconds=None).calls == 3
 
 
@@ -547,9 +547,9 @@ def test_a_dead_endpoint_costs_nothing_after_two_failures(
     make: Make, server: LanguageModelServer
 ) -> None:
     server.script = lambda asked: broken()
-    for _ in range(20):
+    for model in [make(), make()] * 5:
         with pytest.raises(ModelUnavailableError):
-            ask(make())
+            ask(model)
     assert server.requests == 2
 
 
@@ -559,10 +559,10 @@ def test_a_stalling_endpoint_holds_up_only_the_first_calls(
     ask(model)
     server.script = lambda asked: stalling()
     began = time.monotonic()
-    for _ in range(20):
+    for _ in range(10):
         with pytest.raises(ModelUnavailableError):
             ask(model, seconds=0.3)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 2.5
     assert server.requests == 3
 
 
