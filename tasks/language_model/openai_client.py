@@ -223,9 +223,9 @@ class OpenAILanguageModel(LanguageModel):
             state.admit(exchange.seconds_left(limit), starts=False)
             await self._take_slot(connection, exchange)
             try:
-                if state.seconds_to_wait():
-                    continue
                 seconds = exchange.seconds_left(limit)
+                if state.seconds_to_wait() or seconds <= 0:
+                    continue
                 state.admit(seconds, starts=True)
                 return await self._call(connection.client, fields, seconds, exchange)
             except RateLimitError as rate:
