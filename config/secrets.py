@@ -23,7 +23,7 @@ def read_secret(path: Path | None, setting: str) -> str | None:
         raise MisconfiguredError(f"{setting}: {path}: {reason}") from None
     if not secret:
         raise MisconfiguredError(
-            f"{setting}: {path} is empty; write the password into it, in one line"
+            f"{setting}: {path} is empty; write the secret into it, in one line"
         )
     return secret
 

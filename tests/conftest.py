@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from tests.support.program import loopback_only
 from tests.support.program.program import ForkServer, Skillbus
 
 pytest_plugins = [
@@ -15,6 +16,16 @@ pytest_plugins = [
     "tests.support.servers.elastic",
     "tests.support.program.secrecy",
 ]
+
+loopback_only.install()
+
+
+@pytest.fixture(autouse=True)
+def _no_real_address() -> Iterator[None]:
+    """A test fails that wanted to leave this machine, even if it handled the error."""
+    loopback_only.attempts.clear()
+    yield
+    assert not loopback_only.attempts, f"connections to {loopback_only.attempts}"
 
 
 @pytest.fixture(autouse=True)

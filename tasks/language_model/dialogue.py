@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from config.errors import MisconfiguredError
 from config.language_model_settings import LanguageModelSettings
-from tasks.language_model.chat_completion import Reply
-from tasks.language_model.endpoint_errors import RefusedRequestError
-from tasks.language_model.endpoint_state import EndpointState
+from tasks.language_model.endpoint.chat_completion import Reply
+from tasks.language_model.endpoint.refusals import RefusedRequestError
+from tasks.language_model.endpoint.state import EndpointState
 from tasks.language_model.protocol import (
     AnswerT,
     Completion,
@@ -51,7 +51,7 @@ class Exchange:
 
 
 Send = Callable[[Mapping[str, Any], Exchange], Reply]
-"""Sends the fields of a chat completion besides the model; counts what it cost in the exchange.
+"""Sends the fields of a chat completion except the model; counts what it cost in the exchange.
 
 Raises RefusedRequestError where the endpoint refuses the request, ModelUnavailableError and
 MisconfiguredError.

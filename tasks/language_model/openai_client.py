@@ -20,21 +20,21 @@ from config.errors import MisconfiguredError
 from config.language_model_settings import LanguageModelSettings
 from config.secrets import read_secret
 from skills.token_count import count_tokens
-from tasks.language_model.chat_completion import (
+from tasks.language_model.dialogue import Dialogue, Exchange
+from tasks.language_model.endpoint.chat_completion import (
     NotACompletionError,
     Reply,
     error_message,
     read_reply,
 )
-from tasks.language_model.dialogue import Dialogue, Exchange
-from tasks.language_model.endpoint_errors import RateLimitError, quote_message, translate_status
-from tasks.language_model.endpoint_state import EndpointState, state_of
-from tasks.language_model.endpoint_transport import (
+from tasks.language_model.endpoint.event_loop import SHARED_EVENT_LOOP, EventLoopThread
+from tasks.language_model.endpoint.refusals import RateLimitError, quote_message, translate_status
+from tasks.language_model.endpoint.state import EndpointState, state_of
+from tasks.language_model.endpoint.transport import (
     BodyTooLargeError,
     CompressedBodyError,
     make_http_client,
 )
-from tasks.language_model.event_loop_thread import SHARED_EVENT_LOOP, EventLoopThread
 from tasks.language_model.protocol import (
     AnswerT,
     Completion,
@@ -211,8 +211,8 @@ class OpenAILanguageModel(LanguageModel):
         self, connection: _Connection, fields: Mapping[str, Any], exchange: Exchange
     ) -> Reply:
         """Wait for a slot and until the endpoint wants requests; call it; obey its rate limits."""
-        state, limit = self._state, self._settings.timeout_seconds
-        for _ in range(_MAX_PAUSES):
+        state, limit, pauses = self._state, self._settings.timeout_seconds, 0
+        while pauses < _MAX_PAUSES:
             left = exchange.seconds_left(limit)
             wait = state.seconds_to_wait()
             if left <= 0:
@@ -223,12 +223,13 @@ class OpenAILanguageModel(LanguageModel):
             state.admit(exchange.seconds_left(limit), starts=False)
             await self._take_slot(connection, exchange)
             try:
-                if state.seconds_to_wait():
-                    continue
                 seconds = exchange.seconds_left(limit)
+                if state.seconds_to_wait() or seconds <= 0:
+                    continue
                 state.admit(seconds, starts=True)
                 return await self._call(connection.client, fields, seconds, exchange)
             except RateLimitError as rate:
+                pauses += 1
                 state.pause(rate.retry_after)
             finally:
                 connection.slots.release()
@@ -267,7 +268,8 @@ class OpenAILanguageModel(LanguageModel):
             exchange.usage += TokenUsage(count_tokens(prompt), 0, estimated=True)
             raise self._fail(f"no answer within {seconds:.1f} s", seconds) from None
         except openai.APIStatusError as error:
-            message = quote_message(error_message(error.body) or error.message, self._key)
+            said = f"{error.code or ''} {error_message(error.body) or error.message}"
+            message = quote_message(said, self._key)
             status, headers = error.status_code, error.response.headers
             raise translate_status(status, headers, message, self._where, state) from None
         except NotACompletionError as error:

@@ -59,6 +59,8 @@ def machine_checks(settings: Settings) -> dict[str, Check]:
     checks["encoder"] = lambda: _check_encoder(settings)
     if settings.reranker.model:
         checks["reranker"] = lambda: _check_reranker(settings)
+    if settings.language_model.base_url:
+        checks["language model"] = lambda: _check_language_model(settings)
     return checks
 
 
@@ -100,6 +102,13 @@ def _check_reranker(settings: Settings) -> str:
     reranker = load_reranker(settings.reranker)
     reranker.score("a short task", ["a short text"])
     return f"{reranker.model}, languages {sorted(reranker.languages)}"
+
+
+def _check_language_model(settings: Settings) -> str:
+    # Without a language model its client is not imported.
+    from workers.monitoring.language_model_check import check_language_model
+
+    return check_language_model(settings)
 
 
 def _check_catalog(settings: Settings) -> str:

@@ -23,6 +23,8 @@ from typing import Any
 # Python put this folder first, where modules may be called like packages that are loaded here.
 sys.path.pop(0)
 
+from tests.support.program import loopback_only
+
 PRELOADED = (
     "celery.apps.worker",
     "celery.backends.redis",
@@ -54,6 +56,7 @@ PRELOADED = (
 
 def preload() -> None:
     """Import what any command needs, and load the default model without using it."""
+    loopback_only.install()
     for module in PRELOADED:
         importlib.import_module(module)
     import search.models.load_models

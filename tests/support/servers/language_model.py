@@ -37,11 +37,15 @@ ALL_FORMATS = ("json_schema", "json_object")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, as the server got it. number: from 1. key: the API key; "" without one."""
+    """A request, as the server got it.
+
+    number: from 1. key: the API key; "" without one. headers: with names in lower case.
+    """
 
     number: int
     key: str
     body: dict[str, Any]
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def instructions(self) -> str:
@@ -190,10 +194,10 @@ class LanguageModelServer:
         with self._changed:
             assert self._changed.wait_for(lambda: self.requests >= count, seconds), self.requests
 
-    def begin(self, key: str, body: dict[str, Any]) -> Asked:
+    def begin(self, key: str, body: dict[str, Any], headers: Mapping[str, str]) -> Asked:
         """Count a request."""
         with self._changed:
-            asked = Asked(len(self.asked) + 1, key, body)
+            asked = Asked(len(self.asked) + 1, key, body, headers)
             self.asked.append(asked)
             self.running += 1
             self.most_running = max(self.most_running, self.running)
@@ -272,7 +276,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/v1/chat/completions":
             self._send(error(404, "not found"), b"")
             return
-        asked = self.server_state.begin(self._key(), json.loads(raw))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        asked = self.server_state.begin(self._key(), json.loads(raw), headers)
         whole = left = False
         try:
             reply = self.server_state.answer(asked)

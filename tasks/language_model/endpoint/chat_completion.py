@@ -98,7 +98,8 @@ def _problem(choice: Mapping[str, Any], message: Mapping[str, Any]) -> str:
 
 def _usage(counted: Mapping[str, Any], prompt: str, answer: str) -> TokenUsage:
     sent, received = counted.get("prompt_tokens"), counted.get("completion_tokens")
-    if _is_count(sent) and _is_count(received):
+    # Ollama writes 0 for a prompt that it had in its cache.
+    if _is_count(sent) and sent and _is_count(received):
         return TokenUsage(sent, received)
     return TokenUsage(count_tokens(prompt), count_tokens(answer), estimated=True)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pydantic import SecretStr
 
 from config.errors import MisconfiguredError
-from tasks.language_model.endpoint_state import EndpointState
+from tasks.language_model.endpoint.state import EndpointState
 from tasks.language_model.frame import clean, shorten
 from tasks.language_model.protocol import ModelUnavailableError
 
