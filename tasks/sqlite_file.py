@@ -36,7 +36,11 @@ class SqliteFile:
         self.connection = sqlite3.connect(
             str(path), timeout=_BUSY_SECONDS, check_same_thread=False, isolation_level=None
         )
-        self.connection.execute("PRAGMA journal_mode=WAL")
+        try:
+            self.connection.execute("PRAGMA journal_mode=WAL")
+        except BaseException:
+            self.connection.close()
+            raise
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

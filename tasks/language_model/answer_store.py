@@ -60,7 +60,9 @@ class AnswerStore(Protocol):
     def claim(self, key: str, owner: str, seconds: float) -> bool:
         """Reserve the right to ask the model for this key; False while another owner has it.
 
-        It ends with `release`, or by itself after `seconds`.
+        It ends with `release`, by itself after `seconds`, or when its owner, a process of this
+        machine named by `claim_owner.new_claim_owner`, has ended. The owner of a claim may extend
+        it.
         """
         ...
 
