@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from config.language_model_settings import ModelStage
@@ -107,3 +108,8 @@ class AnswerStore(Protocol):
     def close(self) -> None:
         """Release files and connections."""
         ...
+
+
+def utc_day(now: float) -> str:
+    """Return the day (UTC) of a time in seconds since 1970, as `2026-11-22`."""
+    return datetime.fromtimestamp(now, UTC).date().isoformat()

@@ -18,7 +18,7 @@ from typing_extensions import override
 from config.errors import MisconfiguredError, SkillbusError, TransientError
 from config.language_model_settings import LanguageModelSettings
 from skills.token_count import count_tokens
-from tasks.language_model.answer_store import AnswerStore, StoredAnswer
+from tasks.language_model.answer_store import AnswerStore, StoredAnswer, utc_day
 from tasks.language_model.claim_owner import new_claim_owner
 from tasks.language_model.protocol import (
     AnswerT,
@@ -267,11 +267,6 @@ def estimate_tokens(request: ModelRequest) -> int:
     """Tokens that one call may use: its prompt, as far as it can be counted here, and the most
     that the answer may have."""
     return count_tokens(request.instructions) + count_tokens(request.data) + request.max_tokens
-
-
-def utc_day(now: float) -> str:
-    """The day (UTC) of a time in seconds since 1970, as `2026-11-22`."""
-    return datetime.fromtimestamp(now, UTC).date().isoformat()
 
 
 def seconds_to_next_day(now: float) -> float:
