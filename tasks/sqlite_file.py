@@ -77,6 +77,25 @@ class SqliteFile:
                 self._roll_back()
                 raise
 
+    def sync(self) -> None:
+        """Wait until what was committed is on the disk, while other threads and processes write.
+
+        A commit that waits for the disk itself holds the lock meanwhile. Raises TransientError.
+        """
+        try:
+            log = os.open(f"{self.path}-wal", os.O_RDONLY)
+        except FileNotFoundError:  # in memory, or a file system without WAL
+            return
+        except OSError as error:
+            raise TransientError(f"{self._name} cannot be written: {error}") from error
+        # SQLite holds no lock on this file that closing it here would end.
+        try:
+            os.fsync(log)
+        except OSError as error:
+            raise TransientError(f"{self._name} cannot be written: {error}") from error
+        finally:
+            os.close(log)
+
     def _roll_back(self) -> None:
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")

@@ -94,11 +94,13 @@ class SqliteAnswerStore(AnswerStore):
 
     @override
     def save_answer(self, key: str, stage: ModelStage, model: str, answer: StoredAnswer) -> None:
-        with self._file.transaction(durable=True) as connection:
+        # A killed process loses nothing that is committed, so only the commit must be soon.
+        with self._file.transaction() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
                 (key, stage, model, answer.text, answer.reason, time.time()),
             )
+        self._file.sync()
 
     @override
     def claim(self, key: str, owner: str, seconds: float) -> bool:
@@ -184,8 +186,9 @@ class SqliteAnswerStore(AnswerStore):
             (kind.stage, kind.model, kind.version, subject, json.dumps(document))
             for subject, document in documents.items()
         ]
-        with self._file.transaction(durable=True) as connection:
+        with self._file.transaction() as connection:
             connection.executemany("INSERT OR IGNORE INTO refinements VALUES (?, ?, ?, ?, ?)", rows)
+        self._file.sync()
 
     @override
     def close(self) -> None:
