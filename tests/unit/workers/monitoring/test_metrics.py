@@ -16,13 +16,14 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from workers.monitoring.metric_specs import DEPLOYMENT_METRICS, PROCESS_METRICS
+from workers.monitoring.metric_specs import DEPLOYMENT_METRICS, MODEL_METRICS, PROCESS_METRICS
 from workers.monitoring.metrics import ProcessMetrics, _remove_stale_folders
 from workers.monitoring.status_gauges import StatusGauges, gauge_values
 from workers.processes.workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[4]
 DASHBOARDS = ROOT / "deploy" / "dashboards"
+EVERY_METRIC = (*PROCESS_METRICS, *MODEL_METRICS, *DEPLOYMENT_METRICS)
 
 REPORT: dict[str, Any] = {
     "servers": [
@@ -71,6 +72,9 @@ def figures() -> ProcessMetrics:
     measures.record_dead_letter("")
     measures.record_encoding(3, 40, 0.1)
     measures.record_submission("refused")
+    measures.record_model_calls("select", 2, 500, 40, 1.5)
+    measures.record_stored_answer("select")
+    measures.record_model_failure("roles", "invalid")
     return made
 
 
@@ -80,11 +84,16 @@ def test_a_scrape_holds_every_series_and_no_other(figures: ProcessMetrics) -> No
         for name in samples(figures)
         if not name.endswith("_created")
     }
-    assert found == {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
+    assert found == {series.name for series in EVERY_METRIC}
+
+
+def test_without_a_language_model_nothing_is_said_of_one() -> None:
+    assert not [name for name in samples(ProcessMetrics(lambda: REPORT)) if "model" in name]
+    assert b"skillbus_model" not in ProcessMetrics(lambda: REPORT).render()
 
 
 def test_labels_are_those_of_the_reference(figures: ProcessMetrics) -> None:
-    labels = {series.name: set(series.labels) for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
+    labels = {series.name: set(series.labels) for series in EVERY_METRIC}
     for name, found in samples(figures).items():
         if name in labels:
             assert {frozenset(sample.labels) for sample in found} == {frozenset(labels[name])}
@@ -167,7 +176,7 @@ def test_the_dashboard_has_its_rows_and_every_panel_a_place() -> None:
     dashboard = json.loads((DASHBOARDS / "skillbus.json").read_text(encoding="utf-8"))
     panels = dashboard["panels"]
     rows = [panel["title"] for panel in panels if panel["type"] == "row"]
-    assert rows == ["Queries", "Ingest", "Queues", "Library", "Errors"]
+    assert rows == ["Queries", "Ingest", "Queues", "Library", "Errors", "Language model"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     places = set()
     for panel in panels:
@@ -182,9 +191,7 @@ def test_the_dashboard_has_its_rows_and_every_panel_a_place() -> None:
 
 def test_the_dashboard_asks_only_for_what_a_scrape_returns(figures: ProcessMetrics) -> None:
     there = {name for name in samples(figures) if not name.endswith("_created")}
-    labels = {
-        series.name: {*series.labels, "le"} for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)
-    }
+    labels = {series.name: {*series.labels, "le"} for series in EVERY_METRIC}
     asked = set()
     for query in queries():
         names = re.findall(r"\b(skillbus_\w+)", query)
@@ -198,9 +205,7 @@ def test_the_dashboard_asks_only_for_what_a_scrape_returns(figures: ProcessMetri
         assert set(used) <= labels[base], query
     assert asked <= there
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked}
-    assert shown == {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}, (
-        "every series has a panel"
-    )
+    assert shown == {series.name for series in EVERY_METRIC}, "every series has a panel"
 
 
 def test_the_example_of_a_scrape_is_one() -> None:

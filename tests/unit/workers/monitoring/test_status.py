@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
+from config.language_model_settings import LanguageModelSettings
 from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from graph.records import Publication, Source
 from skills.events import QueryAsked, SourceChanged, new_event
 from skills.record import RevisionKey
 from tasks.journal.sqlite import SqliteJournal
-from workers.monitoring.status import home_status
+from tasks.language_model.protocol import TokenUsage
+from tasks.language_model.sqlite_answers import SqliteAnswerStore
+from workers.cli.operations.status import _model_lines
+from workers.monitoring.status import home_status, language_model_status
 
 
 def test_an_empty_library_is_all_done(tmp_path: Path) -> None:
@@ -23,6 +28,7 @@ def test_an_empty_library_is_all_done(tmp_path: Path) -> None:
     assert report["skills"] == {"published": 0, "failed": 0, "removed": 0, "waiting": 0}
     assert report["paging_done"] == 1.0
     assert report["serving"] is False
+    assert "language_model" not in report
     journal.close()
     graph.close()
 
@@ -52,3 +58,46 @@ def test_status_counts_what_is_there_and_under_way(tmp_path: Path) -> None:
     assert json.loads(json.dumps(report)) == report
     journal.close()
     graph.close()
+
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp()
+
+
+def test_status_says_what_the_language_model_used_today(tmp_path: Path) -> None:
+    answers = SqliteAnswerStore(tmp_path / "answers.db")
+    for day, tokens in (("2026-11-21", 9000), ("2026-11-22", 1000)):
+        reservation = answers.reserve_tokens(day, tokens, 0, 10)
+        assert reservation is not None
+        answers.settle(reservation, day, "select", TokenUsage(tokens, 234), 2)
+    answers.count_stored("2026-11-22", "select", 3)
+    settings = LanguageModelSettings(
+        base_url="http://127.0.0.1:1/v1", model="small", daily_tokens=5000
+    )
+    report = language_model_status(settings, answers, NOON)
+    assert report == {
+        "language_model": {
+            "model": "small",
+            "stages": ["select"],
+            "day": "2026-11-22",
+            "tokens": 1234,
+            "daily_tokens": 5000,
+            "tokens_left": 3766,
+            "usage": {
+                "select": {
+                    "calls": 2,
+                    "prompt_tokens": 1000,
+                    "completion_tokens": 234,
+                    "stored": 3,
+                }
+            },
+        }
+    }
+    assert json.loads(json.dumps(report)) == report
+    assert _model_lines(report["language_model"]) == [
+        "model        small: 1,234 tokens today (UTC) of 5,000, 3,766 left",
+        "  select     1,234 tokens in 2 calls, 3 stored answers",
+    ]
+    unlimited = settings.model_copy(update={"daily_tokens": 0})
+    (line, _) = _model_lines(language_model_status(unlimited, answers, NOON)["language_model"])
+    assert line == "model        small: 1,234 tokens today (UTC), no limit"
+    answers.close()
