@@ -25,6 +25,7 @@ from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.throughput import Throughput
 from tasks.query.process_state.usage import UsageCounter
+from tasks.refine.refined_subjects import RefinedSubjects
 
 T = TypeVar("T")
 
@@ -94,6 +95,7 @@ class Services:
     throughputs: Throughputs = field(default_factory=Throughputs)
     circuit_breakers: CircuitBreakers | None = None
     fact_cache: RevisionFactCache = field(default_factory=RevisionFactCache)
+    refined: RefinedSubjects = field(default_factory=RefinedSubjects)
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def record_use(self, skill_ids: Sequence[str]) -> None:
