@@ -22,18 +22,38 @@ AnswerT_co = TypeVar("AnswerT_co", bound=BaseModel, covariant=True)
 
 
 class InvalidAnswerError(PermanentError):
-    """The model's answer is not what was asked for, after all retries."""
+    """The model's answer is not what was asked for, after all retries.
+
+    usage, calls: what the tries cost; a `LanguageModel` sets them.
+    """
+
+    def __init__(
+        self, message: str = "", *, usage: TokenUsage | None = None, calls: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.usage = usage or TokenUsage()
+        self.calls = calls
 
 
 class ModelUnavailableError(TransientError):
     """The endpoint does not answer, is overloaded or limits the rate.
 
     retry_after: seconds after which the endpoint may be asked again; None if it did not say.
+    usage, calls: what earlier tries of the same request cost.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        usage: TokenUsage | None = None,
+        calls: int = 0,
+    ) -> None:
         super().__init__(message, public_message="the language model did not answer")
         self.retry_after = retry_after
+        self.usage = usage or TokenUsage()
+        self.calls = calls
 
 
 class TokenBudgetError(TransientError):

@@ -203,7 +203,12 @@ class EmbeddedBackend(StoreBackend):
     @override
     def get_status(self) -> dict[str, Any]:
         status = home_status(
-            self.settings, self.graph, self.journal, True, self.coordinator.task_error
+            self.settings,
+            self.graph,
+            self.journal,
+            True,
+            self.coordinator.task_error,
+            self.services.answers,
         )
         return {
             **status,

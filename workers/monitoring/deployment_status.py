@@ -19,9 +19,14 @@ from tasks.coordination.redis import RedisCoordinator
 from tasks.coordination.redis_workers import get_worker_id
 from tasks.send import queue_depth
 from tasks.services import Lazy
-from workers.backend.stores import open_coordinator, open_journal
+from workers.backend.stores import open_answers, open_coordinator, open_journal
 from workers.monitoring.parallel_probes import ParallelProbes
-from workers.monitoring.status import catalog_status, journal_status, source_status
+from workers.monitoring.status import (
+    catalog_status,
+    journal_status,
+    language_model_status,
+    source_status,
+)
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
 
@@ -65,6 +70,7 @@ class DeploymentStatus:
         self._liveness = Lazy(self._open_liveness)
         self._graph = Lazy(self._open_graph)
         self._journal = Lazy(lambda: open_journal(settings, self._stack, writable=True))
+        self._answers = Lazy(lambda: open_answers(settings, self._stack))
         self._coordinator: Lazy[RedisCoordinator] = Lazy(
             lambda: open_coordinator(settings, self._stack, lambda _: 0, unique_process_name())
         )
@@ -89,7 +95,8 @@ class DeploymentStatus:
     def get_status(self, seconds: float) -> dict[str, Any]:
         """The status; servers that do not answer within `seconds` are listed with the error."""
         answers = self._probes.run(seconds)
-        status: StatusPart = dict.fromkeys((*_CATALOG, *_JOURNAL, "queues"))
+        model = ("language_model",) if self._settings.language_model.in_use else ()
+        status: StatusPart = dict.fromkeys((*_CATALOG, *_JOURNAL, *model, "queues"))
         for answer in answers.values():
             if not isinstance(answer, SkillbusError):
                 status |= answer
@@ -170,6 +177,8 @@ class DeploymentStatus:
             for worker, queues in coordinator.get_worker_queues().items()
         ]
         status = journal_status(self._journal.get())
+        if (answers := self._answers.get()) is not None:
+            status |= language_model_status(self._settings.language_model, answers)
         return {
             **status,
             "problem": coordinator.task_error,
