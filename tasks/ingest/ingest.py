@@ -82,7 +82,7 @@ def _send_next_tasks(services: Services, published: Sequence[RevisionKey], other
         send_embed_sections(services, [key.skill_id for key in published])
     elif not others:
         send_unembedded_skills(services)
-    if services.settings.language_model.offline_stages:
+    if services.sends_refine and services.settings.language_model.offline_stages:
         skill_ids = [key.skill_id for key in published]
         send_refine(services.coordinator, services.send_task, skill_ids)
 

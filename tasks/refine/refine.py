@@ -155,7 +155,8 @@ class _Batch:
             return _Outcome.UNFINISHED
         except PAUSING_ERRORS as error:
             self._held_up.set()
-            pause_refining(services.coordinator, services.settings.language_model, error)
+            if not services.stopping.is_set():  # which ends calls too
+                pause_refining(services.coordinator, services.settings.language_model, error)
             return _Outcome.UNFINISHED
         return _Outcome.DONE
 

@@ -6,7 +6,8 @@ Refinements are written once: what was found stays found.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from tasks.language_model.answer_store import AnswerStore, RefinementKind
 
@@ -29,7 +30,7 @@ class RefinedSubjects:
             unseen = [subject for subject in dict.fromkeys(subjects) if subject not in seen]
         for start in range(0, len(unseen), _BATCH):
             found = answers.get_refinements(kind, unseen[start : start + _BATCH])
-            reasons = {one: tuple(document.get("invalid") or ()) for one, document in found.items()}
+            reasons = {one: _read_reasons(document) for one, document in found.items()}
             with self._lock:
                 seen.update(reasons)
         with self._lock:
@@ -42,3 +43,9 @@ class RefinedSubjects:
         with self._lock:
             seen = self._seen.get(kind, {})
             return {subject: reasons for subject in subjects if (reasons := seen.get(subject))}
+
+
+def _read_reasons(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why answers of a refinement were invalid: its field `invalid`, a text or a list."""
+    invalid = document.get("invalid") or ()
+    return (invalid,) if isinstance(invalid, str) else tuple(map(str, invalid))

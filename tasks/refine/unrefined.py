@@ -52,7 +52,7 @@ def send_unrefined_skills(services: Services) -> int:
     Sends nothing while refine tasks run or wait, or while refinement is paused.
     """
     settings, answers = services.settings.language_model, services.answers
-    if answers is None or not settings.offline_stages:
+    if answers is None or not settings.offline_stages or not services.sends_refine:
         return 0
     coordinator = services.coordinator
     if coordinator.pending_refine_tasks or get_refine_pause(coordinator, settings):
