@@ -100,14 +100,21 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens of prompts and answers, over all tries, as the endpoint counts them; estimated where
-    it does not."""
+    """Tokens of prompts and answers, over all tries, as the endpoint counts them.
+
+    estimated: it did not count them in at least one try, where `skills.token_count` did.
+    """
 
     prompt: int = 0
     completion: int = 0
+    estimated: bool = False
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
-        return TokenUsage(self.prompt + other.prompt, self.completion + other.completion)
+        return TokenUsage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.estimated or other.estimated,
+        )
 
     @property
     def total(self) -> int:
