@@ -82,3 +82,8 @@ class LanguageModelSettings(SettingsGroup):
     def uses(self, stage: ModelStage) -> bool:
         """Whether a stage asks the model."""
         return bool(self.base_url) and stage in self.stages
+
+    @property
+    def offline_stages(self) -> tuple[ModelStage, ...]:
+        """The stages that refine published skills, in the order in which they run."""
+        return tuple(stage for stage in OFFLINE_STAGES if self.uses(stage))

@@ -17,6 +17,9 @@ from graph.neo4j.store import Neo4jSkillGraph
 from search.elastic.health import LivenessProbe
 from tasks.coordination.redis import RedisCoordinator
 from tasks.coordination.redis_workers import get_worker_id
+from tasks.policies import REFINE
+from tasks.refine.pauses import get_refine_pause
+from tasks.refine.refined_subjects import RefinedSubjects
 from tasks.send import queue_depth
 from tasks.services import Lazy
 from workers.backend.stores import open_answers, open_coordinator, open_journal
@@ -82,6 +85,8 @@ class DeploymentStatus:
         }
         self._probes = ParallelProbes({name: _timed(probe) for name, probe in probes.items()})
         self._oldest_seq = 0
+        self._refined = RefinedSubjects()
+        self._refine_probe = ParallelProbes({"refinement": self._read_refinement})
         self._request_probe = ParallelProbes({"requests": self._read_request_age})
 
     def prepare(self) -> None:
@@ -100,6 +105,8 @@ class DeploymentStatus:
         for answer in answers.values():
             if not isinstance(answer, SkillbusError):
                 status |= answer
+        if status.get("language_model") and self._settings.language_model.offline_stages:
+            status["language_model"]["refinement"] |= self._refinement_progress(status, seconds)
         oldest = status.pop("oldest_waiting")
         status.pop("seconds", None)
         return {
@@ -179,12 +186,36 @@ class DeploymentStatus:
         status = journal_status(self._journal.get())
         if (answers := self._answers.get()) is not None:
             status |= language_model_status(self._settings.language_model, answers)
+            status["language_model"]["refinement"] = {"paused": self._read_pause(coordinator)}
         return {
             **status,
             "problem": coordinator.task_error,
             "workers": workers,
             "submissions": coordinator.list_consumers(),
         }
+
+    def _refinement_progress(self, status: StatusPart, seconds: float) -> StatusPart:
+        """How far refinement is; its counts are None if the servers do not give them in time."""
+        counts = self._refine_probe.run(seconds)["refinement"]
+        waiting = [one["waiting"] for one in status["queues"] or () if one["queue"] == REFINE.queue]
+        running = [task["task"] for one in status["workers"] or () for task in one["running"]]
+        return {
+            "stages": None if isinstance(counts, SkillbusError) else counts,
+            "running": any(waiting) or REFINE.name in running,
+        }
+
+    def _read_refinement(self) -> dict[str, dict[str, int]]:
+        from workers.monitoring.refinement_status import refinement_counts  # only with a model
+
+        answers = self._answers.get()
+        if answers is None:
+            return {}
+        settings = self._settings.language_model
+        return refinement_counts(settings, self._graph.get(), answers, self._refined)
+
+    def _read_pause(self, coordinator: RedisCoordinator) -> dict[str, Any] | None:
+        pause = get_refine_pause(coordinator, self._settings.language_model)
+        return None if pause is None else pause._asdict()
 
     def _read_request_age(self) -> float | None:
         request = (

@@ -117,6 +117,12 @@ DEPLOYMENT_METRICS = (
     MetricSpec(
         "skillbus_unembedded_skills", "gauge", (), "published skills without section vectors"
     ),
+    MetricSpec(
+        "skillbus_unrefined_skills",
+        "gauge",
+        ("stage",),
+        "published skills that the language model has not refined; absent while none is used",
+    ),
     MetricSpec("skillbus_unlinked_skills", "gauge", (), "skills not linked yet"),
     MetricSpec("skillbus_links", "gauge", (), "links between skills"),
     MetricSpec("skillbus_sources", "gauge", (), "sources"),

@@ -14,6 +14,7 @@ from graph.records import Source
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
 from tasks.language_model.answer_store import AnswerStore, utc_day
+from tasks.refine.refined_subjects import RefinedSubjects
 from workers.queue.status_reporter import read_consumer_statuses
 
 
@@ -24,12 +25,22 @@ def home_status(
     serving: bool,
     problem: str = "",
     answers: AnswerStore | None = None,
+    refined: RefinedSubjects | None = None,
 ) -> dict[str, Any]:
     """Status of an embedded library.
 
     problem: why processing is stalled, "" when it is not. answers: of the language model, None if
-    none is in use.
+    none is in use. refined: what is known of its refinements.
     """
+    model: dict[str, Any] = {}
+    if answers is not None:
+        model = language_model_status(settings.language_model, answers)
+    if answers is not None and settings.language_model.offline_stages:
+        from workers.monitoring.refinement_status import refinement_counts  # only with a model
+
+        refined = refined or RefinedSubjects()
+        counts = refinement_counts(settings.language_model, graph, answers, refined)
+        model["language_model"]["refinement"] = {"stages": counts}
     return {
         "home": str(settings.home),
         "serving": serving,
@@ -40,7 +51,7 @@ def home_status(
         **journal_status(journal),
         "sources": [source_status(source) for source in graph.list_sources()],
         "submissions": read_consumer_statuses(settings.home),
-        **({} if answers is None else language_model_status(settings.language_model, answers)),
+        **model,
     }
 
 

@@ -171,6 +171,10 @@ class Skillbus:
         assert result.code == code, f"exit {result.code}\n{result.out}\n{result.err}"
         return result
 
+    def with_environment(self, **env: str) -> Skillbus:
+        """The same home with further variables."""
+        return Skillbus(self.server, self.home, **{**self.env, **env})
+
     def skills(self) -> dict[str, dict[str, Any]]:
         """`skills list --json` by skill id, without those removed."""
         listed = self("skills", "list", "--json").data

@@ -163,9 +163,30 @@ def _print_withheld(bundle: Bundle) -> None:
         click.echo(f"withheld: {safe_line(one.skill_id)}: {safe_line(one.reason)}")
 
 
+def _describe_model_call(report: dict[str, Any]) -> str:
+    """What a stage got from the language model, and its price."""
+    parts = [safe_line(report["outcome"])]
+    if report.get("calls"):
+        tokens = f"{report['prompt_tokens']} + {report['completion_tokens']} tokens"
+        parts.append(f"{report['calls']} {'call' if report['calls'] == 1 else 'calls'}, {tokens}")
+    parts += [
+        f"{name} {', '.join(map(safe_line, report[name]))}"
+        for name in ("queries", "needed", "useful", "order")
+        if report.get(name)
+    ]
+    if report.get("conflicts"):
+        parts.append(
+            "conflicts " + ", ".join(safe_line(" / ".join(p)) for p in report["conflicts"])
+        )
+    return "; ".join(parts)
+
+
 def _print_explanation(explain: dict[str, Any]) -> None:
     click.echo("\nstages (ms): " + ", ".join(f"{k} {v:.1f}" for k, v in explain["stages"].items()))
-    click.echo(f"evidence: score {explain['strength']:.2f}, threshold {explain['floor']:.2f}\n")
+    click.echo(f"evidence: score {explain['strength']:.2f}, threshold {explain['floor']:.2f}")
+    for stage, report in explain.get("language_model", {}).items():
+        click.echo(f"{stage}: {_describe_model_call(report)}")
+    click.echo()
     for place, row in enumerate(explain["candidates"], 1):
         parts = dict(row["scores"])
         total = parts.pop("score")

@@ -106,6 +106,18 @@ def _model_lines(model: Mapping[str, Any]) -> list[str]:
         tokens = usage["prompt_tokens"] + usage["completion_tokens"]
         calls = f"{tokens:,} tokens in {usage['calls']:,} calls"
         lines.append(_line(f"  {stage}", f"{calls}, {usage['stored']:,} stored answers"))
+    return lines + _refinement_lines(model.get("refinement") or {})
+
+
+def _refinement_lines(refinement: Mapping[str, Any]) -> list[str]:
+    """How many skills are refined by each stage, and what holds the others up."""
+    lines = []
+    for stage, counts in (refinement.get("stages") or {}).items():
+        total = counts["refined"] + counts["waiting"]
+        invalid = f", {counts['invalid']:,} invalid answers" if counts["invalid"] else ""
+        lines.append(_line("refined", f"{stage}: {counts['refined']:,} of {total:,}{invalid}"))
+    if pause := refinement.get("paused"):
+        lines.append(_line("  paused", pause["reason"]))
     return lines
 
 
