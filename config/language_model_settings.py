@@ -74,6 +74,11 @@ class LanguageModelSettings(SettingsGroup):
             raise ValueError("base_url: put the API key into the file that api_key_file names")
         return self
 
+    @property
+    def judge(self) -> str:
+        """The model whose second opinion about skills counts, "" for none."""
+        return self.model if self.uses("judge") else ""
+
     def uses(self, stage: ModelStage) -> bool:
         """Whether a stage asks the model."""
         return bool(self.base_url) and stage in self.stages

@@ -14,6 +14,7 @@ from functools import cached_property
 from graph.feature_codec import pack_mentions, pack_vector
 from graph.records import Link, Publication, SkillState, merge_duplicate_links
 from graph.skill_names import lookup_keys, normalise_name
+from skills.judgement import Judgement
 from skills.record import RevisionKey
 
 _Edge = tuple[int, int, str, float, str]
@@ -158,6 +159,23 @@ def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]])
         touched |= _replace_owned(transaction.db, rows[owner], wanted)
     if touched:
         _set_epoch(transaction, "row_epoch", touched)
+
+
+def save_judgements(
+    transaction: Transaction, judgements: Mapping[str, tuple[str, Judgement | None]]
+) -> None:
+    """Set judgements of skills that still have the content they are about."""
+    changed: set[int] = set()
+    for skill_id, (content_hash, judgement) in judgements.items():
+        row = {
+            "skill_id": skill_id,
+            "content_hash": content_hash,
+            "judgement": judgement.to_json() if judgement else "",
+        }
+        found = transaction.db.execute(transaction.sql["save_judgement"], row).fetchall()
+        changed.update(number for (number,) in found)
+    if changed:
+        _set_epoch(transaction, "row_epoch", changed)
 
 
 def _replace_owned(db: sqlite3.Connection, owner: int, wanted: set[_Edge]) -> set[int]:

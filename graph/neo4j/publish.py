@@ -21,6 +21,7 @@ from graph.neo4j.client import Rows
 from graph.neo4j.rows import index_key, link_from_row, link_to_row
 from graph.records import Link, Publication, SkillState, merge_duplicate_links
 from graph.skill_names import lookup_keys, normalise_name
+from skills.judgement import Judgement
 from skills.record import RevisionKey
 
 RunNamed = Callable[..., Rows]
@@ -161,6 +162,23 @@ def replace_links(
     return touched.union(locked_skills) if retried else touched
 
 
+def save_judgements(
+    run: RunNamed,
+    retried: bool,
+    extra_locks: Set[str],
+    given: Sequence[tuple[str, str, Judgement | None]],
+) -> None:
+    """Set the judgements of skills that still have the content they are about; `given`: skill_id,
+    content hash and judgement, ordered by skill_id. An attempt that was committed changes nothing
+    when it is repeated."""
+    del retried
+    run("lock", ids=sorted({skill_id for skill_id, _, _ in given} | extra_locks))
+    rows = [[skill_id, seen, one.to_json() if one else None] for skill_id, seen, one in given]
+    changed = sorted(skill_id for (skill_id,) in run("save_judgements", rows=rows))
+    if changed:
+        run("set_row_epochs", ids=changed, epoch=run("next_epoch")[0][0])
+
+
 def _lock(
     run: RunNamed, own: Iterable[tuple[str, str, str]], others: Iterable[str]
 ) -> dict[str, _LockedSkill]:
@@ -242,7 +260,7 @@ def _published_properties(one: Publication) -> dict[str, Any]:
 _WITHDRAWN_PROPERTIES = dict.fromkeys(
     (
         "name", "name_key", "description", "content_hash", "warnings", "safety_level", "scanner",
-        "tokens", "language", "licence", "paged", "unpaged", "mark_epoch",
+        "tokens", "language", "licence", "paged", "unpaged", "mark_epoch", "judgement",
     )
 )  # fmt: skip
 """Properties that are removed with the pointer."""

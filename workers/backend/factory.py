@@ -74,4 +74,4 @@ def open_skill_reader(settings: Settings) -> SkillReader:
         graph = open_graph(settings, stack, writable=False)
         return graph, open_index(settings, stack, writable=False)
 
-    return SkillReader(settings.policy, open_stores)
+    return SkillReader(settings, open_stores)

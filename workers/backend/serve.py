@@ -64,7 +64,7 @@ class ServeBackend(Backend):
     def skills(self) -> SkillReader:
         from workers.library.skill_reader import SkillReader  # slow to import
 
-        reader = SkillReader(self.settings.policy, self._open_stores)
+        reader = SkillReader(self.settings, self._open_stores)
         self._stack.callback(reader.close)
         return reader
 

@@ -74,7 +74,7 @@ class StoreBackend(Backend, ABC):
     @cached_property
     @override
     def skills(self) -> SkillReader:
-        return SkillReader(self.settings.policy, lambda _: (self.graph, self.search_index()))
+        return SkillReader(self.settings, lambda _: (self.graph, self.search_index()))
 
     # -- events
     @override

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from config.errors import NotFoundError, PermanentError, TransientError
-from config.settings import PolicySettings
+from config.settings import Settings
 from graph.links.passage_links import link_passages
 from graph.protocol import Catalog, SkillGraph
 from graph.records import CatalogEntry, EntryFilter, Link, SkillState
@@ -16,7 +16,7 @@ from search.protocol import SearchIndex, StoredRevision
 from skills.bundle.escaping import escape_inline
 from skills.record import RevisionKey
 from skills.skill_policy import SkillPolicy
-from tasks.query.policy_filter import make_policy, rescan_revision
+from tasks.query.policy_filter import add_judgement, make_policy, rescan_revision
 from tasks.sources.readers import get_skill_location
 from workers.library.skill_data import (
     entry_data,
@@ -48,10 +48,8 @@ class SkillReader:
     open_stores: opens catalog and index on first use; the stack is closed by `close`.
     """
 
-    def __init__(
-        self, policy_settings: PolicySettings, open_stores: Callable[[ExitStack], Stores]
-    ) -> None:
-        self._policy_settings = policy_settings
+    def __init__(self, settings: Settings, open_stores: Callable[[ExitStack], Stores]) -> None:
+        self._settings = settings
         self._open_stores = open_stores
         self._lock = threading.Lock()
         self._stack = ExitStack()
@@ -76,7 +74,7 @@ class SkillReader:
         """The published skills that follow an id, in the order of their ids, without those that the
         policy withholds."""
         graph, _ = self._get_stores()
-        policy = make_policy(self._policy_settings, graph.list_sources())
+        policy = make_policy(self._settings, graph.list_sources())
         found: list[CatalogEntry] = []
         while len(found) < limit:
             batch = graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), after_id, limit)
@@ -93,15 +91,17 @@ class SkillReader:
         ingest or the policy withholds it, TransientError if it is not published yet.
         """
         graph, _ = self._get_stores()
-        _, revision = self._read_revision(_require_published(require_entry(graph, skill_id)))
+        published = _require_published(require_entry(graph, skill_id))
+        entry, revision = self._read_revision(published)
         sources = graph.list_sources()
-        policy = make_policy(self._policy_settings, sources)
-        violation = policy.find_record_violation(skill_id, revision.parsed.record)
+        policy = make_policy(self._settings, sources)
+        violation = policy.find_record_violation(skill_id, revision.parsed.record, entry.judgement)
         if violation is not None:
             raise PermanentError(
                 f"{skill_id} is withheld by policy: {escape_inline(violation.reason)}; "
                 "go on without it"
             )
+        revision = add_judgement(revision, entry.judgement, policy.judge)
         return PublishedSkill(revision, get_skill_location(sources, skill_id))
 
     def describe_skill(
@@ -115,7 +115,7 @@ class SkillReader:
         """
         graph, index = self._get_stores()
         entry = require_entry(graph, skill_id)
-        policy = make_policy(self._policy_settings, graph.list_sources())
+        policy = make_policy(self._settings, graph.list_sources())
         data = entry_data(entry, policy, include_withheld=include_withheld)
         links = graph.get_links([skill_id])[skill_id]
         if not include_withheld:
@@ -126,12 +126,14 @@ class SkillReader:
         if data["withheld"] is not None and not include_withheld:
             return data
         entry, revision = self._read_revision(entry)
-        violation = policy.find_record_violation(entry.skill_id, revision.parsed.record)
+        violation = policy.find_record_violation(
+            entry.skill_id, revision.parsed.record, entry.judgement
+        )
         if violation is not None and not include_withheld:
             return data | {"withheld": violation.reason, "description": "", "links": []}
         vectors = index.get_section_vectors([revision.key]).get(revision.key)
         data |= entry_data(entry, policy, include_withheld=include_withheld)
-        data |= revision_data(revision, text)
+        data |= revision_data(add_judgement(revision, entry.judgement, policy.judge), text)
         passage_links = link_passages(revision.parsed, vectors)
         return data | {"passage_links": [passage_link_data(link) for link in passage_links]}
 
