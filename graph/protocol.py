@@ -135,9 +135,11 @@ class Catalog(Protocol):
         was scanned by this or a newer version, is ignored."""
         ...
 
-    def save_judgements(self, judgements: Mapping[str, tuple[str, Judgement | None]]) -> None:
-        """Set the second opinion about published skills: by skill_id, the content hash that it is
-        about, and None where it raises nothing. A skill whose content is another by now is ignored.
+    def save_judgements(
+        self, model: str, judgements: Mapping[str, tuple[str, Judgement | None]]
+    ) -> None:
+        """Set a model's second opinion about published skills: by skill_id, the content hash that
+        it is about, and None where it raises nothing. A skill with other content is ignored.
 
         A new revision with the same content keeps it. The change feed names the skills as relinked.
         """

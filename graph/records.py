@@ -62,9 +62,9 @@ class CatalogEntry:
 
     seq, content_hash: of the published revision (0 and "" without one). requested_seq: the newest
     change that ingest was requested for. embedded: its sections have vectors. scanner_version:
-    the version that computed safety_level. judgement: the second opinion about the published
-    content; it is no part of safety_level. A published entry whose requested_seq is above its seq
-    waits for ingest and stays readable at seq.
+    the version that computed safety_level. judgements: second opinions about the published
+    content, one a model; they are no part of safety_level. A published entry whose requested_seq
+    is above its seq waits for ingest and stays readable at seq.
     """
 
     skill_id: str
@@ -85,7 +85,7 @@ class CatalogEntry:
     embedded: bool = False
     updated: float = 0.0
     scanner_version: int = 0
-    judgement: Judgement | None = None
+    judgements: tuple[Judgement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class CatalogChanges(NamedTuple):
     """Changes after an epoch, up to `epoch`.
 
     pointers: skill_id -> published seq, 0 when withdrawn. relinked: skills whose links or
-    judgement changed.
+    judgements changed.
     """
 
     epoch: int

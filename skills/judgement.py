@@ -7,6 +7,7 @@ the one of the settings.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
 from skills.record import SafetyFinding, SkillRecord
@@ -16,6 +17,8 @@ JUDGED_LEVELS = {"review": 1, "harmful": 2}
 the rules, which cannot be persuaded."""
 
 MAX_REASON_CHARACTERS = 160
+MAX_MODELS = 4
+"""Models whose judgements are kept of one content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +40,31 @@ class Judgement:
         quoted = json.dumps(flat, ensure_ascii=False)
         return SafetyFinding(self.kind, self.level, self.line, f"judged by {self.model}: {quoted}")
 
-    def to_json(self) -> str:
-        """The JSON that `judgement_from_json` reads."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+
+def judgements_from_json(text: str) -> tuple[Judgement, ...]:
+    """Stored judgements, the newest last."""
+    return tuple(Judgement(**one) for one in json.loads(text)) if text else ()
 
 
-def judgement_from_json(text: str) -> Judgement | None:
-    """A stored judgement; None for an empty text."""
-    return Judgement(**json.loads(text)) if text else None
+def replace_judgement(text: str, model: str, judgement: Judgement | None) -> str:
+    """Stored judgements with that of a model replaced, or removed where it raises nothing.
 
-
-def with_judgement(record: SkillRecord, judgement: Judgement | None, model: str) -> SkillRecord:
-    """The record with the level and the finding of a judgement, if it is of this model.
-
-    model: that may judge; empty for none. Adding it twice adds it once.
+    Those of a few other models stay, for when the settings name one of them again.
     """
-    if judgement is None or not model or judgement.model != model:
-        return record
-    finding = judgement.to_finding()
-    if finding in record.safety:
+    others = [one for one in judgements_from_json(text) if one.model != model]
+    kept = [*others, *([judgement] if judgement else [])][-MAX_MODELS:]
+    return json.dumps([asdict(one) for one in kept], ensure_ascii=False) if kept else ""
+
+
+def find_judgement(judgements: Iterable[Judgement], model: str) -> Judgement | None:
+    """The judgement of a model; None without one, or for no model."""
+    return next((one for one in judgements if model and one.model == model), None)
+
+
+def with_judgement(record: SkillRecord, judgement: Judgement | None) -> SkillRecord:
+    """The record with the level and the finding of a judgement. Adding it twice adds it once."""
+    finding = judgement.to_finding() if judgement else None
+    if judgement is None or finding is None or finding in record.safety:
         return record
     return replace(
         record,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from config.settings import PolicySettings
 from skills import licences
-from skills.judgement import Judgement
+from skills.judgement import Judgement, find_judgement
 from skills.record import SkillRecord
 
 ViolationKind = Literal["safety", "licence", "source"]
@@ -66,14 +66,13 @@ class SkillPolicy:
             self.licences or self.withheld_sources or self.source_licences
         )
 
-    def raise_level(self, level: int, judgement: Judgement | None) -> int:
-        """The scanner's level, or that of a judgement that counts, if it is higher."""
-        if judgement is None or judgement.model != self.judge:
-            return level
-        return max(level, judgement.level)
+    def raise_level(self, level: int, judgements: Iterable[Judgement]) -> int:
+        """The scanner's level, or that of the judgement that counts, if it is higher."""
+        judgement = find_judgement(judgements, self.judge)
+        return max(level, judgement.level) if judgement else level
 
     def find_violation(
-        self, source: str, level: int, licence: str, judgement: Judgement | None = None
+        self, source: str, level: int, licence: str, judgements: Iterable[Judgement] = ()
     ) -> PolicyViolation | None:
         """Why a skill of this source, scanner level and licence is withheld; None if it is not.
 
@@ -83,7 +82,7 @@ class SkillPolicy:
             return PolicyViolation("source", "nothing of its source is sent")
         if source in self.trusted_sources:
             return None
-        raised = self.raise_level(level, judgement)
+        raised = self.raise_level(level, judgements)
         if raised > self.highest_level:
             judged = f" as judged by {self.judge}" if raised > level else ""
             return PolicyViolation(
@@ -95,11 +94,11 @@ class SkillPolicy:
         return None
 
     def find_record_violation(
-        self, skill_id: str, record: SkillRecord, judgement: Judgement | None = None
+        self, skill_id: str, record: SkillRecord, judgements: Iterable[Judgement] = ()
     ) -> PolicyViolation | None:
         """Why a skill is withheld; the record must have findings of the current scanner."""
         return self.find_violation(
-            get_source_id(skill_id), record.safety_level, record.licence, judgement
+            get_source_id(skill_id), record.safety_level, record.licence, judgements
         )
 
 

@@ -255,9 +255,11 @@ class SqliteSkillGraph(SkillGraph):
             )
 
     @override
-    def save_judgements(self, judgements: Mapping[str, tuple[str, Judgement | None]]) -> None:
+    def save_judgements(
+        self, model: str, judgements: Mapping[str, tuple[str, Judgement | None]]
+    ) -> None:
         with self._database.write() as db:
-            save_judgements(Transaction(db, self._sql), judgements)
+            save_judgements(Transaction(db, self._sql), model, judgements)
 
     @override
     def increment_uses(self, skill_ids: Sequence[str]) -> None:

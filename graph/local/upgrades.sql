@@ -19,4 +19,4 @@ CREATE INDEX skills_by_state ON skills (state, skill_id);
 ALTER TABLE skills ADD COLUMN scanner INTEGER NOT NULL DEFAULT 0;
 
 -- name: 5
-ALTER TABLE skills ADD COLUMN judgement TEXT NOT NULL DEFAULT '';
+ALTER TABLE skills ADD COLUMN judgements TEXT NOT NULL DEFAULT '';

@@ -203,9 +203,11 @@ class Neo4jCatalog(StatementRunner, Catalog):
             self._write("update_safety_levels", rows=list(rows), scanner=scanner_version)
 
     @override
-    def save_judgements(self, judgements: Mapping[str, tuple[str, Judgement | None]]) -> None:
-        for given in batches(sorted((key, *judgements[key]) for key in judgements)):
-            self._transact_with_locks(partial(publish.save_judgements, given=given))
+    def save_judgements(
+        self, model: str, judgements: Mapping[str, tuple[str, Judgement | None]]
+    ) -> None:
+        for given in batches([(key, *judgements[key]) for key in sorted(judgements)]):
+            self._transact_with_locks(partial(publish.save_judgements, model=model, given=given))
 
     @override
     def increment_uses(self, skill_ids: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from config.settings import PolicySettings, Settings
 from graph.records import CatalogEntry, Source
 from search.protocol import Filters, StoredRevision
 from skills import licences
-from skills.judgement import Judgement, with_judgement
+from skills.judgement import Judgement, find_judgement, with_judgement
 from skills.record import RevisionKey, SkillRecord
 from skills.scanner import SCANNER_VERSION, rescan
 from skills.skill_policy import PolicyViolation, SkillPolicy, get_source_id
@@ -69,7 +69,7 @@ class PolicyFilter:
         if fact is None:
             return None
         return self._policy.find_violation(
-            get_source_id(skill_id), fact.level, fact.licence, fact.judgement
+            get_source_id(skill_id), fact.level, fact.licence, fact.judgements
         )
 
     def _load_facts(self, keys: Sequence[RevisionKey]) -> None:
@@ -106,16 +106,15 @@ class PolicyFilter:
     def check_revision(self, key: RevisionKey, record: SkillRecord) -> PolicyViolation | None:
         """Why a revision that was read must not be sent; None if it may. Its facts are cached."""
         self._facts.add_record(key, record)
-        return self._policy.find_record_violation(key.skill_id, record, self._judgement(key))
+        return self._policy.find_record_violation(key.skill_id, record, self._judgements(key))
 
     def add_judgement(self, revision: StoredRevision) -> StoredRevision:
         """The revision with the finding of its judgement, if that counts."""
-        judgement = self._judgement(revision.key)
-        return add_judgement(revision, judgement, self._policy.judge)
+        return add_judgement(revision, self._judgements(revision.key), self._policy.judge)
 
-    def _judgement(self, key: RevisionKey) -> Judgement | None:
+    def _judgements(self, key: RevisionKey) -> tuple[Judgement, ...]:
         fact = self._facts.get(key.skill_id)
-        return fact.judgement if fact is not None and fact.seq == key.seq else None
+        return fact.judgements if fact is not None and fact.seq == key.seq else ()
 
     def rescan(self, revision: StoredRevision) -> StoredRevision:
         """The revision with the findings of the present scanner; not scanned again if the cache
@@ -167,11 +166,11 @@ def rescan_revision(revision: StoredRevision) -> StoredRevision:
 
 
 def add_judgement(
-    revision: StoredRevision, judgement: Judgement | None, judge: str
+    revision: StoredRevision, judgements: Iterable[Judgement], judge: str
 ) -> StoredRevision:
-    """The revision with the level and the finding of a judgement, if it is of this judge."""
+    """The revision with the level and the finding of this judge's judgement."""
     parsed = revision.parsed
-    record = with_judgement(parsed.record, judgement, judge)
+    record = with_judgement(parsed.record, find_judgement(judgements, judge))
     if record is parsed.record:
         return revision
     return replace(revision, parsed=replace(parsed, record=record))

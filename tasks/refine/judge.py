@@ -78,9 +78,9 @@ class JudgeStage(RefineStage):
         self, context: RefineContext, revision: StoredRevision, refinement: dict[str, Any]
     ) -> None:
         """Write the verdict to the catalog, for whichever revision has this content now."""
-        key, graph = revision.key, context.services.graph
-        judgement = to_judgement(context.model.model, refinement)
-        graph.save_judgements({key.skill_id: (revision.content_hash, judgement)})
+        model, skill_id = context.model.model, revision.key.skill_id
+        judged = {skill_id: (revision.content_hash, to_judgement(model, refinement))}
+        context.services.graph.save_judgements(model, judged)
 
 
 def check_answer(answer: JudgeAnswer, prompt: JudgePrompt) -> None:

@@ -95,13 +95,13 @@ class SkillReader:
         entry, revision = self._read_revision(published)
         sources = graph.list_sources()
         policy = make_policy(self._settings, sources)
-        violation = policy.find_record_violation(skill_id, revision.parsed.record, entry.judgement)
+        violation = policy.find_record_violation(skill_id, revision.parsed.record, entry.judgements)
         if violation is not None:
             raise PermanentError(
                 f"{skill_id} is withheld by policy: {escape_inline(violation.reason)}; "
                 "go on without it"
             )
-        revision = add_judgement(revision, entry.judgement, policy.judge)
+        revision = add_judgement(revision, entry.judgements, policy.judge)
         return PublishedSkill(revision, get_skill_location(sources, skill_id))
 
     def describe_skill(
@@ -127,13 +127,13 @@ class SkillReader:
             return data
         entry, revision = self._read_revision(entry)
         violation = policy.find_record_violation(
-            entry.skill_id, revision.parsed.record, entry.judgement
+            entry.skill_id, revision.parsed.record, entry.judgements
         )
         if violation is not None and not include_withheld:
             return data | {"withheld": violation.reason, "description": "", "links": []}
         vectors = index.get_section_vectors([revision.key]).get(revision.key)
         data |= entry_data(entry, policy, include_withheld=include_withheld)
-        data |= revision_data(add_judgement(revision, entry.judgement, policy.judge), text)
+        data |= revision_data(add_judgement(revision, entry.judgements, policy.judge), text)
         passage_links = link_passages(revision.parsed, vectors)
         return data | {"passage_links": [passage_link_data(link) for link in passage_links]}
 

@@ -1,4 +1,4 @@
-"""Cache of what the policy asks about revisions: safety level, licence and judgement."""
+"""Cache of what the policy asks about revisions: safety level, licence and judgements."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from skills.scanner import SCANNER_VERSION
 class RevisionFact(NamedTuple):
     """Safety level and licence of a skill's revision, and the scanner version behind the level.
 
-    judgement: the second opinion. is_of_catalog: whether the catalog said so, which alone knows the
-    judgement.
+    judgements: second opinions. is_of_catalog: whether the catalog said so, which alone knows the
+    judgements.
     """
 
     seq: int
     level: int
     licence: str
     scanner: int
-    judgement: Judgement | None = None
+    judgements: tuple[Judgement, ...] = ()
     is_of_catalog: bool = True
 
 
 class RevisionFactCache:
     """Facts of revisions that were candidates of a query; thread-safe.
 
-    The facts of a revision that the present scanner has read change with its judgement only, which
+    The facts of a revision that the present scanner has read change with its judgements only, which
     the change feed names. Those of an older scanner count as missing, so that they are asked for
     again. version: of the cache; it changes with every `forget`.
     """
@@ -69,7 +69,7 @@ class RevisionFactCache:
                 entry.safety_level,
                 entry.licence,
                 entry.scanner_version,
-                entry.judgement,
+                entry.judgements,
             )
             for entry in entries
             if entry.state is SkillState.PUBLISHED
@@ -81,18 +81,18 @@ class RevisionFactCache:
         return True
 
     def add_record(self, key: RevisionKey, record: SkillRecord) -> None:
-        """Cache the facts of a revision that was read from the index; its judgement stays."""
+        """Cache the facts of a revision that was read from the index; its judgements stay."""
         fact = RevisionFact(
-            key.seq, record.safety_level, record.licence, record.scanner, None, is_of_catalog=False
+            key.seq, record.safety_level, record.licence, record.scanner, is_of_catalog=False
         )
         with self._lock:
             known = self._facts.get(key.skill_id)
             if known is not None and known.seq == key.seq:
-                fact = fact._replace(judgement=known.judgement, is_of_catalog=known.is_of_catalog)
+                fact = fact._replace(judgements=known.judgements, is_of_catalog=known.is_of_catalog)
             self._facts[key.skill_id] = fact
 
     def forget(self, skill_ids: Collection[str]) -> None:
-        """Drop the facts of skills whose judgement may have changed."""
+        """Drop the facts of skills whose judgements may have changed."""
         if skill_ids:
             with self._lock:
                 self.version += 1
