@@ -50,7 +50,7 @@ class JudgeStage(RefineStage):
     @override
     def requests(self, context: RefineContext, revision: StoredRevision) -> Sequence[ModelRequest]:
         prompt = _prompt(revision)
-        return [] if prompt is None else [_request(prompt)]
+        return [] if prompt is None else [make_request(prompt)]
 
     @override
     def refine(self, context: RefineContext, revision: StoredRevision) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class JudgeStage(RefineStage):
             return {"asked": False}
         try:
             answer = context.model.complete(
-                _request(prompt), JudgeAnswer, lambda answer: check_answer(answer, prompt)
+                make_request(prompt), JudgeAnswer, lambda answer: check_answer(answer, prompt)
             ).answer
         except InvalidAnswerError as error:
             return {"asked": True, "invalid": str(error)}
@@ -81,6 +81,11 @@ class JudgeStage(RefineStage):
         model, skill_id = context.model.model, revision.key.skill_id
         judged = {skill_id: (revision.content_hash, to_judgement(model, refinement))}
         context.services.graph.save_judgements(model, judged)
+
+
+def make_request(prompt: JudgePrompt) -> ModelRequest:
+    """The request about one skill."""
+    return ModelRequest("judge", JUDGE_VERSION, INSTRUCTIONS, prompt.data, _MAX_ANSWER_TOKENS)
 
 
 def check_answer(answer: JudgeAnswer, prompt: JudgePrompt) -> None:
@@ -112,7 +117,3 @@ def _prompt(revision: StoredRevision) -> JudgePrompt | None:
     if not needs_second_opinion(parsed, weights):
         return None
     return build_judge_prompt(parsed, weights)
-
-
-def _request(prompt: JudgePrompt) -> ModelRequest:
-    return ModelRequest("judge", JUDGE_VERSION, INSTRUCTIONS, prompt.data, _MAX_ANSWER_TOKENS)
