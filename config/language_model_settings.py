@@ -79,6 +79,11 @@ class LanguageModelSettings(SettingsGroup):
         """Whether there is a model, and a stage that asks it."""
         return bool(self.base_url and self.stages)
 
+    @property
+    def judge(self) -> str:
+        """The model whose second opinion about skills counts, "" for none."""
+        return self.model if self.uses("judge") else ""
+
     def uses(self, stage: ModelStage) -> bool:
         """Whether a stage asks the model."""
         return bool(self.base_url) and stage in self.stages

@@ -24,6 +24,7 @@ from graph.records import (
     SkillState,
     Source,
 )
+from skills.judgement import Judgement
 from skills.record import ParsedSkill, RevisionKey
 
 
@@ -132,6 +133,16 @@ class Catalog(Protocol):
     def update_safety_levels(self, levels: Mapping[RevisionKey, int], scanner_version: int) -> None:
         """Set the safety_level of published revisions; one that is not published any more, or
         was scanned by this or a newer version, is ignored."""
+        ...
+
+    def save_judgements(
+        self, model: str, judgements: Mapping[str, tuple[str, Judgement | None]]
+    ) -> None:
+        """Set a model's second opinion about published skills: by skill_id, the content hash that
+        it is about, and None where it raises nothing. A skill with other content is ignored.
+
+        A new revision with the same content keeps it. The change feed names the skills as relinked.
+        """
         ...
 
     def increment_uses(self, skill_ids: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from skills.judgement import Judgement
 from skills.record import RevisionKey
 
 
@@ -61,8 +62,9 @@ class CatalogEntry:
 
     seq, content_hash: of the published revision (0 and "" without one). requested_seq: the newest
     change that ingest was requested for. embedded: its sections have vectors. scanner_version:
-    the version that computed safety_level. A published entry whose requested_seq is above its seq
-    waits for ingest and stays readable at seq.
+    the version that computed safety_level. judgements: second opinions about the published
+    content, one a model; they are no part of safety_level. A published entry whose requested_seq
+    is above its seq waits for ingest and stays readable at seq.
     """
 
     skill_id: str
@@ -83,6 +85,7 @@ class CatalogEntry:
     embedded: bool = False
     updated: float = 0.0
     scanner_version: int = 0
+    judgements: tuple[Judgement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +218,8 @@ class Adjacency:
 class CatalogChanges(NamedTuple):
     """Changes after an epoch, up to `epoch`.
 
-    pointers: skill_id -> published seq, 0 when withdrawn. relinked: skills whose links changed.
+    pointers: skill_id -> published seq, 0 when withdrawn. relinked: skills whose links or
+    judgements changed.
     """
 
     epoch: int

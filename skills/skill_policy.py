@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from config.settings import PolicySettings
 from skills import licences
+from skills.judgement import Judgement, find_judgement
 from skills.record import SkillRecord
 
 ViolationKind = Literal["safety", "licence", "source"]
@@ -25,8 +26,9 @@ class SkillPolicy:
     """The policy of the settings and of single sources.
 
     Everything that sends skills calls `find_violation`, or `find_record_violation` for a revision
-    that it has read. licences: allowed in the whole library, empty for any. source_licences: by
-    source id, the licences allowed for sources with their own list; a skill must satisfy both.
+    that it has read. judge: the model whose judgements count, "" for none. licences: allowed in the
+    whole library, empty for any. source_licences: by source id, the licences allowed for sources
+    with their own list; a skill must satisfy both.
     """
 
     highest_level: int
@@ -34,9 +36,10 @@ class SkillPolicy:
     trusted_sources: frozenset[str]
     withheld_sources: frozenset[str]
     source_licences: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    judge: str = ""
 
     @classmethod
-    def from_settings(cls, settings: PolicySettings) -> SkillPolicy:
+    def from_settings(cls, settings: PolicySettings, judge: str = "") -> SkillPolicy:
         """The policy of the settings."""
         by_trust: dict[str, set[str]] = {"send": set(), "withhold": set()}
         for source, trust in settings.sources.items():
@@ -46,6 +49,7 @@ class SkillPolicy:
             licences.normalise_allowed(settings.licences),
             frozenset(by_trust["send"]),
             frozenset(by_trust["withhold"]),
+            judge=judge,
         )
 
     def with_source_licences(self, allowed: Mapping[str, Sequence[str]]) -> SkillPolicy:
@@ -62,7 +66,14 @@ class SkillPolicy:
             self.licences or self.withheld_sources or self.source_licences
         )
 
-    def find_violation(self, source: str, level: int, licence: str) -> PolicyViolation | None:
+    def raise_level(self, level: int, judgements: Iterable[Judgement]) -> int:
+        """The scanner's level, or that of the judgement that counts, if it is higher."""
+        judgement = find_judgement(judgements, self.judge)
+        return max(level, judgement.level) if judgement else level
+
+    def find_violation(
+        self, source: str, level: int, licence: str, judgements: Iterable[Judgement] = ()
+    ) -> PolicyViolation | None:
         """Why a skill of this source, scanner level and licence is withheld; None if it is not.
 
         The source is checked first, then the level, then the licence.
@@ -71,18 +82,24 @@ class SkillPolicy:
             return PolicyViolation("source", "nothing of its source is sent")
         if source in self.trusted_sources:
             return None
-        if level > self.highest_level:
+        raised = self.raise_level(level, judgements)
+        if raised > self.highest_level:
+            judged = f" as judged by {self.judge}" if raised > level else ""
             return PolicyViolation(
-                "safety", f"safety level {level}, sent up to {self.highest_level}"
+                "safety", f"safety level {raised}{judged}, sent up to {self.highest_level}"
             )
         for allowed in (self.licences, self.source_licences.get(source)):
             if allowed and not licences.is_licence_allowed(licence, allowed):
                 return PolicyViolation("licence", _not_allowed(licence))
         return None
 
-    def find_record_violation(self, skill_id: str, record: SkillRecord) -> PolicyViolation | None:
+    def find_record_violation(
+        self, skill_id: str, record: SkillRecord, judgements: Iterable[Judgement] = ()
+    ) -> PolicyViolation | None:
         """Why a skill is withheld; the record must have findings of the current scanner."""
-        return self.find_violation(get_source_id(skill_id), record.safety_level, record.licence)
+        return self.find_violation(
+            get_source_id(skill_id), record.safety_level, record.licence, judgements
+        )
 
 
 def get_source_id(skill_id: str) -> str:

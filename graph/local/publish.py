@@ -14,6 +14,7 @@ from functools import cached_property
 from graph.feature_codec import pack_mentions, pack_vector
 from graph.records import Link, Publication, SkillState, merge_duplicate_links
 from graph.skill_names import lookup_keys, normalise_name
+from skills.judgement import Judgement, replace_judgement
 from skills.record import RevisionKey
 
 _Edge = tuple[int, int, str, float, str]
@@ -158,6 +159,25 @@ def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]])
         touched |= _replace_owned(transaction.db, rows[owner], wanted)
     if touched:
         _set_epoch(transaction, "row_epoch", touched)
+
+
+def save_judgements(
+    transaction: Transaction,
+    model: str,
+    judgements: Mapping[str, tuple[str, Judgement | None]],
+) -> None:
+    """Set a model's judgements of skills that still have the content they are about."""
+    db, changed = transaction.db, set()
+    for skill_id, (content_hash, judgement) in judgements.items():
+        for row, stored in db.execute(
+            transaction.sql["judgements"], (skill_id, content_hash)
+        ).fetchall():
+            wanted = replace_judgement(stored, model, judgement)
+            if wanted != stored:
+                db.execute("UPDATE skills SET judgements = ? WHERE id = ?", (wanted, row))
+                changed.add(row)
+    if changed:
+        _set_epoch(transaction, "row_epoch", changed)
 
 
 def _replace_owned(db: sqlite3.Connection, owner: int, wanted: set[_Edge]) -> set[int]:

@@ -20,7 +20,8 @@ UPDATE skills SET state = 'published', name = :name, name_key = :name_key,
     description = :description, seq = :seq, content_hash = :content_hash, served_seq = :seq,
     wanted_seq = max(wanted_seq, :seq), reason = '', warnings = :warnings,
     safety_level = :safety_level, scanner = :scanner, tokens = :tokens, language = :language,
-    licence = :licence, paged = 0, updated = :updated, pointer_epoch = :epoch, mark_epoch = :epoch
+    licence = :licence, paged = 0, updated = :updated, pointer_epoch = :epoch, mark_epoch = :epoch,
+    judgements = CASE WHEN content_hash = :content_hash THEN judgements ELSE '' END
 WHERE id = :id;
 
 -- name: withdraw
@@ -28,6 +29,7 @@ UPDATE skills SET state = :state, reason = :reason, served_seq = :seq,
     wanted_seq = CASE WHEN wanted_seq > :seq THEN wanted_seq ELSE 0 END, updated = :updated,
     name = '', name_key = NULL, description = '', seq = 0, content_hash = '', warnings = 0,
     safety_level = 0, scanner = 0, tokens = 0, language = '', licence = '', paged = 0, mark_epoch = NULL,
+    judgements = '',
     pointer_epoch = CASE WHEN seq > 0 THEN :epoch ELSE pointer_epoch END
 WHERE id = :id;
 
@@ -102,6 +104,9 @@ ORDER BY uses DESC, skill_id LIMIT ?;
 
 -- name: scanned_before
 SELECT skill_id, seq FROM skills WHERE seq > 0 AND scanner < ? ORDER BY skill_id LIMIT ?;
+
+-- name: judgements
+SELECT id, judgements FROM skills WHERE skill_id = ? AND seq > 0 AND content_hash = ?;
 
 -- name: count_states
 SELECT state, count(*) FROM skills GROUP BY state;

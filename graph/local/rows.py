@@ -18,13 +18,14 @@ from graph.records import (
     SkillState,
     Source,
 )
+from skills.judgement import judgements_from_json
 
 LinkEnd = tuple[float, str, int, str]
 """A link as seen from one end, in sort order: -weight, type, 1 if it is incoming, skill_id."""
 
 ENTRY_COLUMNS = """skill_id, source_id, path, state, name, description, seq, content_hash,
     wanted_seq, reason, warnings, safety_level, tokens, language, licence, paged, updated,
-    scanner"""
+    scanner, judgements"""
 """The columns that `entry_from_row` reads."""
 
 _LINK_TYPES = {kind.value: kind for kind in LinkType}
@@ -41,6 +42,7 @@ def entry_from_row(row: tuple[Any, ...]) -> CatalogEntry:
     values = list(row)
     values[3] = SkillState(values[3])
     values[15] = bool(values[15])
+    values[18] = judgements_from_json(values[18])
     return CatalogEntry(*values)
 
 

@@ -33,6 +33,7 @@ CREATE TABLE cursor (
 -- normalised name of a published skill. pointer_epoch, row_epoch: epoch of the last change of the
 -- pointer, and of the links. mark_epoch: epoch at which linking was requested, NULL when it is done.
 -- paged: the sections have vectors. scanner: version of the scanner that computed safety_level.
+-- judgements: second opinions about this content as JSON, '' without one.
 CREATE TABLE skills (
     id INTEGER PRIMARY KEY,
     skill_id TEXT NOT NULL UNIQUE,
@@ -58,7 +59,8 @@ CREATE TABLE skills (
     pointer_epoch INTEGER NOT NULL DEFAULT 0,
     row_epoch INTEGER NOT NULL DEFAULT 0,
     mark_epoch INTEGER,
-    scanner INTEGER NOT NULL DEFAULT 0
+    scanner INTEGER NOT NULL DEFAULT 0,
+    judgements TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX skills_by_path ON skills (source_id, path);
 CREATE INDEX skills_by_name ON skills (name_key, source_id) WHERE name_key IS NOT NULL;

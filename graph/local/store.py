@@ -14,7 +14,13 @@ from typing_extensions import override
 
 from config.errors import UsageError
 from graph.local.database import Database
-from graph.local.publish import Transaction, publish, replace_links, withdraw
+from graph.local.publish import (
+    Transaction,
+    publish,
+    replace_links,
+    save_judgements,
+    withdraw,
+)
 from graph.local.rows import (
     ENTRY_COLUMNS,
     LinkEnd,
@@ -39,6 +45,7 @@ from graph.records import (
     Source,
 )
 from graph.skill_names import normalise_name
+from skills.judgement import Judgement
 from skills.record import RevisionKey, select_latest_revisions
 
 
@@ -246,6 +253,13 @@ class SqliteSkillGraph(SkillGraph):
                 " WHERE skill_id = ? AND seq = ? AND seq > 0 AND scanner < ?",
                 [(level, scanner_version, *key, scanner_version) for key, level in levels.items()],
             )
+
+    @override
+    def save_judgements(
+        self, model: str, judgements: Mapping[str, tuple[str, Judgement | None]]
+    ) -> None:
+        with self._database.write() as db:
+            save_judgements(Transaction(db, self._sql), model, judgements)
 
     @override
     def increment_uses(self, skill_ids: Sequence[str]) -> None:

@@ -17,3 +17,6 @@ CREATE INDEX skills_by_state ON skills (state, skill_id);
 
 -- name: 4
 ALTER TABLE skills ADD COLUMN scanner INTEGER NOT NULL DEFAULT 0;
+
+-- name: 5
+ALTER TABLE skills ADD COLUMN judgements TEXT NOT NULL DEFAULT '';

@@ -18,6 +18,7 @@ from graph.neo4j.statements import READ_BATCH, WRITE_BATCH, StatementRunner, bat
 from graph.protocol import Catalog
 from graph.records import CatalogChanges, CatalogEntry, EntryFilter, Publication, SkillState, Source
 from graph.skill_names import normalise_name
+from skills.judgement import Judgement
 from skills.record import RevisionKey, select_latest_revisions
 
 _SIGNATURES_PER_WRITE = 1_000
@@ -200,6 +201,13 @@ class Neo4jCatalog(StatementRunner, Catalog):
     def update_safety_levels(self, levels: Mapping[RevisionKey, int], scanner_version: int) -> None:
         for rows in batches(sorted([*key, level or None] for key, level in levels.items())):
             self._write("update_safety_levels", rows=list(rows), scanner=scanner_version)
+
+    @override
+    def save_judgements(
+        self, model: str, judgements: Mapping[str, tuple[str, Judgement | None]]
+    ) -> None:
+        for given in batches([(key, *judgements[key]) for key in sorted(judgements)]):
+            self._transact_with_locks(partial(publish.save_judgements, model=model, given=given))
 
     @override
     def increment_uses(self, skill_ids: Sequence[str]) -> None:

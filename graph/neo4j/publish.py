@@ -21,6 +21,7 @@ from graph.neo4j.client import Rows
 from graph.neo4j.rows import index_key, link_from_row, link_to_row
 from graph.records import Link, Publication, SkillState, merge_duplicate_links
 from graph.skill_names import lookup_keys, normalise_name
+from skills.judgement import Judgement, replace_judgement
 from skills.record import RevisionKey
 
 RunNamed = Callable[..., Rows]
@@ -161,6 +162,31 @@ def replace_links(
     return touched.union(locked_skills) if retried else touched
 
 
+def save_judgements(
+    run: RunNamed,
+    retried: bool,
+    extra_locks: Set[str],
+    model: str,
+    given: Sequence[tuple[str, str, Judgement | None]],
+) -> None:
+    """Set a model's judgements of skills that still have the content they are about; `given`:
+    skill_id, content hash and judgement, ordered by skill_id. An attempt that was committed changes
+    nothing when it is repeated."""
+    del retried
+    wanted = {skill_id: (content_hash, one) for skill_id, content_hash, one in given}
+    run("lock", ids=sorted(wanted.keys() | extra_locks))
+    changed: list[list[str | None]] = []
+    for skill_id, content_hash, stored in run("judgements", ids=sorted(wanted)):
+        about, judgement = wanted[skill_id]
+        now = replace_judgement(stored, model, judgement)
+        if about == content_hash and now != stored:
+            changed.append([skill_id, now or None])
+    if changed:
+        run("save_judgements", rows=sorted(changed, key=lambda row: row[0] or ""))
+        epoch = run("next_epoch")[0][0]
+        run("set_row_epochs", ids=sorted(row[0] or "" for row in changed), epoch=epoch)
+
+
 def _lock(
     run: RunNamed, own: Iterable[tuple[str, str, str]], others: Iterable[str]
 ) -> dict[str, _LockedSkill]:
@@ -242,7 +268,7 @@ def _published_properties(one: Publication) -> dict[str, Any]:
 _WITHDRAWN_PROPERTIES = dict.fromkeys(
     (
         "name", "name_key", "description", "content_hash", "warnings", "safety_level", "scanner",
-        "tokens", "language", "licence", "paged", "unpaged", "mark_epoch",
+        "tokens", "language", "licence", "paged", "unpaged", "mark_epoch", "judgements",
     )
 )  # fmt: skip
 """Properties that are removed with the pointer."""

@@ -20,16 +20,17 @@ from graph.records import (
     SkillState,
     Source,
 )
+from skills.judgement import judgements_from_json
 
 ENTRY_COLUMNS = """s.skill_id, s.source_id, s.path, s.state, s.name, s.description, s.seq,
     s.content_hash, s.wanted_seq, s.reason, s.warnings, s.safety_level, s.tokens, s.language,
-    s.licence, s.paged, s.updated, s.scanner"""
+    s.licence, s.paged, s.updated, s.scanner, s.judgements"""
 """The values that `entry_from_row` reads."""
 
 EMPTY_ADJACENCY = Adjacency((), {})
 
 _ENTRY_DEFAULTS: tuple[Any, ...] = (
-    "", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, 0.0, 0,
+    "", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, 0.0, 0, "",
 )  # fmt: skip
 _LINK_TYPES = {kind.name: kind for kind in LinkType}
 """By relationship type. A query reads thousands, for which the enum's own lookup is too slow."""
@@ -49,6 +50,7 @@ def entry_from_row(row: Sequence[Any]) -> CatalogEntry:
         for value, default in zip(row, _ENTRY_DEFAULTS, strict=True)
     ]
     values[3] = SkillState(values[3])
+    values[18] = judgements_from_json(values[18])
     return CatalogEntry(*values)
 
 

@@ -13,13 +13,24 @@ import unicodedata
 
 from skills.token_count import count_tokens
 
-_CONTROL_TOKEN = re.compile(
-    r"<(?=[|｜]|/?(?:s|bos|eos|think|thinking|tool_call|start_of_turn|end_of_turn)>)"
-    r"|\[(?=/?INST\])|<(?=<SYS>>|</SYS>>)",
-    re.IGNORECASE,
+_TAGS = (
+    "s|bos|eos|eot|pad|unk|mask|think|thinking|thought|tool_call|tool_response|function_call"
+    r"|(?:start|end)_of_\w{1,20}|fim_\w{1,20}|extra_id_\d{1,4}|unused\d{1,4}|0x[0-9a-f]{2}"
 )
+_BRACKETS = (
+    "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT|ARGS|CALL_ID|THINK"
+    "|CLS|SEP|MASK|PAD|UNK|IMG|IMG_BREAK|IMG_END|gMASK|sMASK"
+)
+_CONTROL_TOKEN = re.compile(
+    rf"<(?=[|｜]|/?(?:{_TAGS})>|<SYS>>|</SYS>>)|\[(?=/?(?:{_BRACKETS})\])", re.IGNORECASE
+)
+_FILLERS = re.compile("[\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5\U000e0100-\U000e01ef]")
+_REPEATED_SELECTORS = re.compile("(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]+")
+_STACKED_MARKS = re.compile(r"(?<=[\u0300-\u036f]{3})[\u0300-\u036f]+")
 _SPACE = re.compile(r"\s+")
 _MORE = "…"
+_MAX_TOKEN_CHARACTERS = 7
+"""Characters that one token covers at most in a clean text, with the space after it."""
 
 
 def quote(text: str, max_tokens: int) -> str:
@@ -28,20 +39,26 @@ def quote(text: str, max_tokens: int) -> str:
 
 
 def clean(text: str) -> str:
-    """Return a text on one line, without invisible characters and control tokens of templates."""
+    """Return a text on one line, without invisible characters and control tokens of templates.
+
+    Cleaning it again changes nothing.
+    """
     visible = "".join(
         character if unicodedata.category(character)[0] != "C" else " "
-        for character in unicodedata.normalize("NFC", text)
+        for character in text
         if unicodedata.category(character) != "Cf"
     )
-    return _CONTROL_TOKEN.sub(lambda match: f"{match[0]} ", _SPACE.sub(" ", visible)).strip()
+    shaped = _REPEATED_SELECTORS.sub("", _FILLERS.sub("", visible))
+    composed = _STACKED_MARKS.sub("", unicodedata.normalize("NFC", shaped))
+    line = _SPACE.sub(" ", composed).strip()
+    return _CONTROL_TOKEN.sub(lambda match: f"{match[0]} ", line)
 
 
 def shorten(text: str, max_tokens: int) -> str:
     """Return the beginning of a text that has about `max_tokens` tokens, cut at a space."""
-    if count_tokens(text) <= max_tokens:
+    if len(text) <= max_tokens * _MAX_TOKEN_CHARACTERS and count_tokens(text) <= max_tokens:
         return text
-    low, high = 0, len(text)
+    low, high = 0, min(len(text), max_tokens * _MAX_TOKEN_CHARACTERS)
     while low < high:
         middle = (low + high + 1) // 2
         if count_tokens(text[:middle]) < max_tokens:

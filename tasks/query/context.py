@@ -87,7 +87,11 @@ class QueryContext:
         if apply_policy:
             sources = services.graph.list_sources()
             policy_filter = PolicyFilter(
-                services.settings.policy, services.fact_cache, services.graph, sources
+                services.settings.policy,
+                services.fact_cache,
+                services.graph,
+                sources,
+                services.settings.language_model.judge,
             )
         else:
             policy_filter = PolicyFilter.allow_all(services.graph)

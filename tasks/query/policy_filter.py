@@ -6,15 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from config.settings import PolicySettings
+from config.settings import PolicySettings, Settings
 from graph.records import CatalogEntry, Source
 from search.protocol import Filters, StoredRevision
 from skills import licences
+from skills.judgement import Judgement, find_judgement, with_judgement
 from skills.record import RevisionKey, SkillRecord
 from skills.scanner import SCANNER_VERSION, rescan
 from skills.skill_policy import PolicyViolation, SkillPolicy, get_source_id
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.ranking import Ranking, WithheldHit
+
+_LOAD_ATTEMPTS = 3
 
 
 class EntryReader(Protocol):
@@ -38,9 +41,10 @@ class PolicyFilter:
         facts: RevisionFactCache,
         graph: EntryReader,
         sources: Iterable[Source] = (),
+        judge: str = "",
     ) -> None:
         self.sources = tuple(sources)
-        self._policy = SkillPolicy.from_settings(settings).with_source_licences(
+        self._policy = SkillPolicy.from_settings(settings, judge).with_source_licences(
             facts.licences_by_source(self.sources)
         )
         self._licences = settings.licences
@@ -56,9 +60,7 @@ class PolicyFilter:
         """The skills among these that are withheld, by skill_id, with the reason."""
         if self._policy.allows_all:
             return {}
-        missing = self._facts.find_missing(keys)
-        if missing:
-            self._facts.add_entries(self._graph.get_entries(missing))
+        self._load_facts(keys)
         found = ((key.skill_id, self._find_violation(key.skill_id)) for key in keys)
         return {skill_id: violation for skill_id, violation in found if violation}
 
@@ -66,7 +68,17 @@ class PolicyFilter:
         fact = self._facts.get(skill_id)
         if fact is None:
             return None
-        return self._policy.find_violation(get_source_id(skill_id), fact.level, fact.licence)
+        return self._policy.find_violation(
+            get_source_id(skill_id), fact.level, fact.licence, fact.judgements
+        )
+
+    def _load_facts(self, keys: Sequence[RevisionKey]) -> None:
+        """Have the facts of these revisions in the cache, as far as the catalog knows them."""
+        missing = self._facts.find_missing(keys)
+        for attempt in range(_LOAD_ATTEMPTS if missing else 0):
+            version = self._facts.version if attempt < _LOAD_ATTEMPTS - 1 else None
+            if self._facts.add_entries(self._graph.get_entries(missing), version):
+                break
 
     def withhold(self, ranking: Ranking) -> Ranking:
         """The ranking with its withheld hits moved to `withheld`.
@@ -86,10 +98,23 @@ class PolicyFilter:
         kept = tuple(hit for hit in ranking.hits if hit.key.skill_id not in violations)
         return replace(ranking, hits=kept, withheld=(*ranking.withheld, *linked))
 
+    def load_judgements(self, keys: Sequence[RevisionKey]) -> None:
+        """Have the judgements of these revisions at hand, if any counts."""
+        if self._policy.judge:
+            self._load_facts(keys)
+
     def check_revision(self, key: RevisionKey, record: SkillRecord) -> PolicyViolation | None:
         """Why a revision that was read must not be sent; None if it may. Its facts are cached."""
         self._facts.add_record(key, record)
-        return self._policy.find_record_violation(key.skill_id, record)
+        return self._policy.find_record_violation(key.skill_id, record, self._judgements(key))
+
+    def add_judgement(self, revision: StoredRevision) -> StoredRevision:
+        """The revision with the finding of its judgement, if that counts."""
+        return add_judgement(revision, self._judgements(revision.key), self._policy.judge)
+
+    def _judgements(self, key: RevisionKey) -> tuple[Judgement, ...]:
+        fact = self._facts.get(key.skill_id)
+        return fact.judgements if fact is not None and fact.seq == key.seq else ()
 
     def rescan(self, revision: StoredRevision) -> StoredRevision:
         """The revision with the findings of the present scanner; not scanned again if the cache
@@ -126,9 +151,10 @@ class PolicyFilter:
         return expanded
 
 
-def make_policy(settings: PolicySettings, sources: Iterable[Source]) -> SkillPolicy:
+def make_policy(settings: Settings, sources: Iterable[Source]) -> SkillPolicy:
     """The policy of the settings and of the sources' licence lists."""
-    return SkillPolicy.from_settings(settings).with_source_licences(
+    judge = settings.language_model.judge
+    return SkillPolicy.from_settings(settings.policy, judge).with_source_licences(
         {one.source_id: one.licences for one in sources}
     )
 
@@ -137,3 +163,14 @@ def rescan_revision(revision: StoredRevision) -> StoredRevision:
     """The revision with the findings of the present scanner."""
     parsed = rescan(revision.parsed)
     return revision if parsed is revision.parsed else replace(revision, parsed=parsed)
+
+
+def add_judgement(
+    revision: StoredRevision, judgements: Iterable[Judgement], judge: str
+) -> StoredRevision:
+    """The revision with the level and the finding of this judge's judgement."""
+    parsed = revision.parsed
+    record = with_judgement(parsed.record, find_judgement(judgements, judge))
+    if record is parsed.record:
+        return revision
+    return replace(revision, parsed=replace(parsed, record=record))

@@ -39,6 +39,7 @@ def read_chosen(context: QueryContext, ranking: Ranking, choice: SkillChoice) ->
     policy_filter = context.policy_filter
     for round_ in range(_POLICY_ROUNDS):
         revisions = _read_or_fall_back(context, choice.chosen)
+        policy_filter.load_judgements([revision.key for revision in revisions.values()])
         violations = {
             skill_id: violation
             for skill_id, revision in revisions.items()
@@ -50,7 +51,11 @@ def read_chosen(context: QueryContext, ranking: Ranking, choice: SkillChoice) ->
         ranking = policy_filter.withhold(ranking)
         choice = choose(context, ranking)
     choice.withheld |= violations
-    allowed = {name: revision for name, revision in revisions.items() if name not in violations}
+    allowed = {
+        name: policy_filter.add_judgement(revision)
+        for name, revision in revisions.items()
+        if name not in violations
+    }
     return ChosenRevisions(ranking, choice, allowed)
 
 

@@ -23,8 +23,11 @@ from graph.records import (
     SkillState,
     Source,
 )
+from skills.judgement import Judgement
 from skills.record import RevisionKey
 from tests.support.samples.catalog import catalog_settings, empty_catalog, open_catalog
+
+JUDGEMENT = Judgement("some-model", 2, "deception", 12, 'rounds totals 上 "in favour"')
 
 Reopen = Callable[[], SkillGraph]
 
@@ -204,6 +207,54 @@ class SkillGraphContract:
         graph.update_safety_levels({key("b", 2): 0}, 2)
         assert graph.get_entries(["lib:b"])[0].safety_level == 0
         assert graph.get_changes_since(epoch).pointers == {}
+
+    def test_a_judgement_belongs_to_the_content(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 2)])
+        epoch = graph.get_changes_since(0).epoch
+        graph.save_judgements(
+            "some-model",
+            {
+                "lib:a": ("hash-1", JUDGEMENT),
+                "lib:b": ("another content", JUDGEMENT),
+                "lib:unknown": ("hash-1", JUDGEMENT),
+            },
+        )
+        entries = {entry.path: entry for entry in graph.get_entries()}
+        assert entries.keys() == {"a", "b"}
+        assert (entries["a"].judgements, entries["a"].safety_level) == ((JUDGEMENT,), 0)
+        assert entries["b"].judgements == ()
+        changes = graph.get_changes_since(epoch)
+        assert (changes.pointers, changes.relinked) == ({}, {"lib:a"})
+        graph.save_judgements(
+            "some-model", {"lib:a": ("hash-1", JUDGEMENT), "lib:b": ("hash-2", None)}
+        )
+        assert graph.get_changes_since(changes.epoch).relinked == frozenset()
+
+    def test_each_model_has_its_own_judgement(self, graph: SkillGraph) -> None:
+        other = replace(JUDGEMENT, model="other-model", level=1)
+        graph.publish([publication("a", 1)])
+        graph.save_judgements("some-model", {"lib:a": ("hash-1", JUDGEMENT)})
+        graph.save_judgements("other-model", {"lib:a": ("hash-1", other)})
+        assert graph.get_entries(["lib:a"])[0].judgements == (JUDGEMENT, other)
+        graph.save_judgements("other-model", {"lib:a": ("hash-1", None)})
+        assert graph.get_entries(["lib:a"])[0].judgements == (JUDGEMENT,)
+
+    def test_a_judgement_stays_with_the_same_content_only(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 2)])
+        graph.save_judgements(
+            "some-model",
+            {"lib:a": ("hash-1", JUDGEMENT), "lib:b": ("hash-2", replace(JUDGEMENT, level=1))},
+        )
+        graph.publish([publication("a", 3, content_hash="hash-1"), publication("b", 4)])
+        graph.mark_unchanged([key("a", 5)], ["hash-1"])
+        assert [entry.judgements for entry in graph.get_entries()] == [(JUDGEMENT,), ()]
+        graph.save_judgements("some-model", {"lib:a": ("hash-1", None)})
+        assert graph.get_entries(["lib:a"])[0].judgements == ()
+        graph.save_judgements("some-model", {"lib:a": ("hash-1", JUDGEMENT)})
+        graph.remove([key("a", 6)])
+        assert graph.get_entries(["lib:a"])[0].judgements == ()
+        graph.save_judgements("some-model", {"lib:a": ("hash-1", JUDGEMENT)})
+        assert graph.get_entries(["lib:a"])[0].judgements == ()
 
     def test_publish_shows_the_revision(self, graph: SkillGraph) -> None:
         published = publication(

@@ -25,6 +25,7 @@ from tasks.language_model.protocol import LanguageModel
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
+from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.usage import UsageCounter
 from tasks.services import Lazy, SendTask, Services
 
@@ -162,12 +163,14 @@ def open_services(
     index = open_index(settings, stack, writable=writable, identity=encoder)
     answers = open_answers(settings, stack)
     circuit_breakers = CircuitBreakers() if settings.distributed else None
+    facts = RevisionFactCache()
     return Services(
         settings=settings,
         journal=journal,
         index=index,
         graph=graph,
-        library=PublishedLibrary(graph, index, circuit_breakers),
+        library=PublishedLibrary(graph, index, circuit_breakers, facts),
+        fact_cache=facts,
         circuit_breakers=circuit_breakers,
         encoder=Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), measures)),
         reranker=_lazy_reranker(settings),

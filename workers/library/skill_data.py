@@ -21,7 +21,9 @@ def withheld_reason(policy: SkillPolicy, entry: CatalogEntry) -> str | None:
     """Why the policy keeps a published skill out of bundles, None if it does not."""
     if entry.state is not SkillState.PUBLISHED:
         return None
-    violation = policy.find_violation(entry.source_id, entry.safety_level, entry.licence)
+    violation = policy.find_violation(
+        entry.source_id, entry.safety_level, entry.licence, entry.judgements
+    )
     return violation.reason if violation else None
 
 
@@ -41,7 +43,7 @@ def entry_data(
         "path": entry.path,
         "description": entry.description if include_withheld or violation is None else "",
         "warnings": entry.warnings,
-        "safety_level": entry.safety_level,
+        "safety_level": policy.raise_level(entry.safety_level, entry.judgements),
         "tokens": entry.tokens,
         "language": entry.language,
         "licence": entry.licence,

@@ -17,7 +17,7 @@ from skills.bundle.escaping import escape_inline
 from skills.record import RevisionKey
 from skills.skill_policy import SkillPolicy
 from tasks.language_model.answer_store import AnswerStore
-from tasks.query.policy_filter import make_policy, rescan_revision
+from tasks.query.policy_filter import add_judgement, make_policy, rescan_revision
 from tasks.refine.role_overlay import overlay_roles
 from tasks.sources.readers import get_skill_location
 from workers.library.skill_data import (
@@ -52,8 +52,7 @@ class SkillReader:
     """
 
     def __init__(self, settings: Settings, open_stores: Callable[[ExitStack], Stores]) -> None:
-        self._model_settings = settings.language_model
-        self._policy_settings = settings.policy
+        self._settings = settings
         self._open_stores = open_stores
         self._lock = threading.Lock()
         self._stack = ExitStack()
@@ -78,7 +77,7 @@ class SkillReader:
         """The published skills that follow an id, in the order of their ids, without those that the
         policy withholds."""
         graph, *_ = self._get_stores()
-        policy = make_policy(self._policy_settings, graph.list_sources())
+        policy = make_policy(self._settings, graph.list_sources())
         found: list[CatalogEntry] = []
         while len(found) < limit:
             batch = graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), after_id, limit)
@@ -95,15 +94,17 @@ class SkillReader:
         ingest or the policy withholds it, TransientError if it is not published yet.
         """
         graph, *_ = self._get_stores()
-        _, revision = self._read_revision(_require_published(require_entry(graph, skill_id)))
+        published = _require_published(require_entry(graph, skill_id))
+        entry, revision = self._read_revision(published)
         sources = graph.list_sources()
-        policy = make_policy(self._policy_settings, sources)
-        violation = policy.find_record_violation(skill_id, revision.parsed.record)
+        policy = make_policy(self._settings, sources)
+        violation = policy.find_record_violation(skill_id, revision.parsed.record, entry.judgements)
         if violation is not None:
             raise PermanentError(
                 f"{skill_id} is withheld by policy: {escape_inline(violation.reason)}; "
                 "go on without it"
             )
+        revision = add_judgement(revision, entry.judgements, policy.judge)
         return PublishedSkill(revision, get_skill_location(sources, skill_id))
 
     def describe_skill(
@@ -117,7 +118,7 @@ class SkillReader:
         """
         graph, index, _ = self._get_stores()
         entry = require_entry(graph, skill_id)
-        policy = make_policy(self._policy_settings, graph.list_sources())
+        policy = make_policy(self._settings, graph.list_sources())
         data = entry_data(entry, policy, include_withheld=include_withheld)
         links = graph.get_links([skill_id])[skill_id]
         if not include_withheld:
@@ -128,12 +129,14 @@ class SkillReader:
         if data["withheld"] is not None and not include_withheld:
             return data
         entry, revision = self._read_revision(entry)
-        violation = policy.find_record_violation(entry.skill_id, revision.parsed.record)
+        violation = policy.find_record_violation(
+            entry.skill_id, revision.parsed.record, entry.judgements
+        )
         if violation is not None and not include_withheld:
             return data | {"withheld": violation.reason, "description": "", "links": []}
         vectors = index.get_section_vectors([revision.key]).get(revision.key)
         data |= entry_data(entry, policy, include_withheld=include_withheld)
-        data |= revision_data(revision, text)
+        data |= revision_data(add_judgement(revision, entry.judgements, policy.judge), text)
         passage_links = link_passages(revision.parsed, vectors)
         return data | {"passage_links": [passage_link_data(link) for link in passage_links]}
 
@@ -147,7 +150,7 @@ class SkillReader:
             key = RevisionKey(entry.skill_id, entry.seq)
             stored = index.get_revisions([key]).get(key)
             if stored is not None:
-                stored = overlay_roles(answers, self._model_settings, {key: stored})[key]
+                stored = overlay_roles(answers, self._settings.language_model, {key: stored})[key]
                 return entry, rescan_revision(stored)
             newer = _require_published(require_entry(graph, entry.skill_id))
             if newer.seq == entry.seq:

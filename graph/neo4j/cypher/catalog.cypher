@@ -77,6 +77,7 @@ RETURN s.skill_id, s.name_key
 
 // name: publish
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row.skill_id})
+SET s.judgements = CASE WHEN s.content_hash = row.shown.content_hash THEN s.judgements END
 SET s += row.shown, s.state = 'published', s.seq = row.seq, s.served_seq = row.seq,
     s.wanted_seq = CASE WHEN s.wanted_seq > row.seq THEN s.wanted_seq ELSE row.seq END,
     s.paged = false, s.unpaged = -coalesce(s.uses, 0), s.pointer_epoch = $epoch,
@@ -188,6 +189,13 @@ UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
 WITH s, row WHERE s.seq = row[1] AND s.seq > 0 AND coalesce(s.scanner, 0) < $scanner
 SET s.safety_level = row[2], s.scanner = $scanner
+
+// name: save_judgements
+UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]}) SET s.judgements = row[1]
+
+// name: judgements
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.seq > 0
+RETURN s.skill_id, s.content_hash, coalesce(s.judgements, '')
 
 // name: increment_uses
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})

@@ -14,6 +14,7 @@ from search.scoring.library_statistics import LibraryStatistics
 from skills.record import RevisionKey
 from tasks.policies import QUERY
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
+from tasks.query.process_state.revision_facts import RevisionFactCache
 
 _FULL_RELOAD_SECONDS = 86_400.0
 
@@ -69,14 +70,21 @@ class PublishedLibrary:
 
     With `circuit_breakers`, a library that was read once stays usable while the stores do not
     answer: the last snapshot is used. Thread-safe.
+
+    facts: forgets what it knows of skills that the change feed names.
     """
 
     def __init__(
-        self, graph: Catalog, index: SearchIndex, circuit_breakers: CircuitBreakers | None = None
+        self,
+        graph: Catalog,
+        index: SearchIndex,
+        circuit_breakers: CircuitBreakers | None = None,
+        facts: RevisionFactCache | None = None,
     ) -> None:
         self._graph = graph
         self._index = index
         self._circuit_breakers = circuit_breakers
+        self._facts = facts
         self._read_at = 0.0
         self._lock = threading.Lock()
         self._epoch = 0
@@ -112,6 +120,8 @@ class PublishedLibrary:
             changes = self._circuit_breakers.graph.call(
                 lambda: self._graph.get_changes_since(self._epoch)
             )
+        if self._facts is not None:
+            self._facts.forget(changes.relinked)
         if changes.pointers:
             self._snapshot = self._apply_pointers(changes.pointers)
         self._epoch = changes.epoch

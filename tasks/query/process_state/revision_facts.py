@@ -1,35 +1,44 @@
-"""Cache of what the policy asks about revisions: safety level and licence."""
+"""Cache of what the policy asks about revisions: safety level, licence and judgements."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from graph.records import CatalogEntry, SkillState, Source
+from skills.judgement import Judgement
 from skills.record import RevisionKey, SkillRecord
 from skills.scanner import SCANNER_VERSION
 
 
 class RevisionFact(NamedTuple):
-    """Safety level and licence of a skill's revision, and the scanner version behind the level."""
+    """Safety level and licence of a skill's revision, and the scanner version behind the level.
+
+    judgements: second opinions. is_of_catalog: whether the catalog said so, which alone knows the
+    judgements.
+    """
 
     seq: int
     level: int
     licence: str
     scanner: int
+    judgements: tuple[Judgement, ...] = ()
+    is_of_catalog: bool = True
 
 
 class RevisionFactCache:
     """Facts of revisions that were candidates of a query; thread-safe.
 
-    The facts of a revision that the present scanner has read never change. Those of an older
-    scanner count as missing, so that they are asked for again.
+    The facts of a revision that the present scanner has read change with its judgements only, which
+    the change feed names. Those of an older scanner count as missing, so that they are asked for
+    again. version: of the cache; it changes with every `forget`.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._facts: dict[str, RevisionFact] = {}
+        self.version = 0
         self._licences: dict[str, tuple[str, ...]] = {}
 
     def get(self, skill_id: str) -> RevisionFact | None:
@@ -45,28 +54,50 @@ class RevisionFactCache:
             if (fact := facts.get(skill_id)) is None
             or fact.seq != seq
             or fact.scanner < SCANNER_VERSION
+            or not fact.is_of_catalog
         ]
 
-    def add_entries(self, entries: Iterable[CatalogEntry]) -> None:
-        """Cache the facts of published catalog entries."""
+    def add_entries(self, entries: Iterable[CatalogEntry], version: int | None = None) -> bool:
+        """Cache the facts of published catalog entries.
+
+        version: of the cache before they were read. False, and nothing is cached, if facts were
+        forgotten since: the entries may be older than that.
+        """
         facts = {
             entry.skill_id: RevisionFact(
-                entry.seq, entry.safety_level, entry.licence, entry.scanner_version
+                entry.seq,
+                entry.safety_level,
+                entry.licence,
+                entry.scanner_version,
+                entry.judgements,
             )
             for entry in entries
             if entry.state is SkillState.PUBLISHED
         }
-        self._update(facts)
+        with self._lock:
+            if version is not None and version != self.version:
+                return False
+            self._facts.update(facts)
+        return True
 
     def add_record(self, key: RevisionKey, record: SkillRecord) -> None:
-        """Cache the facts of a revision that was read from the index."""
-        fact = RevisionFact(key.seq, record.safety_level, record.licence, record.scanner)
-        if self._facts.get(key.skill_id) != fact:
-            self._update({key.skill_id: fact})
-
-    def _update(self, facts: Mapping[str, RevisionFact]) -> None:
+        """Cache the facts of a revision that was read from the index; its judgements stay."""
+        fact = RevisionFact(
+            key.seq, record.safety_level, record.licence, record.scanner, is_of_catalog=False
+        )
         with self._lock:
-            self._facts.update(facts)
+            known = self._facts.get(key.skill_id)
+            if known is not None and known.seq == key.seq:
+                fact = fact._replace(judgements=known.judgements, is_of_catalog=known.is_of_catalog)
+            self._facts[key.skill_id] = fact
+
+    def forget(self, skill_ids: Collection[str]) -> None:
+        """Drop the facts of skills whose judgements may have changed."""
+        if skill_ids:
+            with self._lock:
+                self.version += 1
+                for skill_id in skill_ids:
+                    self._facts.pop(skill_id, None)
 
     def licences_by_source(self, sources: Iterable[Source]) -> Mapping[str, tuple[str, ...]]:
         """The licences that sources allow, by source id.

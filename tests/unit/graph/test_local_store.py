@@ -103,6 +103,7 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         DROP INDEX skills_by_name;
         CREATE INDEX skills_by_name ON skills (source_id, name_key) WHERE name_key IS NOT NULL;
         ALTER TABLE skills DROP COLUMN scanner;
+        ALTER TABLE skills DROP COLUMN judgements;
         INSERT INTO skills (skill_id, source_id, path, state, seq)
             VALUES ('team:a', 'team', 'a', 'published', 1);
         PRAGMA user_version = 1;
@@ -114,6 +115,7 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         graph = SqliteSkillGraph(path, writable=writable)
         assert graph.list_sources() == [Source("team", "directory", "/skills", 5.0)]
         assert graph.list_scanned_before(1, 10) == [RevisionKey("team:a", 1)]
+        assert graph.get_entries(["team:a"])[0].judgements == ()
         graph.close()
 
 

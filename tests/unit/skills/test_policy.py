@@ -12,6 +12,7 @@ import pytest
 from config.settings import PolicySettings
 from graph.records import CatalogEntry, SkillState
 from search.protocol import Filters, PassageTerms, StoredRevision
+from skills.judgement import Judgement
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from skills.scanner import SCANNER_VERSION
@@ -158,6 +159,82 @@ def test_what_a_revision_itself_says_is_remembered() -> None:
     assert policy_filter.find_violations([key]) == {"a:x": violation}
     facts.add_entries([entry("a:x", 1, 0)])
     assert policy_filter.rescan(stored).parsed.record.safety == ()  # known to be clean: not scanned
+
+
+HARMFUL = Judgement("judge-model", 2, "deception", 3, "why")
+
+
+def judged(skill_id: str, *judgements: Judgement) -> CatalogEntry:
+    return replace(entry(skill_id, 1, 0), judgements=judgements)
+
+
+def test_a_judgement_of_the_model_of_the_settings_withholds() -> None:
+    catalog = Catalog(
+        judged("a:x", HARMFUL),
+        judged("a:y", replace(HARMFUL, level=1)),
+        judged("a:z", replace(HARMFUL, model="former-model")),
+    )
+    keys = [RevisionKey(name, 1) for name in catalog.kept]
+
+    def withheld(judge: str, **settings: Any) -> dict[str, str]:
+        facts = RevisionFactCache()
+        policy_filter = PolicyFilter(PolicySettings(**settings), facts, catalog, (), judge)
+        found = policy_filter.find_violations(keys)
+        return {skill_id: violation.reason for skill_id, violation in found.items()}
+
+    reason = "safety level 2 as judged by judge-model, sent up to 1"
+    assert withheld("judge-model") == {"a:x": reason}
+    assert withheld("") == {}
+    assert withheld("former-model").keys() == {"a:z"}
+    assert withheld("judge-model", highest_level=0).keys() == {"a:x", "a:y"}
+    assert withheld("judge-model", highest_level=2) == {}
+    policy = SkillPolicy.from_settings(PolicySettings(), "judge-model")
+    assert [policy.raise_level(level, (HARMFUL,)) for level in range(4)] == [2, 2, 2, 3]
+    violation = policy.find_violation("a", 3, "", (HARMFUL,))
+    assert violation is not None
+    assert violation.reason == "safety level 3, sent up to 1"
+
+
+def test_a_judgement_counts_from_the_next_change_on() -> None:
+    catalog, facts = Catalog(judged("a:x")), RevisionFactCache()
+    key = RevisionKey("a:x", 1)
+    policy_filter = PolicyFilter(PolicySettings(), facts, catalog, (), "judge-model")
+    assert policy_filter.find_violations([key]) == {}
+    catalog.kept["a:x"] = judged("a:x", HARMFUL)
+    assert policy_filter.find_violations([key]) == {}
+    facts.forget({"a:x"})
+    assert policy_filter.find_violations([key]).keys() == {"a:x"}
+    record = parse_skill("x", b"# X\n\nWash the rind.\n").record
+    assert policy_filter.check_revision(key, record) is not None
+    assert policy_filter.find_violations([key]).keys() == {"a:x"}
+    assert len(catalog.asked) == 2
+
+
+def test_entries_that_were_read_before_a_change_are_read_again() -> None:
+    facts = RevisionFactCache()
+
+    class Changing(Catalog):
+        def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
+            found = super().get_entries(skill_ids)
+            if len(self.asked) == 1:  # judged while the first answer was on its way
+                self.kept["a:x"] = judged("a:x", HARMFUL)
+                facts.forget({"a:x"})
+            return found
+
+    catalog = Changing(judged("a:x"))
+    policy_filter = PolicyFilter(PolicySettings(), facts, catalog, (), "judge-model")
+    assert policy_filter.find_violations([RevisionKey("a:x", 1)]).keys() == {"a:x"}
+
+
+def test_a_revision_that_was_only_read_is_looked_up_for_its_judgement() -> None:
+    catalog, facts = Catalog(judged("a:x", HARMFUL)), RevisionFactCache()
+    key, record = RevisionKey("a:x", 1), parse_skill("x", b"# X\n\nWash the rind.\n").record
+    facts.add_record(key, record)
+    policy_filter = PolicyFilter(PolicySettings(), facts, catalog, (), "judge-model")
+    policy_filter.load_judgements([key])
+    assert policy_filter.check_revision(key, record) is not None
+    PolicyFilter(PolicySettings(), RevisionFactCache(), catalog).load_judgements([key])
+    assert len(catalog.asked) == 1  # nothing to look up where no model judges
 
 
 def test_nothing_is_asked_when_all_is_sent() -> None:

@@ -31,7 +31,7 @@ def failures(ctx: click.Context, refinement: bool, as_json: bool) -> None:
         return
     with open_catalog(settings) as graph:
         failed = list(iterate_entries(graph, EntryFilter(state=SkillState.FAILED)))
-        policy = make_policy(settings.policy, graph.list_sources())
+        policy = make_policy(settings, graph.list_sources())
     if as_json:
         print_json([entry_data(entry, policy) for entry in failed])
         return

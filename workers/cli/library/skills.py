@@ -45,7 +45,7 @@ def list_skills(
     selection = EntryFilter(source_id, None if state is None else SkillState(state), name)
     with open_catalog(settings) as graph:
         entries = list(iterate_entries(graph, selection))
-        policy = make_policy(settings.policy, graph.list_sources())
+        policy = make_policy(settings, graph.list_sources())
     if as_json:
         print_json([entry_data(entry, policy) for entry in entries])
         return

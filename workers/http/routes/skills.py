@@ -139,7 +139,7 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
         if next_path is not None:
             response.headers["Link"] = f'<{next_path}>; rel="next"'
         is_admin = caller.scope >= TokenScope.ADMIN
-        policy = make_policy(backend.settings.policy, backend.graph.list_sources())
+        policy = make_policy(backend.settings, backend.graph.list_sources())
         rows = [entry_data(entry, policy, include_withheld=is_admin) for entry in page]
         return {"skills": rows, "next": next_path}
 
