@@ -17,8 +17,11 @@ from search.protocol import ForwardRecord
 from search.scoring.weights import ScoringWeights
 from search.text.background_frequencies import BackgroundFrequencies
 
-BACKGROUND_MEAN_LENGTHS = (3.0, 53.0, 43.0, 573.0, 224.0)
-"""Mean words per field (FIELDS) of the documents behind the background frequencies."""
+BACKGROUND_MEAN_LENGTHS = (3.0, 53.0, 43.0, 573.0, 224.0, 60.0)
+"""Mean words per field (FIELDS) of the documents behind the background frequencies.
+
+They have no completions; a full one has about 60 words.
+"""
 
 
 def compute_hubness(

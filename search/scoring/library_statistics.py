@@ -16,6 +16,7 @@ from skills.record import RevisionKey
 
 _MAX_RECENT_TERMS = 50_000
 _NAME = FIELDS.index("name")
+_COMPLETED = FIELDS.index("completed")
 
 
 class TermCounts:
@@ -79,6 +80,7 @@ class LibraryStatistics:
         self._documents = TermCounts([record.terms for record in everything])
         self._names = TermCounts([name_terms(record) for record in everything])
         self._lengths = np.zeros(len(FIELDS), dtype=np.float64)
+        self._completed = sum(record.lengths[_COMPLETED] > 0 for record in everything)
         for record in everything:
             self._lengths += record.lengths
         self._hubs: dict[RevisionKey, float] = {}
@@ -91,8 +93,14 @@ class LibraryStatistics:
 
     @property
     def mean_lengths(self) -> Vector:
-        """Mean words per field, float32 (len(FIELDS),); 1 for a field that is always empty."""
+        """Mean words per field, float32 (len(FIELDS),); 1 for a field that is always empty.
+
+        That of `completed` is over the revisions that have it, so that the weight of the field
+        does not depend on how many a language model has seen.
+        """
         means = self._lengths / max(len(self._records), 1)
+        if self._completed:
+            means[_COMPLETED] = self._lengths[_COMPLETED] / self._completed
         return np.where(means > 0, means, 1.0).astype(np.float32)
 
     def add(self, key: RevisionKey, record: ForwardRecord) -> None:
@@ -112,6 +120,7 @@ class LibraryStatistics:
 
     def _count(self, record: ForwardRecord, step: int) -> None:
         self._lengths += step * record.lengths.astype(np.float64)
+        self._completed += step * int(record.lengths[_COMPLETED] > 0)
         self._documents.add(record.terms, step)
         self._names.add(name_terms(record), step)
 

@@ -144,7 +144,7 @@ def _bm25f(
         blended += t * over_fields(weights.field_weights, weights.k_long)
     if t < 1.0:
         body = (weights.body_short, weights.body_short)
-        fields = (*weights.field_weights[:3], *body)
+        fields = (*weights.field_weights[:3], *body, *weights.field_weights[5:])
         blended += (1.0 - t) * over_fields(fields, weights.k_short)
     return blended
 
