@@ -94,8 +94,9 @@ class SkillDocument:
     """Everything that the index stores of one revision, apart from its section vectors.
 
     fields: the token stream of each of FIELDS; that of `completed` is tagged by origin
-    (`search.completed_terms.tag_tokens`), so that a search finds the terms of one. vectors: float32 (2, dimension): name +
-    description, and head. section_hashes: one text hash per section, the keys of its vectors.
+    (`search.completed_terms.tag_tokens`), so that a search finds the terms of one. vectors:
+    float32 (2, dimension): name + description, and head. section_hashes: one text hash per
+    section, the keys of its vectors.
     """
 
     key: RevisionKey

@@ -91,7 +91,9 @@ def dump(parsed: ParsedSkill) -> bytes:
 def load(data: bytes) -> ParsedSkill:
     """Deserialise a skill; raises CodecError for bytes that `dump` did not make."""
     if not data or data[0] not in _READABLE_VERSIONS:
-        raise CodecError(f"stored skill is not of a version up to {COMPLETED_VERSION}; index it again")
+        raise CodecError(
+            f"stored skill is not of a version up to {COMPLETED_VERSION}; index it again"
+        )
     try:
         plain, lines, body_line, sections, passages, warnings = json.loads(
             zlib.decompress(memoryview(data)[1:])
@@ -121,9 +123,7 @@ def _record(plain: dict[str, Any]) -> SkillRecord:
 
 def _completion(row: list[Any]) -> Completion:
     stage, model, version, fields = row
-    return Completion(
-        stage, model, version, {name: tuple(texts) for name, texts in fields.items()}
-    )
+    return Completion(stage, model, version, {name: tuple(texts) for name, texts in fields.items()})
 
 
 def _passage(index: int, row: list[Any]) -> Passage:

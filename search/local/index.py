@@ -1,8 +1,8 @@
 """Embedded search index: tantivy for terms, SQLite for everything else, numpy for vectors.
 
-A revision is written to SQLite first and to tantivy second. What a language model wrote about it has
-a tantivy engine of its own. A kill between the two leaves a row
-that tantivy does not have; adding the revision again or opening the index for writing repairs it.
+A revision is written to SQLite first and to tantivy second. What a language model wrote
+about it has a tantivy engine of its own. A kill between the two leaves a row that tantivy does not
+have; adding the revision again or opening the index for writing repairs it.
 Deletes run in the same order, so that every hit has its row.
 """
 

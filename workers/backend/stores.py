@@ -24,6 +24,7 @@ from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.usage import UsageCounter
+from tasks.refine.completions import completion_origins
 from tasks.services import Lazy, SendTask, Services
 
 _USAGE_SECONDS = 5.0
@@ -142,7 +143,9 @@ def open_services(
         journal=journal,
         index=index,
         graph=graph,
-        library=PublishedLibrary(graph, index, circuit_breakers),
+        library=PublishedLibrary(
+            graph, index, circuit_breakers, completion_origins(settings.language_model)
+        ),
         circuit_breakers=circuit_breakers,
         encoder=Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), measures)),
         reranker=_lazy_reranker(settings),

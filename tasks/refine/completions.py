@@ -1,0 +1,90 @@
+"""Completions of skills: which are in use, and those that the store has for a content.
+
+A completion is what a stage of the language model wrote about a skill and the search may use. The
+settings say which stages and which model; documents of other origins stay without effect, and are
+built again at the next ingest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from config.language_model_settings import LanguageModelSettings
+from skills.record import Completion, ParsedSkill, RevisionKey, completion_origin
+from tasks.language_model.answer_store import RefinementKind
+from tasks.services import Services
+
+RECORD_VERSION = 1
+"""Version of the prompt of `RecordStage`."""
+
+PROMPTS_VERSION = 1
+"""Version of the prompt of `PromptStage`."""
+
+
+def completion_kinds(settings: LanguageModelSettings) -> tuple[RefinementKind, ...]:
+    """The kinds of refinements that complete skills under these settings."""
+    kinds = []
+    if settings.uses("record"):
+        kinds.append(RefinementKind("record", settings.model, RECORD_VERSION))
+    if settings.uses("prompts") and settings.search_terms:
+        kinds.append(RefinementKind("prompts", settings.model, PROMPTS_VERSION))
+    return tuple(kinds)
+
+
+def completion_origins(settings: LanguageModelSettings) -> tuple[str, ...]:
+    """The origins of the completions that searches use under these settings."""
+    return tuple(
+        completion_origin(kind.stage, kind.version, kind.model)
+        for kind in completion_kinds(settings)
+    )
+
+
+def to_completion(kind: RefinementKind, refinement: Mapping[str, Any]) -> Completion | None:
+    """The completion in a refinement, None if it found nothing for the index."""
+    if kind.stage == "prompts":
+        fields = {"prompts": tuple(refinement.get("prompts", ()))}
+    else:
+        fields = {name: tuple(texts) for name, texts in refinement.get("fields", {}).items()}
+    fields = {name: texts for name, texts in fields.items() if texts}
+    return Completion(kind.stage, kind.model, kind.version, fields) if fields else None
+
+
+def read_completions(
+    services: Services, content_hashes: Sequence[str]
+) -> dict[str, tuple[Completion, ...]]:
+    """The completions in use of each content that has any, by content hash."""
+    found: dict[str, tuple[Completion, ...]] = {}
+    if services.answers is None or not content_hashes:
+        return found
+    for kind in completion_kinds(services.settings.language_model):
+        refinements = services.answers.get_refinements(kind, list(dict.fromkeys(content_hashes)))
+        for content_hash, refinement in refinements.items():
+            if (completion := to_completion(kind, refinement)) is not None:
+                found[content_hash] = (*found.get(content_hash, ()), completion)
+    return found
+
+
+def find_outdated(services: Services, published: Mapping[RevisionKey, str]) -> set[RevisionKey]:
+    """Those of the revisions whose completions are not the ones that are stored and in use.
+
+    published: content hash by revision.
+    """
+    if not published:
+        return set()
+    wanted = read_completions(services, list(published.values()))
+    records = services.index.get_forward_records(list(published))
+    return {
+        key
+        for key, record in records.items()
+        if {one.origin for one in record.completed}
+        != {one.origin for one in wanted.get(published[key], ())}
+    }
+
+
+def with_completions(parsed: ParsedSkill, completions: tuple[Completion, ...]) -> ParsedSkill:
+    """The skill with these completions in place of those that it has."""
+    if parsed.record.completions == completions:
+        return parsed
+    return replace(parsed, record=replace(parsed.record, completions=completions))
