@@ -9,7 +9,6 @@ import numpy as np
 
 from config.errors import PermanentError
 from search.protocol import (
-    FIELDS,
     FILTER_NAMES,
     TEXT_FIELDS,
     CompletedTerms,
@@ -26,10 +25,9 @@ HASH_BYTES = 16
 def pack_forward(record: ForwardRecord) -> bytes:
     """Pack a forward record: two sizes, then its arrays, little-endian.
 
-    Of each term the counts of TEXT_FIELDS are packed. Completed terms follow only if there are
-    any: a record without them is packed as before there were any.
+    Completed terms follow only if there are any: a record without them is packed as it was before
+    records had them.
     """
-    texts = len(TEXT_FIELDS)
     sizes = np.array([len(record.terms), len(record.bigrams)], dtype="<u4")
     return b"".join(
         (
@@ -37,8 +35,8 @@ def pack_forward(record: ForwardRecord) -> bytes:
             record.terms.astype("<u8").tobytes(),
             record.bigrams.astype("<u8").tobytes(),
             record.bigram_weights.astype("<f4").tobytes(),
-            record.lengths[:texts].astype("<f4").tobytes(),
-            record.counts[:, :texts].astype("u1").tobytes(),
+            record.lengths.astype("<f4").tobytes(),
+            record.counts.astype("u1").tobytes(),
             *map(_pack_completed, record.completed),
         )
     )
@@ -58,15 +56,13 @@ def _pack_completed(completed: CompletedTerms) -> bytes:
 
 
 def unpack_forward(blob: bytes) -> ForwardRecord:
-    """Unpack a forward record; most of its arrays are read-only views of the blob."""
-    reader, texts = _Reader(blob), len(TEXT_FIELDS)
+    """Unpack a forward record; its arrays are read-only views of the blob."""
+    reader, fields = _Reader(blob), len(TEXT_FIELDS)
     terms, bigrams = (int(size) for size in reader.take("<u4", 2))
     hashes = reader.take("<u8", terms)
     pairs, weights = reader.take("<u8", bigrams), reader.take("<f4", bigrams)
-    lengths = np.zeros(len(FIELDS), dtype=np.float32)
-    lengths[:texts] = reader.take("<f4", texts)
-    counts = np.zeros((terms, len(FIELDS)), dtype=np.uint8)
-    counts[:, :texts] = reader.take("u1", terms * texts).reshape(terms, texts)
+    lengths = reader.take("<f4", fields)
+    counts = reader.take("u1", terms * fields).reshape(terms, fields)
     completed = []
     while reader.has_more():
         completed.append(_unpack_completed(reader))

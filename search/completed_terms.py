@@ -6,12 +6,14 @@ that a setting takes them back at once and no two models are mixed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from search.protocol import FIELDS, CompletedTerms, ForwardRecord
 from search.text.tokens import term_ids, tokenize, word_count
@@ -20,6 +22,7 @@ from skills.record import Completion
 COMPLETED = FIELDS.index("completed")
 """Place of the field `completed` in per-field arrays."""
 
+_Number = TypeVar("_Number", bound=np.generic)
 _MAX_COUNT = np.iinfo(np.uint8).max
 
 
@@ -62,9 +65,9 @@ def count_completed(completion: Completion) -> CompletedTerms:
 
 
 def use_completed(record: ForwardRecord, origins: Collection[str]) -> ForwardRecord:
-    """Return the record with the terms of these origins in its field `completed`.
+    """Return the record with the terms of these origins as its field `completed`.
 
-    Terms of other origins are left out. A record without any is returned as it is.
+    A record without any of these origins keeps the fields of its own text.
     """
     if not record.completed:
         return record
@@ -73,11 +76,29 @@ def use_completed(record: ForwardRecord, origins: Collection[str]) -> ForwardRec
         return replace(record, completed=())
     terms = np.unique(np.concatenate([record.terms, *(one.terms for one in used)]))
     counts = np.zeros((len(terms), len(FIELDS)), dtype=np.uint8)
-    counts[np.searchsorted(terms, record.terms)] = record.counts
+    counts[np.searchsorted(terms, record.terms), :COMPLETED] = record.counts
     totals = np.zeros(len(terms), dtype=np.int64)
     for one in used:
         totals[np.searchsorted(terms, one.terms)] += one.counts
     counts[:, COMPLETED] = np.minimum(totals, _MAX_COUNT)
-    lengths = record.lengths.copy()
-    lengths[COMPLETED] = sum(one.length for one in used)
+    lengths = np.append(record.lengths, np.float32(sum(one.length for one in used)))
     return replace(record, terms=terms, counts=counts, lengths=lengths, completed=())
+
+
+def stack_fields(
+    records: Sequence[ForwardRecord],
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
+    """Return the counts of all records below each other, and their lengths (len(records), fields).
+
+    All get the field `completed` if one of them has it.
+    """
+    counts, lengths = [one.counts for one in records], [one.lengths for one in records]
+    if len({len(one) for one in lengths}) > 1:
+        counts, lengths = [*map(_widen, counts)], [*map(_widen, lengths)]
+    return np.concatenate(counts), np.stack(lengths).astype(np.float64)
+
+
+def _widen(fields: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """Return an array whose last axis is all FIELDS, the added one zero."""
+    added = len(FIELDS) - fields.shape[-1]
+    return np.pad(fields, [(0, 0)] * (fields.ndim - 1) + [(0, added)])

@@ -61,12 +61,12 @@ class CompletedTerms:
 class ForwardRecord:
     """The term counts of one revision, from which exact scores are computed.
 
-    terms: sorted 64-bit term hashes, shape (n,). counts: shape (n, len(FIELDS)), uint8; a term
-    counts at most 255 times in a field.
+    terms: sorted 64-bit term hashes, shape (n,). counts: shape (n, fields), uint8; a term counts
+    at most 255 times in a field.
     bigrams: sorted hashes of adjacent token pairs, shape (m,); bigram_weights: float32, (m,).
-    lengths: words per field, float32, (len(FIELDS),).
-    completed: what a language model wrote, by origin. The field `completed` of `counts` and
-    `lengths` is empty until `search.completed_terms.use_completed` fills it from there.
+    lengths: words per field, float32, (fields,).
+    completed: what a language model wrote, by origin; not in use. As stored, `fields` are
+    TEXT_FIELDS; `search.completed_terms.use_completed` adds the field `completed` from there.
     """
 
     terms: TermIds

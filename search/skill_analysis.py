@@ -66,24 +66,23 @@ def analyse_skill(parsed: ParsedSkill) -> SkillAnalysis:
 def _forward(
     fields: Sequence[Sequence[str]], completed: tuple[CompletedTerms, ...]
 ) -> ForwardRecord:
-    """Return the term counts of TEXT_FIELDS; the field `completed` is empty."""
-    ids = [term_ids(tokens) for tokens in (*fields, ())]
+    ids = [term_ids(tokens) for tokens in fields]
     terms, inverse = np.unique(np.concatenate(ids), return_inverse=True)
-    positions = np.repeat(np.arange(len(FIELDS)), [len(field) for field in ids])
-    totals = np.bincount(inverse * len(FIELDS) + positions, minlength=len(terms) * len(FIELDS))
+    positions = np.repeat(np.arange(len(fields)), [len(field) for field in ids])
+    totals = np.bincount(inverse * len(fields) + positions, minlength=len(terms) * len(fields))
     counts = np.minimum(totals, np.iinfo(np.uint8).max).astype(np.uint8)
     pairs: dict[int, float] = {}
-    for name, field in zip(TEXT_FIELDS, ids, strict=False):
+    for name, field in zip(TEXT_FIELDS, ids, strict=True):
         if name in BIGRAM_WEIGHTS:
             for pair in np.unique(bigram_ids(field)).tolist():
                 pairs[pair] = pairs.get(pair, 0.0) + BIGRAM_WEIGHTS[name]
     ordered = sorted(pairs)
     return ForwardRecord(
         terms=terms,
-        counts=counts.reshape(len(terms), len(FIELDS)),
+        counts=counts.reshape(len(terms), len(fields)),
         bigrams=np.array(ordered, dtype=np.uint64),
         bigram_weights=np.array([pairs[pair] for pair in ordered], dtype=np.float32),
-        lengths=np.array([word_count(tokens) for tokens in (*fields, ())], dtype=np.float32),
+        lengths=np.array([word_count(tokens) for tokens in fields], dtype=np.float32),
         completed=completed,
     )
 

@@ -81,7 +81,7 @@ def test_passage_terms_cover_every_passage() -> None:
 
 def test_a_skill_without_body_is_analysed() -> None:
     analysis = analyse_skill(parsed("---\nname: bare\ndescription: Nothing else\n---\n"))
-    assert analysis.fields[3:] == ((), ())
+    assert analysis.fields[3:] == ((), (), ())
     assert set(body_terms(analysis, load_background())) == set(analysis.forward.terms.tolist())
     assert description_terms(analysis, load_background())
 
