@@ -74,6 +74,16 @@ class LanguageModelSettings(SettingsGroup):
             raise ValueError("base_url: put the API key into the file that api_key_file names")
         return self
 
+    @property
+    def in_use(self) -> bool:
+        """Whether there is a model, and a stage that asks it."""
+        return bool(self.base_url and self.stages)
+
     def uses(self, stage: ModelStage) -> bool:
         """Whether a stage asks the model."""
         return bool(self.base_url) and stage in self.stages
+
+    @property
+    def offline_stages(self) -> tuple[ModelStage, ...]:
+        """The stages that refine published skills, in the order in which they run."""
+        return tuple(stage for stage in OFFLINE_STAGES if self.uses(stage))

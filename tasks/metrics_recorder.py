@@ -17,6 +17,9 @@ QueryOutcome = Literal["hit", "no_hit", "failed"]
 SubmissionOutcome = Literal["recorded", "refused", "replied", "dropped"]
 """Result of a queue message or of a reply to one; dropped: the reply queue does not exist."""
 
+ModelFailure = Literal["invalid", "unavailable", "budget", "misconfigured", "store"]
+"""Why the language model gave no answer; store: its answers could not be read or written."""
+
 
 class MetricsRecorder(Protocol):
     """Records metrics. Every call is cheap, and none raises."""
@@ -49,6 +52,20 @@ class MetricsRecorder(Protocol):
         """A queue message, or a reply to one, was processed."""
         ...
 
+    def record_model_calls(
+        self, stage: str, calls: int, prompt_tokens: int, completion_tokens: int, seconds: float
+    ) -> None:
+        """The language model was asked one question, in as many calls as it took."""
+        ...
+
+    def record_stored_answer(self, stage: str) -> None:
+        """An answer was read from the store instead of asking the language model."""
+        ...
+
+    def record_model_failure(self, stage: str, kind: ModelFailure) -> None:
+        """A question to the language model got no answer."""
+        ...
+
 
 class NullMetrics(MetricsRecorder):
     """Discards all metrics."""
@@ -79,6 +96,20 @@ class NullMetrics(MetricsRecorder):
 
     @override
     def record_submission(self, outcome: SubmissionOutcome) -> None:
+        pass
+
+    @override
+    def record_model_calls(
+        self, stage: str, calls: int, prompt_tokens: int, completion_tokens: int, seconds: float
+    ) -> None:
+        pass
+
+    @override
+    def record_stored_answer(self, stage: str) -> None:
+        pass
+
+    @override
+    def record_model_failure(self, stage: str, kind: ModelFailure) -> None:
         pass
 
 

@@ -15,6 +15,7 @@ QUERY_QUEUE = "skillbus.query"
 PLAN_QUEUE = "skillbus.plan"
 FETCH_QUEUE = "skillbus.fetch"
 MAINTAIN_QUEUE = "skillbus.maintain"
+REFINE_QUEUE = "skillbus.refine"
 
 FORMER_NAMES = {"skillbus.page": EMBED_SECTIONS_QUEUE}
 """Names that a task and its queue had in version 0.1, still accepted in this version."""
@@ -74,12 +75,17 @@ EMBED_SECTIONS = TaskPolicy(
     max_retries=5,
     max_queue_length=5_000,
 )
+# A task stops at its time limit and sends the rest of its batch; a language model is slow.
+REFINE = TaskPolicy(
+    "skillbus.refine", REFINE_QUEUE, time_limit=600, max_retries=5, max_queue_length=5_000
+)
 LINK = TaskPolicy("skillbus.link", LINK_QUEUE, time_limit=120, max_retries=5, max_queue_length=1)
 MAINTAIN = TaskPolicy("skillbus.maintain", MAINTAIN_QUEUE, time_limit=120, max_queue_length=1)
 QUERY = TaskPolicy("skillbus.query", QUERY_QUEUE, time_limit=30, max_retries=2, retry_backoff=0.05)
 
 POLICIES = {
-    policy.name: policy for policy in (PLAN, FETCH, INGEST, EMBED_SECTIONS, LINK, MAINTAIN, QUERY)
+    policy.name: policy
+    for policy in (PLAN, FETCH, INGEST, EMBED_SECTIONS, REFINE, LINK, MAINTAIN, QUERY)
 }
 
 

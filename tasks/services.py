@@ -25,6 +25,7 @@ from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.throughput import Throughput
 from tasks.query.process_state.usage import UsageCounter
+from tasks.refine.refined_subjects import RefinedSubjects
 
 T = TypeVar("T")
 
@@ -52,6 +53,10 @@ class Lazy(Generic[T]):
                 self._value = self._make()
             return self._value
 
+    def get_if_created(self) -> T | None:
+        """The value, None if it was not used yet."""
+        return self._value
+
 
 @dataclass(frozen=True, slots=True)
 class Throughputs:
@@ -71,6 +76,7 @@ class Services:
 
     language_model: keeps its answers in `answers` and within the day's tokens; both are None where
     no model is configured, or no stage that uses one.
+    sends_refine: whether published skills are sent to be refined without being asked for.
     writable: False in a process that only answers queries. circuit_breakers: None if the stores
     are files; with servers, queries are answered without one that is down. stopping: set once the
     process stops.
@@ -88,12 +94,14 @@ class Services:
     usage_counter: UsageCounter
     language_model: Lazy[LanguageModel] | None = None
     answers: AnswerStore | None = None
+    sends_refine: bool = True
     writable: bool = True
     coordinator: Coordinator = field(default_factory=LocalCoordinator)
     metrics: MetricsRecorder = field(default_factory=NullMetrics)
     throughputs: Throughputs = field(default_factory=Throughputs)
     circuit_breakers: CircuitBreakers | None = None
     fact_cache: RevisionFactCache = field(default_factory=RevisionFactCache)
+    refined: RefinedSubjects = field(default_factory=RefinedSubjects)
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def record_use(self, skill_ids: Sequence[str]) -> None:

@@ -32,6 +32,8 @@ class LocalCoordinator(Coordinator):
         self._lock = threading.Lock()
         self._ingest_tasks = 0
         self._embed_tasks = 0
+        self._refine_tasks = 0
+        self._pauses: dict[str, tuple[float, str]] = {}
         self._queries = 0
         self._locked: set[str] = set()
         self._claimed_at: dict[str, float] = {}
@@ -58,6 +60,31 @@ class LocalCoordinator(Coordinator):
         with self._lock:
             self._embed_tasks = max(0, self._embed_tasks + count)
             return self._embed_tasks
+
+    @property
+    @override
+    def pending_refine_tasks(self) -> int:
+        return self._refine_tasks
+
+    @override
+    def add_refine_tasks(self, count: int) -> int:
+        with self._lock:
+            self._refine_tasks = max(0, self._refine_tasks + count)
+            return self._refine_tasks
+
+    @override
+    def pause(self, name: str, reason: str, seconds: float) -> None:
+        with self._lock:
+            self._pauses[name] = time.monotonic() + seconds, reason
+
+    @override
+    def get_pause(self, name: str) -> str:
+        with self._lock:
+            end, reason = self._pauses.get(name, (0.0, ""))
+            if reason and end <= time.monotonic():
+                del self._pauses[name]
+                return ""
+            return reason
 
     @override
     @contextmanager

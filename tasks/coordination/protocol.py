@@ -62,6 +62,23 @@ class Coordinator(Protocol):
         """As `add_ingest_tasks`, for tasks that embed sections."""
         ...
 
+    @property
+    def pending_refine_tasks(self) -> int:
+        """Number of tasks refining skills that run or wait."""
+        ...
+
+    def add_refine_tasks(self, count: int) -> int:
+        """As `add_ingest_tasks`, for tasks that refine skills."""
+        ...
+
+    def pause(self, name: str, reason: str, seconds: float) -> None:
+        """Have the work `name` wait for `seconds`; `get_pause` then gives the reason."""
+        ...
+
+    def get_pause(self, name: str) -> str:
+        """Why the work `name` waits, "" if it does not."""
+        ...
+
     def track_query(self) -> AbstractContextManager[None]:
         """Count a query as running inside the block; `yield_to_queries` waits for it."""
         ...

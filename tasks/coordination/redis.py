@@ -32,12 +32,13 @@ from tasks.coordination.protocol import (
 )
 from tasks.coordination.redis_lock import try_redis_lock
 from tasks.coordination.redis_workers import WorkerRegistry
-from tasks.policies import EMBED_SECTIONS, INGEST, POLICIES, resolve_task_name
+from tasks.policies import EMBED_SECTIONS, INGEST, POLICIES, REFINE, resolve_task_name
 
 _RUNNING = PREFIX + "running"
 _CRASHES = PREFIX + "deaths:"
 _CRASHES_SECONDS = 3600
 _DUE = PREFIX + "due:"
+_PAUSE = PREFIX + "pause:"
 _QUERYING = PREFIX + "querying:"
 _QUERYING_MILLISECONDS = 1000
 _CHECK_SECONDS = 0.005
@@ -189,6 +190,26 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
     def add_embed_tasks(self, count: int) -> int:
         self._count_own_task(EMBED_SECTIONS.name, count)
         return self.pending_embed_tasks
+
+    @property
+    @override
+    def pending_refine_tasks(self) -> int:
+        return self._count_pending(REFINE.name)
+
+    @override
+    def add_refine_tasks(self, count: int) -> int:
+        self._count_own_task(REFINE.name, count)
+        return self.pending_refine_tasks
+
+    @override
+    def pause(self, name: str, reason: str, seconds: float) -> None:
+        with translate_errors(self._settings):
+            self._client.set(_PAUSE + name, reason, px=max(1, int(seconds * 1000)))
+
+    @override
+    def get_pause(self, name: str) -> str:
+        with translate_errors(self._settings):
+            return str(self._client.get(_PAUSE + name) or "")
 
     def _count_own_task(self, task: str, count: int) -> None:
         if self._current is None or self._current[0] != task:

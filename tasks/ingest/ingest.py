@@ -28,6 +28,7 @@ from tasks.ingest.next_tasks import (
     send_embed_sections,
     send_ingest,
     send_link,
+    send_refine,
     send_unembedded_skills,
 )
 from tasks.ingest.role_classifier import load_role_classifier
@@ -75,7 +76,8 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
 
 
 def _send_next_tasks(services: Services, published: Sequence[RevisionKey], others: int) -> None:
-    """Send linking and embedding, once all of a large change is searchable.
+    """Send linking and embedding, once all of a large change is searchable; and refinement, which
+    has a queue of its own.
 
     others: ingest tasks that still run or wait. While sections are being embedded, those of the
     published skills are sent at once.
@@ -86,6 +88,9 @@ def _send_next_tasks(services: Services, published: Sequence[RevisionKey], other
         send_embed_sections(services, [key.skill_id for key in published])
     elif not others:
         send_unembedded_skills(services)
+    if services.sends_refine and services.settings.language_model.offline_stages:
+        skill_ids = [key.skill_id for key in published]
+        send_refine(services.coordinator, services.send_task, skill_ids)
 
 
 def needs_ingest(entry: CatalogEntry) -> bool:

@@ -15,6 +15,7 @@ from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded_skills
 from tasks.ingest.poll import poll_sources
 from tasks.policies import INGEST, QUERY, Deadline
+from tasks.refine.unrefined import send_unrefined_skills
 from tasks.services import Services
 from tasks.sources.uploads.install import delete_expired_uploads
 
@@ -158,7 +159,7 @@ def resend_open_work(services: Services) -> dict[str, object]:
     """Send tasks for all open jobs of the journal and all unfinished skills of the catalog.
 
     Skills are skipped while ingest tasks run or wait, which would do the same work. Returns how
-    many `events`, `queries`, and skills for `ingest` and `embed_sections` were sent.
+    many `events`, `queries`, and skills for `ingest`, `embed_sections` and `refine` were sent.
     """
     services.coordinator.task_error = ""
     events = services.journal.list_open_jobs("event")
@@ -178,7 +179,8 @@ def resend_open_work(services: Services) -> dict[str, object]:
     unembedded = 0 if is_busy else send_unembedded_skills(services)
     if services.graph.list_awaiting_linking(1):
         send_link(services)
-    return report | {"ingest": len(waiting), "embed_sections": unembedded}
+    report |= {"ingest": len(waiting), "embed_sections": unembedded}
+    return report | {"refine": 0 if waiting else send_unrefined_skills(services)}
 
 
 def _resend_ingest(services: Services, waiting: Sequence[CatalogEntry]) -> None:

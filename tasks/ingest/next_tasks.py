@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from graph.records import Source
 from skills.events import EventData, SourceChanged
-from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, LINK, PLAN, TaskPolicy
-from tasks.services import Services
+from tasks.coordination.protocol import Coordinator
+from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, LINK, PLAN, REFINE, TaskPolicy
+from tasks.services import SendTask, Services
 from tasks.sources.readers import find_source
 
 _EMBED_BATCH_SKILLS = 16
 _MAX_UNEMBEDDED = 20_000
+_REFINE_BATCH_SKILLS = 16
 
 
 def first_task(data: EventData) -> TaskPolicy:
@@ -67,3 +69,10 @@ def send_unembedded_skills(services: Services) -> int:
     waiting = [key.skill_id for key in services.graph.list_awaiting_embedding(_MAX_UNEMBEDDED)]
     send_embed_sections(services, waiting)
     return len(waiting)
+
+
+def send_refine(coordinator: Coordinator, send_task: SendTask, skill_ids: Sequence[str]) -> None:
+    """Have published skills refined by a language model, in batches and in this order."""
+    for start in range(0, len(skill_ids), _REFINE_BATCH_SKILLS):
+        coordinator.add_refine_tasks(1)
+        send_task(REFINE.name, skill_ids[start : start + _REFINE_BATCH_SKILLS])

@@ -1,14 +1,15 @@
 """The order of ingest: what each task works on, and which tasks it sends.
 
     event ──► plan ─────────────► ingest ──┬─► embed_sections
-      │        │                    ▲      └─► link
-      └────────┴──► fetch ──────────┘
+      │        │                    ▲      ├─► link
+      └────────┴──► fetch ──────────┘      └─► refine
 
 An event is recorded in the journal and then sent to `plan`, or to `fetch` where it names itself an
 event of a git source. `plan` also forwards to `fetch` what turns out to be of a git source. Both
 compare the source with the catalog (`diff`), request ingest of what changed, and remove what is
 gone. `ingest` makes skills searchable; `embed_sections` and `link` follow once no other ingest task
-runs or waits. `maintain` runs periodically and sends again whatever a crash lost at any step.
+runs or waits. `refine` has a language model add to what is published, where one is configured.
+`maintain` runs periodically and sends again whatever a crash lost at any step.
 
 Messages carry ids only. What is to be done is in the journal (events) and in the catalog (skills),
 so a message that comes twice, or not at all, neither repeats nor loses work.
@@ -23,7 +24,8 @@ from tasks.ingest.ingest import ingest, split_ingest_batch
 from tasks.ingest.link import link
 from tasks.ingest.maintain import maintain
 from tasks.ingest.plan import plan
-from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, LINK, MAINTAIN, PLAN, QUERY
+from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, LINK, MAINTAIN, PLAN, QUERY, REFINE
+from tasks.refine.refine import refine, split_refine_batch
 from tasks.task import TaskDefinition
 
 INGEST_PIPELINE = (
@@ -45,7 +47,7 @@ INGEST_PIPELINE = (
         INGEST,
         ingest,
         ids="skill ids",
-        sends=(INGEST, EMBED_SECTIONS, LINK),
+        sends=(INGEST, EMBED_SECTIONS, REFINE, LINK),
         on_failure=split_ingest_batch,
         before_retry=lambda services: services.coordinator.add_ingest_tasks(1),
     ),
@@ -57,12 +59,20 @@ INGEST_PIPELINE = (
         on_failure=split_embed_batch,
         before_retry=lambda services: services.coordinator.add_embed_tasks(1),
     ),
+    TaskDefinition(
+        REFINE,
+        refine,
+        ids="skill ids",
+        sends=(REFINE,),
+        on_failure=split_refine_batch,
+        before_retry=lambda services: services.coordinator.add_refine_tasks(1),
+    ),
     TaskDefinition(LINK, link, ids="none: all skills that are marked for linking", sends=(LINK,)),
     TaskDefinition(
         MAINTAIN,
         maintain,
         ids="none",
-        sends=(PLAN, FETCH, INGEST, EMBED_SECTIONS, LINK, QUERY),
+        sends=(PLAN, FETCH, INGEST, EMBED_SECTIONS, REFINE, LINK, QUERY),
     ),
 )
 """Tasks in the order in which they work on a change. A task that sends itself splits its work."""

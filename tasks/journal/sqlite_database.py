@@ -1,17 +1,16 @@
-"""The journal's SQLite file: schema, migrations, reads and transactions."""
+"""The journal's SQLite file: schema and migrations."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from config.errors import PermanentError, TransientError
+from tasks.sqlite_file import SqliteFile, is_busy
 
 SCHEMA_VERSION = 2
+
+_ADVICE = "move it away to start anew, the library itself is not in it"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (schema_version INTEGER NOT NULL);
@@ -61,17 +60,7 @@ _FROM_1 = (
 """Schema 1 had no queue for replies and no state `cancelled`."""
 
 
-def _create_private_file(path: Path | str) -> None:
-    """Create an empty file that only its owner can read, since it will hold queries.
-
-    SQLite gives its auxiliary files the same mode. Errors are ignored: opening the database
-    reports them.
-    """
-    with suppress(OSError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-
-
-class JournalDatabase:
+class JournalDatabase(SqliteFile):
     """A connection to the journal's file, shared by the threads of a process.
 
     Raises TransientError when another process keeps the file locked, PermanentError when it is
@@ -79,23 +68,15 @@ class JournalDatabase:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self._path = path
-        self.lock = threading.RLock()
-        if path != ":memory:":
-            _create_private_file(path)
         try:
-            self.connection = sqlite3.connect(
-                str(path), timeout=10, check_same_thread=False, isolation_level=None
-            )
-            self.connection.execute("PRAGMA journal_mode=WAL")
+            super().__init__(path, "the journal", _ADVICE)
             self.connection.executescript(_SCHEMA)
             version = self._migrate()
         except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            if is_busy(error):
                 raise TransientError(f"{path}: another process keeps the journal locked") from error
             raise PermanentError(
-                f"{path}: the journal cannot be opened ({error}); move it away to start anew, "
-                "the library itself is not in it"
+                f"{path}: the journal cannot be opened ({error}); {_ADVICE}"
             ) from error
         if version != SCHEMA_VERSION:
             self.connection.close()
@@ -121,53 +102,3 @@ class JournalDatabase:
                 self.connection.execute(statement)
         self.connection.execute("COMMIT")
         return version
-
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection for one read, locked against other threads.
-
-        Raises TransientError for a locked file, PermanentError for a damaged one.
-        """
-        with self.lock:
-            try:
-                yield self.connection
-            except sqlite3.OperationalError as error:
-                raise TransientError(f"the journal cannot be read: {error}") from error
-            except sqlite3.DatabaseError as error:
-                raise self._damaged(error) from error
-
-    @contextmanager
-    def transaction(self, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """The connection for one write, rolled back on any error; raises as `reading` does.
-
-        durable: wait for the disk; otherwise the write survives a kill of the process only.
-        """
-        with self.lock:
-            try:
-                self.connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-                self.connection.execute("BEGIN IMMEDIATE")
-                yield self.connection
-                self.connection.execute("COMMIT")
-            except sqlite3.DatabaseError as error:
-                self._roll_back()
-                if isinstance(error, sqlite3.OperationalError):
-                    raise TransientError(f"the journal cannot be written: {error}") from error
-                raise self._damaged(error) from error
-            except BaseException:
-                self._roll_back()
-                raise
-
-    def _roll_back(self) -> None:
-        if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
-
-    def _damaged(self, error: sqlite3.DatabaseError) -> PermanentError:
-        return PermanentError(
-            f"{self._path}: the journal is damaged ({error}); move it away to start anew, "
-            "the library itself is not in it"
-        )
-
-    def close(self) -> None:
-        """Release the file."""
-        with self.lock:
-            self.connection.close()

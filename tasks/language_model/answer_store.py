@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from config.language_model_settings import ModelStage
@@ -60,7 +61,9 @@ class AnswerStore(Protocol):
     def claim(self, key: str, owner: str, seconds: float) -> bool:
         """Reserve the right to ask the model for this key; False while another owner has it.
 
-        It ends with `release`, or by itself after `seconds`.
+        It ends with `release`, by itself after `seconds`, or when its owner, a process of this
+        machine named by `claim_owner.new_claim_owner`, has ended. The owner of a claim may extend
+        it.
         """
         ...
 
@@ -105,3 +108,8 @@ class AnswerStore(Protocol):
     def close(self) -> None:
         """Release files and connections."""
         ...
+
+
+def utc_day(now: float) -> str:
+    """Return the day (UTC) of a time in seconds since 1970, as `2026-11-22`."""
+    return datetime.fromtimestamp(now, UTC).date().isoformat()

@@ -22,18 +22,38 @@ AnswerT_co = TypeVar("AnswerT_co", bound=BaseModel, covariant=True)
 
 
 class InvalidAnswerError(PermanentError):
-    """The model's answer is not what was asked for, after all retries."""
+    """The model's answer is not what was asked for, after all retries.
+
+    usage, calls: what the tries cost; a `LanguageModel` sets them.
+    """
+
+    def __init__(
+        self, message: str = "", *, usage: TokenUsage | None = None, calls: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.usage = usage or TokenUsage()
+        self.calls = calls
 
 
 class ModelUnavailableError(TransientError):
     """The endpoint does not answer, is overloaded or limits the rate.
 
     retry_after: seconds after which the endpoint may be asked again; None if it did not say.
+    usage, calls: what earlier tries of the same request cost.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        usage: TokenUsage | None = None,
+        calls: int = 0,
+    ) -> None:
         super().__init__(message, public_message="the language model did not answer")
         self.retry_after = retry_after
+        self.usage = usage or TokenUsage()
+        self.calls = calls
 
 
 class TokenBudgetError(TransientError):
@@ -80,14 +100,21 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens of prompts and answers, over all tries, as the endpoint counts them; estimated where
-    it does not."""
+    """Tokens of prompts and answers, over all tries, as the endpoint counts them.
+
+    estimated: it did not count them in at least one try, where `skills.token_count` did.
+    """
 
     prompt: int = 0
     completion: int = 0
+    estimated: bool = False
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
-        return TokenUsage(self.prompt + other.prompt, self.completion + other.completion)
+        return TokenUsage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.estimated or other.estimated,
+        )
 
     @property
     def total(self) -> int:

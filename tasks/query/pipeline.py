@@ -12,6 +12,7 @@ from tasks.query.choose import choose
 from tasks.query.context import QueryContext, StageTimings, check_query
 from tasks.query.diffuse import diffuse
 from tasks.query.explain import explain
+from tasks.query.model_roles import show_model_roles
 from tasks.query.ranking import Ranking, TaskQuery
 from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
@@ -43,7 +44,7 @@ def answer_query(
         with timed("choose"):
             choice = choose(context, ranking)
         with timed("select_passages"):
-            chosen = read_chosen(context, ranking, choice)
+            chosen = show_model_roles(context, read_chosen(context, ranking, choice))
             selected = select_passages(context, chosen)
     if selected:
         with timed("bundle"):

@@ -52,7 +52,8 @@ class RefineStage(Protocol):
 
     def refine(self, context: RefineContext, revision: StoredRevision) -> dict[str, Any]:
         """Ask the model about a revision; return the refinement, which may say that nothing was
-        found. An invalid answer is part of it, not an error."""
+        found. An invalid answer is part of it, not an error: its field `invalid` has the reasons,
+        a text or a list."""
         ...
 
     def apply(

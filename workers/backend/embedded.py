@@ -28,6 +28,7 @@ from tasks.policies import MAINTAIN, Deadline
 from tasks.send import queue_depth, send_task
 from tasks.services import Services
 from workers.backend.home import create_home
+from workers.backend.protocol import RefineMode
 from workers.backend.store_backend import StoreBackend
 from workers.backend.stores import open_services, require_library
 from workers.backend.writer_lock import WriterLock
@@ -57,8 +58,9 @@ class EmbeddedBackend(StoreBackend):
     the in-memory broker is shared.
 
     encoder: used in place of the one that the settings name. embed_sections: without it, sections
-    are left to a later process. measures: records how tasks run. Raises UsageError if another
-    process holds the lock, or if there is no library to read.
+    are left to a later process. refine: which skills this process refines. measures: records how
+    tasks run. Raises UsageError if another process holds the lock, or if there is no library to
+    read.
     """
 
     def __init__(
@@ -68,11 +70,13 @@ class EmbeddedBackend(StoreBackend):
         writable: bool,
         encoder: Encoder | None = None,
         embed_sections: bool = True,
+        refine: RefineMode = "always",
         measures: MetricsRecorder | None = None,
     ) -> None:
         self.settings = settings
         self._measures = measures
         self._embed_sections = embed_sections
+        self._refine = refine
         self._encoder = encoder
         self.writable = writable
         self._stack = contextlib.ExitStack()
@@ -98,7 +102,7 @@ class EmbeddedBackend(StoreBackend):
             stack.callback(lock.release)
         else:
             require_library(home)
-        return open_services(
+        services = open_services(
             settings,
             stack,
             lambda name, ids: send_task(self.app, name, ids),
@@ -106,6 +110,8 @@ class EmbeddedBackend(StoreBackend):
             encoder=self._encoder,
             measures=self._measures,
         )
+        services.sends_refine = self._refine == "always"
+        return services
 
     # -- workers
     @override
@@ -142,10 +148,16 @@ class EmbeddedBackend(StoreBackend):
             "embed_sections": workers.embed_threads
             if self.writable and self._embed_sections
             else 0,
+            # A task itself has `language_model.concurrency` threads.
+            "refine": int(self.writable and self._refines),
         }
         for workload in WORKLOADS:
             if threads[workload.name]:
                 yield workload, threads[workload.name]
+
+    @property
+    def _refines(self) -> bool:
+        return self._refine != "never" and bool(self.settings.language_model.offline_stages)
 
     def _start_worker(self, workload: Workload, threads: int) -> _Worker:
         app = create_app(lambda: self.services, workload.queues, memory_broker_config())
@@ -179,6 +191,7 @@ class EmbeddedBackend(StoreBackend):
         Tasks that have not run are in the journal and the catalog, and are sent at the next start.
         """
         self.services.stopping.set()
+        self._cancel_model_calls()
         if self._reconciler is not None:
             self._reconciler.join()
         self._purge()
@@ -189,6 +202,12 @@ class EmbeddedBackend(StoreBackend):
         self._workers.clear()
         self._stack.close()
         gc.unfreeze()
+
+    def _cancel_model_calls(self) -> None:
+        """End the calls that refine tasks wait for; they are asked again by a later process."""
+        model = self.services.language_model
+        if model is not None and (opened := model.get_if_created()) is not None:
+            opened.close()
 
     @override
     def search_index(self) -> SearchIndex:
@@ -203,8 +222,18 @@ class EmbeddedBackend(StoreBackend):
     @override
     def get_status(self) -> dict[str, Any]:
         status = home_status(
-            self.settings, self.graph, self.journal, True, self.coordinator.task_error
+            self.settings,
+            self.graph,
+            self.journal,
+            True,
+            self.coordinator.task_error,
+            self.services.answers,
+            self.services.refined,
         )
+        if (refinement := status.get("language_model", {}).get("refinement")) is not None:
+            pause = self.get_refine_pause()
+            refinement["running"] = self.is_refining()
+            refinement["paused"] = None if pause is None else pause._asdict()
         return {
             **status,
             "queues": [

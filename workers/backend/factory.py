@@ -9,21 +9,27 @@ from config.settings import Settings
 
 if TYPE_CHECKING:
     from tasks.metrics_recorder import MetricsRecorder
-    from workers.backend.protocol import Backend
+    from workers.backend.protocol import Backend, RefineMode
     from workers.backend.serve import ServeBackend
     from workers.backend.store_backend import StoreBackend
     from workers.library.skill_reader import SkillReader, Stores
 
 
-def open_backend(settings: Settings, *, writable: bool, embed_sections: bool = True) -> Backend:
+def open_backend(
+    settings: Settings,
+    *,
+    writable: bool,
+    embed_sections: bool = True,
+    refine: RefineMode = "never",
+) -> Backend:
     """The backend of a deployment: its servers if it is distributed; else a running `serve`; else
     an embedded deployment in this process.
 
-    writable, embed_sections: see `open_store_backend`. Raises UsageError if there is no library to
-    read, or if another process writes to it.
+    writable, embed_sections, refine: see `open_store_backend`. Raises UsageError if there is no
+    library to read, or if another process writes to it.
     """
     return find_serve(settings) or open_store_backend(
-        settings, writable=writable, embed_sections=embed_sections
+        settings, writable=writable, embed_sections=embed_sections, refine=refine
     )
 
 
@@ -32,12 +38,14 @@ def open_store_backend(
     *,
     writable: bool,
     embed_sections: bool = True,
+    refine: RefineMode = "always",
     measures: MetricsRecorder | None = None,
 ) -> StoreBackend:
     """A backend with stores of its own, whether or not `serve` runs.
 
     writable: whether events may be submitted. Of an embedded deployment only: without
-    `embed_sections`, sections are left to a later process; `measures` records how tasks run.
+    `embed_sections`, sections are left to a later process; `refine` says which skills a language
+    model refines in this process; `measures` records how tasks run.
     """
     if settings.distributed:
         from workers.backend.distributed import DistributedBackend
@@ -46,7 +54,11 @@ def open_store_backend(
     from workers.backend.embedded import EmbeddedBackend
 
     return EmbeddedBackend(
-        settings, writable=writable, embed_sections=embed_sections, measures=measures
+        settings,
+        writable=writable,
+        embed_sections=embed_sections,
+        refine=refine,
+        measures=measures,
     )
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from config.settings import Settings
 from skills.events import Event, EventData, QueryAsked
+from tasks.refine.pauses import RefinePause
 
 if TYPE_CHECKING:  # slow to import; a command that asks a running `serve` needs neither
     from graph.protocol import SkillGraph
     from workers.library.skill_reader import SkillReader
+
+
+RefineMode = Literal["never", "on request", "always"]
+"""Which published skills a process refines: none, those of `request_refinement`, or all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,20 @@ class Backend(Protocol):
 
     def cancel_query(self, query_id: str) -> None:
         """Stop work on a query at its next stage; one that has ended is left as it is."""
+        ...
+
+    # -- refinement
+    def request_refinement(self, skill_ids: Sequence[str]) -> bool:
+        """Have published skills refined; False if nothing was sent, because refine tasks run or
+        wait, or because the deployment sends them itself."""
+        ...
+
+    def is_refining(self) -> bool:
+        """Whether refine tasks run or wait."""
+        ...
+
+    def get_refine_pause(self) -> RefinePause | None:
+        """What holds refinement up, None if nothing does."""
         ...
 
     # -- operation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from types import TracebackType
@@ -12,6 +13,7 @@ from typing_extensions import override
 from config.errors import NotFoundError
 from config.settings import Settings
 from skills.events import Event, EventData, QueryAsked, new_event
+from tasks.refine.pauses import RefinePause
 from workers.backend.protocol import Backend, EventStatus, QueryStatus
 from workers.backend.serve_client import ServeClient
 
@@ -115,6 +117,24 @@ class ServeBackend(Backend):
             self._client.delete(f"/v1/queries/{query_id}")
         except NotFoundError:  # ended, and deleted from the journal since
             return
+
+    @override
+    def request_refinement(self, skill_ids: Sequence[str]) -> bool:
+        """Nothing: `serve` has all published skills refined by itself."""
+        del skill_ids
+        return False
+
+    @override
+    def is_refining(self) -> bool:
+        return bool(self._get_refinement().get("running"))
+
+    @override
+    def get_refine_pause(self) -> RefinePause | None:
+        pause = self._get_refinement().get("paused")
+        return RefinePause(pause["cause"], pause["reason"]) if pause else None
+
+    def _get_refinement(self) -> dict[str, Any]:
+        return dict((self.get_status().get("language_model") or {}).get("refinement") or {})
 
     @override
     def get_status(self) -> dict[str, Any]:

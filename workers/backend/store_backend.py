@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
@@ -18,10 +18,11 @@ from graph.protocol import SkillGraph
 from search.protocol import SearchIndex
 from skills.events import Event, EventData, QueryAsked, new_event, replace_origin
 from tasks.coordination.protocol import Coordinator
-from tasks.ingest.next_tasks import first_task
+from tasks.ingest.next_tasks import first_task, send_refine
 from tasks.journal.protocol import JobKind, Journal, job_id, trace_of
 from tasks.policies import MAINTAIN, QUERY
 from tasks.query.context import check_query
+from tasks.refine.pauses import RefinePause, get_refine_pause
 from tasks.send import send_task, send_task_if_room
 from workers.backend.protocol import Backend, EventStatus, QueryStatus
 from workers.library import dead_letters
@@ -193,6 +194,24 @@ class StoreBackend(Backend, ABC):
     @override
     def cancel_query(self, query_id: str) -> None:
         self.journal.cancel_job(query_id)
+
+    # -- refinement
+    @override
+    def request_refinement(self, skill_ids: Sequence[str]) -> bool:
+        if not skill_ids or self.is_refining():
+            return False
+        send_refine(
+            self.coordinator, lambda name, ids: send_task_if_room(self.app, name, ids), skill_ids
+        )
+        return True
+
+    @override
+    def is_refining(self) -> bool:
+        return bool(self.coordinator.pending_refine_tasks)
+
+    @override
+    def get_refine_pause(self) -> RefinePause | None:
+        return get_refine_pause(self.coordinator, self.settings.language_model)
 
     # -- operation
     def send_maintenance(self) -> None:

@@ -20,6 +20,8 @@ from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
+from tasks.language_model.answer_store import AnswerStore
+from tasks.language_model.protocol import LanguageModel
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
@@ -119,6 +121,28 @@ def open_coordinator(
     return RedisCoordinator(client, settings.servers, depth, worker)
 
 
+def open_answers(settings: Settings, stack: contextlib.ExitStack) -> AnswerStore | None:
+    """The answers of the language model, closed with the stack; None if no stage uses one.
+
+    Those of a home are shared by all processes that use it, also by those that only read the
+    library.
+    """
+    if not settings.language_model.in_use:
+        return None
+    answers: AnswerStore
+    if settings.distributed:
+        from tasks.broker.redis_connection import connect
+        from tasks.language_model.redis_answers import RedisAnswerStore
+
+        answers = RedisAnswerStore(connect(settings.servers), settings.servers)
+    else:
+        from tasks.language_model.sqlite_answers import SqliteAnswerStore
+
+        answers = SqliteAnswerStore(settings.home / "answers.db")
+    stack.callback(answers.close)
+    return answers
+
+
 def open_services(
     settings: Settings,
     stack: contextlib.ExitStack,
@@ -137,6 +161,7 @@ def open_services(
     journal = open_journal(settings, stack, writable=writable)
     graph = open_graph(settings, stack, writable=writable)
     index = open_index(settings, stack, writable=writable, identity=encoder)
+    answers = open_answers(settings, stack)
     circuit_breakers = CircuitBreakers() if settings.distributed else None
     return Services(
         settings=settings,
@@ -151,6 +176,8 @@ def open_services(
         reranker=_lazy_reranker(settings),
         linker=Linker(graph),
         usage_counter=UsageCounter(graph, _USAGE_SECONDS if settings.distributed else 0.0),
+        language_model=_lazy_language_model(settings, stack, answers, measures),
+        answers=answers,
         writable=writable,
         send_task=send_task,
         coordinator=coordinator or LocalCoordinator(),
@@ -168,3 +195,29 @@ def _lazy_reranker(settings: Settings) -> Lazy[Reranker] | None:
     if not settings.reranker.model:
         return None
     return Lazy(lambda: load_reranker(settings.reranker))
+
+
+def _lazy_language_model(
+    settings: Settings,
+    stack: contextlib.ExitStack,
+    answers: AnswerStore | None,
+    measures: MetricsRecorder,
+) -> Lazy[LanguageModel] | None:
+    """The language model, which is opened on first use and closed before its answers are."""
+    if answers is None:
+        return None
+
+    def open_model() -> LanguageModel:
+        from tasks.language_model.metered import MeteredLanguageModel
+        from tasks.language_model.openai_client import OpenAILanguageModel
+
+        model = MeteredLanguageModel(
+            OpenAILanguageModel(settings.language_model),
+            answers,
+            settings.language_model,
+            measures,
+        )
+        stack.callback(model.close)
+        return model
+
+    return Lazy(open_model)

@@ -18,6 +18,7 @@ _COMMANDS = {
     "watch": "workers.cli.library.watch:watch",
     "upload": "workers.cli.library.upload:upload",
     "query": "workers.cli.library.query:query",
+    "refine": "workers.cli.library.refine:refine",
     "skills": "workers.cli.library.skills:skills",
     "sources": "workers.cli.library.sources:sources",
     "failures": "workers.cli.library.failures:failures",

@@ -17,11 +17,19 @@ from graph.neo4j.store import Neo4jSkillGraph
 from search.elastic.health import LivenessProbe
 from tasks.coordination.redis import RedisCoordinator
 from tasks.coordination.redis_workers import get_worker_id
+from tasks.policies import REFINE
+from tasks.refine.pauses import get_refine_pause
+from tasks.refine.refined_subjects import RefinedSubjects
 from tasks.send import queue_depth
 from tasks.services import Lazy
-from workers.backend.stores import open_coordinator, open_journal
+from workers.backend.stores import open_answers, open_coordinator, open_journal
 from workers.monitoring.parallel_probes import ParallelProbes
-from workers.monitoring.status import catalog_status, journal_status, source_status
+from workers.monitoring.status import (
+    catalog_status,
+    journal_status,
+    language_model_status,
+    source_status,
+)
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
 
@@ -65,6 +73,7 @@ class DeploymentStatus:
         self._liveness = Lazy(self._open_liveness)
         self._graph = Lazy(self._open_graph)
         self._journal = Lazy(lambda: open_journal(settings, self._stack, writable=True))
+        self._answers = Lazy(lambda: open_answers(settings, self._stack))
         self._coordinator: Lazy[RedisCoordinator] = Lazy(
             lambda: open_coordinator(settings, self._stack, lambda _: 0, unique_process_name())
         )
@@ -76,6 +85,8 @@ class DeploymentStatus:
         }
         self._probes = ParallelProbes({name: _timed(probe) for name, probe in probes.items()})
         self._oldest_seq = 0
+        self._refined = RefinedSubjects()
+        self._refine_probe = ParallelProbes({"refinement": self._read_refinement})
         self._request_probe = ParallelProbes({"requests": self._read_request_age})
 
     def prepare(self) -> None:
@@ -89,10 +100,13 @@ class DeploymentStatus:
     def get_status(self, seconds: float) -> dict[str, Any]:
         """The status; servers that do not answer within `seconds` are listed with the error."""
         answers = self._probes.run(seconds)
-        status: StatusPart = dict.fromkeys((*_CATALOG, *_JOURNAL, "queues"))
+        model = ("language_model",) if self._settings.language_model.in_use else ()
+        status: StatusPart = dict.fromkeys((*_CATALOG, *_JOURNAL, *model, "queues"))
         for answer in answers.values():
             if not isinstance(answer, SkillbusError):
                 status |= answer
+        if status.get("language_model") and self._settings.language_model.offline_stages:
+            status["language_model"]["refinement"] |= self._refinement_progress(status, seconds)
         oldest = status.pop("oldest_waiting")
         status.pop("seconds", None)
         return {
@@ -170,12 +184,38 @@ class DeploymentStatus:
             for worker, queues in coordinator.get_worker_queues().items()
         ]
         status = journal_status(self._journal.get())
+        if (answers := self._answers.get()) is not None:
+            status |= language_model_status(self._settings.language_model, answers)
+            status["language_model"]["refinement"] = {"paused": self._read_pause(coordinator)}
         return {
             **status,
             "problem": coordinator.task_error,
             "workers": workers,
             "submissions": coordinator.list_consumers(),
         }
+
+    def _refinement_progress(self, status: StatusPart, seconds: float) -> StatusPart:
+        """How far refinement is; its counts are None if the servers do not give them in time."""
+        counts = self._refine_probe.run(seconds)["refinement"]
+        waiting = [one["waiting"] for one in status["queues"] or () if one["queue"] == REFINE.queue]
+        running = [task["task"] for one in status["workers"] or () for task in one["running"]]
+        return {
+            "stages": None if isinstance(counts, SkillbusError) else counts,
+            "running": any(waiting) or REFINE.name in running,
+        }
+
+    def _read_refinement(self) -> dict[str, dict[str, int]]:
+        from workers.monitoring.refinement_status import refinement_counts  # only with a model
+
+        answers = self._answers.get()
+        if answers is None:
+            return {}
+        settings = self._settings.language_model
+        return refinement_counts(settings, self._graph.get(), answers, self._refined)
+
+    def _read_pause(self, coordinator: RedisCoordinator) -> dict[str, Any] | None:
+        pause = get_refine_pause(coordinator, self._settings.language_model)
+        return None if pause is None else pause._asdict()
 
     def _read_request_age(self) -> float | None:
         request = (

@@ -53,6 +53,36 @@ PROCESS_METRICS = (
     ),
 )
 
+MODEL_METRICS = (
+    MetricSpec(
+        "skillbus_model_seconds",
+        "histogram",
+        ("stage",),
+        "time that a question took at the language model, with retries",
+    ),
+    MetricSpec("skillbus_model_calls_total", "counter", ("stage",), "calls to the language model"),
+    MetricSpec(
+        "skillbus_model_tokens_total",
+        "counter",
+        ("stage", "kind"),
+        "tokens used; kind: prompt or completion",
+    ),
+    MetricSpec(
+        "skillbus_model_stored_answers_total",
+        "counter",
+        ("stage",),
+        "answers read from the store instead of asking",
+    ),
+    MetricSpec(
+        "skillbus_model_failures_total",
+        "counter",
+        ("stage", "kind"),
+        "questions without an answer; kind: invalid (the answer, after all retries), unavailable, "
+        "budget (the day's tokens are spent), misconfigured, store (of answers)",
+    ),
+)
+"""Of the language model; exposed once a process has used it."""
+
 DEPLOYMENT_METRICS = (
     MetricSpec("skillbus_server_up", "gauge", ("server",), "1: the server passes its health check"),
     MetricSpec(
@@ -86,6 +116,12 @@ DEPLOYMENT_METRICS = (
     ),
     MetricSpec(
         "skillbus_unembedded_skills", "gauge", (), "published skills without section vectors"
+    ),
+    MetricSpec(
+        "skillbus_unrefined_skills",
+        "gauge",
+        ("stage",),
+        "published skills that the language model has not refined; absent while none is used",
     ),
     MetricSpec("skillbus_unlinked_skills", "gauge", (), "skills not linked yet"),
     MetricSpec("skillbus_links", "gauge", (), "links between skills"),

@@ -18,11 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from tasks.metrics_recorder import MetricsRecorder, QueryOutcome, SubmissionOutcome, TaskOutcome
-from workers.monitoring.metric_specs import PROCESS_METRICS
+from tasks.metrics_recorder import (
+    MetricsRecorder,
+    ModelFailure,
+    QueryOutcome,
+    SubmissionOutcome,
+    TaskOutcome,
+)
+from tasks.services import Lazy
+from workers.monitoring.metric_specs import MODEL_METRICS, PROCESS_METRICS
 from workers.monitoring.status_gauges import Status, StatusGauges
 
 if TYPE_CHECKING:
+    from prometheus_client import Counter, Histogram
     from prometheus_client.registry import CollectorRegistry
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -34,32 +42,53 @@ _STAGE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 """Upper bounds in seconds."""
 
 
+class _Factory:
+    """Creates counters and histograms by their specs."""
+
+    def __init__(self, registry: CollectorRegistry | None) -> None:
+        self._registry = registry
+        self._specs = {spec.name: spec for spec in (*PROCESS_METRICS, *MODEL_METRICS)}
+
+    def counter(self, name: str) -> Counter:
+        from prometheus_client import Counter
+
+        spec = self._specs[name]
+        return Counter(name, spec.meaning, spec.labels, registry=self._registry)
+
+    def histogram(self, name: str, buckets: Sequence[float]) -> Histogram:
+        from prometheus_client import Histogram
+
+        spec = self._specs[name]
+        return Histogram(name, spec.meaning, spec.labels, registry=self._registry, buckets=buckets)
+
+
+class _ModelMetrics:
+    """Metrics of the language model."""
+
+    def __init__(self, make: _Factory) -> None:
+        self.seconds = make.histogram("skillbus_model_seconds", _TASK_BUCKETS)
+        self.calls = make.counter("skillbus_model_calls_total")
+        self.tokens = make.counter("skillbus_model_tokens_total")
+        self.stored = make.counter("skillbus_model_stored_answers_total")
+        self.failures = make.counter("skillbus_model_failures_total")
+
+
 class PrometheusRecorder(MetricsRecorder):
     """Records in Prometheus counters and histograms; a call takes a few µs."""
 
     def __init__(self, registry: CollectorRegistry | None) -> None:
         """registry: None in multiprocess mode, where values are kept in files."""
-        from prometheus_client import Counter, Histogram
-
-        specs = {spec.name: spec for spec in PROCESS_METRICS}
-
-        def counter(name: str) -> Counter:
-            spec = specs[name]
-            return Counter(name, spec.meaning, spec.labels, registry=registry)
-
-        def histogram(name: str, buckets: Sequence[float]) -> Histogram:
-            spec = specs[name]
-            return Histogram(name, spec.meaning, spec.labels, registry=registry, buckets=buckets)
-
-        self._tasks = histogram("skillbus_task_seconds", _TASK_BUCKETS)
-        self._stages = histogram("skillbus_stage_seconds", _STAGE_BUCKETS)
-        self._retries = counter("skillbus_task_retries_total")
-        self._queries = counter("skillbus_queries_total")
-        self._dead_letters = counter("skillbus_dead_letters_written_total")
-        self._texts = counter("skillbus_encoded_texts_total")
-        self._tokens = counter("skillbus_encoded_tokens_total")
-        self._encoding = counter("skillbus_encoding_seconds_total")
-        self._submissions = counter("skillbus_submissions_total")
+        make = _Factory(registry)
+        self._tasks = make.histogram("skillbus_task_seconds", _TASK_BUCKETS)
+        self._stages = make.histogram("skillbus_stage_seconds", _STAGE_BUCKETS)
+        self._retries = make.counter("skillbus_task_retries_total")
+        self._queries = make.counter("skillbus_queries_total")
+        self._dead_letters = make.counter("skillbus_dead_letters_written_total")
+        self._texts = make.counter("skillbus_encoded_texts_total")
+        self._tokens = make.counter("skillbus_encoded_tokens_total")
+        self._encoding = make.counter("skillbus_encoding_seconds_total")
+        self._submissions = make.counter("skillbus_submissions_total")
+        self._model = Lazy(lambda: _ModelMetrics(make))
 
     @override
     def record_task(self, task: str, outcome: TaskOutcome, seconds: float) -> None:
@@ -90,6 +119,24 @@ class PrometheusRecorder(MetricsRecorder):
     @override
     def record_submission(self, outcome: SubmissionOutcome) -> None:
         self._submissions.labels(outcome).inc()
+
+    @override
+    def record_model_calls(
+        self, stage: str, calls: int, prompt_tokens: int, completion_tokens: int, seconds: float
+    ) -> None:
+        model = self._model.get()
+        model.seconds.labels(stage).observe(seconds)
+        model.calls.labels(stage).inc(calls)
+        model.tokens.labels(stage, "prompt").inc(prompt_tokens)
+        model.tokens.labels(stage, "completion").inc(completion_tokens)
+
+    @override
+    def record_stored_answer(self, stage: str) -> None:
+        self._model.get().stored.labels(stage).inc()
+
+    @override
+    def record_model_failure(self, stage: str, kind: ModelFailure) -> None:
+        self._model.get().failures.labels(stage, kind).inc()
 
 
 class ProcessMetrics:

@@ -4,20 +4,43 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
+from config.language_model_settings import LanguageModelSettings
 from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import Source
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
+from tasks.language_model.answer_store import AnswerStore, utc_day
+from tasks.refine.refined_subjects import RefinedSubjects
 from workers.queue.status_reporter import read_consumer_statuses
 
 
 def home_status(
-    settings: Settings, graph: Catalog, journal: Journal, serving: bool, problem: str = ""
+    settings: Settings,
+    graph: Catalog,
+    journal: Journal,
+    serving: bool,
+    problem: str = "",
+    answers: AnswerStore | None = None,
+    refined: RefinedSubjects | None = None,
 ) -> dict[str, Any]:
-    """Status of an embedded library. problem: why processing is stalled, "" when it is not."""
+    """Status of an embedded library.
+
+    problem: why processing is stalled, "" when it is not. answers: of the language model, None if
+    none is in use. refined: what is known of its refinements.
+    """
+    model: dict[str, Any] = {}
+    if answers is not None:
+        model = language_model_status(settings.language_model, answers)
+    if answers is not None and settings.language_model.offline_stages:
+        from workers.monitoring.refinement_status import refinement_counts  # only with a model
+
+        refined = refined or RefinedSubjects()
+        counts = refinement_counts(settings.language_model, graph, answers, refined)
+        model["language_model"]["refinement"] = {"stages": counts}
     return {
         "home": str(settings.home),
         "serving": serving,
@@ -28,6 +51,32 @@ def home_status(
         **journal_status(journal),
         "sources": [source_status(source) for source in graph.list_sources()],
         "submissions": read_consumer_statuses(settings.home),
+        **model,
+    }
+
+
+def language_model_status(
+    settings: LanguageModelSettings, answers: AnswerStore, now: float | None = None
+) -> dict[str, Any]:
+    """What the language model used today (UTC), by stage, and the tokens that are left.
+
+    now: seconds since 1970 [default: the present]. Without a limit, limit and what is left are
+    None.
+    """
+    day = utc_day(time.time() if now is None else now)
+    usage = answers.get_usage(day)
+    tokens = sum(stage.prompt_tokens + stage.completion_tokens for stage in usage.values())
+    limit = settings.daily_tokens or None
+    return {
+        "language_model": {
+            "model": settings.model,
+            "stages": list(settings.stages),
+            "day": day,
+            "tokens": tokens,
+            "daily_tokens": limit,
+            "tokens_left": None if limit is None else max(0, limit - tokens),
+            "usage": {name: asdict(stage) for name, stage in usage.items()},
+        }
     }
 
 

@@ -78,6 +78,9 @@ def gauge_values(status: Status) -> Values:
         put("skills", count, state)
     if status.get("skills"):
         put("unembedded_skills", status["skills"]["published"] - status["embedded"])
+    refinement = (status.get("language_model") or {}).get("refinement") or {}
+    for stage, counts in (refinement.get("stages") or {}).items():
+        put("unrefined_skills", counts["waiting"], stage)
     put("index_lag_seconds", status.get("oldest_waiting_seconds"))
     put("unlinked_skills", status.get("unlinked"))
     put("links", status.get("links"))

@@ -1,6 +1,7 @@
 """Workloads: which queues share a worker.
 
-Queries never wait behind bulk work, links have one writer, and slow git hosts delay only fetches.
+Queries never wait behind bulk work, links have one writer, and slow git hosts delay only fetches,
+a slow language model only refinement.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tasks.policies import (
     MAINTAIN_QUEUE,
     PLAN_QUEUE,
     QUERY_QUEUE,
+    REFINE_QUEUE,
 )
 
 ALL_QUEUES = (
@@ -25,6 +27,7 @@ ALL_QUEUES = (
     FETCH_QUEUE,
     INGEST_QUEUE,
     EMBED_SECTIONS_QUEUE,
+    REFINE_QUEUE,
     LINK_QUEUE,
     MAINTAIN_QUEUE,
     QUERY_QUEUE,
@@ -47,6 +50,7 @@ WORKLOADS = (
     Workload("fetch", (FETCH_QUEUE,)),
     Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE)),
     Workload("embed_sections", (EMBED_SECTIONS_QUEUE,), bulk=True),
+    Workload("refine", (REFINE_QUEUE,), bulk=True),
 )
 
 

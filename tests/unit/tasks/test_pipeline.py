@@ -22,8 +22,11 @@ from tasks.policies import (
     PLAN,
     POLICIES,
     QUERY,
+    REFINE,
     TaskPolicy,
 )
+from tasks.refine import refine as refine_module
+from tasks.refine import unrefined
 from tasks.task import TaskDefinition
 
 MODULES: dict[str, tuple[ModuleType, ...]] = {
@@ -32,7 +35,8 @@ MODULES: dict[str, tuple[ModuleType, ...]] = {
     INGEST.name: (ingest,),
     EMBED_SECTIONS.name: (embed_sections,),
     LINK.name: (link,),
-    MAINTAIN.name: (maintain, poll_module),
+    REFINE.name: (refine_module,),
+    MAINTAIN.name: (maintain, poll_module, unrefined),
 }
 SENDERS: dict[str, TaskPolicy] = {
     "send_plan": PLAN,
@@ -40,6 +44,7 @@ SENDERS: dict[str, TaskPolicy] = {
     "send_ingest": INGEST,
     "send_embed_sections": EMBED_SECTIONS,
     "send_unembedded_skills": EMBED_SECTIONS,
+    "send_refine": REFINE,
     "send_link": LINK,
 }
 

@@ -1,10 +1,14 @@
-"""`failures`: lists the skills that failed to ingest."""
+"""`failures`: lists the skills that failed to ingest, or to be refined."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import click
 
+from config.settings import Settings
 from graph.records import EntryFilter, SkillState
+from skills.bundle.escaping import escape_terminal_line
 from tasks.query.policy_filter import make_policy
 from workers.cli.common import json_option, open_catalog, print_json, read_settings
 from workers.library.skill_data import entry_data
@@ -12,11 +16,19 @@ from workers.library.skill_reader import iterate_entries
 
 
 @click.command()
+@click.option(
+    "--refinement",
+    is_flag=True,
+    help="Instead, the skills about which the language model gave invalid answers.",
+)
 @json_option
 @click.pass_context
-def failures(ctx: click.Context, as_json: bool) -> None:
+def failures(ctx: click.Context, refinement: bool, as_json: bool) -> None:
     """List skills that failed to ingest, each with file, line and reason."""
     settings = read_settings(ctx)
+    if refinement:
+        _print_invalid_answers(settings, as_json)
+        return
     with open_catalog(settings) as graph:
         failed = list(iterate_entries(graph, EntryFilter(state=SkillState.FAILED)))
         policy = make_policy(settings.policy, graph.list_sources())
@@ -27,3 +39,22 @@ def failures(ctx: click.Context, as_json: bool) -> None:
         click.echo(f"{entry.skill_id}: {entry.reason}")
     if not failed:
         click.echo("no failures")
+
+
+def _print_invalid_answers(settings: Settings, as_json: bool) -> None:
+    from workers.cli.library.refine import select_stages
+    from workers.library.refinement import RefinementProgress
+
+    settings = select_stages(settings, ())
+    with open_catalog(settings) as graph, ExitStack() as stack:
+        progress = RefinementProgress(settings, graph, None, stack)
+        progress.find_missing()
+        found = progress.list_invalid()
+    if as_json:
+        rows = [(one.entry.skill_id, one.stage, one.reason) for one in found]
+        print_json([dict(zip(("skill_id", "stage", "reason"), row, strict=True)) for row in rows])
+        return
+    for one in found:
+        click.echo(escape_terminal_line(f"{one.entry.skill_id}: {one.stage}: {one.reason}"))
+    if not found:
+        click.echo("no invalid answers")

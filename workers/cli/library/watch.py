@@ -26,7 +26,7 @@ def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:
     """
     settings = read_settings(ctx)
     content = make_source_event(directory, source_id)
-    with open_backend(settings, writable=True) as backend:
+    with open_backend(settings, writable=True, refine="always") as backend:
         print_report(run_sync(backend, content, SEARCHABLE), as_json=False)
         if backend.watches_sources:
             print_to_stderr(f"skillbus serve now watches {content.root}")

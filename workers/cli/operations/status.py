@@ -91,8 +91,34 @@ def _library_lines(report: Mapping[str, Any]) -> list[str]:
         since = f" (oldest {oldest:.0f} s)" if oldest else ""
         jobs = f"{report['open_events']} events, {report['open_queries']} queries{since}"
         lines += [_line("open", jobs), _line("dead letters", str(report["dead_letters"]))]
+    if (model := report.get("language_model")) is not None:
+        lines += _model_lines(model)
     lines += [_consumer_line(one) for one in report.get("submissions") or ()]
     return lines + [_source_line(one) for one in report["sources"] or ()]
+
+
+def _model_lines(model: Mapping[str, Any]) -> list[str]:
+    """What the language model used today, in total and by stage."""
+    limit = model["daily_tokens"]
+    budget = f" of {limit:,}, {model['tokens_left']:,} left" if limit else ", no limit"
+    lines = [_line("model", f"{model['model']}: {model['tokens']:,} tokens today (UTC){budget}")]
+    for stage, usage in model["usage"].items():
+        tokens = usage["prompt_tokens"] + usage["completion_tokens"]
+        calls = f"{tokens:,} tokens in {usage['calls']:,} calls"
+        lines.append(_line(f"  {stage}", f"{calls}, {usage['stored']:,} stored answers"))
+    return lines + _refinement_lines(model.get("refinement") or {})
+
+
+def _refinement_lines(refinement: Mapping[str, Any]) -> list[str]:
+    """How many skills are refined by each stage, and what holds the others up."""
+    lines = []
+    for stage, counts in (refinement.get("stages") or {}).items():
+        total = counts["refined"] + counts["waiting"]
+        invalid = f", {counts['invalid']:,} invalid answers" if counts["invalid"] else ""
+        lines.append(_line("refined", f"{stage}: {counts['refined']:,} of {total:,}{invalid}"))
+    if pause := refinement.get("paused"):
+        lines.append(_line("  paused", pause["reason"]))
+    return lines
 
 
 def _consumer_line(consumer: Mapping[str, Any]) -> str:

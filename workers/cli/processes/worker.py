@@ -14,7 +14,8 @@ from workers.cli.common import print_to_stderr, read_settings
 @click.option(
     "--queues",
     metavar="NAMES",
-    help="Only these, comma-separated: plan, fetch, ingest, embed_sections, link, maintain, query.",
+    help="Only these, comma-separated: plan, fetch, ingest, embed_sections, refine, link, "
+    "maintain, query.",
 )
 @click.option(
     "--processes",
@@ -29,7 +30,7 @@ def worker(ctx: click.Context, queues: str | None, processes: int, supervised: b
     """Run tasks until interrupted, with the servers that the settings name.
 
     Without --queues one worker each is started for: query; plan and ingest; fetch; link and
-    maintain; embed_sections. Links have one writer, so keep a single worker on `link`.
+    maintain; embed_sections; refine. Links have one writer, so keep a single worker on `link`.
 
     \b
     Examples:

@@ -1,0 +1,118 @@
+"""Reads the body of a chat completion, whatever a server leaves out or adds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from skills.token_count import count_tokens
+from tasks.language_model.protocol import TokenUsage
+
+_MAX_TOKENS = 100_000_000
+
+
+class NotACompletionError(Exception):
+    """The body is no JSON object, or one with an error in it.
+
+    message: the server's; "" if the body is no JSON object.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the model said.
+
+    text: content of the first choice; "" without a choice or content. problem: why there is no
+    whole answer in the text; "" if there may be one. model: name of the model, as the server says.
+    """
+
+    text: str
+    problem: str
+    model: str
+    usage: TokenUsage
+
+
+def read_reply(body: bytes, prompt: str) -> Reply:
+    """Return the reply in the body of a chat completion.
+
+    prompt: all that was sent, whose tokens are estimated where the server does not count them.
+    Thoughts in fields of their own count as tokens and are left out. Raises NotACompletionError.
+    """
+    completion = _parse(body)
+    error = completion.get("error")
+    choices = completion.get("choices")
+    if error and not choices:
+        raise NotACompletionError(error_message(completion) or "an error")
+    choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    message = _mapping(choice.get("message"))
+    text = _text(message.get("content"))
+    thoughts = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+    return Reply(
+        text,
+        _problem(choice, message),
+        _text(completion.get("model")),
+        _usage(_mapping(completion.get("usage")), prompt, f"{thoughts} {text}"),
+    )
+
+
+def error_message(body: object) -> str:
+    """The message of an error's body, as OpenAI and others write it; "" if there is none."""
+    content = _mapping(body)
+    for found in (_mapping(content.get("error")).get("message"), content.get("message")):
+        if isinstance(found, str):
+            return found
+    for found in (content.get("error"), content.get("detail")):
+        if found:
+            return found if isinstance(found, str) else json.dumps(found)
+    return ""
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    try:
+        completion = json.loads(body)
+    except (ValueError, RecursionError):
+        raise NotACompletionError from None
+    if not isinstance(completion, dict):
+        raise NotACompletionError
+    return completion
+
+
+def _problem(choice: Mapping[str, Any], message: Mapping[str, Any]) -> str:
+    if not choice:
+        return "no choice in the completion"
+    if message.get("refusal"):
+        return "the model refuses to answer"
+    reason = choice.get("finish_reason")
+    if reason == "length":
+        return "cut off at the limit of its length"
+    if reason == "content_filter":
+        return "withheld by the endpoint's filter"
+    return ""
+
+
+def _usage(counted: Mapping[str, Any], prompt: str, answer: str) -> TokenUsage:
+    sent, received = counted.get("prompt_tokens"), counted.get("completion_tokens")
+    if _is_count(sent) and _is_count(received):
+        return TokenUsage(sent, received)
+    return TokenUsage(count_tokens(prompt), count_tokens(answer), estimated=True)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= _MAX_TOKENS
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    """A text, or the joined texts of a list of parts."""
+    if isinstance(value, list):
+        return "".join(_text(_mapping(part).get("text")) for part in value)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,168 @@
+"""Gets a valid answer: goes down the ladder where the endpoint enforces less, and asks again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+from pydantic import BaseModel
+
+from config.errors import MisconfiguredError
+from config.language_model_settings import LanguageModelSettings
+from tasks.language_model.chat_completion import Reply
+from tasks.language_model.endpoint_errors import RefusedRequestError
+from tasks.language_model.endpoint_state import EndpointState
+from tasks.language_model.protocol import (
+    AnswerT,
+    Completion,
+    InvalidAnswerError,
+    ModelRequest,
+    ModelUnavailableError,
+    TokenUsage,
+)
+from tasks.language_model.structured_answers import (
+    Rung,
+    UnreadableAnswerError,
+    first_rung,
+    form_fields,
+    read_answer,
+)
+
+log = structlog.get_logger()
+
+_TRIES = 3
+_MORE_TEMPERATURE = 0.3
+
+
+@dataclass(slots=True)
+class Exchange:
+    """The calls for one request. end: time.monotonic() by which all must have ended."""
+
+    end: float | None
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    calls: int = 0
+
+    def seconds_left(self, limit: float) -> float:
+        """Seconds that the next call may take, at most `limit`."""
+        return limit if self.end is None else min(limit, self.end - time.monotonic())
+
+
+Send = Callable[[Mapping[str, Any], Exchange], Reply]
+"""Sends the fields of a chat completion besides the model; counts what it cost in the exchange.
+
+Raises RefusedRequestError where the endpoint refuses the request, ModelUnavailableError and
+MisconfiguredError.
+"""
+
+
+class Dialogue:
+    """One request to the model, with all tries."""
+
+    def __init__(self, settings: LanguageModelSettings, state: EndpointState, send: Send) -> None:
+        self._settings = settings
+        self._state = state
+        self._send = send
+
+    def complete(
+        self,
+        request: ModelRequest,
+        answer_type: type[AnswerT],
+        check: Callable[[AnswerT], None] | None,
+    ) -> Completion[AnswerT]:
+        """The first valid answer. Raises as `LanguageModel.complete` does."""
+        end = None if request.seconds is None else time.monotonic() + request.seconds
+        exchange = Exchange(end)
+        try:
+            return self._complete(request, answer_type, check, exchange)
+        except (InvalidAnswerError, ModelUnavailableError) as error:
+            error.usage, error.calls = exchange.usage, exchange.calls
+            raise
+
+    def _complete(
+        self,
+        request: ModelRequest,
+        answer_type: type[AnswerT],
+        check: Callable[[AnswerT], None] | None,
+        exchange: Exchange,
+    ) -> Completion[AnswerT]:
+        """The first valid answer of up to three, each with a higher temperature (SkillFlow, App.
+        A.2, Retry and Fallback)."""
+        first = rung = first_rung(self._state.rung, answer_type)
+        reason = ""
+        for number in range(_TRIES):
+            temperature = self._settings.temperature + number * _MORE_TEMPERATURE
+            reply, rung = self._ask(request, answer_type, rung, temperature, exchange)
+            try:
+                answer = read_answer(reply.text, answer_type, check)
+            except InvalidAnswerError as error:
+                reason = reply.problem or str(error)
+                log.debug("invalid answer", stage=request.stage, number=number + 1, reason=reason)
+                if not reply.problem and _shows_no_enforcement(error, rung):
+                    rung = Rung(rung + 1)
+                continue
+            if rung > first:
+                self._state.step_down(rung)
+            return Completion(answer, exchange.usage, exchange.calls)
+        raise InvalidAnswerError(f"{_TRIES} answers are invalid, the last one: {reason}")
+
+    def _ask(
+        self,
+        request: ModelRequest,
+        answer_type: type[BaseModel],
+        rung: Rung,
+        temperature: float,
+        exchange: Exchange,
+    ) -> tuple[Reply, Rung]:
+        """A reply, and the rung on which the endpoint gave it."""
+        asked = rung
+        while True:
+            fields = form_fields(rung, request, answer_type) | self._sampling(request, temperature)
+            try:
+                reply = self._send(fields, exchange)
+            except RefusedRequestError as refusal:
+                rung = self._adapt(refusal, fields, rung)
+                continue
+            if rung > asked:
+                self._state.step_down(rung)
+            return reply, rung
+
+    def _sampling(self, request: ModelRequest, temperature: float) -> dict[str, Any]:
+        dialect = self._state.dialect
+        fields: dict[str, Any] = {dialect.limit_field: request.max_tokens}
+        if dialect.temperature:
+            fields["temperature"] = round(min(temperature, 2.0), 3)
+        return fields
+
+    def _adapt(self, refusal: RefusedRequestError, fields: Mapping[str, Any], rung: Rung) -> Rung:
+        """The rung for another try of a refused request, after learning the endpoint's dialect.
+
+        Raises InvalidAnswerError if the prompt is the reason, else MisconfiguredError.
+        """
+        state = self._state
+        if "max_tokens" in fields and "max_completion_tokens" in refusal.message:
+            state.learn(replace(state.dialect, limit_field="max_completion_tokens"))
+            return rung
+        if "temperature" in fields and "temperature" in refusal.message:
+            state.learn(replace(state.dialect, temperature=False))
+            return rung
+        if rung is not Rung.PLAIN and not refusal.is_too_long:
+            return Rung(rung + 1)
+        log.warning(
+            "the endpoint refuses a request", status=refusal.status, message=refusal.message
+        )
+        if refusal.is_too_long or state.answered:
+            raise InvalidAnswerError(f"the endpoint refused the prompt (status {refusal.status})")
+        raise MisconfiguredError(
+            f"{self._settings.base_url} refuses requests (status {refusal.status}: "
+            f"{refusal.message}); check language_model.model and language_model.extra_body"
+        )
+
+
+def _shows_no_enforcement(error: InvalidAnswerError, rung: Rung) -> bool:
+    """Whether a server that enforces this rung cannot have given such an answer."""
+    if not isinstance(error, UnreadableAnswerError):
+        return False
+    return rung is Rung.JSON_SCHEMA or (rung is Rung.JSON_OBJECT and not error.extracted)

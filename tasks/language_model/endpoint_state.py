@@ -1,0 +1,164 @@
+"""What a process has learned about a model at an endpoint: its form, limits and failures."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+
+import structlog
+
+from tasks.language_model.protocol import ModelUnavailableError
+from tasks.language_model.structured_answers import Rung
+
+log = structlog.get_logger()
+
+_FAILURES_TO_OPEN = 2
+_FIRST_OPEN_SECONDS, _MAX_OPEN_SECONDS = 3.0, 60.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 3600.0
+_SLACK = 1.1
+"""Calls with a time limit up to this much above that of a call that timed out are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Fields of a request in which servers differ.
+
+    limit_field: the field of the answer's length; newer hosted models refuse `max_tokens`.
+    temperature: whether it may be set; some reasoning models refuse it.
+    """
+
+    limit_field: str = "max_tokens"
+    temperature: bool = True
+
+
+class EndpointState:
+    """The state of one model at one endpoint, shared by all clients of a process; thread-safe.
+
+    It holds the rung of the ladder, the dialect, the time before which the endpoint wants no
+    request, and a circuit breaker. The circuit opens after two failures in a row, for 3 seconds,
+    then twice as long each time up to 60; after that one call tries, and the others go on failing
+    at once until it succeeds. Calls that timed out stop only calls without more time than theirs.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._lock = threading.Lock()
+        self._rung = Rung.JSON_SCHEMA
+        self._dialect = Dialect()
+        self._answered = False
+        self._named: set[str] = set()
+        self._not_before = 0.0
+        self._limited = 0
+        self._failures = 0
+        self._open_until = 0.0
+        self._is_trying = False
+        self._stopped_seconds = 0.0
+        self._reason = ""
+
+    @property
+    def rung(self) -> Rung:
+        """The highest rung that is known to work; the highest of all before the first answer."""
+        with self._lock:
+            return self._rung
+
+    @property
+    def dialect(self) -> Dialect:
+        """The fields that the endpoint understands, as far as known."""
+        with self._lock:
+            return self._dialect
+
+    @property
+    def answered(self) -> bool:
+        """Whether the model has answered in this process."""
+        with self._lock:
+            return self._answered
+
+    def step_down(self, rung: Rung) -> None:
+        """Remember that a rung works and the ones above it do not."""
+        with self._lock:
+            if rung <= self._rung:
+                return
+            self._rung = rung
+        log.info("the language model's endpoint enforces less", model=self._model, form=rung.name)
+
+    def learn(self, dialect: Dialect) -> None:
+        """Remember which fields the endpoint understands."""
+        with self._lock:
+            self._dialect = dialect
+        log.info("the language model's endpoint wants other fields", dialect=str(dialect))
+
+    def note_name(self, name: str) -> None:
+        """Log a model's name in an answer that is not the one asked for, once."""
+        with self._lock:
+            if name == self._model or name in self._named or len(self._named) >= 20:
+                return
+            self._named.add(name)
+        log.info("the endpoint answers with another name", asked=self._model, answered=name[:100])
+
+    def admit(self, seconds: float, *, starts: bool) -> None:
+        """Raise ModelUnavailableError if the circuit is open for calls with this time limit.
+
+        starts: the call starts now; if the circuit was open until now, it is the one that tries.
+        """
+        with self._lock:
+            if self._failures < _FAILURES_TO_OPEN or seconds > self._stopped_seconds * _SLACK:
+                return
+            left = self._open_until - time.monotonic()
+            if left > 0:
+                raise ModelUnavailableError(
+                    f"the endpoint failed a moment ago: {self._reason}", retry_after=left
+                )
+            if starts:
+                self._open_until = time.monotonic() + self._open_seconds()
+                self._is_trying = True
+
+    def succeed(self) -> None:
+        """Note an answer: closes the circuit."""
+        with self._lock:
+            self._answered = True
+            self._failures = self._limited = 0
+            self._stopped_seconds = 0.0
+            self._is_trying = False
+
+    def fail(self, reason: str, seconds: float = float("inf")) -> None:
+        """Note a failure. seconds: the time limit of a call that timed out."""
+        with self._lock:
+            self._stopped_seconds = max(self._stopped_seconds, seconds)
+            now = time.monotonic()
+            if now < self._open_until and not self._is_trying:
+                return  # one of several calls that failed together
+            self._is_trying = False
+            self._failures += 1
+            self._reason = reason
+            if self._failures >= _FAILURES_TO_OPEN:
+                self._open_until = now + self._open_seconds()
+
+    def pause(self, retry_after: float | None) -> float:
+        """Keep all calls back for a time in seconds, growing where the endpoint names none."""
+        with self._lock:
+            seconds = retry_after
+            if seconds is None:
+                seconds = _FIRST_PAUSE_SECONDS * 2.0 ** min(self._limited, 6)
+                self._limited += 1
+            seconds = min(max(seconds, 0.05), _MAX_PAUSE_SECONDS)
+            self._not_before = max(self._not_before, time.monotonic() + seconds)
+            return seconds
+
+    def seconds_to_wait(self) -> float:
+        """Seconds until the endpoint may be asked; 0 if it may be now."""
+        with self._lock:
+            return max(0.0, self._not_before - time.monotonic())
+
+    def _open_seconds(self) -> float:
+        doublings = min(self._failures - _FAILURES_TO_OPEN, 10)
+        return min(_FIRST_OPEN_SECONDS * 2.0**doublings, _MAX_OPEN_SECONDS)
+
+
+_STATES: dict[tuple[int, str, str], EndpointState] = {}
+
+
+def state_of(base_url: str, model: str) -> EndpointState:
+    """The state of a model at an endpoint in this process."""
+    return _STATES.setdefault((os.getpid(), base_url, model), EndpointState(model))

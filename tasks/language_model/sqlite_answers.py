@@ -1,0 +1,245 @@
+"""The store of answers of the embedded deployment, in the file `answers.db` of the home."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from config.errors import PermanentError, TransientError
+from config.language_model_settings import ModelStage
+from tasks.language_model.answer_store import (
+    AnswerStore,
+    RefinementKind,
+    StageUsage,
+    StoredAnswer,
+)
+from tasks.language_model.claim_owner import has_ended
+from tasks.language_model.protocol import TokenUsage
+from tasks.sqlite_file import SqliteFile, is_busy
+
+SCHEMA_VERSION = 1
+
+_ADVICE = "move it away to start anew: the model is asked again for what was in it"
+_OPEN_SECONDS = 10.0
+
+_SCHEMA = """
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS meta (schema_version INTEGER NOT NULL);
+INSERT INTO meta SELECT 1 WHERE NOT EXISTS (SELECT * FROM meta);
+CREATE TABLE IF NOT EXISTS answers (
+    key TEXT NOT NULL UNIQUE,
+    stage TEXT NOT NULL,
+    model TEXT NOT NULL,
+    text TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    saved REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS claims (
+    key TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    expires REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reservations (
+    id TEXT PRIMARY KEY,
+    day TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    expires REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS token_usage (
+    day TEXT NOT NULL,
+    stage TEXT NOT NULL,
+    calls INTEGER NOT NULL DEFAULT 0,
+    prompt_tokens INTEGER NOT NULL DEFAULT 0,
+    completion_tokens INTEGER NOT NULL DEFAULT 0,
+    stored INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (day, stage)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS refinements (
+    stage TEXT NOT NULL,
+    model TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    subject TEXT NOT NULL,
+    document TEXT NOT NULL,
+    UNIQUE (stage, model, version, subject)
+);
+COMMIT;
+"""
+
+
+class SqliteAnswerStore(AnswerStore):
+    """The store in one file, shared by the threads of this process and by other processes."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Open the file, created if it is missing.
+
+        Raises TransientError when another process keeps it locked, PermanentError when it is
+        damaged, cannot be opened or has another schema.
+        """
+        self._file = _open(path)
+
+    @override
+    def get_answer(self, key: str) -> StoredAnswer | None:
+        with self._file.reading() as connection:
+            row = connection.execute(
+                "SELECT text, reason FROM answers WHERE key = ?", (key,)
+            ).fetchone()
+        return None if row is None else StoredAnswer(*row)
+
+    @override
+    def save_answer(self, key: str, stage: ModelStage, model: str, answer: StoredAnswer) -> None:
+        with self._file.transaction(durable=True) as connection:
+            connection.execute(
+                "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
+                (key, stage, model, answer.text, answer.reason, time.time()),
+            )
+
+    @override
+    def claim(self, key: str, owner: str, seconds: float) -> bool:
+        now = time.time()
+        with self._file.transaction() as connection:
+            row = connection.execute(
+                "SELECT owner, expires FROM claims WHERE key = ?", (key,)
+            ).fetchone()
+            if row is not None and row[0] != owner and row[1] > now and not has_ended(row[0]):
+                return False
+            connection.execute(
+                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, owner, now + seconds)
+            )
+            return True
+
+    @override
+    def release(self, key: str, owner: str) -> None:
+        with self._file.transaction() as connection:
+            connection.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, owner))
+
+    @override
+    def reserve_tokens(self, day: str, tokens: int, limit: int, seconds: float) -> str | None:
+        now = time.time()
+        reservation = uuid.uuid4().hex
+        with self._file.transaction() as connection:
+            connection.execute("DELETE FROM reservations WHERE expires <= ?", (now,))
+            if limit:
+                (spent,) = connection.execute(
+                    "SELECT (SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) "
+                    "FROM token_usage WHERE day = ?1) "
+                    "+ (SELECT coalesce(sum(tokens), 0) FROM reservations WHERE day = ?1)",
+                    (day,),
+                ).fetchone()
+                if spent + tokens > limit:
+                    return None
+            connection.execute(
+                "INSERT INTO reservations VALUES (?, ?, ?, ?)",
+                (reservation, day, tokens, now + seconds),
+            )
+        return reservation
+
+    @override
+    def settle(
+        self, reservation: str, day: str, stage: ModelStage, usage: TokenUsage, calls: int
+    ) -> None:
+        with self._file.transaction() as connection:
+            connection.execute("DELETE FROM reservations WHERE id = ?", (reservation,))
+            _add_usage(connection, day, stage, StageUsage(calls, usage.prompt, usage.completion))
+
+    @override
+    def count_stored(self, day: str, stage: ModelStage, answers: int = 1) -> None:
+        with self._file.transaction() as connection:
+            _add_usage(connection, day, stage, StageUsage(stored=answers))
+
+    @override
+    def get_usage(self, day: str) -> dict[str, StageUsage]:
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT stage, calls, prompt_tokens, completion_tokens, stored "
+                "FROM token_usage WHERE day = ? ORDER BY stage",
+                (day,),
+            ).fetchall()
+        return {row[0]: StageUsage(*row[1:]) for row in rows}
+
+    @override
+    def get_refinements(
+        self, kind: RefinementKind, subjects: Sequence[str]
+    ) -> dict[str, dict[str, Any]]:
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT subject, document FROM refinements "
+                "WHERE stage = ? AND model = ? AND version = ? "
+                "AND subject IN (SELECT value FROM json_each(?))",
+                (kind.stage, kind.model, kind.version, json.dumps(list(subjects))),
+            ).fetchall()
+        return {subject: json.loads(document) for subject, document in rows}
+
+    @override
+    def save_refinements(
+        self, kind: RefinementKind, documents: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        rows = [
+            (kind.stage, kind.model, kind.version, subject, json.dumps(document))
+            for subject, document in documents.items()
+        ]
+        with self._file.transaction(durable=True) as connection:
+            connection.executemany("INSERT OR IGNORE INTO refinements VALUES (?, ?, ?, ?, ?)", rows)
+
+    @override
+    def close(self) -> None:
+        self._file.close()
+
+
+def _add_usage(
+    connection: sqlite3.Connection, day: str, stage: ModelStage, usage: StageUsage
+) -> None:
+    connection.execute(
+        "INSERT INTO token_usage VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (day, stage) DO UPDATE SET "
+        "calls = calls + excluded.calls, "
+        "prompt_tokens = prompt_tokens + excluded.prompt_tokens, "
+        "completion_tokens = completion_tokens + excluded.completion_tokens, "
+        "stored = stored + excluded.stored",
+        (day, stage, usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.stored),
+    )
+
+
+def _open(path: Path | str) -> SqliteFile:
+    """Open the file and create its tables.
+
+    Of processes that create it at the same time, some fail at once, without the wait for a lock
+    that other statements have; so this is tried again.
+    """
+    end = time.monotonic() + _OPEN_SECONDS
+    while True:
+        try:
+            return _open_once(path)
+        except sqlite3.DatabaseError as error:
+            if not is_busy(error):
+                raise PermanentError(
+                    f"{path}: the answers of the language model cannot be opened ({error}); "
+                    f"{_ADVICE}"
+                ) from error
+            if time.monotonic() > end:
+                raise TransientError(
+                    f"{path}: another process keeps the answers of the language model locked"
+                ) from error
+        time.sleep(0.01)
+
+
+def _open_once(path: Path | str) -> SqliteFile:
+    file = SqliteFile(path, "the file with answers of the language model", _ADVICE)
+    try:
+        file.connection.executescript(_SCHEMA)
+        (version,) = file.connection.execute("SELECT schema_version FROM meta").fetchone()
+    except BaseException:
+        file.close()
+        raise
+    if version != SCHEMA_VERSION:
+        file.close()
+        raise PermanentError(
+            f"{path}: answers of schema {version}, this skillbus reads {SCHEMA_VERSION}; "
+            "use the version that wrote them, or another SKILLBUS_HOME"
+        )
+    return file

@@ -1,0 +1,27 @@
+"""Give the chosen skills the roles that a language model found, where the settings say so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from config.errors import TransientError
+from tasks.query.context import QueryContext
+from tasks.query.read_chosen import ChosenRevisions
+from tasks.refine.role_overlay import overlay_roles
+
+
+def show_model_roles(context: QueryContext, chosen: ChosenRevisions) -> ChosenRevisions:
+    """The chosen skills with the roles of stored refinements; none if the store does not answer,
+    which is noted in the degradations."""
+    services = context.services
+    settings = services.settings.language_model
+    if services.answers is None or not settings.uses("roles"):
+        return chosen
+    try:
+        revisions = overlay_roles(services.answers, settings, chosen.revisions)
+    except TransientError as error:
+        context.degradations.add(
+            "roles of the local classifier: the stored answers could not be read", error
+        )
+        return chosen
+    return replace(chosen, revisions=revisions)

@@ -1,0 +1,200 @@
+"""Refine published skills with a language model; behind publication, on a queue of its own.
+
+Every answer is stored before the next is asked for, so a task that is cut off, repeated or runs
+twice pays for nothing again. What holds up all skills alike (the endpoint, its settings, the day's
+tokens) pauses refinement, and the reconciler sends the work again after the pause.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextvars import copy_context
+from enum import Enum
+
+import structlog
+from typing_extensions import override
+
+from config.errors import PermanentError, TransientError
+from graph.records import SkillState
+from search.protocol import StoredRevision
+from skills.record import RevisionKey
+from tasks.ingest.embed_sections import lower_thread_priority
+from tasks.ingest.next_tasks import send_refine
+from tasks.language_model.protocol import InvalidAnswerError
+from tasks.policies import Deadline, DeadlineExceededError
+from tasks.refine.pauses import PAUSING_ERRORS, get_refine_pause, pause_refining
+from tasks.refine.stage import RefineContext, RefineStage
+from tasks.services import Services
+
+log = structlog.get_logger()
+
+_FAILED_SECONDS = 86_400.0
+
+
+class _Outcome(Enum):
+    DONE = "done"
+    UNFINISHED = "unfinished"
+    SKIPPED = "skipped"
+
+
+class _StoppableDeadline(Deadline):
+    """A deadline that is also over once `is_stopped` says so."""
+
+    def __init__(self, deadline: Deadline, is_stopped: Callable[[], bool]) -> None:
+        super().__init__(deadline.remaining())
+        self._is_stopped = is_stopped
+
+    @override
+    def remaining(self) -> float:
+        return 0.0 if self._is_stopped() else super().remaining()
+
+
+def refine(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> dict[str, object]:
+    """Refine the published revisions of these skills by all stages that are on; idempotent.
+
+    The skills of a batch are worked on by `language_model.concurrency` threads. Those that are not
+    done within the time limit are sent again. Raises the error of a skill once all others are done.
+    """
+    try:
+        outcomes = _refine_batch(services, deadline, skill_ids)
+    finally:
+        services.coordinator.add_refine_tasks(-1)
+    by_outcome = {
+        outcome: [skill_id for skill_id, one in outcomes.items() if one is outcome]
+        for outcome in _Outcome
+    }
+    unfinished = by_outcome[_Outcome.UNFINISHED]
+    settings = services.settings.language_model
+    pause = get_refine_pause(services.coordinator, settings) if unfinished else None
+    if unfinished and pause is None and not services.stopping.is_set():
+        send_refine(services.coordinator, services.send_task, unfinished)
+    report: dict[str, object] = {
+        "refined": len(by_outcome[_Outcome.DONE]),
+        "waiting": len(unfinished),
+    }
+    return report | ({"paused": pause.reason} if pause else {})
+
+
+def _refine_batch(
+    services: Services, deadline: Deadline, skill_ids: Sequence[str]
+) -> dict[str, _Outcome]:
+    """The outcome of each published skill; raises the first error that is a skill's own."""
+    settings = services.settings.language_model
+    if services.language_model is None or services.answers is None or not settings.offline_stages:
+        return {}
+    keys = [
+        RevisionKey(entry.skill_id, entry.seq)
+        for entry in services.graph.get_entries(skill_ids)
+        if entry.state is SkillState.PUBLISHED
+    ]
+    if not keys or get_refine_pause(services.coordinator, settings):
+        return {key.skill_id: _Outcome.UNFINISHED for key in keys}
+    try:
+        model = services.language_model.get()
+    except PAUSING_ERRORS as error:
+        pause_refining(services.coordinator, settings, error)
+        return {key.skill_id: _Outcome.UNFINISHED for key in keys}
+    revisions = list(services.index.get_revisions(keys).values())
+    held_up = threading.Event()
+    until = _StoppableDeadline(deadline, lambda: held_up.is_set() or services.stopping.is_set())
+    batch = _Batch(RefineContext(services, model, services.answers, until), held_up)
+    return batch.run(revisions, settings.concurrency)
+
+
+class _Batch:
+    """The skills of one task. held_up: set once something holds up all of them."""
+
+    def __init__(self, context: RefineContext, held_up: threading.Event) -> None:
+        from tasks.refine.stages import list_enabled_stages  # only where a model is configured
+
+        self._context = context
+        self._held_up = held_up
+        self._stages = list_enabled_stages(context.services.settings.language_model)
+
+    def run(self, revisions: Sequence[StoredRevision], threads: int) -> dict[str, _Outcome]:
+        """Refine the skills, several at a time."""
+        if not revisions:
+            return {}
+        outcomes: dict[str, _Outcome] = {}
+        errors: list[Exception] = []
+        with ThreadPoolExecutor(
+            min(threads, len(revisions)), "skillbus-refine", lower_thread_priority
+        ) as pool:
+            futures: dict[Future[_Outcome], StoredRevision] = {
+                pool.submit(copy_context().run, self._refine_skill, revision): revision
+                for revision in revisions
+            }
+            for future in as_completed(futures):
+                skill_id = futures[future].key.skill_id
+                error = future.exception()
+                if error is None:
+                    outcomes[skill_id] = future.result()
+                elif isinstance(error, Exception):
+                    log.warning("skill not refined", skill=skill_id, reason=str(error))
+                    errors.append(error)
+                else:
+                    raise error
+        # A store that does not answer comes first: the task is then tried again as a whole.
+        errors.sort(key=lambda error: not isinstance(error, TransientError))
+        if errors:
+            raise errors[0]
+        return outcomes
+
+    def _refine_skill(self, revision: StoredRevision) -> _Outcome:
+        services = self._context.services
+        if services.coordinator.get_pause(_failure_name(revision.key.skill_id)):
+            return _Outcome.SKIPPED
+        try:
+            for stage in self._stages:
+                self._context.deadline.check(stage.name)
+                services.coordinator.yield_to_queries()
+                self._run_stage(stage, revision)
+        except DeadlineExceededError:
+            return _Outcome.UNFINISHED
+        except PAUSING_ERRORS as error:
+            self._held_up.set()
+            if not services.stopping.is_set():  # which ends calls too
+                pause_refining(services.coordinator, services.settings.language_model, error)
+            return _Outcome.UNFINISHED
+        return _Outcome.DONE
+
+    def _run_stage(self, stage: RefineStage, revision: StoredRevision) -> None:
+        """Apply the stored refinement, or make one.
+
+        It is stored last: what a crash cut off is then applied by the next run, for which the
+        answers are stored already.
+        """
+        context, subject = self._context, revision.content_hash
+        kind = context.kind(stage)
+        stored = context.answers.get_refinements(kind, [subject]).get(subject)
+        if stored is not None:
+            stage.apply(context, revision, stored)
+            return
+        try:
+            refinement = stage.refine(context, revision)
+        except InvalidAnswerError as error:
+            refinement = {"invalid": [str(error)]}
+        stage.apply(context, revision, refinement)
+        context.answers.save_refinements(kind, {subject: refinement})
+
+
+def split_refine_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
+    """Handle the failure of a batch: send each of its skills alone.
+
+    A skill that fails alone is left alone for a day, unless the error may pass by itself.
+    """
+    if isinstance(error, TransientError):
+        return
+    if len(skill_ids) > 1:
+        for skill_id in skill_ids:
+            send_refine(services.coordinator, services.send_task, [skill_id])
+        return
+    reason = str(error) if isinstance(error, PermanentError) else f"{type(error).__name__}: {error}"
+    for skill_id in skill_ids:
+        services.coordinator.pause(_failure_name(skill_id), reason, _FAILED_SECONDS)
+
+
+def _failure_name(skill_id: str) -> str:
+    return f"refine skill:{skill_id}"

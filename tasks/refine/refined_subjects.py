@@ -1,0 +1,51 @@
+"""Remembers which contents are refined, so that progress is counted by asking for the rest.
+
+Refinements are written once: what was found stays found.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tasks.language_model.answer_store import AnswerStore, RefinementKind
+
+_BATCH = 500
+
+
+class RefinedSubjects:
+    """What this process has seen in the store of answers; threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[RefinementKind, dict[str, tuple[str, ...]]] = {}
+
+    def find_missing(
+        self, answers: AnswerStore, kind: RefinementKind, subjects: Collection[str]
+    ) -> set[str]:
+        """The subjects without a refinement. Raises TransientError if the store does not answer."""
+        with self._lock:
+            seen = self._seen.setdefault(kind, {})
+            unseen = [subject for subject in dict.fromkeys(subjects) if subject not in seen]
+        for start in range(0, len(unseen), _BATCH):
+            found = answers.get_refinements(kind, unseen[start : start + _BATCH])
+            reasons = {one: _read_reasons(document) for one, document in found.items()}
+            with self._lock:
+                seen.update(reasons)
+        with self._lock:
+            return {subject for subject in unseen if subject not in seen}
+
+    def get_invalid(
+        self, kind: RefinementKind, subjects: Collection[str]
+    ) -> dict[str, tuple[str, ...]]:
+        """The reasons of invalid answers by subject, of those that `find_missing` has found."""
+        with self._lock:
+            seen = self._seen.get(kind, {})
+            return {subject: reasons for subject in subjects if (reasons := seen.get(subject))}
+
+
+def _read_reasons(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why answers of a refinement were invalid: its field `invalid`, a text or a list."""
+    invalid = document.get("invalid") or ()
+    return (invalid,) if isinstance(invalid, str) else tuple(map(str, invalid))

@@ -1,0 +1,14 @@
+"""The stages of refinement, in the order in which a skill passes them."""
+
+from __future__ import annotations
+
+from config.language_model_settings import LanguageModelSettings
+from tasks.refine.roles import RoleStage
+from tasks.refine.stage import RefineStage
+
+STAGES: tuple[RefineStage, ...] = (RoleStage(),)
+
+
+def list_enabled_stages(settings: LanguageModelSettings) -> list[RefineStage]:
+    """The stages that the settings switch on."""
+    return [stage for stage in STAGES if settings.uses(stage.name)]

@@ -1,0 +1,74 @@
+"""Finds published skills that lack refinements, and has them refined."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from graph.protocol import Catalog
+from graph.records import CatalogEntry, EntryFilter, SkillState
+from tasks.ingest.next_tasks import send_refine
+from tasks.language_model.answer_store import AnswerStore, RefinementKind
+from tasks.refine.pauses import get_refine_pause
+from tasks.refine.refined_subjects import RefinedSubjects
+from tasks.refine.stage import RefineStage
+from tasks.services import Services
+
+_MAX_SENT = 2_000
+_CATALOG_BATCH = 2_000
+_RESEND_SECONDS = 60.0
+
+
+def list_published(graph: Catalog, source_id: str | None = None) -> list[CatalogEntry]:
+    """The published entries of the catalog, or of one source, by id."""
+    selection = EntryFilter(source_id=source_id, state=SkillState.PUBLISHED)
+    found: list[CatalogEntry] = []
+    while batch := graph.list_entries(
+        selection, found[-1].skill_id if found else "", _CATALOG_BATCH
+    ):
+        found += batch
+    return found
+
+
+def find_unrefined(
+    answers: AnswerStore,
+    refined: RefinedSubjects,
+    model: str,
+    stages: Iterable[RefineStage],
+    entries: Sequence[CatalogEntry],
+) -> dict[str, list[CatalogEntry]]:
+    """By stage, the entries whose content has no refinement of this model."""
+    hashes = {entry.content_hash for entry in entries}
+    found: dict[str, list[CatalogEntry]] = {}
+    for stage in stages:
+        kind = RefinementKind(stage.name, model, stage.version)
+        missing = refined.find_missing(answers, kind, hashes)
+        found[stage.name] = [entry for entry in entries if entry.content_hash in missing]
+    return found
+
+
+def send_unrefined_skills(services: Services) -> int:
+    """Have published skills without refinements refined, as many as one look may send; how many.
+
+    Sends nothing while refine tasks run or wait, or while refinement is paused.
+    """
+    settings, answers = services.settings.language_model, services.answers
+    if answers is None or not settings.offline_stages or not services.sends_refine:
+        return 0
+    coordinator = services.coordinator
+    if coordinator.pending_refine_tasks or get_refine_pause(coordinator, settings):
+        return 0
+    if not coordinator.claim_if_due("resend refine", _RESEND_SECONDS):
+        return 0
+    from tasks.refine.stages import list_enabled_stages  # only where a model is configured
+
+    stages = list_enabled_stages(settings)
+    entries = list_published(services.graph)
+    missing = find_unrefined(answers, services.refined, settings.model, stages, entries)
+    skill_ids = merge_ids(missing.values())[:_MAX_SENT]
+    send_refine(coordinator, services.send_task, skill_ids)
+    return len(skill_ids)
+
+
+def merge_ids(groups: Collection[Sequence[CatalogEntry]]) -> list[str]:
+    """The ids of several lists of entries, each once, in order."""
+    return sorted({entry.skill_id for group in groups for entry in group})

@@ -1,0 +1,100 @@
+"""A SQLite file that the threads of a process share: reads, transactions and their errors."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from config.errors import PermanentError, TransientError
+
+_BUSY_SECONDS = 10.0
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another connection has the file locked."""
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+class SqliteFile:
+    """A connection to a SQLite file in WAL mode, created readable by its owner only.
+
+    name: what the file is, in messages, such as `the journal`. advice: what to do when it is
+    damaged. `:memory:` as path keeps everything in this process.
+    """
+
+    def __init__(self, path: Path | str, name: str, advice: str) -> None:
+        self.path = path
+        self.lock = threading.RLock()
+        self._name = name
+        self._advice = advice
+        if path != ":memory:":
+            _create_private_file(path)
+        self.connection = sqlite3.connect(
+            str(path), timeout=_BUSY_SECONDS, check_same_thread=False, isolation_level=None
+        )
+        try:
+            self.connection.execute("PRAGMA journal_mode=WAL")
+        except BaseException:
+            self.connection.close()
+            raise
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection for one read, locked against other threads.
+
+        Raises TransientError for a locked file, PermanentError for a damaged one.
+        """
+        with self.lock:
+            try:
+                yield self.connection
+            except sqlite3.OperationalError as error:
+                raise TransientError(f"{self._name} cannot be read: {error}") from error
+            except sqlite3.DatabaseError as error:
+                raise self._damaged(error) from error
+
+    @contextmanager
+    def transaction(self, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """The connection for one write, rolled back on any error; raises as `reading` does.
+
+        durable: wait for the disk; otherwise the write survives a kill of the process only.
+        """
+        with self.lock:
+            try:
+                self.connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+                self.connection.execute("BEGIN IMMEDIATE")
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                self._roll_back()
+                if isinstance(error, sqlite3.OperationalError):
+                    raise TransientError(f"{self._name} cannot be written: {error}") from error
+                raise self._damaged(error) from error
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _roll_back(self) -> None:
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def _damaged(self, error: sqlite3.DatabaseError) -> PermanentError:
+        return PermanentError(f"{self.path}: {self._name} is damaged ({error}); {self._advice}")
+
+    def close(self) -> None:
+        """Release the file."""
+        with self.lock:
+            self.connection.close()
+
+
+def _create_private_file(path: Path | str) -> None:
+    """Create an empty file that only its owner can read, since it will hold queries.
+
+    SQLite gives its auxiliary files the same mode. Errors are ignored: opening the database
+    reports them.
+    """
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -1,0 +1,293 @@
+"""What every `AnswerStore` does. A new implementation adds its opener to `open_at`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.language_model_settings import ModelStage
+from config.settings import ServerSettings
+from tasks.broker.redis_connection import connect
+from tasks.language_model.answer_store import (
+    AnswerStore,
+    RefinementKind,
+    StageUsage,
+    StoredAnswer,
+)
+from tasks.language_model.claim_owner import new_claim_owner
+from tasks.language_model.protocol import TokenUsage
+from tasks.language_model.redis_answers import RedisAnswerStore
+from tasks.language_model.sqlite_answers import SqliteAnswerStore
+from tests.support.servers.redis_database import redis_settings
+
+__all__ = ["redis_settings"]
+
+Place = Path | ServerSettings
+DAY, NEXT_DAY = "2026-11-22", "2026-11-23"
+KIND = RefinementKind("roles", "model:8b", 1)
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def open_at(place: Place) -> AnswerStore:
+    """The store of a place, from any process."""
+    if isinstance(place, ServerSettings):
+        return RedisAnswerStore(connect(place), place)
+    return SqliteAnswerStore(place)
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "sqlite":
+        return tmp_path / "answers.db"
+    settings: ServerSettings = request.getfixturevalue("redis_settings")
+    return settings
+
+
+@pytest.fixture
+def answers(place: Place) -> Iterator[AnswerStore]:
+    opened = open_at(place)
+    yield opened
+    opened.close()
+
+
+def spend(answers: AnswerStore, stage: ModelStage, prompt: int, completion: int) -> None:
+    reservation = answers.reserve_tokens(DAY, prompt + completion, 0, 10)
+    assert reservation is not None
+    answers.settle(reservation, DAY, stage, TokenUsage(prompt, completion), 1)
+
+
+# -- answers
+def test_the_first_answer_is_kept(answers: AnswerStore) -> None:
+    assert answers.get_answer("key") is None
+    answers.save_answer("key", "select", "model", StoredAnswer('{"ids": ["ü 中"]}'))
+    answers.save_answer("key", "select", "model", StoredAnswer("{}"))
+    assert answers.get_answer("key") == StoredAnswer('{"ids": ["ü 中"]}')
+    assert answers.get_answer("other") is None
+
+
+def test_an_invalid_answer_is_kept_with_its_reason(answers: AnswerStore) -> None:
+    answers.save_answer("key", "roles", "model", StoredAnswer("", "no id 7: „x“"))
+    assert answers.get_answer("key") == StoredAnswer("", "no id 7: „x“")
+
+
+def test_answers_outlive_their_process_and_are_shared(place: Place, answers: AnswerStore) -> None:
+    worker = SPAWN.Process(target=save_and_die, args=(place,))
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == -signal.SIGKILL
+    assert answers.get_answer("last words") == StoredAnswer("{}")
+    again = open_at(place)
+    assert again.get_answer("last words") == StoredAnswer("{}")
+    again.close()
+
+
+def save_and_die(place: Place) -> None:
+    open_at(place).save_answer("last words", "select", "model", StoredAnswer("{}"))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+# -- claims
+def test_a_question_is_claimed_by_one_owner(answers: AnswerStore) -> None:
+    one, two = new_claim_owner(), new_claim_owner()
+    assert answers.claim("key", one, 10)
+    assert not answers.claim("key", two, 10)
+    assert answers.claim("other", two, 10)
+    answers.release("key", two)
+    assert not answers.claim("key", two, 10)
+    answers.release("key", one)
+    assert answers.claim("key", two, 10)
+
+
+def test_a_claim_ends_by_itself(answers: AnswerStore) -> None:
+    assert answers.claim("key", "one", 0.2)
+    assert not answers.claim("key", "two", 10)
+    time.sleep(0.3)
+    assert answers.claim("key", "two", 10)
+    answers.release("key", "one")
+    assert not answers.claim("key", "one", 10)
+
+
+def test_an_owner_extends_its_claim(answers: AnswerStore) -> None:
+    assert answers.claim("key", "one", 0.2)
+    assert answers.claim("key", "one", 10)
+    time.sleep(0.3)
+    assert not answers.claim("key", "two", 10)
+
+
+def test_the_claim_of_a_killed_process_ends_with_it(place: Place, answers: AnswerStore) -> None:
+    ready = SPAWN.Event()
+    worker = SPAWN.Process(target=claim_and_wait, args=(place, ready))
+    worker.start()
+    assert ready.wait(60)
+    assert not answers.claim("key", new_claim_owner(), 10)
+    worker.kill()
+    worker.join()
+    assert answers.claim("key", new_claim_owner(), 10)
+
+
+def claim_and_wait(place: Place, ready: Any) -> None:
+    answers = open_at(place)
+    assert answers.claim("key", new_claim_owner(), 3600)
+    ready.set()
+    time.sleep(60)
+
+
+@pytest.mark.parametrize("key", ["a", "b", "c"])
+def test_of_many_threads_one_claims(answers: AnswerStore, key: str) -> None:
+    claimed: list[bool] = []
+    together = threading.Barrier(8)
+
+    def work() -> None:
+        together.wait()
+        claimed.append(answers.claim(key, new_claim_owner(), 10))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(claimed) == [False] * 7 + [True]
+
+
+def test_of_many_processes_one_claims_each_question(place: Place) -> None:
+    keys = [f"key {number}" for number in range(40)]
+    claimed = compete(claim_all, place, keys)
+    assert sorted(key for found in claimed for key in found) == sorted(keys)
+
+
+def claim_all(place: Place, keys: list[str]) -> list[str]:
+    answers = open_at(place)
+    return [key for key in keys if answers.claim(key, new_claim_owner(), 60)]
+
+
+# -- tokens
+def test_usage_is_counted_by_day_and_stage(answers: AnswerStore) -> None:
+    spend(answers, "select", 100, 10)
+    spend(answers, "select", 200, 20)
+    spend(answers, "roles", 5, 1)
+    answers.count_stored(DAY, "select", 3)
+    answers.count_stored(DAY, "judge")
+    assert answers.get_usage(DAY) == {
+        "judge": StageUsage(stored=1),
+        "roles": StageUsage(1, 5, 1),
+        "select": StageUsage(2, 300, 30, 3),
+    }
+    assert answers.get_usage(NEXT_DAY) == {}
+
+
+def test_used_and_reserved_tokens_stay_within_the_limit(answers: AnswerStore) -> None:
+    spend(answers, "select", 50, 10)
+    reservation = answers.reserve_tokens(DAY, 30, 100, 10)
+    assert reservation is not None
+    assert answers.reserve_tokens(DAY, 11, 100, 10) is None
+    assert answers.reserve_tokens(NEXT_DAY, 100, 100, 10) is not None
+    answers.settle(reservation, DAY, "roles", TokenUsage(4, 1), 1)
+    assert answers.reserve_tokens(DAY, 36, 100, 10) is None
+    assert answers.reserve_tokens(DAY, 35, 100, 10) is not None
+    assert answers.get_usage(DAY)["roles"] == StageUsage(1, 4, 1)
+
+
+def test_without_a_limit_all_is_reserved_and_counted(answers: AnswerStore) -> None:
+    spend(answers, "select", 10**9, 10**9)
+    assert answers.reserve_tokens(DAY, 10**9, 0, 10) is not None
+    assert answers.get_usage(DAY)["select"].prompt_tokens == 10**9
+
+
+def test_a_reservation_ends_by_itself(answers: AnswerStore) -> None:
+    assert answers.reserve_tokens(DAY, 60, 100, 0.2) is not None
+    longer = answers.reserve_tokens(DAY, 40, 100, 10)
+    assert longer is not None
+    assert answers.reserve_tokens(DAY, 60, 100, 10) is None
+    time.sleep(0.3)
+    assert answers.reserve_tokens(DAY, 61, 100, 10) is None
+    assert answers.reserve_tokens(DAY, 60, 100, 10) is not None
+
+
+def test_what_was_used_counts_after_the_reservation_has_ended(answers: AnswerStore) -> None:
+    reservation = answers.reserve_tokens(DAY, 60, 100, 0.1)
+    assert reservation is not None
+    time.sleep(0.2)
+    answers.settle(reservation, DAY, "select", TokenUsage(90, 5), 1)
+    assert answers.reserve_tokens(DAY, 6, 100, 10) is None
+    assert answers.reserve_tokens(DAY, 5, 100, 10) is not None
+
+
+def test_processes_never_reserve_more_than_the_limit(place: Place) -> None:
+    reserved = compete(reserve_all, place, ["7"] * 50)
+    assert sum(int(tokens) for found in reserved for tokens in found) == 7 * (1000 // 7)
+
+
+def reserve_all(place: Place, tokens: list[str]) -> list[str]:
+    """Reserve; settle every second one with what was reserved."""
+    answers = open_at(place)
+    held = []
+    for number, each in enumerate(tokens):
+        reservation = answers.reserve_tokens(DAY, int(each), 1000, 60)
+        if reservation is not None:
+            held.append(each)
+            if number % 2:
+                answers.settle(reservation, DAY, "select", TokenUsage(int(each) - 1, 1), 1)
+    return held
+
+
+# -- refinements
+def test_the_first_refinement_of_a_subject_is_kept(answers: AnswerStore) -> None:
+    assert answers.get_refinements(KIND, ["a", "b"]) == {}
+    answers.save_refinements(KIND, {"a": {"roles": ["step"]}, "b": {"name": "ü 中"}})
+    answers.save_refinements(KIND, {"b": {"name": "late"}, "c": {}})
+    answers.save_refinements(KIND, {})
+    assert answers.get_refinements(KIND, ["a", "b", "c", "d"]) == {
+        "a": {"roles": ["step"]},
+        "b": {"name": "ü 中"},
+        "c": {},
+    }
+    assert answers.get_refinements(KIND, []) == {}
+
+
+def test_refinements_of_other_kinds_are_apart(answers: AnswerStore) -> None:
+    others = [
+        RefinementKind("judge", "model:8b", 1),
+        RefinementKind("roles", "model", 1),
+        RefinementKind("roles", "model:8b", 2),
+    ]
+    for number, kind in enumerate((KIND, *others)):
+        answers.save_refinements(kind, {"a": {"number": number}})
+    for number, kind in enumerate((KIND, *others)):
+        assert answers.get_refinements(kind, ["a"]) == {"a": {"number": number}}
+
+
+def test_many_refinements_are_read_at_once(answers: AnswerStore) -> None:
+    documents = {f"subject {number}": {"number": number} for number in range(1201)}
+    answers.save_refinements(KIND, documents)
+    assert answers.get_refinements(KIND, list(documents)) == documents
+
+
+# -- many processes
+def compete(work: Any, place: Place, items: list[str]) -> list[list[str]]:
+    """What each of four processes got that start at the same time."""
+    results = SPAWN.SimpleQueue()
+    together = SPAWN.Barrier(4)
+    workers = [
+        SPAWN.Process(target=run_together, args=(work, place, items, together, results))
+        for _ in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    found = [results.get() for _ in workers]
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0] * 4
+    return found
+
+
+def run_together(work: Any, place: Place, items: list[str], together: Any, results: Any) -> None:
+    together.wait(60)
+    results.put(work(place, items))

@@ -1,0 +1,265 @@
+"""`refine`: has a language model refine the published skills."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
+from config.language_model_settings import OFFLINE_STAGES, QUERY_STAGES, ModelStage
+from config.settings import Settings
+from workers.cli.common import (
+    json_option,
+    open_catalog,
+    print_json,
+    print_table,
+    print_to_stderr,
+    progress_bar,
+    read_settings,
+)
+
+if TYPE_CHECKING:  # slow to import
+    from graph.protocol import Catalog
+    from tasks.refine.pauses import RefinePause
+    from workers.backend.protocol import Backend
+    from workers.library.refinement import RefinementEstimate, RefinementProgress
+
+_POLL_SECONDS = 0.2
+_LOOK_SHARE = 10.0
+"""A look at the library is repeated after so many times its own duration."""
+
+_LEAST_STALL_SECONDS = 120.0
+_PAUSED_SECONDS = 60.0
+"""Patience with an endpoint that does not answer, or limits the rate."""
+
+_CALLS_PER_QUESTION = 3
+_FRUITLESS_RUNS = 3
+
+
+@click.command()
+@click.option("--source", "source_id", help="Only the skills of this source.")
+@click.option(
+    "--stage",
+    "stages",
+    multiple=True,
+    type=click.Choice(OFFLINE_STAGES),
+    help="Only this stage of those that are on; repeatable.",
+)
+@click.option("--estimate", is_flag=True, help="Print what it takes, and ask nothing.")
+@json_option
+@click.pass_context
+def refine(
+    ctx: click.Context,
+    source_id: str | None,
+    stages: tuple[ModelStage, ...],
+    estimate: bool,
+    as_json: bool,
+) -> None:
+    """Have the language model refine the published skills that it has not seen yet.
+
+    Answers are kept: nothing is asked twice, and an interrupted run is resumed by the next one.
+    If `skillbus serve` runs, or workers do, they refine all skills by themselves, and this command
+    waits for them.
+
+    \b
+    Examples:
+      skillbus refine --estimate
+      skillbus refine --source team --stage roles
+    """
+    settings = select_stages(read_settings(ctx), stages)
+    if estimate:
+        _print_estimate(settings, source_id, as_json)
+    else:
+        report = run_refine(settings, source_id)
+        _print_report(report, as_json)
+
+
+def select_stages(settings: Settings, stages: Sequence[ModelStage]) -> Settings:
+    """The settings with only these of the stages that refine; with all that are on if none is
+    named. Raises UsageError if there is no model, or a stage is off."""
+    model = settings.language_model
+    if not model.base_url:
+        raise UsageError(
+            "no language model is configured: set language_model.base_url, language_model.model "
+            "and language_model.stages (or SKILLBUS_LANGUAGE_MODEL__BASE_URL, …__MODEL and "
+            f"…__STAGES); the stages that refine skills are {', '.join(OFFLINE_STAGES)}"
+        )
+    enabled = model.offline_stages
+    if not enabled:
+        raise UsageError(
+            f"language_model.stages has none of {', '.join(OFFLINE_STAGES)}; add those that are to "
+            "refine skills"
+        )
+    if off := [stage for stage in stages if stage not in enabled]:
+        raise UsageError(f"{', '.join(off)}: not in language_model.stages")
+    if not stages:
+        return settings
+    kept = [stage for stage in model.stages if stage in (*stages, *QUERY_STAGES)]
+    return settings.model_copy(
+        update={"language_model": model.model_copy(update={"stages": tuple(kept)})}
+    )
+
+
+# -- estimate
+def _print_estimate(settings: Settings, source_id: str | None, as_json: bool) -> None:
+    from workers.library.refinement import estimate_refinement
+
+    with progress_bar("reading") as step:
+        found = estimate_refinement(settings, source_id, step)
+    if as_json:
+        print_json(_estimate_data(found))
+        return
+    rows: list[tuple[str, ...]] = [
+        (
+            one.stage,
+            f"{one.skills:,}",
+            f"{one.calls:,}",
+            f"{one.prompt_tokens:,}",
+            f"{one.answer_tokens:,}",
+        )
+        for one in found.stages
+    ]
+    print_table(rows, ("stage", "skills", "calls", "prompt tokens", "answer tokens, at most"))
+    if found.tokens_left is not None:
+        click.echo(f"{found.tokens_left:,} tokens are left today (language_model.daily_tokens)")
+
+
+def _estimate_data(found: RefinementEstimate) -> dict[str, Any]:
+    return {
+        "model": found.model,
+        "stages": {
+            one.stage: {
+                "skills": one.skills,
+                "calls": one.calls,
+                "prompt_tokens": one.prompt_tokens,
+                "answer_tokens": one.answer_tokens,
+            }
+            for one in found.stages
+        },
+        "tokens_left": found.tokens_left,
+    }
+
+
+# -- work
+def run_refine(settings: Settings, source_id: str | None) -> dict[str, Any]:
+    """Have the skills refined, and wait for it; returns counts by stage.
+
+    Raises TransientError when the day's tokens are spent or nothing goes on,
+    MisconfiguredError when the endpoint refuses the settings. What is left stays to be done.
+    """
+    from workers.backend.factory import open_backend
+    from workers.library.refinement import RefinementProgress
+
+    started = time.monotonic()
+    _require_library(settings, source_id)
+    with (
+        ExitStack() as stack,
+        open_backend(settings, writable=True, embed_sections=False, refine="on request") as backend,
+    ):
+        progress = RefinementProgress(settings, backend.graph, source_id, stack)
+        with progress_bar("refining") as step:
+            _wait_until_refined(backend, progress, step)
+        report = progress.count_by_stage()
+    return {
+        "model": settings.language_model.model,
+        "stages": report,
+        "seconds": round(time.monotonic() - started, 2),
+    }
+
+
+def _require_library(settings: Settings, source_id: str | None) -> None:
+    """Raise UsageError if there is no library, or no skill in the source."""
+    with open_catalog(settings) as graph:
+        if source_id is not None and not _has_skills(graph, source_id):
+            raise UsageError(
+                f"no published skills in source {source_id!r}; `skillbus sources list` names the "
+                "sources"
+            )
+
+
+def _has_skills(graph: Catalog, source_id: str) -> bool:
+    from graph.records import EntryFilter, SkillState
+
+    selection = EntryFilter(source_id=source_id, state=SkillState.PUBLISHED)
+    return bool(graph.list_entries(selection, "", 1))
+
+
+def _wait_until_refined(
+    backend: Backend, progress: RefinementProgress, step: Callable[[int, int], None]
+) -> None:
+    """Send what is missing, and look until nothing is, or nothing goes on."""
+    watch = _StallWatch(backend.settings.language_model.timeout_seconds)
+    fruitless_runs = 0
+    while True:
+        began = time.monotonic()
+        missing = [entry.skill_id for entry in progress.find_missing()]
+        step(progress.total - len(missing), progress.total)
+        if not missing:
+            return
+        if watch.has_moved(progress.get_sign_of_life()):
+            fruitless_runs = 0
+        watch.check(backend.get_refine_pause(), len(missing))
+        if backend.request_refinement(missing):
+            fruitless_runs += 1
+        if fruitless_runs > _FRUITLESS_RUNS:
+            raise PermanentError(
+                f"{len(missing)} skills could not be refined, such as {missing[0]}; "
+                "`skillbus dead list` has the reasons"
+            )
+        time.sleep(max(_POLL_SECONDS, _LOOK_SHARE * (time.monotonic() - began)))
+
+
+class _StallWatch:
+    """Sees that nothing goes on any more. timeout_seconds: of a call to the model."""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self._stall_seconds = max(_LEAST_STALL_SECONDS, _CALLS_PER_QUESTION * timeout_seconds)
+        self._sign: tuple[int, ...] = ()
+        self._moved_at = time.monotonic()
+        self._noted = ""
+
+    def has_moved(self, sign: tuple[int, ...]) -> bool:
+        """Whether the numbers that change with the work have changed since the last look."""
+        if sign == self._sign:
+            return False
+        self._sign, self._moved_at = sign, time.monotonic()
+        return True
+
+    def check(self, pause: RefinePause | None, waiting: int) -> None:
+        """Raise if the work is held up for good, or nothing has moved for long."""
+        seconds = time.monotonic() - self._moved_at
+        skills = f"{waiting} skills wait"
+        if pause is None:
+            if seconds > self._stall_seconds:
+                raise TransientError(
+                    f"nothing was refined for {seconds:.0f} s; {skills}. `skillbus status` shows "
+                    "workers and queues"
+                )
+            return
+        if pause.cause == "tokens":
+            raise TransientError(
+                f"today's tokens are spent ({pause.reason}); {skills}. Run this again after "
+                "midnight UTC, or raise language_model.daily_tokens"
+            )
+        if pause.cause == "settings":
+            raise MisconfiguredError(f"{pause.reason}; {skills}")
+        if seconds > _PAUSED_SECONDS:
+            raise TransientError(f"the language model does not answer: {pause.reason}; {skills}")
+        if pause.reason != self._noted:
+            self._noted = pause.reason
+            print_to_stderr(f"waiting: {pause.reason}")
+
+
+def _print_report(report: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(report)
+        return
+    for stage, counts in report["stages"].items():
+        invalid = f", {counts['invalid']} with invalid answers" if counts["invalid"] else ""
+        click.echo(f"{stage}: {counts['refined']} skills refined{invalid}")
+    if any(counts["invalid"] for counts in report["stages"].values()):
+        print_to_stderr("`skillbus failures --refinement` lists the invalid answers")

@@ -1,0 +1,150 @@
+"""What is left to refine: its progress, and an estimate of the calls and tokens it takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from config.errors import UsageError
+from config.language_model_settings import ModelStage
+from config.settings import Settings
+from graph.protocol import Catalog
+from graph.records import CatalogEntry
+from skills.record import RevisionKey
+from skills.token_count import count_tokens
+from tasks.language_model.answer_store import AnswerStore, utc_day
+from tasks.policies import REFINE, Deadline
+from tasks.refine.refined_subjects import RefinedSubjects
+from tasks.refine.stage import RefineContext, RefineStage
+from tasks.refine.stages import list_enabled_stages
+from tasks.refine.unrefined import find_unrefined, list_published
+from workers.backend.stores import open_answers, open_services
+from workers.monitoring.refinement_status import InvalidRefinement, list_invalid
+
+_BATCH = 64
+
+
+class StageEstimate(NamedTuple):
+    """What one stage takes. prompt_tokens: counted here. answer_tokens: the most that the answers
+    may have. Retries of invalid answers come on top."""
+
+    stage: ModelStage
+    skills: int
+    calls: int
+    prompt_tokens: int
+    answer_tokens: int
+
+
+class RefinementEstimate(NamedTuple):
+    """What refinement takes, by stage. tokens_left: of today; None without a limit."""
+
+    model: str
+    stages: tuple[StageEstimate, ...]
+    tokens_left: int | None
+
+
+def estimate_refinement(
+    settings: Settings, source_id: str | None, step: Callable[[int, int], None]
+) -> RefinementEstimate:
+    """What the stages would ask about published skills without refinements; asks nothing.
+
+    source_id: only of this source. step: called with (done, total) skills.
+    """
+    with ExitStack() as stack:
+        services = open_services(settings, stack, _send_nothing, writable=False)
+        answers = services.answers
+        if services.language_model is None or answers is None:
+            raise UsageError("no language model is configured")
+        stages = list_enabled_stages(settings.language_model)
+        entries = list_published(services.graph, source_id)
+        model = settings.language_model.model
+        missing = find_unrefined(answers, services.refined, model, stages, entries)
+        deadline = Deadline(REFINE.time_limit)
+        context = RefineContext(services, services.language_model.get(), answers, deadline)
+        total = sum(map(len, missing.values()))
+        found: list[StageEstimate] = []
+        for stage in stages:
+            step(sum(one.skills for one in found), total)
+            found.append(_estimate_stage(context, stage, missing[stage.name]))
+        return RefinementEstimate(model, tuple(found), _get_tokens_left(settings, answers))
+
+
+def _estimate_stage(
+    context: RefineContext, stage: RefineStage, entries: Sequence[CatalogEntry]
+) -> StageEstimate:
+    calls = prompt_tokens = answer_tokens = 0
+    for start in range(0, len(entries), _BATCH):
+        keys = [RevisionKey(one.skill_id, one.seq) for one in entries[start : start + _BATCH]]
+        for revision in context.services.index.get_revisions(keys).values():
+            for request in stage.requests(context, revision):
+                calls += 1
+                prompt_tokens += count_tokens(request.instructions) + count_tokens(request.data)
+                answer_tokens += request.max_tokens
+    return StageEstimate(stage.name, len(entries), calls, prompt_tokens, answer_tokens)
+
+
+def _get_tokens_left(settings: Settings, answers: AnswerStore) -> int | None:
+    limit = settings.language_model.daily_tokens
+    if not limit:
+        return None
+    usage = answers.get_usage(utc_day(time.time()))
+    used = sum(stage.prompt_tokens + stage.completion_tokens for stage in usage.values())
+    return max(0, limit - used)
+
+
+def _send_nothing(name: str, ids: Sequence[object]) -> None:
+    raise AssertionError(f"an estimate sends no tasks ({name}, {len(ids)} ids)")
+
+
+class RefinementProgress:
+    """How far the skills of a library, or of one source, are refined. total: how many there are."""
+
+    def __init__(
+        self, settings: Settings, graph: Catalog, source_id: str | None, stack: ExitStack
+    ) -> None:
+        """stack: closes the store of answers. Raises UsageError if no model is configured."""
+        answers = open_answers(settings, stack)
+        if answers is None:
+            raise UsageError("no language model is configured")
+        self._settings = settings.language_model
+        self._graph, self._answers, self._source_id = graph, answers, source_id
+        self._refined = RefinedSubjects()
+        self._stages = list_enabled_stages(self._settings)
+        self._entries: list[CatalogEntry] = []
+        self._missing: dict[str, list[CatalogEntry]] = {}
+
+    @property
+    def total(self) -> int:
+        """How many skills there were at the last look."""
+        return len(self._entries)
+
+    def find_missing(self) -> list[CatalogEntry]:
+        """Look; returns the published skills that a stage has not refined, by id."""
+        self._entries = list_published(self._graph, self._source_id)
+        self._missing = find_unrefined(
+            self._answers, self._refined, self._settings.model, self._stages, self._entries
+        )
+        ids = {entry.skill_id for missing in self._missing.values() for entry in missing}
+        return [entry for entry in self._entries if entry.skill_id in ids]
+
+    def get_sign_of_life(self) -> tuple[int, ...]:
+        """Numbers that change while work goes on: skills that are missing, and today's calls."""
+        usage = self._answers.get_usage(utc_day(time.time())).values()
+        return (
+            *map(len, self._missing.values()),
+            sum(one.calls + one.stored for one in usage),
+        )
+
+    def count_by_stage(self) -> dict[str, dict[str, int]]:
+        """By stage, as of the last look: how many skills are refined, and had an invalid answer."""
+        invalid = [one.stage for one in self.list_invalid()]
+        return {
+            stage: {"refined": self.total - len(missing), "invalid": invalid.count(stage)}
+            for stage, missing in self._missing.items()
+        }
+
+    def list_invalid(self) -> list[InvalidRefinement]:
+        """The invalid answers, as of the last look."""
+        return list_invalid(self._settings, self._refined, self._stages, self._entries)
