@@ -116,9 +116,10 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
     """Train a cross-encoder that reads a task together with a skill.
 
     It learns from queries generated from each skill's own text, from the prompts that a language
-    model wrote for it, and from the tasks of --feedback: each is a list of the needed skill and negatives, which are near in meaning, near in words, of
-    the same category, or random. One of --folds parts of skills and tasks is held out; the report
-    compares the rankings with and without the model on it.
+    model wrote for it, and from the tasks of --feedback: each is a list of the needed skill and
+    negatives, which are near in meaning, near in words, of the same category, or random. One of
+    --folds parts of skills and tasks is held out; the report compares the rankings with and without
+    the model on it.
 
     \b
     Example:
