@@ -14,10 +14,17 @@ from search.protocol import SearchIndex
 from tasks.broker.broker_config import server_broker_config
 from tasks.celery_app import create_app
 from tasks.coordination.redis import RedisCoordinator
+from tasks.language_model.answer_store import AnswerStore
 from tasks.send import queue_depth
 from tasks.services import Lazy, Services
 from workers.backend.store_backend import StoreBackend
-from workers.backend.stores import open_coordinator, open_graph, open_index, open_journal
+from workers.backend.stores import (
+    open_answers,
+    open_coordinator,
+    open_graph,
+    open_index,
+    open_journal,
+)
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
 
@@ -53,6 +60,7 @@ class DistributedBackend(StoreBackend):
         self._index: Lazy[SearchIndex] = Lazy(
             lambda: open_index(settings, self._stack, writable=False)
         )
+        self._answers = Lazy(lambda: open_answers(settings, self._stack))
         self._deployment_status: Lazy[DeploymentStatus] = Lazy(self._open_deployment_status)
 
     def _open_deployment_status(self) -> DeploymentStatus:
@@ -86,6 +94,10 @@ class DistributedBackend(StoreBackend):
     @override
     def search_index(self) -> SearchIndex:
         return self._index.get()
+
+    @override
+    def answer_store(self) -> AnswerStore | None:
+        return self._answers.get()
 
     @override
     def start(self) -> None:

@@ -23,6 +23,7 @@ from tasks.broker.broker_config import memory_broker_config
 from tasks.celery_app import create_app
 from tasks.ingest.maintain import maintain, repair_catalog, resend_open_work
 from tasks.ingest.role_classifier import load_role_classifier
+from tasks.language_model.answer_store import AnswerStore
 from tasks.metrics_recorder import MetricsRecorder
 from tasks.policies import MAINTAIN, Deadline
 from tasks.send import queue_depth, send_task
@@ -212,6 +213,10 @@ class EmbeddedBackend(StoreBackend):
     @override
     def search_index(self) -> SearchIndex:
         return self.services.index
+
+    @override
+    def answer_store(self) -> AnswerStore | None:
+        return self.services.answers
 
     @override
     def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:

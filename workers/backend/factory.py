@@ -81,9 +81,10 @@ def open_skill_reader(settings: Settings) -> SkillReader:
     from workers.library.skill_reader import SkillReader
 
     def open_stores(stack: ExitStack) -> Stores:
-        from workers.backend.stores import open_graph, open_index
+        from workers.backend.stores import open_answers, open_graph, open_index
 
         graph = open_graph(settings, stack, writable=False)
-        return graph, open_index(settings, stack, writable=False)
+        index = open_index(settings, stack, writable=False)
+        return graph, index, open_answers(settings, stack)
 
-    return SkillReader(settings.policy, open_stores)
+    return SkillReader(settings, open_stores)

@@ -66,14 +66,15 @@ class ServeBackend(Backend):
     def skills(self) -> SkillReader:
         from workers.library.skill_reader import SkillReader  # slow to import
 
-        reader = SkillReader(self.settings.policy, self._open_stores)
+        reader = SkillReader(self.settings, self._open_stores)
         self._stack.callback(reader.close)
         return reader
 
     def _open_stores(self, stack: ExitStack) -> Stores:
-        from workers.backend.stores import open_index  # slow to import
+        from workers.backend.stores import open_answers, open_index  # slow to import
 
-        return self.graph, open_index(self.settings, stack, writable=False)
+        index = open_index(self.settings, stack, writable=False)
+        return self.graph, index, open_answers(self.settings, stack)
 
     @override
     def submit(self, data: EventData, origin: str) -> str:

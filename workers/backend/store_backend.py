@@ -20,6 +20,7 @@ from skills.events import Event, EventData, QueryAsked, new_event, replace_origi
 from tasks.coordination.protocol import Coordinator
 from tasks.ingest.next_tasks import first_task, send_refine
 from tasks.journal.protocol import JobKind, Journal, job_id, trace_of
+from tasks.language_model.answer_store import AnswerStore
 from tasks.policies import MAINTAIN, QUERY
 from tasks.query.context import check_query
 from tasks.refine.pauses import RefinePause, get_refine_pause
@@ -58,6 +59,10 @@ class StoreBackend(Backend, ABC):
     def search_index(self) -> SearchIndex:
         """The search index, for reading revisions."""
 
+    @abstractmethod
+    def answer_store(self) -> AnswerStore | None:
+        """The answers of the language model; None if none is in use."""
+
     @override
     def __enter__(self) -> Self:
         self.start()
@@ -75,7 +80,9 @@ class StoreBackend(Backend, ABC):
     @cached_property
     @override
     def skills(self) -> SkillReader:
-        return SkillReader(self.settings.policy, lambda _: (self.graph, self.search_index()))
+        return SkillReader(
+            self.settings, lambda _: (self.graph, self.search_index(), self.answer_store())
+        )
 
     # -- events
     @override

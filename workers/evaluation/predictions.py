@@ -14,6 +14,7 @@ from skills.record import ParsedSkill, RevisionKey
 from skills.roles import RoleClassifier, classify_passages
 from tasks.query.context import QueryContext, check_stages
 from tasks.query.pipeline import rank_skills
+from tasks.refine.role_overlay import overlay_roles
 from tasks.services import Services
 from workers.library.user_files import read_text
 
@@ -70,10 +71,14 @@ def predict_roles(
 ) -> dict[str, list[tuple[int, int, str]]]:
     """(first line, last line, role) of each skill, with its headings and frontmatter.
 
-    classifier: None for the roles that the library holds.
+    classifier: None for the roles that the library holds: those of the language model where the
+    settings say so, else of the local classifier.
     """
+    revisions = read_published_revisions(services, skill_ids)
+    if classifier is None:
+        revisions = overlay_roles(services.answers, services.settings.language_model, revisions)
     found = {}
-    for skill_id, revision in read_published_revisions(services, skill_ids).items():
+    for skill_id, revision in revisions.items():
         parsed = revision.parsed
         roles = [passage.role for passage in parsed.passages]
         if classifier is not None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from config.errors import NotFoundError, PermanentError, TransientError
-from config.settings import PolicySettings
+from config.settings import Settings
 from graph.links.passage_links import link_passages
 from graph.protocol import Catalog, SkillGraph
 from graph.records import CatalogEntry, EntryFilter, Link, SkillState
@@ -16,7 +16,9 @@ from search.protocol import SearchIndex, StoredRevision
 from skills.bundle.escaping import escape_inline
 from skills.record import RevisionKey
 from skills.skill_policy import SkillPolicy
+from tasks.language_model.answer_store import AnswerStore
 from tasks.query.policy_filter import make_policy, rescan_revision
+from tasks.refine.role_overlay import overlay_roles
 from tasks.sources.readers import get_skill_location
 from workers.library.skill_data import (
     entry_data,
@@ -29,7 +31,7 @@ from workers.library.skill_data import (
 _MAX_ATTEMPTS = 3
 _BATCH_SIZE = 2_000
 
-Stores = tuple[SkillGraph, SearchIndex]
+Stores = tuple[SkillGraph, SearchIndex, AnswerStore | None]
 
 
 class PublishedSkill(NamedTuple):
@@ -45,13 +47,13 @@ class SkillReader:
     A skill is looked up in the catalog by its whole id and read from the index: no part of an id
     ever becomes a path.
 
-    open_stores: opens catalog and index on first use; the stack is closed by `close`.
+    open_stores: opens catalog, index and the answers of the language model (None without one) on
+    first use; the stack is closed by `close`.
     """
 
-    def __init__(
-        self, policy_settings: PolicySettings, open_stores: Callable[[ExitStack], Stores]
-    ) -> None:
-        self._policy_settings = policy_settings
+    def __init__(self, settings: Settings, open_stores: Callable[[ExitStack], Stores]) -> None:
+        self._model_settings = settings.language_model
+        self._policy_settings = settings.policy
         self._open_stores = open_stores
         self._lock = threading.Lock()
         self._stack = ExitStack()
@@ -75,7 +77,7 @@ class SkillReader:
     def list_published(self, after_id: str, limit: int) -> list[CatalogEntry]:
         """The published skills that follow an id, in the order of their ids, without those that the
         policy withholds."""
-        graph, _ = self._get_stores()
+        graph, *_ = self._get_stores()
         policy = make_policy(self._policy_settings, graph.list_sources())
         found: list[CatalogEntry] = []
         while len(found) < limit:
@@ -92,7 +94,7 @@ class SkillReader:
         Raises NotFoundError if the catalog has none of this id, PermanentError if it failed to
         ingest or the policy withholds it, TransientError if it is not published yet.
         """
-        graph, _ = self._get_stores()
+        graph, *_ = self._get_stores()
         _, revision = self._read_revision(_require_published(require_entry(graph, skill_id)))
         sources = graph.list_sources()
         policy = make_policy(self._policy_settings, sources)
@@ -113,7 +115,7 @@ class SkillReader:
         policy withholds has nothing that its author wrote, and no link names one. Raises
         NotFoundError if the catalog has none of this id.
         """
-        graph, index = self._get_stores()
+        graph, index, _ = self._get_stores()
         entry = require_entry(graph, skill_id)
         policy = make_policy(self._policy_settings, graph.list_sources())
         data = entry_data(entry, policy, include_withheld=include_withheld)
@@ -140,11 +142,12 @@ class SkillReader:
 
         A revision that is superseded meanwhile is deleted; then the next one is read.
         """
-        graph, index = self._get_stores()
+        graph, index, answers = self._get_stores()
         for _ in range(_MAX_ATTEMPTS):
             key = RevisionKey(entry.skill_id, entry.seq)
             stored = index.get_revisions([key]).get(key)
             if stored is not None:
+                stored = overlay_roles(answers, self._model_settings, {key: stored})[key]
                 return entry, rescan_revision(stored)
             newer = _require_published(require_entry(graph, entry.skill_id))
             if newer.seq == entry.seq:
