@@ -168,7 +168,7 @@ def _find_unchanged(
 ) -> dict[RevisionKey, str]:
     """The skills whose published revision is what would be published now: key -> content hash.
 
-    Its document must be complete, and have the completions that are stored and in use.
+    Its document must be complete, and have the completions that are stored.
     """
     same = {
         RevisionKey(entry.skill_id, entry.seq): (key, folder.content_hash)

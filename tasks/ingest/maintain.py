@@ -16,7 +16,7 @@ from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded_skills
 from tasks.ingest.poll import poll_sources
 from tasks.policies import INGEST, QUERY, Deadline
-from tasks.refine.completions import completion_kinds, find_outdated
+from tasks.refine.completions import completion_origins, find_outdated
 from tasks.refine.unrefined import send_unrefined_skills
 from tasks.services import Services
 from tasks.sources.uploads.install import delete_expired_uploads
@@ -148,13 +148,13 @@ def request_reingest(services: Services, skill_ids: Sequence[str]) -> int:
 
 
 def request_completions(services: Services) -> int:
-    """Request ingest of published skills whose completions are not those that are stored and in
-    use, such as after a setting was switched on again; returns how many.
+    """Request ingest of published skills whose completions are not those that are stored, such
+    as after the model was changed back; returns how many.
 
     At most 1,000 per call. Does nothing where no completions are in use: searches then leave out
     those that documents have.
     """
-    if services.answers is None or not completion_kinds(services.settings.language_model):
+    if services.answers is None or not completion_origins(services.settings.language_model):
         return 0
     graph = services.graph
     entries = [entry for entry in graph.get_entries() if entry.seq and not needs_ingest(entry)]

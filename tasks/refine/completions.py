@@ -1,8 +1,9 @@
 """Completions of skills: which are in use, and those that the store has for a content.
 
-A completion is what a stage of the language model wrote about a skill and the search may use. The
-settings say which stages and which model; documents of other origins stay without effect, and are
-built again at the next ingest.
+A completion is what a stage of the language model wrote about a skill and the search may use.
+Documents have those of the settings' model, whichever stages are on: a stage that is switched off
+or on has effect at once, and no document is built again. Those of another model have no effect, and
+are replaced at the next ingest.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ PROMPTS_VERSION = 1
 
 
 def completion_kinds(settings: LanguageModelSettings) -> tuple[RefinementKind, ...]:
-    """The kinds of refinements that complete skills under these settings."""
-    kinds = []
-    if settings.uses("record"):
-        kinds.append(RefinementKind("record", settings.model, RECORD_VERSION))
-    if settings.uses("prompts") and settings.search_terms:
+    """The kinds of refinements that documents have under these settings."""
+    if not settings.base_url:
+        return ()
+    kinds = [RefinementKind("record", settings.model, RECORD_VERSION)]
+    if settings.search_terms:
         kinds.append(RefinementKind("prompts", settings.model, PROMPTS_VERSION))
     return tuple(kinds)
 
@@ -38,6 +39,7 @@ def completion_origins(settings: LanguageModelSettings) -> tuple[str, ...]:
     return tuple(
         completion_origin(kind.stage, kind.version, kind.model)
         for kind in completion_kinds(settings)
+        if settings.uses(kind.stage)
     )
 
 
@@ -54,7 +56,7 @@ def to_completion(kind: RefinementKind, refinement: Mapping[str, Any]) -> Comple
 def read_completions(
     services: Services, content_hashes: Sequence[str]
 ) -> dict[str, tuple[Completion, ...]]:
-    """The completions in use of each content that has any, by content hash."""
+    """The completions of each content that has any stored, by content hash."""
     found: dict[str, tuple[Completion, ...]] = {}
     if services.answers is None or not content_hashes:
         return found
@@ -67,7 +69,7 @@ def read_completions(
 
 
 def find_outdated(services: Services, published: Mapping[RevisionKey, str]) -> set[RevisionKey]:
-    """Those of the revisions whose completions are not the ones that are stored and in use.
+    """Those of the revisions whose completions are not the ones that are stored.
 
     published: content hash by revision.
     """
@@ -88,3 +90,12 @@ def with_completions(parsed: ParsedSkill, completions: tuple[Completion, ...]) -
     if parsed.record.completions == completions:
         return parsed
     return replace(parsed, record=replace(parsed.record, completions=completions))
+
+
+def keep_used(parsed: ParsedSkill, settings: LanguageModelSettings) -> ParsedSkill:
+    """The skill with those of its completions that are in use under these settings."""
+    completions = parsed.record.completions
+    if not completions:
+        return parsed
+    origins = completion_origins(settings)
+    return with_completions(parsed, tuple(one for one in completions if one.origin in origins))
