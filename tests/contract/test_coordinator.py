@@ -73,6 +73,17 @@ def test_of_many_threads_one_takes_the_lock(coordinator: Coordinator) -> None:
     assert sorted(firsts) == [False] * 5 + [True]
 
 
+def test_work_that_is_paused_has_a_reason_until_the_pause_ends(coordinator: Coordinator) -> None:
+    assert coordinator.get_pause("refine") == ""
+    coordinator.pause("refine", "tokens are spent", 30)
+    assert coordinator.get_pause("refine") == "tokens are spent"
+    assert coordinator.get_pause("other") == ""
+    coordinator.pause("refine", "no answer", 0.1)
+    assert coordinator.get_pause("refine") == "no answer"
+    time.sleep(0.15)
+    assert coordinator.get_pause("refine") == ""
+
+
 def test_due_work_is_claimed_once_per_period(coordinator: Coordinator) -> None:
     assert coordinator.claim_if_due("sweep", 0.2)
     assert not coordinator.claim_if_due("sweep", 0.2)
