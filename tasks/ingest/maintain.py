@@ -16,7 +16,7 @@ from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded_skills
 from tasks.ingest.poll import poll_sources
 from tasks.policies import INGEST, QUERY, Deadline
-from tasks.refine.completions import completion_origins, find_outdated
+from tasks.refine.completions import completion_origins, find_lacking
 from tasks.refine.unrefined import send_unrefined_skills
 from tasks.services import Services
 from tasks.sources.uploads.install import delete_expired_uploads
@@ -148,28 +148,27 @@ def request_reingest(services: Services, skill_ids: Sequence[str]) -> int:
 
 
 def request_completions(services: Services) -> int:
-    """Request ingest of published skills whose completions are not those that are stored, such
-    as after the model was changed back; returns how many.
+    """Request ingest of published skills that lack a completion that is stored, such as after
+    the model was changed back; returns how many.
 
-    At most 1,000 per call. Does nothing where no completions are in use: searches then leave out
-    those that documents have.
+    At most 1,000 per call. Completions that are not in use are left: searches pass over them.
     """
     if services.answers is None or not completion_origins(services.settings.language_model):
         return 0
     graph = services.graph
     entries = [entry for entry in graph.get_entries() if entry.seq and not needs_ingest(entry)]
-    outdated: set[RevisionKey] = set()
+    lacking: set[RevisionKey] = set()
     for batch in batches(entries, _COMPLETION_BATCH):
         services.coordinator.yield_to_queries()
-        outdated |= find_outdated(
+        lacking |= find_lacking(
             services, {RevisionKey(one.skill_id, one.seq): one.content_hash for one in batch}
         )
-        if len(outdated) >= _MAX_RECOMPLETED:
+        if len(lacking) >= _MAX_RECOMPLETED:
             break
     wanted = [
         (one.skill_id, one.source_id, one.path)
         for one in entries
-        if RevisionKey(one.skill_id, one.seq) in outdated
+        if RevisionKey(one.skill_id, one.seq) in lacking
     ][:_MAX_RECOMPLETED]
     if wanted:
         graph.request_ingest(wanted, graph.allocate_sequence(1)[0])

@@ -73,16 +73,33 @@ def find_outdated(services: Services, published: Mapping[RevisionKey, str]) -> s
 
     published: content hash by revision.
     """
-    if not published:
-        return set()
-    wanted = read_completions(services, list(published.values()))
-    records = services.index.get_forward_records(list(published))
+    wanted = _stored_origins(services, published)
+    present = _present_origins(services, list(published))
+    return {key for key, origins in present.items() if origins != wanted[key]}
+
+
+def find_lacking(services: Services, published: Mapping[RevisionKey, str]) -> set[RevisionKey]:
+    """Those of the revisions that lack a completion that is stored; see `find_outdated`."""
+    wanted = {key: one for key, one in _stored_origins(services, published).items() if one}
+    present = _present_origins(services, list(wanted))
+    return {key for key, origins in present.items() if wanted[key] - origins}
+
+
+def _stored_origins(
+    services: Services, published: Mapping[RevisionKey, str]
+) -> dict[RevisionKey, set[str]]:
+    found = read_completions(services, list(published.values()))
     return {
-        key
-        for key, record in records.items()
-        if {one.origin for one in record.completed}
-        != {one.origin for one in wanted.get(published[key], ())}
+        key: {one.origin for one in found.get(content_hash, ())}
+        for key, content_hash in published.items()
     }
+
+
+def _present_origins(
+    services: Services, keys: Sequence[RevisionKey]
+) -> dict[RevisionKey, set[str]]:
+    records = services.index.get_forward_records(keys) if keys else {}
+    return {key: {one.origin for one in record.completed} for key, record in records.items()}
 
 
 def with_completions(parsed: ParsedSkill, completions: tuple[Completion, ...]) -> ParsedSkill:

@@ -92,13 +92,13 @@ class RecordStage(RefineStage):
     @override
     def requests(self, context: RefineContext, revision: StoredRevision) -> Sequence[ModelRequest]:
         del context
-        lacking = find_lacking(revision.parsed)
+        lacking = find_missing_fields(revision.parsed)
         return [build_request(revision.parsed, lacking)] if lacking else []
 
     @override
     def refine(self, context: RefineContext, revision: StoredRevision) -> dict[str, Any]:
         parsed = revision.parsed
-        lacking = find_lacking(parsed)
+        lacking = find_missing_fields(parsed)
         if not lacking:
             return {"fields": {}}
         answer = context.model.complete(build_request(parsed, lacking), RecordAnswer).answer
@@ -111,7 +111,7 @@ class RecordStage(RefineStage):
         apply_completion(context, self, revision, refinement)
 
 
-def find_lacking(parsed: ParsedSkill) -> tuple[str, ...]:
+def find_missing_fields(parsed: ParsedSkill) -> tuple[str, ...]:
     """The fields that the parser did not find.
 
     It takes the capability from the description; that is lacking where there is no description, or
