@@ -17,13 +17,16 @@ SUSPICIOUS_LEVEL = 2
 """Level of a finding of the scanner from which a text is dropped."""
 
 _MARKUP = re.compile(r"https?:|www\.|```|~~~|\]\(|<[a-zA-Z/!|]|[{}]{2}", re.IGNORECASE)
-_ENDS = " \t-*•·\"'`“”「」,;，；、"
+_ENDS = " \t-*•·\"'“”「」,;，；、"
 
 
 def clean_text(text: str, max_characters: int) -> str:
     """A text on one line without list marks and quotes; "" for one that must not be kept."""
-    plain = clean(text).strip(_ENDS)
-    if not plain or len(plain) > max_characters or _MARKUP.search(plain):
+    shown = clean(text)
+    if _MARKUP.search(shown):
+        return ""
+    plain = shown.replace("`", "").strip(_ENDS)
+    if not plain or len(plain) > max_characters:
         return ""
     if any(finding.level >= SUSPICIOUS_LEVEL for finding in scan_lines((plain,), 1)):
         return ""

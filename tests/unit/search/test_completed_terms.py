@@ -176,8 +176,8 @@ class TestScores:
     def test_a_completed_skill_is_found_by_its_words(self) -> None:
         plain = [forward(text) for text in self.LIBRARY]
         used = use_completed(forward(self.LIBRARY[3], RECORD), [RECORD.origin])
-        assert list(self.scores("pottery", plain))[0] != "a:3"
-        assert list(self.scores("pottery", [*plain[:3], used]))[0] == "a:3"
+        assert next(iter(self.scores("pottery", plain))) != "a:3"
+        assert next(iter(self.scores("pottery", [*plain[:3], used]))) == "a:3"
 
     def test_its_own_description_weighs_more(self) -> None:
         said = forward(self.LIBRARY[0].replace("for stoneware", "for stoneware pottery"))
