@@ -133,11 +133,11 @@ def build_training_set(
     training = [r for r in revisions if folds[r.key.skill_id] != training_options.fold]
     vectors = services.index.get_skill_vectors([revision.key for revision in training])
     training_set = TrainingSet(training_options)
-    training_set.notes["skills"] = len(known)
-    training_set.notes["tasks"] = len(labelled_tasks)
-    training_set.notes["tasks that need no skill of this library"] = len(tasks) - len(
-        labelled_tasks
-    )
+    training_set.notes |= {
+        "skills": len(known),
+        "tasks": len(labelled_tasks),
+        "tasks that need no skill of this library": len(tasks) - len(labelled_tasks),
+    }
     if len(training) < _MIN_LISTS:
         raise UsageError(
             f"the library has {len(known)} skills in {', '.join(training_options.languages)}: "
@@ -146,12 +146,12 @@ def build_training_set(
     miner = NegativeMiner(training, vectors)
     queries = _make_queries(known, labelled_tasks, training_options)
     prompts = read_prompts(services, known, training_options.prompts)
-    queries += _make_prompt_queries(prompts)
-    training_set.notes["prompts of the language model"] = sum(
-        len(one.prompts) for one in prompts.values()
-    )
+    of_model = _make_prompt_queries(prompts)
     near_misses = match_near_misses(services.encoder.get(), prompts) if prompts else {}
-    training_set.notes["near misses used as negatives"] = sum(map(len, near_misses.values()))
+    if of_model:
+        queries += of_model
+        training_set.notes[MODEL_PROMPTS] = len(of_model)
+        training_set.notes["near misses like prompts"] = sum(map(len, near_misses.values()))
     for done, query in enumerate(queries):
         step(done, len(queries))
         candidates = _rank(services, query.text)[:RERANKED]
