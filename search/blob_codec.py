@@ -8,14 +8,26 @@ from collections.abc import Sequence
 import numpy as np
 
 from config.errors import PermanentError
-from search.protocol import FIELDS, FILTER_NAMES, Filters, ForwardRecord, PassageTerms, Vector
+from search.protocol import (
+    FILTER_NAMES,
+    TEXT_FIELDS,
+    CompletedTerms,
+    Filters,
+    ForwardRecord,
+    PassageTerms,
+    Vector,
+)
 
 HASH_BYTES = 16
 """Length of a text hash."""
 
 
 def pack_forward(record: ForwardRecord) -> bytes:
-    """Pack a forward record: two sizes, then its arrays, little-endian."""
+    """Pack a forward record: two sizes, then its arrays, little-endian.
+
+    Completed terms follow only if there are any: a record without them is packed as it was before
+    records had them.
+    """
     sizes = np.array([len(record.terms), len(record.bigrams)], dtype="<u4")
     return b"".join(
         (
@@ -25,21 +37,43 @@ def pack_forward(record: ForwardRecord) -> bytes:
             record.bigram_weights.astype("<f4").tobytes(),
             record.lengths.astype("<f4").tobytes(),
             record.counts.astype("u1").tobytes(),
+            *map(_pack_completed, record.completed),
+        )
+    )
+
+
+def _pack_completed(completed: CompletedTerms) -> bytes:
+    origin = completed.origin.encode("utf-8", "surrogatepass")
+    return b"".join(
+        (
+            np.array([len(origin), len(completed.terms)], dtype="<u4").tobytes(),
+            np.array([completed.length], dtype="<f4").tobytes(),
+            origin,
+            completed.terms.astype("<u8").tobytes(),
+            completed.counts.astype("u1").tobytes(),
         )
     )
 
 
 def unpack_forward(blob: bytes) -> ForwardRecord:
     """Unpack a forward record; its arrays are read-only views of the blob."""
-    reader = _Reader(blob)
+    reader, fields = _Reader(blob), len(TEXT_FIELDS)
     terms, bigrams = (int(size) for size in reader.take("<u4", 2))
-    return ForwardRecord(
-        terms=reader.take("<u8", terms),
-        bigrams=reader.take("<u8", bigrams),
-        bigram_weights=reader.take("<f4", bigrams),
-        lengths=reader.take("<f4", len(FIELDS)),
-        counts=reader.take("u1", terms * len(FIELDS)).reshape(terms, len(FIELDS)),
-    )
+    hashes = reader.take("<u8", terms)
+    pairs, weights = reader.take("<u8", bigrams), reader.take("<f4", bigrams)
+    lengths = reader.take("<f4", fields)
+    counts = reader.take("u1", terms * fields).reshape(terms, fields)
+    completed = []
+    while reader.has_more():
+        completed.append(_unpack_completed(reader))
+    return ForwardRecord(hashes, counts, pairs, weights, lengths, tuple(completed))
+
+
+def _unpack_completed(reader: _Reader) -> CompletedTerms:
+    size, terms = (int(number) for number in reader.take("<u4", 2))
+    length = float(reader.take("<f4", 1)[0])
+    origin = reader.take("u1", size).tobytes().decode("utf-8", "surrogatepass")
+    return CompletedTerms(origin, reader.take("<u8", terms), reader.take("u1", terms), length)
 
 
 def pack_passage_terms(terms: PassageTerms) -> bytes:
@@ -75,6 +109,10 @@ class _Reader:
             raise PermanentError("the search index has a damaged record; rebuild it") from error
         self._offset += array.nbytes
         return array
+
+    def has_more(self) -> bool:
+        """Whether the blob goes on."""
+        return self._offset < len(self._blob)
 
 
 def quantise(vector: Vector) -> tuple[float, bytes]:

@@ -17,8 +17,14 @@ import numpy.typing as npt
 
 from skills.record import ParsedSkill, RevisionKey
 
-FIELDS = ("name", "description", "headings", "prose", "code")
-"""The token fields, in the order of every per-field array."""
+TEXT_FIELDS = ("name", "description", "headings", "prose", "code")
+"""The token fields of a skill's own text."""
+
+FIELDS = (*TEXT_FIELDS, "completed")
+"""All token fields, in the order of every per-field array.
+
+`completed` holds what a language model wrote about a skill; without one it is empty.
+"""
 
 FILTER_NAMES = ("source", "licence", "language", "tool")
 """The fields of `Filters`, in order."""
@@ -38,13 +44,29 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
+class CompletedTerms:
+    """The terms that one stage of a language model wrote about a revision.
+
+    origin: see `Completion.origin`. terms: sorted 64-bit term hashes, shape (n,). counts: uint8,
+    (n,). length: in words.
+    """
+
+    origin: str
+    terms: TermIds
+    counts: npt.NDArray[np.uint8]
+    length: float
+
+
+@dataclass(frozen=True, slots=True)
 class ForwardRecord:
     """The term counts of one revision, from which exact scores are computed.
 
-    terms: sorted 64-bit term hashes, shape (n,). counts: shape (n, len(FIELDS)), uint8; a term
-    counts at most 255 times in a field.
+    terms: sorted 64-bit term hashes, shape (n,). counts: shape (n, fields), uint8; a term counts
+    at most 255 times in a field.
     bigrams: sorted hashes of adjacent token pairs, shape (m,); bigram_weights: float32, (m,).
-    lengths: words per field, float32, (len(FIELDS),).
+    lengths: words per field, float32, (fields,).
+    completed: what a language model wrote, by origin; not in use. As stored, `fields` are
+    TEXT_FIELDS; `search.completed_terms.use_completed` adds the field `completed` from there.
     """
 
     terms: TermIds
@@ -52,6 +74,7 @@ class ForwardRecord:
     bigrams: TermIds
     bigram_weights: Vector
     lengths: Vector
+    completed: tuple[CompletedTerms, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +93,10 @@ class PassageTerms:
 class SkillDocument:
     """Everything that the index stores of one revision, apart from its section vectors.
 
-    fields: the token stream of each of FIELDS. vectors: float32 (2, dimension): name +
-    description, and head. section_hashes: one text hash per section, the keys of its vectors.
+    fields: the token stream of each of FIELDS; that of `completed` is tagged by origin
+    (`search.completed_terms.tag_tokens`), so that a search finds the terms of one. vectors:
+    float32 (2, dimension): name + description, and head. section_hashes: one text hash per
+    section, the keys of its vectors.
     """
 
     key: RevisionKey
@@ -106,11 +131,16 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LexicalSearch:
-    """The arguments of `SearchIndex.search_lexical`, for `search_many`."""
+    """The arguments of `SearchIndex.search_lexical`, for `search_many`.
+
+    completed: searches the field `completed` alone; `terms` are tagged by
+    `search.completed_terms.tag_terms`.
+    """
 
     terms: Mapping[str, float]
     limit: int
     filters: Filters
+    completed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +171,7 @@ class SearchIndex(Protocol):
         ...
 
     def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
-        """Return the best `limit` revisions by per-field BM25, best first.
+        """Return the best `limit` revisions by BM25 of each of TEXT_FIELDS, best first.
 
         terms: index terms (`search.text.tokens`) with their query weights; a hit has any of them.
         """

@@ -13,7 +13,8 @@ from hashlib import blake2b
 
 import numpy as np
 
-from search.protocol import FIELDS, ForwardRecord, PassageTerms
+from search.completed_terms import count_completed, tag_tokens
+from search.protocol import FIELDS, TEXT_FIELDS, CompletedTerms, ForwardRecord, PassageTerms
 from search.text.background_frequencies import BackgroundFrequencies
 from search.text.tokens import bigram_ids, is_cjk, term_id, term_ids, tokenize, word_count
 from skills.passages import section_texts
@@ -54,17 +55,24 @@ def analyse_skill(parsed: ParsedSkill) -> SkillAnalysis:
         tuple(prose),
         tuple(code),
     )
-    return SkillAnalysis(fields, _forward(fields), _passage_terms(streams))
+    completed = tuple(count_completed(completion) for completion in record.completions)
+    return SkillAnalysis(
+        (*fields, tag_tokens(record.completions)),
+        _forward(fields, completed),
+        _passage_terms(streams),
+    )
 
 
-def _forward(fields: Sequence[Sequence[str]]) -> ForwardRecord:
+def _forward(
+    fields: Sequence[Sequence[str]], completed: tuple[CompletedTerms, ...]
+) -> ForwardRecord:
     ids = [term_ids(tokens) for tokens in fields]
     terms, inverse = np.unique(np.concatenate(ids), return_inverse=True)
     positions = np.repeat(np.arange(len(fields)), [len(field) for field in ids])
     totals = np.bincount(inverse * len(fields) + positions, minlength=len(terms) * len(fields))
     counts = np.minimum(totals, np.iinfo(np.uint8).max).astype(np.uint8)
     pairs: dict[int, float] = {}
-    for name, field in zip(FIELDS, ids, strict=True):
+    for name, field in zip(TEXT_FIELDS, ids, strict=True):
         if name in BIGRAM_WEIGHTS:
             for pair in np.unique(bigram_ids(field)).tolist():
                 pairs[pair] = pairs.get(pair, 0.0) + BIGRAM_WEIGHTS[name]
@@ -75,6 +83,7 @@ def _forward(fields: Sequence[Sequence[str]]) -> ForwardRecord:
         bigrams=np.array(ordered, dtype=np.uint64),
         bigram_weights=np.array([pairs[pair] for pair in ordered], dtype=np.float32),
         lengths=np.array([word_count(tokens) for tokens in fields], dtype=np.float32),
+        completed=completed,
     )
 
 

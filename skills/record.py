@@ -127,10 +127,35 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class Completion:
+    """What a language model wrote about a skill; the parsed fields never hold it.
+
+    stage, model, version: which stage asked which model with which version of its prompt.
+    fields: texts by field, such as `inputs` or `prompts`; a field without texts is left out.
+    """
+
+    stage: str
+    model: str
+    version: int
+    fields: dict[str, tuple[str, ...]]
+
+    @property
+    def origin(self) -> str:
+        """Stage, version and model as one text; completions of other origins are never mixed."""
+        return completion_origin(self.stage, self.version, self.model)
+
+
+def completion_origin(stage: str, version: int, model: str) -> str:
+    """The origin of completions of this stage, version of the prompt, and model."""
+    return f"{stage}/{version}/{model}"
+
+
+@dataclass(frozen=True, slots=True)
 class SkillRecord:
     """The normalised record of a skill (spec §4.2; Graph of Skills table 5).
 
-    scanner: the version of the scanner that made the findings (`SCANNER_VERSION`).
+    scanner: the version of the scanner that made the findings (`SCANNER_VERSION`). completions:
+    what a language model added, at most one of each stage.
     """
 
     name: str
@@ -157,6 +182,7 @@ class SkillRecord:
     safety_level: int = 0
     safety: tuple[SafetyFinding, ...] = ()
     scanner: int = 0
+    completions: tuple[Completion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from config.errors import PermanentError
 from skills.record import (
+    Completion,
     ParsedSkill,
     ParseWarning,
     Passage,
@@ -21,7 +22,9 @@ from skills.record import (
 
 VERSION = 2
 """Increased whenever the format changes."""
-_READABLE_VERSIONS = (1, VERSION)
+COMPLETED_VERSION = 3
+"""Version of a skill with completions; without any it is stored as VERSION."""
+_READABLE_VERSIONS = (1, VERSION, COMPLETED_VERSION)
 """Readable versions; 1 has no scanner version and no findings in other files."""
 
 _COMPRESSION_LEVEL = 3
@@ -51,6 +54,11 @@ def dump(parsed: ParsedSkill) -> bytes:
     """Serialise a skill; `load` restores an equal one."""
     record = parsed.record
     plain = {name: getattr(record, name) for name in _RECORD}
+    completions = plain.pop("completions")
+    if completions:
+        plain["completions"] = [
+            (item.stage, item.model, item.version, item.fields) for item in completions
+        ]
     plain["files"] = [(file.path, file.size, file.sha256) for file in record.files]
     plain["safety"] = [
         (item.kind, item.level, item.line, item.reason, item.file) for item in record.safety
@@ -76,13 +84,16 @@ def dump(parsed: ParsedSkill) -> bytes:
     warnings = [(item.code, item.line, item.message) for item in parsed.warnings]
     body = [plain, parsed.lines, parsed.body_line, sections, passages, warnings]
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return bytes([VERSION]) + zlib.compress(text.encode(), _COMPRESSION_LEVEL)
+    version = COMPLETED_VERSION if completions else VERSION
+    return bytes([version]) + zlib.compress(text.encode(), _COMPRESSION_LEVEL)
 
 
 def load(data: bytes) -> ParsedSkill:
     """Deserialise a skill; raises CodecError for bytes that `dump` did not make."""
     if not data or data[0] not in _READABLE_VERSIONS:
-        raise CodecError(f"stored skill is not of a version up to {VERSION}; index it again")
+        raise CodecError(
+            f"stored skill is not of a version up to {COMPLETED_VERSION}; index it again"
+        )
     try:
         plain, lines, body_line, sections, passages, warnings = json.loads(
             zlib.decompress(memoryview(data)[1:])
@@ -106,7 +117,13 @@ def _record(plain: dict[str, Any]) -> SkillRecord:
         plain[name] = tuple(plain[name])
     plain["files"] = tuple(SiblingFile(*row) for row in plain["files"])
     plain["safety"] = tuple(SafetyFinding(*row) for row in plain["safety"])
+    plain["completions"] = tuple(_completion(row) for row in plain.get("completions", ()))
     return SkillRecord(**plain)
+
+
+def _completion(row: list[Any]) -> Completion:
+    stage, model, version, fields = row
+    return Completion(stage, model, version, {name: tuple(texts) for name, texts in fields.items()})
 
 
 def _passage(index: int, row: list[Any]) -> Passage:

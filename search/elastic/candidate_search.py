@@ -7,7 +7,7 @@ from typing import Any
 
 from search.elastic.document_codec import EMPTY_FIELD_TOKEN, VECTOR_FIELDS, decode_key
 from search.elastic.document_reader import MAX_HITS, DocumentReader
-from search.protocol import FIELDS, FILTER_NAMES, Filters, Hit, LexicalSearch, VectorSearch
+from search.protocol import FILTER_NAMES, TEXT_FIELDS, Filters, Hit, LexicalSearch, VectorSearch
 from search.scoring.weights import FIELD_BOOSTS
 
 _CANDIDATES_PER_HIT = 1.5
@@ -50,11 +50,14 @@ def search_body(one: LexicalSearch | VectorSearch) -> dict[str, Any] | None:
 
 
 def _lexical_query(one: LexicalSearch) -> dict[str, Any] | None:
+    fields: dict[str, float] = dict(zip(TEXT_FIELDS, FIELD_BOOSTS, strict=True))
+    if one.completed:
+        fields = {"completed": 1.0}
     clauses = [
         {"term": {field: {"value": term, "boost": weight * field_weight}}}
         for term, weight in one.terms.items()
         if term and term != EMPTY_FIELD_TOKEN and weight > 0
-        for field, field_weight in zip(FIELDS, FIELD_BOOSTS, strict=True)
+        for field, field_weight in fields.items()
     ]
     if not clauses:  # a bool query without clauses matches everything
         return None

@@ -24,8 +24,8 @@ from search.blob_codec import (
     unpack_passage_terms,
 )
 from search.protocol import (
-    FIELDS,
     FILTER_NAMES,
+    TEXT_FIELDS,
     ForwardRecord,
     SkillDocument,
     StoredRevision,
@@ -96,8 +96,10 @@ def skill_record(document: SkillDocument, hashes: Sequence[bytes]) -> bytes:
     """
     values: dict[str, Any] = {
         name: " ".join(tokens) or EMPTY_FIELD_TOKEN
-        for name, tokens in zip(FIELDS, document.fields, strict=True)
+        for name, tokens in zip(TEXT_FIELDS, document.fields, strict=False)
     }
+    if document.forward.completed:
+        values["completed"] = " ".join(document.fields[-1])
     for name in FILTER_NAMES:
         if chosen := getattr(document.filters, name):
             values[name] = list(chosen)

@@ -81,6 +81,7 @@ class ElasticsearchIndex(SearchIndex):
         self._sets = IndexSets(self._connection, servers)
         self._opened: IndexSet | None = index_set
         self._opening = threading.Lock()
+        self._takes_completed = ""
         self._vectors = VectorCache(dimension, VECTOR_CACHE_BYTES) if caching else None
         self._revisions: LRUCache[StoredRevision] = LRUCache(REVISION_CACHE_BYTES * caching)
         self._sections: LRUCache[bytes] = LRUCache(SECTION_CACHE_BYTES * caching)
@@ -121,6 +122,8 @@ class ElasticsearchIndex(SearchIndex):
         if not documents:
             return
         with self._write_set() as index_set:
+            if any(document.forward.completed for document in documents):
+                self._prepare_completed(index_set)
             read_by_key, searchable = [], []
             for document in documents:
                 key, hashes = document.key, skill_text_hashes(self._identity.model, document.parsed)
@@ -135,6 +138,12 @@ class ElasticsearchIndex(SearchIndex):
                 # `wait` does not cover documents that another process wrote a moment ago.
                 with self._connection.translate_errors() as client:
                     client.indices.refresh(index=index_set.index_name("skills"))
+
+    def _prepare_completed(self, index_set: IndexSet) -> None:
+        """Have the set take completions; one request per process and set."""
+        if self._takes_completed != index_set.name:
+            self._sets.add_completed_field(index_set)
+            self._takes_completed = index_set.name
 
     @override
     def save_section_vectors(

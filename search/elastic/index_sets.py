@@ -193,6 +193,13 @@ class IndexSets:
             with self._connection.translate_errors() as client:  # raises the reason
                 client.indices.create(**wanted)
 
+    def add_completed_field(self, one: IndexSet) -> None:
+        """Add the field `completed` to a set that was made before there was one; idempotent."""
+        body = index_definition("skills", one.identity, 1, 0)
+        field = {"completed": body["mappings"]["properties"]["completed"]}
+        with self._connection.translate_errors() as client:
+            client.indices.put_mapping(index=one.index_name("skills"), properties=field)
+
     def activate(self, chosen: IndexSet) -> None:
         """Make a set the live one: move all aliases in one request. The previous set is kept."""
         actions: list[dict[str, Any]] = []

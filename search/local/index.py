@@ -1,7 +1,8 @@
 """Embedded search index: tantivy for terms, SQLite for everything else, numpy for vectors.
 
-A revision is written to SQLite first and to tantivy second. A kill between the two leaves a row
-that tantivy does not have; adding the revision again or opening the index for writing repairs it.
+A revision is written to SQLite first and to tantivy second. What a language model wrote
+about it has a tantivy engine of its own. A kill between the two leaves a row that tantivy does not
+have; adding the revision again or opening the index for writing repairs it.
 Deletes run in the same order, so that every hit has its row.
 """
 
@@ -21,10 +22,12 @@ from search.blob_codec import (
     unpack_hashes,
     unpack_passage_terms,
 )
+from search.local.completed_engine import CompletedEngine
 from search.local.revision_store import SQL_BATCH, RevisionStore
 from search.local.tantivy_engine import TantivyEngine
 from search.local.vector_matrix import VectorMatrix
 from search.protocol import (
+    TEXT_FIELDS,
     Filters,
     ForwardRecord,
     Hit,
@@ -62,6 +65,7 @@ class LocalSearchIndex(SearchIndex):
         self._write_lock = threading.Lock()
         self._store = RevisionStore(folder / "revisions.sqlite", identity, writable=writable)
         self._engine = TantivyEngine(folder / "terms", writable=writable)
+        self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
         self._matrix = VectorMatrix(self._store, dimension)
         if writable:
             self._repair()
@@ -74,6 +78,7 @@ class LocalSearchIndex(SearchIndex):
         if stray:
             self._engine.delete_documents(stray)
         self._restore({number: rows[number] for number in sorted(rows.keys() - indexed)})
+        self._completed.repair()
 
     def _restore(self, lost: Mapping[int, RevisionKey]) -> None:
         """Write rows to the engine that a kill or a full disk kept it from getting."""
@@ -82,7 +87,7 @@ class LocalSearchIndex(SearchIndex):
             self._engine.write(
                 (
                     number,
-                    analyse_skill(record_codec.load(columns[lost[number]][0])).fields,
+                    _text_fields(analyse_skill(record_codec.load(columns[lost[number]][0])).fields),
                     unpack_filters(str(columns[lost[number]][1])),
                 )
                 for number in batch
@@ -97,10 +102,12 @@ class LocalSearchIndex(SearchIndex):
         with self._write_lock:
             numbers = self._store.insert(documents)
             fresh = [
-                (number, document.fields, document.filters)
+                (number, _text_fields(document.fields), document.filters)
                 for number, document in zip(numbers, documents, strict=True)
                 if number is not None
             ]
+            # First, so that whatever the other engine finds is whole.
+            self._completed.add(numbers, documents)
             if fresh:
                 self._engine.write(fresh)
             if len(fresh) < len(documents):
@@ -124,12 +131,15 @@ class LocalSearchIndex(SearchIndex):
             if numbers:
                 self._store.delete(numbers)
                 self._engine.delete_documents(numbers)
+                self._completed.delete(numbers)
 
     # -- searching
 
     @override
     def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
-        found = self._engine.search(terms, limit, filters)
+        return self._to_hits(self._engine.search(terms, limit, filters))
+
+    def _to_hits(self, found: Sequence[tuple[int, float]]) -> list[Hit]:
         self._matrix.refresh()
         hits = ((self._matrix.get_key(number), score) for number, score in found)
         return [Hit(key, score) for key, score in hits if key is not None]
@@ -146,12 +156,14 @@ class LocalSearchIndex(SearchIndex):
 
     @override
     def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
-        return [
-            self.search_lexical(one.terms, one.limit, one.filters)
-            if isinstance(one, LexicalSearch)
-            else self.search_vectors(one.vector, one.vector_field, one.limit, one.filters)
-            for one in searches
-        ]
+        return [self._search(one) for one in searches]
+
+    def _search(self, one: LexicalSearch | VectorSearch) -> list[Hit]:
+        if isinstance(one, VectorSearch):
+            return self.search_vectors(one.vector, one.vector_field, one.limit, one.filters)
+        if one.completed:
+            return self._to_hits(self._completed.search(one.terms, one.limit, one.filters))
+        return self.search_lexical(one.terms, one.limit, one.filters)
 
     # -- reading
 
@@ -222,4 +234,10 @@ class LocalSearchIndex(SearchIndex):
     def close(self) -> None:
         with self._write_lock:
             self._engine.close()
+            self._completed.close()
             self._store.close()
+
+
+def _text_fields(fields: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """Return the token streams of TEXT_FIELDS."""
+    return fields[: len(TEXT_FIELDS)]

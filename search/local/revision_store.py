@@ -194,6 +194,8 @@ class RevisionStore:
                 for text, vector in zip(hashes, document.vectors, strict=True)
             ),
         )
+        if document.forward.completed:
+            connection.execute("INSERT INTO completed VALUES (?)", number)
         used = dict.fromkeys((*hashes, *document.section_hashes))
         connection.executemany(
             "INSERT OR IGNORE INTO uses VALUES (?, ?)", ((text, number[0]) for text in used)
@@ -233,6 +235,7 @@ class RevisionStore:
                     ((text,) for text in hashes),
                 )
                 connection.execute("DELETE FROM revisions WHERE number = ?", (number,))
+                connection.execute("DELETE FROM completed WHERE number = ?", (number,))
 
     # -- reading
 
@@ -284,6 +287,15 @@ class RevisionStore:
         """Return the highest seq of any revision, 0 without any."""
         with self.read_connection() as connection:
             return int(connection.execute("SELECT max(seq) FROM revisions").fetchone()[0] or 0)
+
+    def completed_keys(self) -> dict[int, RevisionKey]:
+        """Return the revisions that a language model completed, by row number."""
+        with self.read_connection() as connection:
+            rows = connection.execute(
+                "SELECT number, skill_id, seq FROM completed JOIN revisions USING (number)"
+                " ORDER BY number"
+            )
+            return {number: RevisionKey(skill_id, seq) for number, skill_id, seq in rows}
 
     def keys(self) -> dict[int, RevisionKey]:
         """Return every revision by its row number."""

@@ -25,6 +25,9 @@ CREATE TABLE IF NOT EXISTS vectors (
     data  BLOB NOT NULL
 ) WITHOUT ROWID;
 
+-- Revisions that a language model completed.
+CREATE TABLE IF NOT EXISTS completed (number INTEGER PRIMARY KEY);
+
 -- Which revisions use a vector; it is deleted with the last of them.
 CREATE TABLE IF NOT EXISTS uses (
     hash   BLOB    NOT NULL,

@@ -1,4 +1,4 @@
-"""Lexical engine of the embedded index: tantivy over the five token fields."""
+"""Lexical engine of the embedded index: tantivy over token fields."""
 
 from __future__ import annotations
 
@@ -11,32 +11,43 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import PermanentError, TransientError
-from search.protocol import FIELDS, FILTER_NAMES, Filters
+from search.protocol import FILTER_NAMES, TEXT_FIELDS, Filters
 from search.scoring.weights import FIELD_BOOSTS
 
 MAX_QUERY_TERMS = 60
 """Only the heaviest terms go into one engine query; exact scores use all of them."""
 
+TEXT_BOOSTS = dict(zip(TEXT_FIELDS, FIELD_BOOSTS, strict=True))
+"""The fields of a skill's own text with their boosts."""
+
+COMPLETED_BOOSTS = {"completed": 1.0}
+"""The field of what a language model wrote, which is searched alone."""
+
 _WRITER_BYTES = 50_000_000
 
 
 class TantivyEngine:
-    """Documents of five token fields and four raw filters, by row number.
+    """Documents of token fields and four raw filters, by row number.
+
+    boosts: the token fields with their boosts.
 
     The writer lock, which one process can hold, is taken at the first write. Searches see the
     commits of other processes. The caller must serialise writes.
     """
 
-    def __init__(self, folder: Path, *, writable: bool) -> None:
+    def __init__(
+        self, folder: Path, *, writable: bool, boosts: Mapping[str, float] = TEXT_BOOSTS
+    ) -> None:
         import tantivy  # not with this module: distributed deployments do without it
 
         self._tantivy = tantivy
         self._folder = folder
         self._writable = writable
+        self._boosts = boosts
         self._writer: Any = None
         self._seen: tuple[int, int] | None = None
         self._reload_lock = threading.Lock()
-        self._schema = _schema(tantivy)
+        self._schema = _schema(tantivy, boosts)
         with self._translate_errors():
             self._index = self._open()
 
@@ -71,7 +82,7 @@ class TantivyEngine:
         document = self._tantivy.Document()
         document.add_unsigned("number", number)
         document.add_text("row", str(number))
-        for name, tokens in zip(FIELDS, fields, strict=True):
+        for name, tokens in zip(self._boosts, fields, strict=True):
             document.add_text(name, " ".join(tokens))
         for name in FILTER_NAMES:
             for value in getattr(filters, name):
@@ -93,6 +104,11 @@ class TantivyEngine:
                 raise
 
     # -- reading
+
+    @staticmethod
+    def exists(folder: Path) -> bool:
+        """Whether there is an engine in a folder."""
+        return (folder / "meta.json").exists()
 
     def search(
         self, terms: Mapping[str, float], limit: int, filters: Filters
@@ -135,7 +151,7 @@ class TantivyEngine:
         )
         clauses = []
         for term, weight in self._select_terms(searcher, terms):
-            for name, field_weight in zip(FIELDS, FIELD_BOOSTS, strict=True):
+            for name, field_weight in self._boosts.items():
                 match = query_type.term_query(self._schema, name, term, "freq")
                 clauses.append((should, query_type.boost_query(match, weight * field_weight)))
         if not clauses:
@@ -156,7 +172,7 @@ class TantivyEngine:
         total = searcher.num_docs + 1
 
         def mass(item: tuple[str, float]) -> float:
-            frequency = max(searcher.doc_freq(name, item[0]) for name in FIELDS)
+            frequency = max(searcher.doc_freq(name, item[0]) for name in self._boosts)
             return item[1] * math.log(total / (frequency + 0.5)) if frequency else 0.0
 
         return heapq.nlargest(MAX_QUERY_TERMS, present, key=mass)
@@ -199,11 +215,11 @@ class TantivyEngine:
             ) from error
 
 
-def _schema(tantivy: Any) -> Any:
+def _schema(tantivy: Any, fields: Iterable[str]) -> Any:
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("number", fast=True)
     builder.add_text_field("row", tokenizer_name="raw", index_option="basic")
-    for name in FIELDS:
+    for name in fields:
         builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
     for name in FILTER_NAMES:
         builder.add_text_field(f"filter_{name}", tokenizer_name="raw", index_option="basic")

@@ -13,12 +13,16 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from search.completed_terms import stack_fields
 from search.protocol import ForwardRecord
 from search.scoring.weights import ScoringWeights
 from search.text.background_frequencies import BackgroundFrequencies
 
-BACKGROUND_MEAN_LENGTHS = (3.0, 53.0, 43.0, 573.0, 224.0)
-"""Mean words per field (FIELDS) of the documents behind the background frequencies."""
+BACKGROUND_MEAN_LENGTHS = (3.0, 53.0, 43.0, 573.0, 224.0, 60.0)
+"""Mean words per field (FIELDS) of the documents behind the background frequencies.
+
+They have no completions; a full one has about 60 words.
+"""
 
 
 def compute_hubness(
@@ -32,13 +36,13 @@ def compute_hubness(
     """
     if not records:
         return np.empty(0)
-    norms, k = np.array(weights.length_norms), weights.k_long
-    lengths = np.stack([record.lengths for record in records]).astype(np.float64)
-    damped = np.maximum(1.0 - norms + norms * lengths / np.array(BACKGROUND_MEAN_LENGTHS), 1e-6)
+    counts, lengths = stack_fields(records)
+    width, k = lengths.shape[1], weights.k_long
+    norms, means = np.array(weights.length_norms[:width]), np.array(BACKGROUND_MEAN_LENGTHS[:width])
+    damped = np.maximum(1.0 - norms + norms * lengths / means, 1e-6)
     sizes = [len(record.terms) for record in records]
     owners = np.repeat(np.arange(len(records)), sizes)
-    counts = np.concatenate([record.counts for record in records])
-    tf = np.einsum("tf,tf->t", counts, (np.array(weights.field_weights) / damped)[owners])
+    tf = np.einsum("tf,tf->t", counts, (np.array(weights.field_weights[:width]) / damped)[owners])
     worth = expected_idf(background, np.concatenate([record.terms for record in records]))
     gains = worth * (k + 1.0) * tf / (tf + k)
     sums = np.bincount(owners, weights=gains, minlength=len(records))

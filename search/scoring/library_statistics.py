@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from search.completed_terms import COMPLETED
 from search.protocol import FIELDS, ForwardRecord, TermIds, Vector
 from search.scoring.hubness import compute_hubness
 from search.scoring.weights import ScoringWeights
@@ -79,8 +80,9 @@ class LibraryStatistics:
         self._documents = TermCounts([record.terms for record in everything])
         self._names = TermCounts([name_terms(record) for record in everything])
         self._lengths = np.zeros(len(FIELDS), dtype=np.float64)
+        self._completed = 0
         for record in everything:
-            self._lengths += record.lengths
+            self._measure(record, 1)
         self._hubs: dict[RevisionKey, float] = {}
 
     def __len__(self) -> int:
@@ -91,8 +93,14 @@ class LibraryStatistics:
 
     @property
     def mean_lengths(self) -> Vector:
-        """Mean words per field, float32 (len(FIELDS),); 1 for a field that is always empty."""
+        """Mean words per field, float32 (len(FIELDS),); 1 for a field that is always empty.
+
+        That of `completed` is over the revisions that have it, so that the weight of the field
+        does not depend on how many a language model has seen.
+        """
         means = self._lengths / max(len(self._records), 1)
+        if self._completed:
+            means[COMPLETED] = self._lengths[COMPLETED] / self._completed
         return np.where(means > 0, means, 1.0).astype(np.float32)
 
     def add(self, key: RevisionKey, record: ForwardRecord) -> None:
@@ -111,9 +119,14 @@ class LibraryStatistics:
                 self._count(record, -1)
 
     def _count(self, record: ForwardRecord, step: int) -> None:
-        self._lengths += step * record.lengths.astype(np.float64)
+        self._measure(record, step)
         self._documents.add(record.terms, step)
         self._names.add(name_terms(record), step)
+
+    def _measure(self, record: ForwardRecord, step: int) -> None:
+        width = len(record.lengths)
+        self._lengths[:width] += step * record.lengths.astype(np.float64)
+        self._completed += step * (width > COMPLETED)
 
     def document_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
         """Return the number of revisions with each term in any field, int64 (len(terms),)."""

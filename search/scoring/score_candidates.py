@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from search.completed_terms import stack_fields
 from search.protocol import ForwardRecord, TermIds
 from search.scoring.format_promotion import promote_format_owners
 from search.scoring.library_statistics import LibraryStatistics, name_terms
@@ -127,15 +128,16 @@ def _bm25f(
     """Return BM25F, interpolated between short and long, over the root of the task's idf mass."""
     mass = understanding.weights.astype(np.float64) * idf
     owners, places, rows = _matches(understanding.ids, [record.terms for record in records])
-    counts = np.concatenate([record.counts for record in records])[rows].astype(np.float64)
-    lengths = np.stack([record.lengths for record in records]).astype(np.float64)
-    norms = np.array(weights.length_norms)
-    damped = 1.0 - norms + norms * lengths / statistics.mean_lengths.astype(np.float64)
+    every_count, lengths = stack_fields(records)
+    counts = every_count[rows].astype(np.float64)
+    width = lengths.shape[1]
+    norms = np.array(weights.length_norms[:width])
+    damped = 1.0 - norms + norms * lengths / statistics.mean_lengths[:width].astype(np.float64)
     damped = np.maximum(damped, 1e-6)  # an empty field has no terms, so its floor has no effect
     root = float(np.sqrt(mass.sum())) or 1.0
 
     def over_fields(field_weights: Sequence[float], k: float) -> npt.NDArray[np.float64]:
-        tf = (counts * (np.array(field_weights) / damped)[owners]).sum(axis=1)
+        tf = (counts * (np.array(field_weights[:width]) / damped)[owners]).sum(axis=1)
         gains = mass[places] * (k + 1.0) * tf / (tf + k)
         return np.bincount(owners, weights=gains, minlength=len(records)) / root
 
@@ -144,7 +146,7 @@ def _bm25f(
         blended += t * over_fields(weights.field_weights, weights.k_long)
     if t < 1.0:
         body = (weights.body_short, weights.body_short)
-        fields = (*weights.field_weights[:3], *body)
+        fields = (*weights.field_weights[:3], *body, *weights.field_weights[5:])
         blended += (1.0 - t) * over_fields(fields, weights.k_short)
     return blended
 

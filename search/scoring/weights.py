@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FIELD_BOOSTS = (4.0, 3.0, 1.0, 0.5, 0.3)
-"""Boost of each field in the BM25 of the engines, in the order of FIELDS."""
+"""Boost of each field in the BM25 of the engines, in the order of TEXT_FIELDS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,8 @@ class ScoringWeights:
 
     short_words, blend_words: t goes from 0 to 1 between `short_words` and `short_words +
     blend_words` distinct words. BM25F: field_weights (of FIELDS), body_short (of prose and code,
-    for short queries), length_norms, k_short, k_long. name_coverage: the task has the words of
+    for short queries), length_norms, k_short, k_long. The weight of `completed` is half of that of
+    `description`: not chosen by measurement yet. name_coverage: the task has the words of
     the name. exact_name: query and name are the same, for short queries. bigrams, bigrams_half:
     common bigrams, and the field weight at which their gain is half. hub, hub_mean: hubness,
     relative to its mean, is subtracted. dense_description, dense_head: cosines of the two skill
@@ -27,9 +28,9 @@ class ScoringWeights:
 
     short_words: float = 20.0
     blend_words: float = 60.0
-    field_weights: tuple[float, ...] = (3.0, 2.0, 1.0, 0.2, 0.2)
+    field_weights: tuple[float, ...] = (3.0, 2.0, 1.0, 0.2, 0.2, 1.0)
     body_short: float = 1.5
-    length_norms: tuple[float, ...] = (0.3, 0.75, 1.0, 1.0, 1.0)
+    length_norms: tuple[float, ...] = (0.3, 0.75, 1.0, 1.0, 1.0, 0.75)
     k_short: float = 2.0
     k_long: float = 3.0
     bm25f_spread: float = 0.59

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,10 +34,16 @@ from tasks.ingest.next_tasks import (
 from tasks.ingest.role_classifier import load_role_classifier
 from tasks.metrics_recorder import time_stage
 from tasks.policies import INGEST, Deadline, DeadlineExceededError
+from tasks.refine.completions import find_outdated, read_completions, with_completions
 from tasks.services import Services
 from tasks.sources.directory import to_parse_limits
-from tasks.sources.protocol import SkillGoneError
+from tasks.sources.protocol import SkillFolder, SkillGoneError
 from tasks.sources.readers import ReaderPool
+
+_Place = tuple[RevisionKey, CatalogEntry]
+"""A skill with the key of its next revision."""
+
+_Failure = tuple[RevisionKey, str, str, str]
 
 
 @dataclass(slots=True)
@@ -95,50 +101,84 @@ def needs_ingest(entry: CatalogEntry) -> bool:
 def _read(
     services: Services, entries: Sequence[CatalogEntry], deadline: Deadline
 ) -> list[_SkillWork]:
+    """Read and parse the skills that have to be published; record the others in the catalog."""
     graph = services.graph
+    folders, gone, failures = _read_folders(services, entries, deadline)
+    unchanged = _find_unchanged(services, folders)
+    completions = read_completions(services, [one.content_hash for one in folders.values()])
     limits = to_parse_limits(services.settings.limits)
     classifier = load_role_classifier(services.settings.roles.weights)
-    skills, failures, gone = [], [], []
-    published = [RevisionKey(entry.skill_id, entry.seq) for entry in entries if entry.seq]
-    stored = services.index.complete_keys(published)
-    same: dict[RevisionKey, str] = {}
-    seqs = graph.allocate_sequence(len(entries))
+    skills = []
+    for (key, entry), folder in folders.items():
+        if key in unchanged:
+            continue
+        deadline.check("read")
+        services.coordinator.yield_to_queries()
+        try:
+            parsed = parse_skill(
+                entry.path,
+                folder.content,
+                folder.files,
+                limits,
+                classifier,
+                folder.sibling_files,
+            )
+        except PermanentError as error:
+            failures.append((key, entry.source_id, entry.path, str(error)))
+        else:
+            parsed = with_completions(parsed, completions.get(folder.content_hash, ()))
+            skills.append(
+                _SkillWork(key, entry, folder.content_hash, parsed, analyse_skill(parsed))
+            )
+    if gone:
+        graph.remove(gone)
+    if failures:
+        graph.record_failures(failures)
+    if unchanged:
+        graph.mark_unchanged(list(unchanged), list(unchanged.values()))
+    return skills
+
+
+def _read_folders(
+    services: Services, entries: Sequence[CatalogEntry], deadline: Deadline
+) -> tuple[dict[_Place, SkillFolder], list[RevisionKey], list[_Failure]]:
+    """Read the folders of skills; returns them, the keys of skills that are gone, and failures."""
+    folders: dict[_Place, SkillFolder] = {}
+    gone: list[RevisionKey] = []
+    failures: list[_Failure] = []
+    seqs = services.graph.allocate_sequence(len(entries))
     # Read after the seqs were allocated: a git source's commit is part of the content.
-    sources = {source.source_id: source for source in graph.list_sources()}
+    sources = {source.source_id: source for source in services.graph.list_sources()}
     with ReaderPool(sources, services.settings) as readers:
         for entry, seq in zip(entries, seqs, strict=True):
             deadline.check("read")
             services.coordinator.yield_to_queries()
             key = RevisionKey(entry.skill_id, seq)
             try:
-                folder = readers.get(entry.source_id).read(entry.path)
-                unchanged = folder.content_hash == entry.content_hash
-                if unchanged and RevisionKey(entry.skill_id, entry.seq) in stored:
-                    same[key] = folder.content_hash
-                    continue
-                parsed = parse_skill(
-                    entry.path,
-                    folder.content,
-                    folder.files,
-                    limits,
-                    classifier,
-                    folder.sibling_files,
-                )
+                folders[key, entry] = readers.get(entry.source_id).read(entry.path)
             except SkillGoneError:
                 gone.append(key)
             except PermanentError as error:
                 failures.append((key, entry.source_id, entry.path, str(error)))
-            else:
-                skills.append(
-                    _SkillWork(key, entry, folder.content_hash, parsed, analyse_skill(parsed))
-                )
-    if gone:
-        graph.remove(gone)
-    if failures:
-        graph.record_failures(failures)
-    if same:
-        graph.mark_unchanged(list(same), list(same.values()))
-    return skills
+    return folders, gone, failures
+
+
+def _find_unchanged(
+    services: Services, folders: Mapping[_Place, SkillFolder]
+) -> dict[RevisionKey, str]:
+    """The skills whose published revision is what would be published now: key -> content hash.
+
+    Its document must be complete, and have the completions that are stored.
+    """
+    same = {
+        RevisionKey(entry.skill_id, entry.seq): (key, folder.content_hash)
+        for (key, entry), folder in folders.items()
+        if entry.seq and folder.content_hash == entry.content_hash
+    }
+    stored = services.index.complete_keys(list(same))
+    published = {key: content_hash for key, (_, content_hash) in same.items() if key in stored}
+    outdated = find_outdated(services, published)
+    return dict(same[key] for key in published if key not in outdated)
 
 
 def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -> list[RevisionKey]:
@@ -151,9 +191,35 @@ def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -
         services.index.add(
             [_build_document(work, pair, model) for work, pair in zip(skills, vectors, strict=True)]
         )
+    kept = _keep_section_vectors(services, skills, model)
     deadline.check("index")
     with time_stage(metrics, INGEST.name, "publish"):
-        return services.graph.publish([_build_publication(work) for work in skills])
+        published = services.graph.publish([_build_publication(work) for work in skills])
+        if kept:
+            services.graph.mark_embedded(kept)
+        return published
+
+
+def _keep_section_vectors(
+    services: Services, skills: Sequence[_SkillWork], model: str
+) -> list[RevisionKey]:
+    """Give new revisions of unchanged content the section vectors of the former ones.
+
+    So a skill that a language model completed stays embedded. Returns the keys of those that have
+    all their vectors.
+    """
+    if services.settings.servers.neo4j_passages:  # `embed_sections` also writes the passages
+        return []
+    kept = []
+    for work in skills:
+        if work.entry.embedded and work.content_hash == work.entry.content_hash:
+            hashes = section_text_hashes(model, work.parsed)
+            known = services.index.get_cached_vectors(hashes)
+            if hashes and all(one in known for one in hashes):
+                vectors = np.stack([known[one] for one in hashes])
+                services.index.save_section_vectors(work.key, hashes, vectors)
+                kept.append(work.key)
+    return kept
 
 
 def _embed(services: Services, parsed: Sequence[ParsedSkill]) -> Vector:

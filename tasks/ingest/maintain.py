@@ -9,12 +9,14 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from graph.records import CatalogEntry
+from search.batches import batches
 from skills.record import RevisionKey
 from skills.scanner import SCANNER_VERSION, rescan
 from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded_skills
 from tasks.ingest.poll import poll_sources
 from tasks.policies import INGEST, QUERY, Deadline
+from tasks.refine.completions import completion_origins, find_lacking
 from tasks.refine.unrefined import send_unrefined_skills
 from tasks.services import Services
 from tasks.sources.uploads.install import delete_expired_uploads
@@ -24,6 +26,8 @@ log = structlog.get_logger()
 _BATCH_SKILLS = 16
 _MAX_AWAITING_INGEST = 20_000
 _MAX_RESCANNED = 1_000
+_MAX_RECOMPLETED = 1_000
+_COMPLETION_BATCH = 500
 _SECONDS_PER_DAY = 86_400
 
 
@@ -54,6 +58,7 @@ def _sweep(services: Services, deadline: Deadline) -> dict[str, object]:
     report: dict[str, object] = {"deleted_revisions": delete_orphans(services, orphans)}
     deadline.check("sweep")
     report["reingested"] = request_reingest(services, missing)
+    report["recompleted"] = request_completions(services)
     report["deleted_uploads"] = delete_expired_uploads(services)
     retention_seconds = services.settings.workers.journal_days * _SECONDS_PER_DAY
     report["deleted_entries"] = services.graph.prune_removed(retention_seconds)
@@ -140,6 +145,35 @@ def request_reingest(services: Services, skill_ids: Sequence[str]) -> int:
         ]
         graph.request_ingest(wanted, graph.allocate_sequence(1)[0])
     return len(skill_ids)
+
+
+def request_completions(services: Services) -> int:
+    """Request ingest of published skills that lack a completion that is stored, such as after
+    the model was changed back; returns how many.
+
+    At most 1,000 per call. Completions that are not in use are left: searches pass over them.
+    """
+    if services.answers is None or not completion_origins(services.settings.language_model):
+        return 0
+    graph = services.graph
+    entries = [entry for entry in graph.get_entries() if entry.seq and not needs_ingest(entry)]
+    lacking: set[RevisionKey] = set()
+    for batch in batches(entries, _COMPLETION_BATCH):
+        services.coordinator.yield_to_queries()
+        lacking |= find_lacking(
+            services, {RevisionKey(one.skill_id, one.seq): one.content_hash for one in batch}
+        )
+        if len(lacking) >= _MAX_RECOMPLETED:
+            break
+    wanted = [
+        (one.skill_id, one.source_id, one.path)
+        for one in entries
+        if RevisionKey(one.skill_id, one.seq) in lacking
+    ][:_MAX_RECOMPLETED]
+    if wanted:
+        graph.request_ingest(wanted, graph.allocate_sequence(1)[0])
+        log.info("ingest requested for completions", skills=len(wanted))
+    return len(wanted)
 
 
 def advance_sequence(services: Services) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from config.errors import TransientError
+from search.completed_terms import tag_terms
 from search.protocol import Filters, LexicalSearch, VectorSearch
 from search.scoring.format_promotion import has_dedicated_skills
 from search.scoring.score_candidates import (
@@ -23,6 +24,7 @@ from skills.skill_policy import PolicyViolation
 from tasks.query.context import QueryContext
 from tasks.query.process_state.published_library import LibrarySnapshot
 from tasks.query.ranking import Candidates, Ranking, TaskQuery, WithheldHit, build_ranking
+from tasks.refine.completions import completion_origins
 
 _MAX_ENGINE_TERMS = 50
 """Terms of a task that an engine searches at most; exact scores use all of them. Each term costs
@@ -64,11 +66,16 @@ def _search(context: QueryContext, query: TaskQuery) -> list[RevisionKey]:
     limit = max(settings.candidates, int(settings.share * len(snapshot.pointers)))
     long = long_task_weight(understanding, ScoringWeights())
     weights = _select_engine_terms(query)
+    origins = completion_origins(context.services.settings.language_model)
     searches: list[LexicalSearch | VectorSearch] = []
     # Every filter is searched on its own, all in one round trip.
     for filters in context.policy_filter.expand_filters(context.filters, snapshot.pointers):
         if weights:
             searches.append(LexicalSearch(weights, limit, filters))
+            searches += [
+                LexicalSearch(tag_terms(weights, origin), limit, filters, completed=True)
+                for origin in origins
+            ]
         searches += [
             LexicalSearch(dict.fromkeys(words, 1.0), _FORMAT_CANDIDATES, filters)
             for words in understanding.formats.values()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from config.language_model_settings import LanguageModelSettings
+from tasks.refine.prompts import PromptStage
+from tasks.refine.record import RecordStage
 from tasks.refine.roles import RoleStage
 from tasks.refine.stage import RefineStage
 
-STAGES: tuple[RefineStage, ...] = (RoleStage(),)
+STAGES: tuple[RefineStage, ...] = (RoleStage(), RecordStage(), PromptStage())
 
 
 def list_enabled_stages(settings: LanguageModelSettings) -> list[RefineStage]:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from config.errors import PermanentError, TransientError
+from search.completed_terms import tag_terms
 from search.local.index import LocalSearchIndex
 from search.protocol import Filters, LexicalSearch, SearchIndex, SkillDocument, VectorSearch
 from search.skill_analysis import analyse_skill, section_text_hashes, skill_text_hashes
 from search.text.tokens import tokenize
 from skills.parsing.parse_skill import parse_skill
-from skills.record import RevisionKey
+from skills.record import Completion, RevisionKey
 from tests.support.servers.elastic import ElasticIndices
 
 MODEL, DIMENSION = "hashing:1", 16
@@ -459,3 +462,103 @@ def test_complete_keys_are_those_stored(index: SearchIndex) -> None:
     assert index.complete_keys([]) == set()
     index.delete([one.key])
     assert index.complete_keys([one.key, other.key]) == {other.key}
+
+
+def completed(one: SkillDocument, *completions: Completion) -> SkillDocument:
+    """The document with what a language model wrote."""
+    parsed = replace(one.parsed, record=replace(one.parsed.record, completions=completions))
+    analysis = analyse_skill(parsed)
+    return replace(one, parsed=parsed, fields=analysis.fields, forward=analysis.forward)
+
+
+def written(text: str, stage: str = "record", model: str = "m") -> Completion:
+    return Completion(stage, model, 1, {"domain_tags": (text,)})
+
+
+def search_completed(
+    index: SearchIndex, text: str, origin: str = "record/1/m", filters: Filters = ANY
+) -> list[str]:
+    terms = tag_terms(dict.fromkeys(tokenize(text), 1.0), origin)
+    hits = index.search_many([LexicalSearch(terms, 10, filters, completed=True)])[0]
+    return [hit.key.skill_id for hit in hits]
+
+
+class TestCompletions:
+    def test_they_are_found_by_origin_and_only_where_they_are_searched(
+        self, index: SearchIndex
+    ) -> None:
+        index.add([document("loom"), document("kiln")])
+        assert search_completed(index, "pottery") == []
+        index.add(
+            [
+                completed(document("pot", seq=2), written("pottery"), written("mugs", "prompts")),
+                completed(document("vase", seq=2), written("pottery", model="other")),
+            ]
+        )
+        assert search_completed(index, "pottery") == ["home:pot"]
+        assert search_completed(index, "mugs") == []
+        assert search_completed(index, "mugs", "prompts/1/m") == ["home:pot"]
+        assert search_completed(index, "pottery", "record/1/other") == ["home:vase"]
+        assert search(index, "pottery mugs") == []
+        assert search_completed(index, "pottery", filters=Filters(source=("away",))) == []
+        assert search_completed(index, "pottery", filters=Filters(source=("home",))) == ["home:pot"]
+
+    def test_the_best_match_comes_first(self, index: SearchIndex) -> None:
+        texts = {"one": "clay", "two": "clay pots", "three": "clay pots glaze"}
+        index.add([completed(document(name), written(text)) for name, text in texts.items()])
+        found = search_completed(index, "clay pots glaze")
+        assert found == ["home:three", "home:two", "home:one"]
+
+    def test_they_change_no_search_of_the_skills_own_text(
+        self, opener: Opener, tmp_path: Path
+    ) -> None:
+        plain = [document("loom", "Warp it."), document("kiln", "Fire it.")]
+        orders = []
+        for name, texts in (("without", ()), ("with", (written("warp pot kiln " * 5),))):
+            index = opener(tmp_path / name)
+            index.add([completed(one, *texts) for one in plain])
+            index.add([document("pot", "Throw it.")])
+            found = index.search_lexical({"warp": 1.0, "pot": 0.5, "kiln": 0.2}, 10, ANY)
+            orders.append([hit.key.skill_id for hit in found])
+            index.close()
+        assert orders[0] == orders[1] == ["home:pot", "home:kiln", "home:loom"]
+
+    def test_they_are_read_back_and_deleted(self, index: SearchIndex) -> None:
+        wanted = completed(document("pot"), written("pottery"))
+        index.add([wanted, document("loom")])
+        index.add([wanted])
+        assert index.get_revisions([wanted.key])[wanted.key].parsed == wanted.parsed
+        record = index.get_forward_records([wanted.key])[wanted.key]
+        assert [one.origin for one in record.completed] == ["record/1/m"]
+        assert search_completed(index, "pottery") == ["home:pot"]
+        index.delete([wanted.key])
+        assert search_completed(index, "pottery") == []
+
+    def test_other_processes_find_them(self, opener: Opener, tmp_path: Path) -> None:
+        writing = opener(tmp_path / "index")
+        writing.add([document("loom")])
+        reading = opener(tmp_path / "index", writable=False)
+        assert search_completed(reading, "pottery") == []
+        writing.add([completed(document("pot"), written("pottery"))])
+        assert search_completed(reading, "pottery") == ["home:pot"]
+        reading.close()
+        writing.close()
+        again = opener(tmp_path / "index")
+        assert search_completed(again, "pottery") == ["home:pot"]
+        again.close()
+
+    def test_what_a_kill_left_out_is_written_when_the_index_is_opened(self, tmp_path: Path) -> None:
+        opened = open_local(tmp_path / "index")
+        opened.add([completed(document("pot"), written("pottery")), document("loom")])
+        opened.close()
+        shutil.rmtree(tmp_path / "index" / "completed")
+        again = open_local(tmp_path / "index")
+        assert search_completed(again, "pottery") == ["home:pot"]
+        again.close()
+
+    def test_without_any_there_is_no_engine_for_them(self, tmp_path: Path) -> None:
+        opened = open_local(tmp_path / "index")
+        opened.add([document("loom")])
+        assert search_completed(opened, "pottery") == []
+        opened.close()
+        assert not (tmp_path / "index" / "completed").exists()

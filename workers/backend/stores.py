@@ -27,6 +27,7 @@ from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.usage import UsageCounter
+from tasks.refine.completions import completion_origins
 from tasks.services import Lazy, SendTask, Services
 
 _USAGE_SECONDS = 5.0
@@ -169,7 +170,9 @@ def open_services(
         journal=journal,
         index=index,
         graph=graph,
-        library=PublishedLibrary(graph, index, circuit_breakers, facts),
+        library=PublishedLibrary(
+            graph, index, circuit_breakers, facts, completion_origins(settings.language_model)
+        ),
         fact_cache=facts,
         circuit_breakers=circuit_breakers,
         encoder=Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), measures)),

@@ -8,6 +8,7 @@ from graph.links.link_rules import estimate_confidence
 from graph.links.passage_links import PassageLink
 from graph.records import CatalogEntry, Link, SkillState
 from search.protocol import StoredRevision
+from skills.record import SkillRecord
 from skills.skill_policy import SkillPolicy
 
 _RECORD = (
@@ -85,6 +86,7 @@ def revision_data(revision: StoredRevision, text: bool) -> dict[str, Any]:
     parsed, record = revision.parsed, revision.parsed.record
     return {
         **{name: getattr(record, name) for name in _RECORD},
+        **_completed_fields(record),
         "files": [{"path": file.path, "size": file.size} for file in record.files],
         "safety": [
             {
@@ -113,3 +115,17 @@ def revision_data(revision: StoredRevision, text: bool) -> dict[str, Any]:
             for passage in parsed.passages
         ],
     }
+
+
+def _completed_fields(record: SkillRecord) -> dict[str, Any]:
+    """The fields of a record that a language model filled, and `completed_by`: its name by field.
+
+    Nothing for a record without any.
+    """
+    fields: dict[str, Any] = {}
+    models: dict[str, str] = {}
+    for completion in record.completions:
+        for name, texts in completion.fields.items():
+            fields[name] = texts[0] if name == "capability" else texts
+            models[name] = completion.model
+    return {**fields, "completed_by": models} if models else {}

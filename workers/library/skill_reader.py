@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from config.errors import NotFoundError, PermanentError, TransientError
@@ -18,6 +19,7 @@ from skills.record import RevisionKey
 from skills.skill_policy import SkillPolicy
 from tasks.language_model.answer_store import AnswerStore
 from tasks.query.policy_filter import add_judgement, make_policy, rescan_revision
+from tasks.refine.completions import keep_used
 from tasks.refine.role_overlay import overlay_roles
 from tasks.sources.readers import get_skill_location
 from workers.library.skill_data import (
@@ -150,8 +152,10 @@ class SkillReader:
             key = RevisionKey(entry.skill_id, entry.seq)
             stored = index.get_revisions([key]).get(key)
             if stored is not None:
-                stored = overlay_roles(answers, self._settings.language_model, {key: stored})[key]
-                return entry, rescan_revision(stored)
+                model = self._settings.language_model
+                stored = overlay_roles(answers, model, {key: stored})[key]
+                parsed = keep_used(stored.parsed, model)
+                return entry, rescan_revision(replace(stored, parsed=parsed))
             newer = _require_published(require_entry(graph, entry.skill_id))
             if newer.seq == entry.seq:
                 raise PermanentError(

@@ -56,18 +56,32 @@ class NegativeMiner:
                 self._categories.setdefault(category, []).append(skill_id)
 
     def mine_negatives(
-        self, positive: str, needed: Iterable[str], ranked: Sequence[str], seed: str
+        self,
+        positive: str,
+        needed: Iterable[str],
+        ranked: Sequence[str],
+        seed: str,
+        near_misses: Sequence[str] = (),
     ) -> MinedNegatives:
         """Negatives of a query, the same for the same seed.
 
         positive: the needed skill of the list, one of `needed`. ranked: the lexical ranking of the
-        query, best first. Missing negatives of a source are taken from the next one; a small
-        library may yield fewer in total.
+        query, best first. near_misses: skills that take the places of semantic neighbours, half
+        of them at most. Missing negatives of a source are taken from the next one; a small library
+        may yield fewer in total.
         """
         generator = random.Random(seed)  # noqa: S311  (not a secret)
         filtered = {"name": 0, "overlap": 0, "vector": 0}
         chosen: dict[str, None] = {}
         needed = set(needed)
+        for candidate in near_misses:
+            usable = candidate in self._places and candidate not in needed
+            if (
+                usable
+                and len(chosen) < SEMANTIC // 2
+                and not self._duplicate_layer(candidate, needed)
+            ):
+                chosen[candidate] = None
         wanted = 0
         for count, source in (
             (SEMANTIC, self._semantic_neighbours(positive)),

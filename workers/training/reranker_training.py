@@ -98,8 +98,8 @@ def evaluate_on_held_out(
 
     weight: of the reranker in the combined score. The report has the metrics by origin of the
     queries, with the 95% interval of the combined ranking's gain in MRR over the baseline. `wins`:
-    whether that interval lies above 0, on feedback if there is any, since lexical search does
-    better on queries taken from a skill's own text.
+    whether that interval lies above 0, on feedback if there is any, else on prompts of a language
+    model, since lexical search does better on queries taken from a skill's own text.
     """
     reranker = CrossEncoderReranker(
         str(folder), max_length=training_set.training_options.max_length
@@ -174,6 +174,7 @@ def write_model_card(
         "lists": len(training_set.lists),
         "choices": {
             "queries": training_options.queries,
+            "prompts": training_options.prompts,
             "max_length": training_options.max_length,
             "fold": f"{training_options.fold} of {training_options.folds}",
             "seed": training_options.seed,

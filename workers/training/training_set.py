@@ -24,9 +24,10 @@ from tasks.query.ranking import RankedSkill
 from tasks.query.rerank import cross_encoder_text, rerank
 from tasks.services import Services
 from workers.training.cloze_queries import make_cloze_queries
+from workers.training.model_prompts import StoredPrompts, match_near_misses, read_prompts
 from workers.training.negative_mining import NegativeMiner
 
-OWN_TEXT, FEEDBACK = "own text", "feedback"
+OWN_TEXT, FEEDBACK, MODEL_PROMPTS = "own text", "feedback", "prompts of the language model"
 RERANKED = 20
 """Candidates of the first stage that are reranked (SkillRouter §4.3)."""
 
@@ -42,7 +43,8 @@ class TrainingOptions:
     """Options of a training; equal options on the same library give the same training set.
 
     base: the model to start from. feedback: hash of the feedback file, "" for none. queries: number
-    of queries generated from each skill's own text. folds: parts into which skills are divided.
+    of queries generated from each skill's own text. prompts: the language model whose stored
+    prompts are queries too, "" for none. folds: parts into which skills are divided.
     fold: the part that is held out, with the tasks that need its skills.
     """
 
@@ -50,6 +52,7 @@ class TrainingOptions:
     languages: tuple[str, ...]
     feedback: str = ""
     queries: int = 6
+    prompts: str = ""
     max_length: int = 256
     folds: int = 5
     fold: int = 0
@@ -130,11 +133,11 @@ def build_training_set(
     training = [r for r in revisions if folds[r.key.skill_id] != training_options.fold]
     vectors = services.index.get_skill_vectors([revision.key for revision in training])
     training_set = TrainingSet(training_options)
-    training_set.notes["skills"] = len(known)
-    training_set.notes["tasks"] = len(labelled_tasks)
-    training_set.notes["tasks that need no skill of this library"] = len(tasks) - len(
-        labelled_tasks
-    )
+    training_set.notes |= {
+        "skills": len(known),
+        "tasks": len(labelled_tasks),
+        "tasks that need no skill of this library": len(tasks) - len(labelled_tasks),
+    }
     if len(training) < _MIN_LISTS:
         raise UsageError(
             f"the library has {len(known)} skills in {', '.join(training_options.languages)}: "
@@ -142,13 +145,21 @@ def build_training_set(
         )
     miner = NegativeMiner(training, vectors)
     queries = _make_queries(known, labelled_tasks, training_options)
+    prompts = read_prompts(services, known, training_options.prompts)
+    of_model = _make_prompt_queries(prompts)
+    near_misses = match_near_misses(services.encoder.get(), prompts) if prompts else {}
+    if of_model:
+        queries += of_model
+        training_set.notes[MODEL_PROMPTS] = len(of_model)
+        training_set.notes["near misses like prompts"] = sum(map(len, near_misses.values()))
     for done, query in enumerate(queries):
         step(done, len(queries))
         candidates = _rank(services, query.text)[:RERANKED]
         if folds[query.needed[0]] == training_options.fold:
             training_set.held_out.append(_make_held_out(query, candidates))
         else:
-            training_set.lists += _make_lists(query, candidates, miner, training_set)
+            missed = near_misses.get(query.text, ())
+            training_set.lists += _make_lists(query, candidates, miner, training_set, missed)
     if len(training_set.lists) < _MIN_LISTS:
         raise UsageError(
             f"only {len(training_set.lists)} training lists: give --feedback, or more --queries"
@@ -169,13 +180,18 @@ def _make_lists(
     candidates: Sequence[RankedSkill],
     miner: NegativeMiner,
     training_set: TrainingSet,
+    near_misses: Sequence[str],
 ) -> list[TrainingList]:
-    """One list for each needed skill of the query."""
+    """One list for each needed skill of the query.
+
+    near_misses: skills that a language model says such a query does not need; negatives, except
+    those that may serve as well.
+    """
     ranked = [hit.key.skill_id for hit in candidates]
     lists = []
     for positive in query.needed:
         seed = f"{training_set.training_options.seed}:{query.text}"
-        mined = miner.mine_negatives(positive, query.needed, ranked, seed)
+        mined = miner.mine_negatives(positive, query.needed, ranked, seed, near_misses)
         for layer, count in mined.filtered.items():
             name = f"candidates filtered by {layer}"
             training_set.notes[name] = training_set.notes.get(name, 0) + count
@@ -260,6 +276,14 @@ def _make_queries(
         )
         found += [_Query(OWN_TEXT, query.text, (skill_id,), query.pieces) for query in own]
     return found
+
+
+def _make_prompt_queries(prompts: Mapping[str, StoredPrompts]) -> list[_Query]:
+    return [
+        _Query(MODEL_PROMPTS, text, (skill_id,), ())
+        for skill_id, stored in prompts.items()
+        for text in stored.prompts
+    ]
 
 
 def _rank(services: Services, query: str) -> tuple[RankedSkill, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from config.errors import TransientError
 from graph.protocol import Catalog
+from search.completed_terms import use_completed
 from search.protocol import ForwardRecord, SearchIndex
 from search.scoring.library_statistics import LibraryStatistics
 from skills.record import RevisionKey
@@ -71,7 +72,8 @@ class PublishedLibrary:
     With `circuit_breakers`, a library that was read once stays usable while the stores do not
     answer: the last snapshot is used. Thread-safe.
 
-    facts: forgets what it knows of skills that the change feed names.
+    facts: forgets what it knows of skills that the change feed names. origins: of the language
+    model's completions that statistics and scores use.
     """
 
     def __init__(
@@ -80,11 +82,13 @@ class PublishedLibrary:
         index: SearchIndex,
         circuit_breakers: CircuitBreakers | None = None,
         facts: RevisionFactCache | None = None,
+        origins: Collection[str] = (),
     ) -> None:
         self._graph = graph
         self._index = index
         self._circuit_breakers = circuit_breakers
         self._facts = facts
+        self._origins = frozenset(origins)
         self._read_at = 0.0
         self._lock = threading.Lock()
         self._epoch = 0
@@ -131,12 +135,17 @@ class PublishedLibrary:
         before, statistics = self._snapshot.pointers, self._snapshot.statistics
         keys = [RevisionKey(skill_id, seq) for skill_id, seq in moved.items() if seq]
         if not before:
-            statistics = _RetainingStatistics(self._index.get_forward_records(keys))
+            statistics = _RetainingStatistics(self._read_records(keys))
             return LibrarySnapshot({key.skill_id: key.seq for key in keys}, statistics)
-        for key, record in self._index.get_forward_records(statistics.missing_keys(keys)).items():
+        for key, record in self._read_records(statistics.missing_keys(keys)).items():
             statistics.add(key, record)
         for skill_id, seq in moved.items():
             if skill_id in before and before[skill_id] != seq:
                 statistics.discard(RevisionKey(skill_id, before[skill_id]))
         pointers = {**before, **moved}
         return LibrarySnapshot({name: seq for name, seq in pointers.items() if seq}, statistics)
+
+    def _read_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
+        """Forward records with the completions in use."""
+        found = self._index.get_forward_records(keys)
+        return {key: use_completed(record, self._origins) for key, record in found.items()}

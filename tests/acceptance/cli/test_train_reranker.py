@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.program.program import ROOT, ForkServer, Skillbus, wait_for
+from tests.support.samples.refining import model_environment
 from tests.support.samples.reranking import write_cross_encoder
+from tests.support.servers.language_model import Asked, LanguageModelServer
 
 EXAMPLES = ROOT / "examples"
 TASK = "which stations run dry, and how do the vans drive to fill them"
@@ -167,3 +170,27 @@ def test_a_reranker_that_is_none_fails_the_query_clearly(
     headless = write_cross_encoder(tmp_path / "encoder", body="encoder")
     refused = with_model(examples, headless)("query", TASK, code=1)
     assert "no cross-encoder" in refused.err
+
+
+def test_prompts_that_a_language_model_wrote_are_learned_from(
+    examples: Skillbus, base: str, tmp_path: Path
+) -> None:
+    def script(asked: Asked) -> dict[str, list[str]]:
+        prompts = [f"Need number {asked.number}: sort parcels by weight before noon"]
+        return {"prompts": prompts, "near_misses": []}
+
+    other = Skillbus(examples.server, examples.home)
+    out = tmp_path / "model"
+    options = ("train", "reranker", "--out", str(out), "--base", base, *SHORT)
+    with LanguageModelServer(script) as server:
+        other.env |= model_environment(server.url, '["prompts"]')
+        asked = other("refine", "--json").data["stages"]["prompts"]["refined"]
+        said = other(*options).out
+        assert server.requests == asked
+    count = int(re.findall(r"prompts of the language model: (\d+)", said)[0])
+    assert 1 < count <= asked
+    card = json.loads((out / "skillbus.json").read_text(encoding="utf-8"))
+    assert card["held_out"]["prompts of the language model"]["queries"] >= 1
+    assert card["choices"]["prompts"] == "scripted-model"
+    said = other(*options, "--fresh", "--no-prompts").out
+    assert "prompts of the language model" not in said

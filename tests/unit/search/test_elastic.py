@@ -21,7 +21,7 @@ from search.elastic.document_codec import (
     unpack_sections,
 )
 from search.elastic.index_sets import INDEX_KINDS, IndexIdentity, index_definition, set_name
-from search.protocol import FIELDS, Filters, LexicalSearch, SkillDocument, VectorSearch
+from search.protocol import TEXT_FIELDS, Filters, LexicalSearch, SkillDocument, VectorSearch
 from search.skill_analysis import analyse_skill, section_text_hashes, skill_text_hashes
 from search.text.tokens import tokenize
 from skills.parsing.parse_skill import parse_skill
@@ -64,7 +64,7 @@ class TestRecords:
         hashes = skill_text_hashes("m", parsed)
         record = json.loads(skill_record(document, hashes))
         assert record["code"] == EMPTY_FIELD_TOKEN
-        assert set(FIELDS) <= set(record)
+        assert set(TEXT_FIELDS) <= set(record)
         assert "described" in record
         assert "head" not in record
         assert record["source"] == ["home"]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.protocol import ForwardRecord
+from search.protocol import FIELDS, ForwardRecord
 from search.scoring import library_statistics as module
 from search.scoring.library_statistics import LibraryStatistics
 from search.skill_analysis import analyse_skill
@@ -64,7 +64,7 @@ def test_twice_is_once() -> None:
 
 def test_an_empty_library_has_figures() -> None:
     statistics = LibraryStatistics()
-    assert statistics.mean_lengths.tolist() == [1.0] * 5
+    assert statistics.mean_lengths.tolist() == [1.0] * len(FIELDS)
     assert np.isfinite(statistics.idf(term_ids(["loom"]))).all()
     assert statistics.get_records([RevisionKey("home:0", 1)]) == {}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.protocol import FIELDS
+from search.protocol import TEXT_FIELDS
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.score_candidates import (
     Candidate,
@@ -70,7 +70,7 @@ def test_bm25f_is_the_formula_it_claims() -> None:
     n, df = len(LIBRARY), 1
     idf = math.log(1 + (n - df + 0.5) / (df + 0.5))
     tf = 0.0
-    for place in range(len(FIELDS)):
+    for place in range(len(TEXT_FIELDS)):
         b = weights.length_norms[place]
         ratio = loom.forward.lengths[place] / STATISTICS.mean_lengths[place]
         if loom.forward.counts[row, place] == 0:

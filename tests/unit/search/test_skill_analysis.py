@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from config.errors import PermanentError
-from search.protocol import FIELDS
+from search.protocol import FIELDS, TEXT_FIELDS
 from search.skill_analysis import (
     DESCRIPTION_PIECES,
     HEAD_PIECES,
@@ -60,7 +60,8 @@ def test_forward_counts_are_of_the_fields() -> None:
     analysis = analyse_skill(parsed())
     forward = analysis.forward
     assert np.all(np.diff(forward.terms.astype(np.float64)) > 0)
-    for place, tokens in enumerate(analysis.fields):
+    assert forward.counts.shape[1] == len(TEXT_FIELDS)
+    for place, tokens in enumerate(analysis.fields[: len(TEXT_FIELDS)]):
         assert forward.counts[:, place].sum() == len(tokens)
         assert forward.lengths[place] == len(tokens)
         row = int(np.searchsorted(forward.terms, term_id("fire")))
@@ -81,7 +82,7 @@ def test_passage_terms_cover_every_passage() -> None:
 
 def test_a_skill_without_body_is_analysed() -> None:
     analysis = analyse_skill(parsed("---\nname: bare\ndescription: Nothing else\n---\n"))
-    assert analysis.fields[3:] == ((), ())
+    assert analysis.fields[3:] == ((), (), ())
     assert set(body_terms(analysis, load_background())) == set(analysis.forward.terms.tolist())
     assert description_terms(analysis, load_background())
 

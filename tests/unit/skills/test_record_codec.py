@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skills.parsing.parse_skill import parse_skill
 from skills.record import SiblingFile
-from skills.record_codec import CodecError, dump, load
+from skills.record_codec import COMPLETED_VERSION, CodecError, dump, load
 from skills.scanner import rescan
 
 TEXT = """---
@@ -50,7 +50,7 @@ def test_damaged_bytes_are_refused(data: bytes) -> None:
 def test_another_version_is_refused() -> None:
     data = dump(parse_skill("a", b"text"))
     with pytest.raises(CodecError, match="version"):
-        load(bytes([data[0] + 1]) + data[1:])
+        load(bytes([COMPLETED_VERSION + 1]) + data[1:])
 
 
 def test_what_an_older_version_wrote_is_read_without_its_scanner() -> None:

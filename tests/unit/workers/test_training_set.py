@@ -16,7 +16,9 @@ from search.protocol import StoredRevision, Vector
 from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, RevisionKey
+from tests.support.samples.tiny import TinyEncoder
 from workers.training.cloze_queries import make_cloze_queries
+from workers.training.model_prompts import StoredPrompts, match_near_misses
 from workers.training.negative_mining import NegativeMiner
 from workers.training.training_set import (
     OWN_TEXT,
@@ -202,3 +204,40 @@ def test_a_damaged_training_set_is_refused(tmp_path: Path, content: str) -> None
     path.write_text(content, encoding="utf-8")
     with pytest.raises(PermanentError, match="start over with --fresh"):
         load(path)
+
+
+def test_near_misses_of_others_become_negatives_of_like_prompts() -> None:
+    prompts = {
+        "a:glaze": StoredPrompts(("mix a blue glaze for mugs",), ("carve a wooden spoon",)),
+        "a:carve": StoredPrompts(("carve a wooden spoon for soup",), ("mix a blue glaze",)),
+        "a:tides": StoredPrompts(("cross the estuary at noon",), ()),
+    }
+    assert match_near_misses(TinyEncoder(), prompts) == {
+        "mix a blue glaze for mugs": ("a:carve",),
+        "carve a wooden spoon for soup": ("a:glaze",),
+    }
+    assert match_near_misses(TinyEncoder(), {}) == {}
+
+
+def test_near_misses_take_some_places_of_neighbours() -> None:
+    revisions = [
+        StoredRevision(
+            RevisionKey(f"a:{one.record.name}", 1),
+            "h",
+            replace(one, record=replace(one.record, name=f"{n} {one.record.name}")),
+            analyse_skill(one).passage_terms,
+            (),
+        )
+        for n, one in enumerate(
+            parse(f"skill-{n}", f"About {n}", body=f"# {n}\n\nword{n} other{n} third{n} last{n}\n")
+            for n in range(20)
+        )
+    ]
+    vectors = {
+        one.key: np.stack([np.eye(20, dtype=np.float32)[n]] * 2) for n, one in enumerate(revisions)
+    }
+    miner = NegativeMiner(revisions, vectors)
+    given = ("a:skill-7", "a:skill-1", "a:skill-8", "a:skill-9", "a:none")
+    mined = miner.mine_negatives("a:skill-1", ["a:skill-1"], [], "seed", given)
+    assert mined.ids[:2] == ("a:skill-7", "a:skill-8")
+    assert len(mined.ids) == len(set(mined.ids)) == 10

@@ -163,6 +163,7 @@ def run_refine(settings: Settings, source_id: str | None) -> dict[str, Any]:
         progress = RefinementProgress(settings, backend.graph, source_id, stack)
         with progress_bar("refining") as step:
             _wait_until_refined(backend, progress, step)
+        _wait_until_published(backend)
         report = progress.count_by_stage()
     return {
         "model": settings.language_model.model,
@@ -211,6 +212,15 @@ def _wait_until_refined(
                 "`skillbus dead list` has the reasons"
             )
         time.sleep(max(_POLL_SECONDS, _LOOK_SHARE * (time.monotonic() - began)))
+
+
+def _wait_until_published(backend: Backend) -> None:
+    """Wait for the skills that are published again with what the model wrote."""
+    while backend.is_refining() or backend.graph.list_awaiting_ingest(1):
+        if problem := backend.get_problem():
+            raise TransientError(f"{problem}; accepted work resumes with the next run")
+        time.sleep(_POLL_SECONDS)
+    backend.wait_until_linked()
 
 
 class _StallWatch:

@@ -47,6 +47,12 @@ _ORDERS = ("baseline", "reranker_only", "combined")
     help="Queries generated from each skill's own text.",
 )
 @click.option(
+    "--prompts/--no-prompts",
+    default=True,
+    show_default=True,
+    help="Also learn from the prompts that the language model wrote (stage `prompts`).",
+)
+@click.option(
     "--epochs",
     default=1,
     show_default=True,
@@ -109,10 +115,11 @@ _ORDERS = ("baseline", "reranker_only", "combined")
 def reranker(ctx: click.Context, /, **options: Any) -> None:
     """Train a cross-encoder that reads a task together with a skill.
 
-    It learns from queries generated from each skill's own text and from the tasks of --feedback:
-    each is a list of the needed skill and negatives, which are near in meaning, near in words, of
-    the same category, or random. One of --folds parts of skills and tasks is held out; the report
-    compares the rankings with and without the model on it.
+    It learns from queries generated from each skill's own text, from the prompts that a language
+    model wrote for it, and from the tasks of --feedback: each is a list of the needed skill and
+    negatives, which are near in meaning, near in words, of the same category, or random. One of
+    --folds parts of skills and tasks is held out; the report compares the rankings with and without
+    the model on it.
 
     \b
     Example:
@@ -182,7 +189,7 @@ def _load_or_build_training_set(settings: Settings, options: Mapping[str, Any]) 
     if options["feedback"] is not None:
         tasks = read_jsonl(options["feedback"], ("instruction", "gt_skill_ids"))
         feedback = blake2b(options["feedback"].read_bytes(), digest_size=8).hexdigest()
-    training_options = _training_options(options, feedback)
+    training_options = _training_options(settings, options, feedback)
     path = options["out"] / TRAINING_SET_FILE
     if path.exists():
         training_set = load(path)
@@ -198,7 +205,9 @@ def _load_or_build_training_set(settings: Settings, options: Mapping[str, Any]) 
     return training_set
 
 
-def _training_options(options: Mapping[str, Any], feedback: str) -> TrainingOptions:
+def _training_options(
+    settings: Settings, options: Mapping[str, Any], feedback: str
+) -> TrainingOptions:
     from workers.training.training_set import TrainingOptions
 
     base = options["base"]
@@ -207,6 +216,7 @@ def _training_options(options: Mapping[str, Any], feedback: str) -> TrainingOpti
         languages=("en",) if is_english_only(base) else ("en", "zh"),
         feedback=feedback,
         queries=options["queries"],
+        prompts=settings.language_model.model if options["prompts"] else "",
         max_length=options["max_length"],
         folds=options["folds"],
         fold=options["fold"],

@@ -1,0 +1,112 @@
+"""Lexical engine of what a language model wrote: apart from that of the skills' own texts.
+
+Its folder exists only once a revision with completions was written. So an index without a language
+model is what it was, and none has to be built again to get one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from search.batches import batches
+from search.blob_codec import unpack_filters
+from search.local.revision_store import SQL_BATCH, RevisionStore
+from search.local.tantivy_engine import COMPLETED_BOOSTS, TantivyEngine
+from search.protocol import Filters, SkillDocument
+from search.skill_analysis import analyse_skill
+from skills import record_codec
+from skills.record import RevisionKey
+
+
+class CompletedEngine:
+    """The field `completed` of the revisions that have it, by row number.
+
+    The caller must serialise writes. `repair` is called when an index is opened for writing.
+    """
+
+    def __init__(self, folder: Path, store: RevisionStore, *, writable: bool) -> None:
+        self._folder = folder
+        self._store = store
+        self._writable = writable
+        self._engine: TantivyEngine | None = None
+
+    def _find(self) -> TantivyEngine | None:
+        """Return the engine, None if nothing was ever written to it."""
+        if self._engine is None and TantivyEngine.exists(self._folder):
+            self._engine = self._open()
+        return self._engine
+
+    def _open(self) -> TantivyEngine:
+        return TantivyEngine(self._folder, writable=self._writable, boosts=COMPLETED_BOOSTS)
+
+    def repair(self) -> None:
+        """Make the engine hold exactly the revisions that the store has with completions."""
+        rows, engine = self._store.completed_keys(), self._find()
+        indexed = engine.numbers() if engine else set()
+        if engine and (stray := indexed - rows.keys()):
+            engine.delete_documents(stray)
+        self._restore({number: rows[number] for number in sorted(rows.keys() - indexed)})
+
+    def _restore(self, lost: Mapping[int, RevisionKey]) -> None:
+        for batch in batches(lost, SQL_BATCH):
+            columns = self._store.columns([lost[n] for n in batch], ("parsed", "filters"))
+            self._write(
+                [
+                    (
+                        number,
+                        analyse_skill(record_codec.load(columns[lost[number]][0])).fields[-1],
+                        unpack_filters(str(columns[lost[number]][1])),
+                    )
+                    for number in batch
+                ]
+            )
+
+    def add(self, numbers: Sequence[int | None], documents: Sequence[SkillDocument]) -> None:
+        """Write those of the documents that have completions, unless they are there.
+
+        numbers: the row number of each document, None for one that the store had before.
+        """
+        completed = [
+            (number, one)
+            for number, one in zip(numbers, documents, strict=True)
+            if one.forward.completed
+        ]
+        fresh = [(n, one.fields[-1], one.filters) for n, one in completed if n is not None]
+        if fresh:
+            self._write(fresh)
+        if old := [one.key for number, one in completed if number is None]:
+            self._complete(old)
+
+    def _complete(self, keys: Sequence[RevisionKey]) -> None:
+        """Write those of the revisions that only the store has."""
+        stored = self._store.completed_keys()
+        rows = {n: key for key, n in self._store.row_numbers(keys).items() if n in stored}
+        engine = self._find()
+        lost = engine.missing_numbers(rows) if engine else list(rows)
+        self._restore({number: rows[number] for number in lost})
+
+    def _write(self, rows: Iterable[tuple[int, Sequence[str], Filters]]) -> None:
+        if self._engine is None:
+            self._engine = self._open()
+        self._engine.write((number, (tokens,), filters) for number, tokens, filters in rows)
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Delete documents durably; missing numbers are ignored."""
+        engine = self._find()
+        if engine is not None:
+            indexed = set(numbers) - set(engine.missing_numbers(numbers))
+            if indexed:
+                engine.delete_documents(indexed)
+
+    def search(
+        self, terms: Mapping[str, float], limit: int, filters: Filters
+    ) -> list[tuple[int, float]]:
+        """Return (number, score) of the best documents with any of the tagged terms."""
+        engine = self._find()
+        return engine.search(terms, limit, filters) if engine else []
+
+    def close(self) -> None:
+        """Wait for segment merges and release the writer lock."""
+        if self._engine is not None:
+            self._engine.close()

@@ -1,0 +1,53 @@
+"""Has a completion take effect: the skill is ingested again, with the completion in its document.
+
+Documents are written once, so that a completion comes with a new revision of the same content.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from search.protocol import StoredRevision
+from skills.record import RevisionKey
+from tasks.ingest.next_tasks import send_ingest
+from tasks.refine.completions import completion_kinds, to_completion
+from tasks.refine.stage import RefineContext, RefineStage
+from tasks.services import Services
+
+
+def apply_completion(
+    context: RefineContext,
+    stage: RefineStage,
+    revision: StoredRevision,
+    refinement: dict[str, Any],
+) -> None:
+    """Store the refinement and request ingest of the skill, unless it has the completion.
+
+    Ingest reads the store, so the refinement is stored here. Ingest is requested before and after:
+    so no crash leaves it stored without a request.
+    """
+    services, kind = context.services, context.kind(stage)
+    if kind not in completion_kinds(services.settings.language_model):
+        return
+    completion = to_completion(kind, refinement)
+    present = {one.origin for one in revision.parsed.record.completions}
+    if completion is None or completion.origin in present:
+        return
+    if not _request_ingest(services, revision.key):
+        return
+    context.answers.save_refinements(kind, {revision.content_hash: refinement})
+    _request_ingest(services, revision.key)
+    send_ingest(services, [revision.key.skill_id])
+
+
+def _request_ingest(services: Services, key: RevisionKey) -> bool:
+    """Request ingest of a skill, if this is its published revision."""
+    graph = services.graph
+    wanted = [
+        (entry.skill_id, entry.source_id, entry.path)
+        for entry in graph.get_entries([key.skill_id])
+        if entry.seq == key.seq
+    ]
+    if wanted:
+        graph.request_ingest(wanted, graph.allocate_sequence(1)[0])
+    return bool(wanted)

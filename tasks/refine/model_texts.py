@@ -1,0 +1,50 @@
+"""Short texts that a language model wrote about a skill: cleaned, bounded, and checked.
+
+The model read text of strangers. What it wrote is shown and searched, so a text that carries
+markup, an address, or what the scanner finds suspicious is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from search.text.tokens import tokenize
+from skills.scanner import scan_lines
+from tasks.language_model.frame import clean
+
+SUSPICIOUS_LEVEL = 2
+"""Level of a finding of the scanner from which a text is dropped."""
+
+_MARKUP = re.compile(r"https?:|www\.|```|~~~|\]\(|<[a-zA-Z/!|]|[{}]{2}", re.IGNORECASE)
+_ENDS = " \t-*•·\"'“”「」,;，；、"
+
+
+def clean_text(text: str, max_characters: int) -> str:
+    """A text on one line without list marks and quotes; "" for one that must not be kept."""
+    shown = clean(text)
+    if _MARKUP.search(shown):
+        return ""
+    plain = shown.replace("`", "").strip(_ENDS)
+    if not plain or len(plain) > max_characters:
+        return ""
+    if any(finding.level >= SUSPICIOUS_LEVEL for finding in scan_lines((plain,), 1)):
+        return ""
+    return plain
+
+
+def clean_texts(texts: Iterable[str], max_texts: int, max_characters: int) -> tuple[str, ...]:
+    """The texts that may be kept, each once, at most `max_texts`."""
+    kept: dict[tuple[str, ...], str] = {}
+    for text in texts:
+        plain = clean_text(text, max_characters)
+        if plain and (terms := tuple(tokenize(plain))):
+            kept.setdefault(terms, plain)
+    return tuple(kept.values())[:max_texts]
+
+
+def are_alike(left: Iterable[str], right: Iterable[str], share: float) -> bool:
+    """Whether two texts, as index terms, have at least this share of their terms in common."""
+    first, second = set(left), set(right)
+    both = len(first | second)
+    return bool(both) and len(first & second) / both >= share
