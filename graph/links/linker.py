@@ -7,6 +7,7 @@ it newly enters are found here. One process links at a time.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ class Linker:
         self._graph = graph
         self._settings = settings
         self._index = SimilarityIndex(settings)
+        self._lock = threading.Lock()
 
     def relink(self, marks: Sequence[tuple[str, int]]) -> LinkReport:
         """Link these skills, update the lists that they enter, leave or move in, clear their marks.
@@ -64,6 +66,10 @@ class Linker:
         """
         if not marks:
             return LinkReport()
+        with self._lock:
+            return self._relink(marks)
+
+    def _relink(self, marks: Sequence[tuple[str, int]]) -> LinkReport:
         self._index.refresh(self._graph)
         marked = self._graph.get_link_features([skill_id for skill_id, _ in marks])
         pending = {
@@ -90,6 +96,16 @@ class Linker:
             updated_neighbours=len(links) - len(marked),
             links=dict(Counter(link.type for owned in links.values() for link in owned)),
         )
+
+    def find_alike(self, skill_id: str, limit: int) -> list[str]:
+        """The published skills whose texts are most alike by the cosine of their terms, best first;
+        ties by skill_id. Empty for a skill that is not published."""
+        with self._lock:
+            self._index.refresh(self._graph)
+            features = self._graph.get_link_features([skill_id]).get(skill_id)
+            if features is None:
+                return []
+            return self._index.score(features).most_alike(limit)
 
     def _apply_moves(self, moves: Mapping[str, _Moves]) -> dict[str, list[Link]]:
         """All links that each of these skills owns after the moves in its lists."""
