@@ -98,8 +98,10 @@ class Linker:
         )
 
     def find_alike(self, skill_id: str, limit: int) -> list[str]:
-        """The published skills whose texts are most alike by the cosine of their terms, best first;
-        ties by skill_id. Empty for a skill that is not published."""
+        """The published skills whose texts are most alike, best first, ties by skill_id.
+
+        Only those alike enough for a semantic link. Empty for a skill that is not published.
+        """
         with self._lock:
             self._index.refresh(self._graph)
             features = self._graph.get_link_features([skill_id]).get(skill_id)

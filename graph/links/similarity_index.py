@@ -147,9 +147,10 @@ class SimilarityScores:
         return found
 
     def most_alike(self, limit: int) -> list[str]:
-        """The skills with the highest cosine of bodies above 0, best first, ties by skill_id."""
-        last = _last_place(self.body, limit)
-        places = np.flatnonzero((self.body > 0) & (self.body >= last)).tolist()
+        """The skills whose bodies have the highest cosines, from that of a complement on, best
+        first; ties by skill_id."""
+        last = max(_last_place(self.body, limit), self.settings.complement_body_cosine)
+        places = np.flatnonzero(self.body >= last).tolist()
         ranked = sorted((-float(self.body[place]), str(self.ids[place])) for place in places)
         return [skill_id for _, skill_id in ranked[:limit]]
 

@@ -27,7 +27,9 @@ _MAX_SEARCH_TERMS = 48
 
 _WORD = re.compile(r"[^\W_]+")
 _COMPOUND = re.compile(r"(?<![\w-])[^\W_]+(?:[-_][^\W_]+)+(?![\w-])")
-_MARKED = re.compile(r"`([^`\n]{2,80})`|\*\*([^*\n]{2,80})\*\*|\[([^\]\n]{2,80})\]|\b(\w+) skills?\b")
+_MARKED = re.compile(
+    r"`([^`\n]{2,80})`|\*\*([^*\n]{2,80})\*\*|\[([^\]\n]{2,80})\]|\b(\w+) skills?\b"
+)
 _PUNCTUATION = re.compile(r"[.,;:!?()|\[\]{}/\\<>=+]|--|→|->")
 
 
@@ -38,7 +40,7 @@ def find_candidates(
 
     Skills of the same content, and those that it declares, are left out.
     """
-    skill = _read(revision)
+    skill = read_skill_text(revision)
     named = _find_named(services, revision, skill)
     compatible = _find_compatible(services, skill)
     alike = services.linker.find_alike(skill.skill_id, 2 * limit)
@@ -55,7 +57,8 @@ def find_candidates(
     return found
 
 
-def _read(revision: StoredRevision) -> SkillText:
+def read_skill_text(revision: StoredRevision) -> SkillText:
+    """What is compared of a stored revision."""
     return SkillText.from_parsed(revision.key.skill_id, revision.content_hash, revision.parsed)
 
 
@@ -95,7 +98,7 @@ def _find_compatible(services: Services, skill: SkillText) -> list[str]:
     ids = list(dict.fromkeys(hit.key.skill_id for hit in hits))
     scored = [
         (-_compatibility(skill, other), other.skill_id)
-        for other in map(_read, _read_published(services, ids))
+        for other in map(read_skill_text, _read_published(services, ids))
         if other.skill_id != skill.skill_id
     ]
     return [skill_id for score, skill_id in sorted(scored) if score < 0]

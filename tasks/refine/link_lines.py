@@ -22,29 +22,13 @@ _FILE = re.compile(
     r"sqlite3?|ipynb|tex|bib|rules|sql|onnx|pt)\b",
     re.IGNORECASE,
 )
-_COMMON_FILES = frozenset(
-    f"{stem}.{suffix}"
-    for stem, suffixes in {
-        "package": ("json",),
-        "package-lock": ("json",),
-        "tsconfig": ("json",),
-        "requirements": ("txt",),
-        "pyproject": ("toml",),
-        "readme": ("md",),
-        "skill": ("md",),
-        "config": ("json", "yaml", "yml", "toml"),
-        "index": ("html", "md"),
-        "settings": ("json", "yaml", "yml", "toml"),
-        "input": ("json", "csv", "txt", "md", "pdf", "mp4", "wav", "mp3", "xlsx"),
-        "output": ("json", "csv", "txt", "md", "pdf", "mp4", "wav", "mp3", "xlsx"),
-        "data": ("json", "csv", "xlsx"),
-        "file": ("json", "csv", "txt", "md", "pdf"),
-        "report": ("json", "md", "html", "pdf"),
-        "results": ("json", "csv"),
-    }.items()
-    for suffix in suffixes
+_COMMON_STEMS = frozenset(
+    "package package-lock tsconfig requirements pyproject pom readme skill claude agents license "
+    "changelog todo config settings index main app input output data file result results report "
+    "audio video image photo document doc page text speech book paper notes table example sample "
+    "test temp tmp".split()
 )
-"""Names that say nothing about what is in the file."""
+"""Names of files that say nothing about what is in them."""
 
 _CUE = re.compile(
     r"\b(?:needs?|needed|requires?d?|prerequisites?|depend\w*|inputs?|outputs?|produc\w+|"
@@ -117,7 +101,8 @@ def _whole_term(text: str) -> str:
 
 def find_files(text: str) -> set[str]:
     """The names of data files in a text, in lower case, without those that any skill might have."""
-    return {name.lower() for name in _FILE.findall(text)} - _COMMON_FILES
+    found = {name.lower() for name in _FILE.findall(text)}
+    return {name for name in found if name.partition(".")[0] not in _COMMON_STEMS}
 
 
 def select_lines(

@@ -56,7 +56,7 @@ candidate's step, which could also take it from elsewhere. A text says so, or th
 leave no other order.
 - after: the same the other way round: the candidate's step comes first.
 - same_job: an agent uses the one or the other. Both do the same job on the same kind of input with \
-the same kind of result, as copies, as versions, or with other tools or services.
+the same kind of result, as copies, versions or translations, or with other tools or services.
 - complement: none of the above, but they cover different parts of one particular job or product, \
 so that a task for the one plainly also calls for the other.
 - conflict: a text says that the two must not be used together, or both give standing rules for the \
