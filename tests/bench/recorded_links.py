@@ -23,9 +23,9 @@ from config.settings import Settings
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from skills.token_count import count_tokens
-from tasks.refine.link_candidates import find_candidates, read_skill_text
-from tasks.refine.link_lines import SkillText
-from tasks.refine.link_prompt import LinkPrompt, LinksAnswer, build_prompt
+from tasks.refine.linking.candidates import find_candidates, read_skill_text
+from tasks.refine.linking.lines import SkillText
+from tasks.refine.linking.prompt import LinkPrompt, LinksAnswer, build_prompt
 from tasks.services import Services
 from tests.support.program.recorded import Prompt, write_prompts
 from workers.backend.stores import open_services

@@ -23,10 +23,13 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 _COMMON_STEMS = frozenset(
-    "package package-lock tsconfig requirements pyproject pom readme skill claude agents license "
-    "changelog todo config settings index main app input output data file result results report "
-    "audio video image photo document doc page text speech book paper notes table example sample "
-    "test temp tmp".split()
+    re.findall(
+        r"\S+",
+        "package package-lock tsconfig requirements pyproject pom readme skill claude agents license "
+        "changelog todo config settings index main app input output data file result results report "
+        "audio video image photo document doc page text speech book paper notes table example sample "
+        "test temp tmp",
+    )
 )
 """Names of files that say nothing about what is in them."""
 
@@ -57,8 +60,8 @@ class SkillText:
 
     description_line: where the description begins in the file. terms: index terms of name,
     description, declared inputs and outputs, and of the names of files that its text has.
-    name_terms: those of the name. files: names of files in its text, in lower case. inputs, outputs:
-    each declared one as its index terms, joined by spaces.
+    name_terms: those of the name. files: names of files in its text, in lower case.
+    inputs, outputs: each declared one as its index terms, joined by spaces.
     """
 
     skill_id: str

@@ -17,7 +17,7 @@ from graph.skill_names import normalise_name
 from search.protocol import Filters, StoredRevision
 from search.text.tokens import tokenize
 from skills.record import RevisionKey
-from tasks.refine.link_lines import SkillText
+from tasks.refine.linking.lines import SkillText
 from tasks.services import Services
 
 _MAX_NAMES = 4_000
@@ -41,7 +41,7 @@ def find_candidates(
     Skills of the same content, and those that it declares, are left out.
     """
     skill = read_skill_text(revision)
-    named = _find_named(services, revision, skill)
+    named = _find_named(services, skill)
     compatible = _find_compatible(services, skill)
     alike = services.linker.find_alike(skill.skill_id, 2 * limit)
     turns = chain.from_iterable(zip_longest(compatible, alike))
@@ -62,7 +62,7 @@ def read_skill_text(revision: StoredRevision) -> SkillText:
     return SkillText.from_parsed(revision.key.skill_id, revision.content_hash, revision.parsed)
 
 
-def _find_named(services: Services, revision: StoredRevision, skill: SkillText) -> list[str]:
+def _find_named(services: Services, skill: SkillText) -> list[str]:
     """Skills of the same source whose names are in the text, in the order of their names there."""
     names = list(dict.fromkeys(_possible_names(skill)))[:_MAX_NAMES]
     source_id = skill.skill_id.partition(":")[0]
