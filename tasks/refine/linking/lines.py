@@ -25,10 +25,10 @@ _FILE = re.compile(
 _COMMON_STEMS = frozenset(
     re.findall(
         r"\S+",
-        "package package-lock tsconfig requirements pyproject pom readme skill claude agents license "
-        "changelog todo config settings index main app input output data file result results report "
-        "audio video image photo document doc page text speech book paper notes table example sample "
-        "test temp tmp",
+        "package package-lock tsconfig requirements pyproject pom readme skill claude "
+        "agents license changelog todo config settings index main app input output data "
+        "file result results report audio video image photo document doc page text speech "
+        "book paper notes table example sample test temp tmp",
     )
 )
 """Names of files that say nothing about what is in them."""
