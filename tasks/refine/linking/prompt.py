@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from search.text.tokens import tokenize
 from tasks.language_model.frame import quote
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
+from tasks.refine.link_origin import LINKS_VERSION
 from tasks.refine.linking.lines import SkillText, select_lines
 
-VERSION = 1
+VERSION = LINKS_VERSION
 """Raised with every change of `INSTRUCTIONS` or of how the data is built."""
 
 MAX_CANDIDATES = 50
