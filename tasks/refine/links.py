@@ -21,12 +21,17 @@ from search.protocol import StoredRevision
 from tasks.ingest.next_tasks import send_link
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
 from tasks.language_model.skill_pairs.protocol import (
+    AskedPair,
     ContentPair,
     PairVerdict,
     SkillPairStore,
     order_pair,
 )
-from tasks.refine.linking.candidates import find_candidates, read_skill_text
+from tasks.refine.linking.candidates import (
+    find_candidates,
+    read_published,
+    read_skill_text,
+)
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.prompt import (
     VERSION,
@@ -67,14 +72,14 @@ class LinkStage(RefineStage):
 
     @override
     def requests(self, context: RefineContext, revision: StoredRevision) -> Sequence[ModelRequest]:
-        prompt = self._build_prompt(context, revision)
-        return [prompt.request] if prompt else []
+        unknown = self._find_unknown(context, revision)
+        return [build_prompt(read_skill_text(revision), unknown).request] if unknown else []
 
     @override
     def refine(self, context: RefineContext, revision: StoredRevision) -> dict[str, Any]:
         """The refinement counts the pairs that were asked about, by the type of their links;
         `void` has the reasons of void verdicts."""
-        prompt = self._build_prompt(context, revision)
+        prompt = self._claim_prompt(context, revision)
         if prompt is None:
             return {"asked": 0}
         try:
@@ -105,16 +110,38 @@ class LinkStage(RefineStage):
             services.graph.mark_for_linking(sorted(ends | {revision.key.skill_id}))
             send_link(services)
 
-    def _build_prompt(self, context: RefineContext, revision: StoredRevision) -> LinkPrompt | None:
-        """The prompt about the candidates of a skill without a verdict; None if there is none."""
-        services = context.services
-        skill = read_skill_text(revision)
+    def _claim_prompt(self, context: RefineContext, revision: StoredRevision) -> LinkPrompt | None:
+        """The prompt about the pairs that are reserved for this skill; None if there is none.
+
+        What an earlier run reserved, and did not get a verdict for, comes first and alone: its
+        answer may be stored already.
+        """
+        services, kind = context.services, context.kind(self)
+        pairs, asker = get_pairs(services), revision.content_hash
+        claimed = pairs.list_claimed(kind, asker)
+        if not claimed:
+            skill = read_skill_text(revision)
+            unknown = self._find_unknown(context, revision)
+            pairs.claim_pairs(kind, asker, [_ask(skill, other) for other in unknown])
+            claimed = pairs.list_claimed(kind, asker)
+        wanted = {
+            skill_id: content_hash
+            for pair in claimed
+            for skill_id, content_hash in zip(pair.skill_ids, pair.hashes, strict=True)
+            if content_hash != asker
+        }
+        texts = [read_skill_text(one) for one in read_published(services, list(wanted))]
+        others = [one for one in texts if one.content_hash == wanted[one.skill_id]]
+        return build_prompt(read_skill_text(revision), others) if others else None
+
+    def _find_unknown(self, context: RefineContext, revision: StoredRevision) -> list[SkillText]:
+        """The candidates of a skill with which it has not been compared."""
+        services, skill = context.services, read_skill_text(revision)
         limit = services.settings.language_model.link_candidates
-        candidates = [read_skill_text(one) for one in find_candidates(services, revision, limit)]
-        pairs = {_pair(skill, other): other for other in candidates}
-        answered = get_pairs(services).get_answered(context.kind(self), list(pairs))
-        unanswered = [other for pair, other in pairs.items() if pair not in answered]
-        return build_prompt(skill, unanswered) if unanswered else None
+        found = find_candidates(services, revision, limit)
+        candidates = {_pair(skill, one): one for one in map(read_skill_text, found)}
+        known = get_pairs(services).find_known(context.kind(self), list(candidates))
+        return [other for pair, other in candidates.items() if pair not in known]
 
 
 def judge_answer(
@@ -161,6 +188,11 @@ def _to_verdict(
 
 def _pair(skill: SkillText, other: SkillText) -> ContentPair:
     return order_pair(skill.content_hash, other.content_hash)
+
+
+def _ask(skill: SkillText, other: SkillText) -> AskedPair:
+    first, second = sorted([skill, other], key=lambda one: one.content_hash)
+    return AskedPair((first.content_hash, second.content_hash), (first.skill_id, second.skill_id))
 
 
 def _cite(name: str, lines: Iterable[int], shown: Mapping[int, str]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from config.language_model_settings import LanguageModelSettings
+from tasks.refine.links import LinkStage
 from tasks.refine.roles import RoleStage
 from tasks.refine.stage import RefineStage
 
-STAGES: tuple[RefineStage, ...] = (RoleStage(),)
+STAGES: tuple[RefineStage, ...] = (RoleStage(), LinkStage())
 
 
 def list_enabled_stages(settings: LanguageModelSettings) -> list[RefineStage]:

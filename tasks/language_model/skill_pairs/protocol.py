@@ -37,8 +37,7 @@ class PairVerdict:
 
     hashes, skill_ids: of both, in the order of the hashes; skill_ids as of when it was asked.
     type: a `LinkType`, "" for no link. first: whether the link leads from the first to the second.
-    evidence: which lines say so, in words. origin: "texts", or "rejections" where the pair was
-    asked about because queries rejected it.
+    evidence: which lines say so, in words.
     """
 
     hashes: ContentPair
@@ -46,7 +45,13 @@ class PairVerdict:
     type: str = ""
     first: bool = True
     evidence: str = ""
-    origin: str = "texts"
+
+
+class AskedPair(NamedTuple):
+    """Two contents, in order, and the skills that had them."""
+
+    hashes: ContentPair
+    skill_ids: tuple[str, str]
 
 
 class RejectedPair(NamedTuple):
@@ -65,13 +70,25 @@ class SkillPairStore(Protocol):
     """
 
     def save_verdicts(self, kind: RefinementKind, verdicts: Sequence[PairVerdict]) -> None:
-        """Store verdicts durably. The first one of a pair and origin is kept."""
+        """Store verdicts durably. The first one of a pair is kept."""
         ...
 
-    def get_answered(
-        self, kind: RefinementKind, pairs: Sequence[ContentPair], origin: str = "texts"
-    ) -> set[ContentPair]:
-        """Return which of these pairs have a verdict."""
+    def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:
+        """Reserve pairs for the content `asker`, one of each, from whose side they are asked.
+
+        Durable and without end, so that a pair is asked from one side only, and what a crash cut
+        off is asked in the same words. A pair that was reserved before, or has a verdict, is left
+        as it is.
+        """
+        ...
+
+    def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
+        """Return the pairs reserved for `asker` that have no verdict, in the order in which they
+        were given."""
+        ...
+
+    def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
+        """Return which of these pairs are reserved or have a verdict."""
         ...
 
     def find_links(

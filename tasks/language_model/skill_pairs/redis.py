@@ -1,7 +1,7 @@
 """The store of pairs of skills of the distributed deployment, in Redis.
 
-Verdicts are hashes by content: one field for each other content and origin, in the hashes of both,
-so that those of a skill are read at once. Pairs that queries compared are counted in a sorted set;
+Pairs are hashes by content: one field for each other content, in the hashes of both, so that those
+of a skill are read at once. Pairs that queries compared are counted in a sorted set;
 what each query added is kept with it, so that the counts go when the query is deleted.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from redis import Redis
@@ -21,6 +22,7 @@ from tasks.broker.redis_connection import PREFIX, translate_errors
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs import protocol
 from tasks.language_model.skill_pairs.protocol import (
+    AskedPair,
     ContentPair,
     PairVerdict,
     RejectedPair,
@@ -30,7 +32,7 @@ from tasks.language_model.skill_pairs.protocol import (
 )
 
 _VERDICTS = PREFIX + "pair-verdicts:"
-"""A hash per kind and content: verdicts by other content and origin."""
+"""A hash per kind and content: by other content the skills, the asker, and the verdict, if any."""
 _LINKED = PREFIX + "pairs-linked:"
 """A set per kind: contents with a verdict that gives a link."""
 _QUERIES = PREFIX + "rejecting-queries"
@@ -69,7 +71,21 @@ end
 return 1
 """
 
-_Script = Any
+_CLAIM = """
+if redis.call('HSETNX', KEYS[1], ARGV[2], ARGV[3]) == 1 then
+    redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
+end
+"""
+"""KEYS: the hashes of the first and of the second content. ARGV: both contents, the values."""
+
+_SAVE = """
+local stored = redis.call('HGET', KEYS[1], ARGV[2])
+if stored and cjson.decode(stored).type then return end
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
+if ARGV[4] == '1' then redis.call('SADD', KEYS[3], ARGV[1], ARGV[2]) end
+"""
+"""As _CLAIM; ARGV[4]: whether the verdict gives a link."""
 
 
 class RedisSkillPairs(SkillPairStore):
@@ -78,7 +94,9 @@ class RedisSkillPairs(SkillPairStore):
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         self._client: Any = client
         self._settings = settings
-        self._record: _Script = client.register_script(_RECORD)
+        self._record = client.register_script(_RECORD)
+        self._claim = client.register_script(_CLAIM)
+        self._save = client.register_script(_SAVE)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -87,28 +105,47 @@ class RedisSkillPairs(SkillPairStore):
             yield self._client
 
     @override
-    def save_verdicts(self, kind: RefinementKind, verdicts: Sequence[PairVerdict]) -> None:
-        with self._connected() as client, client.pipeline(transaction=True) as pipeline:
-            for verdict in verdicts:
-                values = json.dumps(
-                    [verdict.skill_ids, verdict.type, verdict.first, verdict.evidence]
-                )
-                one, other = verdict.hashes
-                pipeline.hsetnx(_verdicts(kind, one), f"{other}|{verdict.origin}", values)
-                pipeline.hsetnx(_verdicts(kind, other), f"{one}|{verdict.origin}", values)
-                if verdict.type:
-                    pipeline.sadd(_linked(kind), one, other)
-            pipeline.execute()
+    def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:
+        with self._connected():
+            for place, pair in enumerate(pairs):
+                values = json.dumps({"skill_ids": pair.skill_ids, "asker": asker, "place": place})
+                keys = [_verdicts(kind, one) for one in pair.hashes]
+                self._claim(keys=keys, args=[*pair.hashes, values])
 
     @override
-    def get_answered(
-        self, kind: RefinementKind, pairs: Sequence[ContentPair], origin: str = "texts"
-    ) -> set[ContentPair]:
+    def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
+        with self._connected() as client:
+            fields = client.hgetall(_verdicts(kind, asker))
+        found = []
+        for other, text in fields.items():
+            values = json.loads(text)
+            if values.get("asker") == asker and "type" not in values:
+                one, two = values["skill_ids"]
+                pair = AskedPair(protocol.order_pair(asker, other), (one, two))
+                found.append((values["place"], pair))
+        return [pair for _, pair in sorted(found)]
+
+    @override
+    def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
         with self._connected() as client, client.pipeline(transaction=False) as pipeline:
             for one, other in pairs:
-                pipeline.hexists(_verdicts(kind, one), f"{other}|{origin}")
+                pipeline.hexists(_verdicts(kind, one), other)
             found = pipeline.execute()
         return {pair for pair, is_there in zip(pairs, found, strict=True) if is_there}
+
+    @override
+    def save_verdicts(self, kind: RefinementKind, verdicts: Sequence[PairVerdict]) -> None:
+        with self._connected():
+            for verdict in verdicts:
+                values = asdict(verdict)
+                del values["hashes"]
+                keys = [*(_verdicts(kind, one) for one in verdict.hashes), _linked(kind)]
+                args: list[str | int] = [
+                    *verdict.hashes,
+                    json.dumps(values),
+                    int(bool(verdict.type)),
+                ]
+                self._save(keys=keys, args=args)
 
     @override
     def find_links(
@@ -121,10 +158,9 @@ class RedisSkillPairs(SkillPairStore):
             found = pipeline.execute()
         links: dict[str, list[PairVerdict]] = {}
         for one, fields in zip(asked, found, strict=True):
-            read = [_to_verdict(one, field, text) for field, text in fields.items()]
+            read = [_to_verdict(one, other, text) for other, text in fields.items()]
             links[one] = sorted(
-                (verdict for verdict in read if verdict.type),
-                key=lambda verdict: (verdict.hashes, verdict.origin),
+                (verdict for verdict in read if verdict.type), key=lambda verdict: verdict.hashes
             )
         return links
 
@@ -184,8 +220,13 @@ def _linked(kind: RefinementKind) -> str:
     return f"{_LINKED}{kind.model}:{kind.version}"
 
 
-def _to_verdict(asked: str, field: str, text: str) -> PairVerdict:
-    other, _, origin = field.rpartition("|")
-    skill_ids, link, first, evidence = json.loads(text)
-    hashes = protocol.order_pair(asked, other)
-    return PairVerdict(hashes, tuple(skill_ids), link, first, evidence, origin)
+def _to_verdict(asked: str, other: str, text: str) -> PairVerdict:
+    values = json.loads(text)
+    one, two = values["skill_ids"]
+    return PairVerdict(
+        protocol.order_pair(asked, other),
+        (one, two),
+        values.get("type", ""),
+        values.get("first", True),
+        values.get("evidence", ""),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from skills.bundle.rejection import RejectionReason
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs import protocol
 from tasks.language_model.skill_pairs.protocol import (
+    AskedPair,
     ContentPair,
     PairVerdict,
     RejectedPair,
@@ -23,6 +25,7 @@ from tasks.language_model.skill_pairs.protocol import (
 )
 from tasks.sqlite_file import SqliteFile, is_busy
 
+_OPEN_SECONDS = 10.0
 _ADVICE = "move it away to start anew: the model is asked again for what was in it"
 
 _SCHEMA = """
@@ -32,14 +35,17 @@ CREATE TABLE IF NOT EXISTS pair_verdicts (
     version INTEGER NOT NULL,
     one TEXT NOT NULL,
     other TEXT NOT NULL,
-    origin TEXT NOT NULL,
     one_id TEXT NOT NULL,
     other_id TEXT NOT NULL,
-    type TEXT NOT NULL,
-    first INTEGER NOT NULL,
-    evidence TEXT NOT NULL,
-    PRIMARY KEY (model, version, one, other, origin)
+    asker TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    type TEXT,
+    first INTEGER NOT NULL DEFAULT 1,
+    evidence TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (model, version, one, other)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS pairs_to_ask ON pair_verdicts (model, version, asker)
+    WHERE type IS NULL;
 CREATE INDEX IF NOT EXISTS pair_verdicts_by_other ON pair_verdicts (model, version, other)
     WHERE type != '';
 CREATE TABLE IF NOT EXISTS rejecting_queries (
@@ -63,6 +69,11 @@ CREATE INDEX IF NOT EXISTS compared_pairs_by_query ON compared_pairs (number);
 COMMIT;
 """
 
+_INSERT_PAIR = (
+    "INSERT OR IGNORE INTO pair_verdicts "
+    "(model, version, one, other, one_id, other_id, asker, place) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
 
 class SqliteSkillPairs(SkillPairStore):
     """The store in one file, shared by the threads of this process and by other processes."""
@@ -74,41 +85,76 @@ class SqliteSkillPairs(SkillPairStore):
         damaged or cannot be opened.
         """
         self._file = SqliteFile(path, "the file with answers of the language model", _ADVICE)
+        end = time.monotonic() + _OPEN_SECONDS
+        # Of processes that create tables at the same time, some fail at once, without a wait.
+        while not self._create_tables():
+            if time.monotonic() > end:
+                self._file.close()
+                raise TransientError(f"{path}: another process keeps it locked")
+            time.sleep(0.01)
+
+    def _create_tables(self) -> bool:
+        """Create missing tables; False while another process has the file locked."""
+        connection = self._file.connection
         try:
-            self._file.connection.executescript(_SCHEMA)
+            connection.executescript(_SCHEMA)
         except sqlite3.DatabaseError as error:
-            self._file.close()
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             if is_busy(error):
-                raise TransientError(f"{path}: another process keeps it locked") from error
-            raise PermanentError(f"{path} cannot be opened ({error}); {_ADVICE}") from error
+                return False
+            self._file.close()
+            raise PermanentError(
+                f"{self._file.path} cannot be opened ({error}); {_ADVICE}"
+            ) from error
+        return True
 
     @override
-    def save_verdicts(self, kind: RefinementKind, verdicts: Sequence[PairVerdict]) -> None:
+    def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:
         rows = [
-            (
-                *(kind.model, kind.version, *one.hashes, one.origin),
-                *(*one.skill_ids, one.type, one.first, one.evidence),
-            )
-            for one in verdicts
+            (kind.model, kind.version, *one.hashes, *one.skill_ids, asker, place)
+            for place, one in enumerate(pairs)
         ]
         with self._file.transaction() as connection:
-            connection.executemany(
-                "INSERT OR IGNORE INTO pair_verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
-            )
-        self._file.sync()
+            connection.executemany(_INSERT_PAIR, rows)
 
     @override
-    def get_answered(
-        self, kind: RefinementKind, pairs: Sequence[ContentPair], origin: str = "texts"
-    ) -> set[ContentPair]:
+    def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT one, other, one_id, other_id FROM pair_verdicts "
+                "WHERE model = ? AND version = ? AND asker = ? AND type IS NULL "
+                "ORDER BY place, one, other",
+                (kind.model, kind.version, asker),
+            ).fetchall()
+        return [AskedPair((row[0], row[1]), (row[2], row[3])) for row in rows]
+
+    @override
+    def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
         with self._file.reading() as connection:
             rows = connection.execute(
                 "SELECT v.one, v.other FROM json_each(?) p JOIN pair_verdicts v "
                 "ON v.one = p.value ->> 0 AND v.other = p.value ->> 1 "
-                "WHERE v.model = ? AND v.version = ? AND v.origin = ?",
-                (json.dumps(pairs), kind.model, kind.version, origin),
+                "WHERE v.model = ? AND v.version = ?",
+                (json.dumps(pairs), kind.model, kind.version),
             ).fetchall()
         return {(one, other) for one, other in rows}
+
+    @override
+    def save_verdicts(self, kind: RefinementKind, verdicts: Sequence[PairVerdict]) -> None:
+        pairs = [(kind.model, kind.version, *one.hashes, *one.skill_ids, "", 0) for one in verdicts]
+        rows = [
+            (one.type, one.first, one.evidence, kind.model, kind.version, *one.hashes)
+            for one in verdicts
+        ]
+        with self._file.transaction() as connection:
+            connection.executemany(_INSERT_PAIR, pairs)
+            connection.executemany(
+                "UPDATE pair_verdicts SET type = ?, first = ?, evidence = ? "
+                "WHERE model = ? AND version = ? AND one = ? AND other = ? AND type IS NULL",
+                rows,
+            )
+        self._file.sync()
 
     @override
     def find_links(
@@ -118,19 +164,17 @@ class SqliteSkillPairs(SkillPairStore):
         with self._file.reading() as connection:
             for side in ("one", "other"):
                 rows = connection.execute(
-                    f"SELECT v.{side}, v.one, v.other, one_id, other_id, type, first, evidence, "  # noqa: S608 - fixed names
-                    f"origin FROM json_each(?) h JOIN pair_verdicts v ON v.{side} = h.value "
-                    "WHERE v.model = ? AND v.version = ? AND type != ''",
+                    f"SELECT v.{side}, v.one, v.other, one_id, other_id, v.type, first, evidence "  # noqa: S608 - fixed names
+                    f"FROM json_each(?) h JOIN pair_verdicts v ON v.{side} = h.value "
+                    "WHERE v.model = ? AND v.version = ? AND v.type != ''",
                     (json.dumps(list(found)), kind.model, kind.version),
                 ).fetchall()
-                for asked, one, other, one_id, other_id, link, first, evidence, origin in rows:
+                for asked, one, other, one_id, other_id, link, first, evidence in rows:
                     found[asked].append(
-                        PairVerdict(
-                            (one, other), (one_id, other_id), link, bool(first), evidence, origin
-                        )
+                        PairVerdict((one, other), (one_id, other_id), link, bool(first), evidence)
                     )
         for verdicts in found.values():
-            verdicts.sort(key=lambda one: (one.hashes, one.origin))
+            verdicts.sort(key=lambda one: one.hashes)
         return found
 
     @override

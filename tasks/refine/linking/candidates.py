@@ -50,7 +50,7 @@ def find_candidates(
         ordered.pop(other, None)
     found: list[StoredRevision] = []
     hashes = {revision.content_hash}
-    for one in _read_published(services, list(ordered)[: 2 * limit]):
+    for one in read_published(services, list(ordered)[: 2 * limit]):
         if one.content_hash not in hashes and len(found) < limit:
             hashes.add(one.content_hash)
             found.append(one)
@@ -98,7 +98,7 @@ def _find_compatible(services: Services, skill: SkillText) -> list[str]:
     ids = list(dict.fromkeys(hit.key.skill_id for hit in hits))
     scored = [
         (-_compatibility(skill, other), other.skill_id)
-        for other in map(read_skill_text, _read_published(services, ids))
+        for other in map(read_skill_text, read_published(services, ids))
         if other.skill_id != skill.skill_id
     ]
     return [skill_id for score, skill_id in sorted(scored) if score < 0]
@@ -120,7 +120,7 @@ def _declared(services: Services, skill_id: str) -> Iterable[str]:
             yield link.target if link.source == skill_id else link.source
 
 
-def _read_published(services: Services, skill_ids: Sequence[str]) -> list[StoredRevision]:
+def read_published(services: Services, skill_ids: Sequence[str]) -> list[StoredRevision]:
     """The published revisions of these skills, in this order."""
     entries = {
         entry.skill_id: RevisionKey(entry.skill_id, entry.seq)
