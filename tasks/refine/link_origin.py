@@ -6,6 +6,8 @@ verdicts back, or another model, changes links of skills that have not changed.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import structlog
 
 from config.settings import Settings
@@ -28,6 +30,11 @@ def link_kind(settings: Settings) -> RefinementKind | None:
     return RefinementKind("links", model.model, LINKS_VERSION) if model.uses("links") else None
 
 
+def rejection_kind(kind: RefinementKind) -> RefinementKind:
+    """The verdicts about pairs that queries compared, apart from those of the stage `links`."""
+    return replace(kind, version=-kind.version)
+
+
 def mark_for_changed_origin(services: Services) -> int:
     """Mark the skills whose links differ by now because the settings changed; returns how many.
 
@@ -37,9 +44,10 @@ def mark_for_changed_origin(services: Services) -> int:
     origin = f"{kind.model} {kind.version}" if kind else ""
     if graph.get_link_origin() == origin:
         return 0
-    contents = (
-        set(services.skill_pairs.list_linked(kind)) if kind and services.skill_pairs else set()
-    )
+    contents: set[str] = set()
+    if kind and services.skill_pairs:
+        contents.update(services.skill_pairs.list_linked(kind))
+        contents.update(services.skill_pairs.list_linked(rejection_kind(kind)))
     entries = [entry for entry in graph.get_entries() if entry.seq]
     marked = {entry.skill_id for entry in entries if entry.content_hash in contents}
     published = [entry.skill_id for entry in entries]

@@ -9,24 +9,20 @@ edit asks again only about what it changed. They become links when skills are li
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from typing_extensions import override
 
 from config.errors import MisconfiguredError
 from config.language_model_settings import ModelStage
-from graph.records import LinkType
 from search.protocol import StoredRevision
 from tasks.ingest.next_tasks import send_link
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
 from tasks.language_model.skill_pairs.protocol import (
-    AskedPair,
-    ContentPair,
-    PairVerdict,
     SkillPairStore,
-    order_pair,
 )
+from tasks.refine.linking.answers import judge_answer, to_pair
 from tasks.refine.linking.candidates import (
     find_candidates,
     read_published,
@@ -35,26 +31,12 @@ from tasks.refine.linking.candidates import (
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.prompt import (
     VERSION,
-    CandidateRelation,
     LinkPrompt,
     LinksAnswer,
     build_prompt,
 )
 from tasks.refine.stage import RefineContext, RefineStage
 from tasks.services import Services
-
-RELATIONS: Mapping[str, tuple[LinkType, bool]] = {
-    "needs": (LinkType.DEPENDENCY, True),
-    "needed_by": (LinkType.DEPENDENCY, False),
-    "before": (LinkType.WORKFLOW, True),
-    "after": (LinkType.WORKFLOW, False),
-    "same_job": (LinkType.ALTERNATIVE, True),
-    "complement": (LinkType.SEMANTIC, True),
-    "conflict": (LinkType.CONFLICT, True),
-}
-"""The link of each relation, and whether it leads from the skill to the candidate."""
-
-_QUOTED_CHARACTERS = 160
 
 
 class LinkStage(RefineStage):
@@ -122,7 +104,7 @@ class LinkStage(RefineStage):
         if not claimed:
             skill = read_skill_text(revision)
             unknown = self._find_unknown(context, revision)
-            pairs.claim_pairs(kind, asker, [_ask(skill, other) for other in unknown])
+            pairs.claim_pairs(kind, asker, [to_pair(skill, other) for other in unknown])
             claimed = pairs.list_claimed(kind, asker)
         wanted = {
             skill_id: content_hash
@@ -139,26 +121,9 @@ class LinkStage(RefineStage):
         services, skill = context.services, read_skill_text(revision)
         limit = services.settings.language_model.link_candidates
         found = find_candidates(services, revision, limit)
-        candidates = {_pair(skill, one): one for one in map(read_skill_text, found)}
+        candidates = {to_pair(skill, one).hashes: one for one in map(read_skill_text, found)}
         known = get_pairs(services).find_known(context.kind(self), list(candidates))
         return [other for pair, other in candidates.items() if pair not in known]
-
-
-def judge_answer(
-    prompt: LinkPrompt, answer: LinksAnswer
-) -> tuple[list[PairVerdict], dict[str, int]]:
-    """A verdict for every candidate of a prompt, without a link where the model was silent or its
-    verdict is void; and how often each fault made one void."""
-    said = {one.candidate: one for one in answer.relations}
-    verdicts, faults = [], Counter[str]()
-    for number, other in enumerate(prompt.candidates, 1):
-        relation = said.get(number)
-        fault = prompt.find_fault(relation) if relation else ""
-        if fault:
-            faults[fault] += 1
-            relation = None
-        verdicts.append(_to_verdict(prompt, other, relation))
-    return verdicts, dict(sorted(faults.items()))
 
 
 def get_pairs(services: Services) -> SkillPairStore:
@@ -166,40 +131,3 @@ def get_pairs(services: Services) -> SkillPairStore:
     if services.skill_pairs is None:
         raise MisconfiguredError("no language model is configured: see language_model.base_url")
     return services.skill_pairs
-
-
-def _to_verdict(
-    prompt: LinkPrompt, other: SkillText, relation: CandidateRelation | None
-) -> PairVerdict:
-    skill = prompt.skill
-    in_order = skill.content_hash <= other.content_hash
-    ids = (skill.skill_id, other.skill_id) if in_order else (other.skill_id, skill.skill_id)
-    if relation is None:
-        return PairVerdict(_pair(skill, other), ids)
-    kind, forward = RELATIONS[relation.relation]
-    shown = prompt.candidate_lines[relation.candidate - 1]
-    parts = [
-        _cite(skill.name, relation.skill_lines, prompt.skill_lines),
-        _cite(other.name, relation.candidate_lines, shown),
-    ]
-    evidence = "; ".join(part for part in parts if part)
-    return PairVerdict(_pair(skill, other), ids, kind.value, forward is in_order, evidence)
-
-
-def _pair(skill: SkillText, other: SkillText) -> ContentPair:
-    return order_pair(skill.content_hash, other.content_hash)
-
-
-def _ask(skill: SkillText, other: SkillText) -> AskedPair:
-    first, second = sorted([skill, other], key=lambda one: one.content_hash)
-    return AskedPair((first.content_hash, second.content_hash), (first.skill_id, second.skill_id))
-
-
-def _cite(name: str, lines: Iterable[int], shown: Mapping[int, str]) -> str:
-    """Name, numbers, and the beginning of the first line, "" without lines."""
-    numbers = sorted(set(lines))
-    if not numbers:
-        return ""
-    word = "line" if len(numbers) == 1 else "lines"
-    text = " ".join(shown[numbers[0]].split())[:_QUOTED_CHARACTERS]
-    return f"{name}, {word} {', '.join(map(str, numbers))}: {text}"

@@ -13,6 +13,7 @@ from graph.protocol import Catalog
 from graph.records import Link, LinkType
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs.protocol import PairVerdict, SkillPairStore
+from tasks.refine.link_origin import rejection_kind
 
 WEIGHTS = {
     LinkType.DEPENDENCY: 0.88,
@@ -38,7 +39,7 @@ class StoredVerdictLinks:
     def __call__(self, skill_ids: Sequence[str]) -> Mapping[str, Sequence[Link]]:
         """By skill, the links that start or end at it."""
         asked = self._read_hashes(skill_ids)
-        verdicts = self._pairs.find_links(self._kind, sorted(set(asked.values())))
+        verdicts = self._find_verdicts(sorted(set(asked.values())))
         ends = {end for found in verdicts.values() for one in found for end in one.skill_ids}
         hashes = asked | self._read_hashes(sorted(ends - asked.keys()))
         links: dict[str, list[Link]] = {skill_id: [] for skill_id in skill_ids}
@@ -47,6 +48,11 @@ class StoredVerdictLinks:
                 if skill_id in verdict.skill_ids and _is_present(verdict, hashes):
                     links[skill_id].append(build_link(verdict, self._kind.model))
         return {skill_id: _heaviest(found) for skill_id, found in links.items()}
+
+    def _find_verdicts(self, hashes: Sequence[str]) -> dict[str, list[PairVerdict]]:
+        by_texts = self._pairs.find_links(self._kind, hashes)
+        by_queries = self._pairs.find_links(rejection_kind(self._kind), hashes)
+        return {one: [*by_texts[one], *by_queries[one]] for one in hashes}
 
     def _read_hashes(self, skill_ids: Sequence[str]) -> dict[str, str]:
         """The content hashes of those of the skills that are published."""

@@ -8,6 +8,7 @@ import pytest
 
 from skills.parsing.parse_skill import parse_skill
 from tasks.language_model.protocol import InvalidAnswerError
+from tasks.refine.linking.answers import judge_answer
 from tasks.refine.linking.lines import SkillText, find_files, select_lines
 from tasks.refine.linking.prompt import (
     INSTRUCTIONS,
@@ -16,7 +17,6 @@ from tasks.refine.linking.prompt import (
     LinksAnswer,
     build_prompt,
 )
-from tasks.refine.links import judge_answer
 
 FITTING = """---
 name: hull-fitting
