@@ -1,11 +1,12 @@
 """Writes the prompts of the links stage, so that a capable model can answer them.
 
     python -m tests.bench.recorded_links --home HOME --folder gt=DIR --folder community=DIR \\
-        --out links.jsonl [--labels tests/data/links.jsonl --count 100] [--skills 24]
+        --out links.jsonl [--labels tests/data/links.jsonl --count 100] [--skills 40]
 
 First the prompts of `--count` labelled pairs, then those of `--skills` skills of the library in
 HOME, the ones with the most candidates that are named or share files; each pair is asked once. A
-folder may be an archive. Answers are replayed by `tests.support.program.recorded`.
+folder may be an archive. Answers are replayed by `tests.support.program.recorded`, and are judged
+in `tests/integration/quality/test_recorded_links.py`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from config.settings import Settings
+from search.protocol import StoredRevision
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from skills.token_count import count_tokens
+from tasks.refine.linking.answers import to_pair
 from tasks.refine.linking.candidates import find_candidates, read_skill_text
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.prompt import LinkPrompt, LinksAnswer, build_prompt
@@ -79,27 +82,34 @@ def read_skill_texts(wanted: Iterable[str], folders: Mapping[str, Path]) -> dict
     return found
 
 
-def build_library_prompts(services: Services, count: int) -> list[LinkPrompt]:
-    """The prompts of the skills with the most candidates that are named or share files."""
+def choose_skills(services: Services, count: int) -> list[StoredRevision]:
+    """The skills with the most candidates that are named or share files, in that order."""
     entries = [one for one in services.graph.get_entries() if one.seq]
     revisions = services.index.get_revisions([RevisionKey(e.skill_id, e.seq) for e in entries])
+    texts = {key: read_skill_text(revision) for key, revision in revisions.items()}
     limit = services.settings.language_model.link_candidates
-    pools = {
-        key.skill_id: find_candidates(services, revision, limit)
+    pointed = {
+        key: sum(
+            _is_pointed_at(texts[key], texts[other.key])
+            for other in find_candidates(services, revision, limit)
+        )
         for key, revision in revisions.items()
     }
-    texts = {key.skill_id: read_skill_text(revision) for key, revision in revisions.items()}
-    counted = {
-        skill_id: sum(_is_pointed_at(texts[skill_id], texts[one.key.skill_id]) for one in pool)
-        for skill_id, pool in pools.items()
-    }
+    chosen = sorted(revisions, key=lambda key: (-pointed[key], key.skill_id))[:count]
+    return [revisions[key] for key in chosen]
+
+
+def build_library_prompts(services: Services, count: int) -> list[LinkPrompt]:
+    """The prompts of these skills, each pair in the first that has it."""
+    limit = services.settings.language_model.link_candidates
     prompts, asked = [], set()
-    for skill_id in sorted(pools, key=lambda one: (-counted[one], one))[:count]:
-        others = [one.key.skill_id for one in pools[skill_id]]
-        unasked = [other for other in others if frozenset((skill_id, other)) not in asked]
-        asked |= {frozenset((skill_id, other)) for other in unasked}
+    for revision in choose_skills(services, count):
+        skill = read_skill_text(revision)
+        pool = [read_skill_text(one) for one in find_candidates(services, revision, limit)]
+        unasked = [one for one in pool if to_pair(skill, one) not in asked]
+        asked |= {to_pair(skill, one) for one in unasked}
         if unasked:
-            prompts.append(build_prompt(texts[skill_id], [texts[other] for other in unasked]))
+            prompts.append(build_prompt(skill, unasked))
     return prompts
 
 
@@ -137,7 +147,7 @@ def main() -> None:
     parser.add_argument("--labels", type=Path, default=Path("tests/data/links.jsonl"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--skills", type=int, default=24)
+    parser.add_argument("--skills", type=int, default=40)
     given = parser.parse_args()
     folders = {name: Path(path) for name, _, path in (one.partition("=") for one in given.folder)}
     rows = choose_labels(map(json.loads, given.labels.read_text().splitlines()), given.count)
