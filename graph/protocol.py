@@ -192,6 +192,19 @@ class LinkStore(Protocol):
         """Every link that starts and ends at one of these skills. One round trip."""
         ...
 
+    def mark_for_linking(self, skill_ids: Sequence[str]) -> None:
+        """Mark these skills for linking again; those that are not published are ignored."""
+        ...
+
+    def get_link_origin(self) -> str:
+        """What links were made from besides the library, as `set_link_origin` stored it; "" at
+        first."""
+        ...
+
+    def set_link_origin(self, origin: str) -> None:
+        """Store what links are made from besides the library."""
+        ...
+
     def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
         """Skills marked for linking with the epoch of their mark, oldest first."""
         ...
@@ -211,8 +224,8 @@ class LinkStore(Protocol):
     def min_link_weight(
         self, kind: LinkType, count: int, skill_ids: Sequence[str]
     ) -> dict[str, float]:
-        """The lowest weight among the links of a type that each skill owns; skills that own fewer
-        than `count` are left out."""
+        """The lowest weight among the links of a type that start at their owner, by owner; skills
+        with fewer than `count` of these are left out."""
         ...
 
     def replace_links(

@@ -19,6 +19,7 @@ from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
 from tasks.language_model.answer_store import AnswerStore
 from tasks.language_model.protocol import LanguageModel
+from tasks.language_model.skill_pairs.protocol import SkillPairStore
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
@@ -74,8 +75,8 @@ class Throughputs:
 class Services:
     """The stores, models and task sender of one process.
 
-    language_model: keeps its answers in `answers` and within the day's tokens; both are None where
-    no model is configured, or no stage that uses one.
+    language_model: keeps its answers in `answers` and within the day's tokens; it, `answers` and
+    `skill_pairs` are None where no model is configured, or no stage that uses one.
     sends_refine: whether published skills are sent to be refined without being asked for.
     writable: False in a process that only answers queries. circuit_breakers: None if the stores
     are files; with servers, queries are answered without one that is down. stopping: set once the
@@ -94,6 +95,7 @@ class Services:
     usage_counter: UsageCounter
     language_model: Lazy[LanguageModel] | None = None
     answers: AnswerStore | None = None
+    skill_pairs: SkillPairStore | None = None
     sends_refine: bool = True
     writable: bool = True
     coordinator: Coordinator = field(default_factory=LocalCoordinator)

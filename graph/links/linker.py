@@ -7,8 +7,9 @@ it newly enters are found here. One process links at a time.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from graph.links.link_rules import (
@@ -31,6 +32,15 @@ from graph.skill_names import lookup_keys
 
 _NO_LIMIT = 1 << 40
 
+VERDICT_EVIDENCE = "language model "
+"""The evidence of links from verdicts begins so; that of others begins with a kind of mention, or
+with how alike texts are."""
+
+VerdictLinks = Callable[[Sequence[str]], Mapping[str, Sequence[Link]]]
+"""Returns by skill the links from verdicts of a language model that start or end at it; every id
+has a list. Those of a type that is also scored end at their owner, so that they are apart from its
+scored ones, which start there."""
+
 _Moves = dict[str, ScoredLink | None]
 """By skill, its new link in a list, None if it leaves the list."""
 
@@ -51,10 +61,18 @@ class LinkReport:
 class Linker:
     """Links the skills that the catalog has marked; keeps the similarity index between runs."""
 
-    def __init__(self, graph: SkillGraph, settings: LinkSettings = DEFAULT_LINK_SETTINGS) -> None:
+    def __init__(
+        self,
+        graph: SkillGraph,
+        settings: LinkSettings = DEFAULT_LINK_SETTINGS,
+        verdict_links: VerdictLinks | None = None,
+    ) -> None:
+        """verdict_links: None without a language model."""
         self._graph = graph
         self._settings = settings
+        self._verdict_links = verdict_links
         self._index = SimilarityIndex(settings)
+        self._lock = threading.Lock()
 
     def relink(self, marks: Sequence[tuple[str, int]]) -> LinkReport:
         """Link these skills, update the lists that they enter, leave or move in, clear their marks.
@@ -64,6 +82,10 @@ class Linker:
         """
         if not marks:
             return LinkReport()
+        with self._lock:
+            return self._relink(marks)
+
+    def _relink(self, marks: Sequence[tuple[str, int]]) -> LinkReport:
         self._index.refresh(self._graph)
         marked = self._graph.get_link_features([skill_id for skill_id, _ in marks])
         pending = {
@@ -72,6 +94,7 @@ class Linker:
         waiting = self._index.mask(pending)
         resolve = self._resolve(marked.values())
         current_links = self._graph.get_links(list(marked))
+        verdicts = self._verdict_links(list(marked)) if self._verdict_links else {}
         links: dict[str, list[Link]] = {}
         moves: defaultdict[str, _Moves] = defaultdict(dict)
         for skill_id, features in marked.items():
@@ -81,15 +104,31 @@ class Linker:
             links[skill_id] = build_links(
                 features, best, resolve[features.source_id], self._settings
             )
+            links[skill_id] += (one for one in verdicts.get(skill_id, ()) if one.owner == skill_id)
             for owner, now in _list_changes(skill_id, scores, listed, waiting).items():
                 moves[owner][skill_id] = now
         links |= self._apply_moves(moves)
         self._graph.replace_links(links, marks)
+        outdated = _owners_of_outdated(marked, current_links, verdicts)
+        if outdated:
+            self._graph.mark_for_linking(sorted(outdated))
         return LinkReport(
             linked=len(marked),
             updated_neighbours=len(links) - len(marked),
             links=dict(Counter(link.type for owned in links.values() for link in owned)),
         )
+
+    def find_alike(self, skill_id: str, limit: int) -> list[str]:
+        """The published skills whose texts are most alike, best first, ties by skill_id.
+
+        Only those alike enough for a semantic link. Empty for a skill that is not published.
+        """
+        with self._lock:
+            self._index.refresh(self._graph)
+            features = self._graph.get_link_features([skill_id]).get(skill_id)
+            if features is None:
+                return []
+            return self._index.score(features).most_alike(limit)
 
     def _apply_moves(self, moves: Mapping[str, _Moves]) -> dict[str, list[Link]]:
         """All links that each of these skills owns after the moves in its lists."""
@@ -123,6 +162,36 @@ class Linker:
         }
 
 
+def _owners_of_outdated(
+    skill_ids: Iterable[str],
+    current_links: Mapping[str, Iterable[Link]],
+    verdicts: Mapping[str, Iterable[Link]],
+) -> set[str]:
+    """The owners whose links from verdicts with these skills differ from the stored ones."""
+    owners: set[str] = set()
+    for skill_id in skill_ids:
+        wanted = verdicts.get(skill_id, ())
+        weights = {_place(one): one.weight for one in current_links[skill_id]}
+        # A heavier link of a mention stands in the place of the one from the verdict.
+        owners.update(one.owner for one in wanted if weights.get(_place(one), 0.0) < one.weight)
+        stored = {one for one in current_links[skill_id] if is_from_verdict(one)}
+        owners.update(one.owner for one in stored.difference(wanted))
+    return owners - set(skill_ids)
+
+
+def _place(link: Link) -> tuple[str, str, str, LinkType]:
+    return (link.owner, link.source, link.target, link.type)
+
+
+def is_from_verdict(link: Link) -> bool:
+    """Whether a link comes from a verdict of a language model."""
+    return link.evidence.startswith(VERDICT_EVIDENCE)
+
+
+def _is_scored(link: Link) -> bool:
+    return link.type in SIMILARITY_LINK_TYPES and link.source == link.owner
+
+
 def _lists_with(
     skill_id: str, links: Iterable[Link], pending: Set[str]
 ) -> dict[str, tuple[LinkType, float, str]]:
@@ -133,9 +202,7 @@ def _lists_with(
     return {
         link.owner: (link.type, link.weight, link.evidence)
         for link in links
-        if link.target == skill_id
-        and link.type in SIMILARITY_LINK_TYPES
-        and link.owner not in pending
+        if link.target == skill_id and _is_scored(link) and link.owner not in pending
     }
 
 
@@ -162,11 +229,11 @@ def _stored_values(one: ScoredLink) -> tuple[LinkType, float, str]:
 
 
 def _split_by_origin(links: Iterable[Link]) -> tuple[list[Link], list[ScoredLink]]:
-    """Split the links that a skill owns into those from mentions and those from scores."""
+    """Split the links that a skill owns into those from mentions or verdicts and from scores."""
     named: list[Link] = []
     scored: list[ScoredLink] = []
     for link in links:
-        if link.type in SIMILARITY_LINK_TYPES:
+        if _is_scored(link):
             scored.append(ScoredLink(link.type, link.weight, link.target, link.evidence))
         else:
             named.append(link)

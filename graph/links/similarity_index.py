@@ -146,6 +146,14 @@ class SimilarityScores:
             found += self._scored(kind, (weights > 0) & (weights >= last))
         return found
 
+    def most_alike(self, limit: int) -> list[str]:
+        """The skills whose bodies have the highest cosines, from that of a complement on, best
+        first; ties by skill_id."""
+        last = max(_last_place(self.body, limit), self.settings.complement_body_cosine)
+        places = np.flatnonzero(self.body >= last).tolist()
+        ranked = sorted((-float(self.body[place]), str(self.ids[place])) for place in places)
+        return [skill_id for _, skill_id in ranked[:limit]]
+
     def links_entering(self, excluded: Booleans) -> dict[str, ScoredLink]:
         """By skill, the link with which this one would enter, stay in or tie with its list."""
         return {

@@ -56,6 +56,10 @@ UPDATE skills SET mark_epoch = :epoch WHERE seq > 0 AND id IN (
     SELECT owner FROM links WHERE source IN (SELECT value FROM json_each(:ids))
     UNION SELECT owner FROM links WHERE target IN (SELECT value FROM json_each(:ids)));
 
+-- name: mark_skills
+UPDATE skills SET mark_epoch = :epoch
+WHERE seq > 0 AND skill_id IN (SELECT value FROM json_each(:ids));
+
 -- name: mark_mentioning
 UPDATE skills SET mark_epoch = :epoch WHERE seq > 0 AND id IN (
     SELECT m.skill FROM json_each(:names) n
@@ -166,7 +170,7 @@ FROM json_each(?) w JOIN skills o ON o.skill_id = w.value JOIN links l ON l.owne
 -- name: min_link_weight
 SELECT s.skill_id, min(l.weight)
 FROM json_each(:ids) w JOIN skills s ON s.skill_id = w.value JOIN links l ON l.owner = s.id
-WHERE l.type = :type GROUP BY s.id HAVING count(*) >= :count;
+WHERE l.type = :type AND l.source = s.id GROUP BY s.id HAVING count(*) >= :count;
 
 -- name: links_among
 WITH asked AS (

@@ -323,6 +323,23 @@ class SqliteSkillGraph(SkillGraph):
 
     # -- linking
     @override
+    def mark_for_linking(self, skill_ids: Sequence[str]) -> None:
+        with self._database.write() as db:
+            asked = {"epoch": Transaction(db, self._sql).epoch, "ids": json.dumps(list(skill_ids))}
+            db.execute(self._sql["mark_skills"], asked)
+
+    @override
+    def get_link_origin(self) -> str:
+        with self._database.read() as db:
+            row = db.execute("SELECT value FROM meta WHERE key = 'link_origin'").fetchone()
+        return str(row[0]) if row else ""
+
+    @override
+    def set_link_origin(self, origin: str) -> None:
+        with self._database.write() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('link_origin', ?)", (origin,))
+
+    @override
     def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
         with self._database.read() as db:
             return [(row[0], row[1]) for row in db.execute(self._sql["awaiting_linking"], (limit,))]

@@ -62,6 +62,19 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
 
     # -- linking
     @override
+    def mark_for_linking(self, skill_ids: Sequence[str]) -> None:
+        for ids in batches(sorted(set(skill_ids)), _MARKS_PER_WRITE):
+            self._transact(partial(publish.mark_for_linking, skill_ids=ids))
+
+    @override
+    def get_link_origin(self) -> str:
+        return str(self._read("link_origin")[0][0])
+
+    @override
+    def set_link_origin(self, origin: str) -> None:
+        self._write("set_link_origin", origin=origin)
+
+    @override
     def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
         (found,) = self._read("awaiting_linking", limit=limit)
         return list(zip(*found, strict=True))

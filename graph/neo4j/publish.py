@@ -187,6 +187,13 @@ def save_judgements(
         run("set_row_epochs", ids=sorted(row[0] or "" for row in changed), epoch=epoch)
 
 
+def mark_for_linking(run: RunNamed, retried: bool, skill_ids: Sequence[str]) -> None:
+    """Mark these skills for linking; those that are not published are ignored."""
+    del retried
+    run("lock", ids=sorted(skill_ids))
+    run("mark_for_linking", ids=sorted(skill_ids), epoch=run("next_epoch")[0][0])
+
+
 def _lock(
     run: RunNamed, own: Iterable[tuple[str, str, str]], others: Iterable[str]
 ) -> dict[str, _LockedSkill]:

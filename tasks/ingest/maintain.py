@@ -17,6 +17,7 @@ from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unem
 from tasks.ingest.poll import poll_sources
 from tasks.policies import INGEST, QUERY, Deadline
 from tasks.refine.completions import completion_origins, find_lacking
+from tasks.refine.link_origin import mark_for_changed_origin
 from tasks.refine.unrefined import send_unrefined_skills
 from tasks.services import Services
 from tasks.sources.uploads.install import delete_expired_uploads
@@ -42,6 +43,7 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
         if not acquired:
             return {"skipped": "another process runs the reconciler"}
         report: dict[str, object] = {"stalled_tasks": resend_stalled_tasks(services)}
+        report["marked_for_linking"] = mark_for_changed_origin(services)
         report |= resend_open_work(services)
         report["polled_sources"] = poll_sources(services)
         deadline.check("maintain")

@@ -13,6 +13,10 @@ from tasks.query.ranking import RankedSkill, Ranking, Selection
 _DECLARED_WEIGHT = 0.999
 """Weight of a dependency that a skill declares; lesser ones are only mentioned."""
 
+_COPY_WEIGHT = 0.75
+"""Weight from which on two alternatives are copies of one skill; lesser ones may differ in what a
+task asks for, such as the tool."""
+
 _MAX_DEPENDENCIES = 20
 _DEPENDENCY_SCORE_SHARE = 0.9
 """A declared dependency matters almost as much as the skill that needs it."""
@@ -158,7 +162,7 @@ def _find_better_alternative(
     of its copies.
     """
     for neighbour in row.neighbours if row else ():
-        if neighbour.type is LinkType.ALTERNATIVE:
+        if neighbour.type is LinkType.ALTERNATIVE and neighbour.weight >= _COPY_WEIGHT:
             if neighbour.skill_id in taken:
                 return neighbour.skill_id
             if neighbour.skill_id in folded:

@@ -100,7 +100,9 @@ def _refine_batch(
     held_up = threading.Event()
     until = _StoppableDeadline(deadline, lambda: held_up.is_set() or services.stopping.is_set())
     batch = _Batch(RefineContext(services, model, services.answers, until), held_up)
-    return batch.run(revisions, settings.concurrency)
+    outcomes = batch.run(revisions, settings.concurrency)
+    batch.confirm_rejected_pairs()
+    return outcomes
 
 
 class _Batch:
@@ -141,6 +143,22 @@ class _Batch:
         if errors:
             raise errors[0]
         return outcomes
+
+    def confirm_rejected_pairs(self) -> None:
+        """Ask about pairs that queries compared, if links are made from verdicts."""
+        services = self._context.services
+        settings = services.settings.language_model
+        if not settings.uses("links") or self._held_up.is_set():
+            return
+        from tasks.refine.linking.rejected import confirm_rejected_pairs
+
+        try:
+            confirm_rejected_pairs(self._context)
+        except DeadlineExceededError:
+            log.info("pairs that queries compared wait for the next batch")
+        except PAUSING_ERRORS as error:
+            if not services.stopping.is_set():
+                pause_refining(services.coordinator, settings, error)
 
     def _refine_skill(self, revision: StoredRevision) -> _Outcome:
         services = self._context.services

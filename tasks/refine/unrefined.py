@@ -64,9 +64,18 @@ def send_unrefined_skills(services: Services) -> int:
     stages = list_enabled_stages(settings)
     entries = list_published(services.graph)
     missing = find_unrefined(answers, services.refined, settings.model, stages, entries)
-    skill_ids = merge_ids(missing.values())[:_MAX_SENT]
+    skill_ids = merge_ids(missing.values())[:_MAX_SENT] or _list_compared(services)
     send_refine(coordinator, services.send_task, skill_ids)
     return len(skill_ids)
+
+
+def _list_compared(services: Services) -> list[str]:
+    """A skill that queries compared with another one: its task asks about such pairs."""
+    if not services.settings.language_model.uses("links"):
+        return []
+    from tasks.refine.linking.rejected import find_unasked_pairs
+
+    return [pair.texts[0].skill_id for pair in find_unasked_pairs(services, limit=1)]
 
 
 def merge_ids(groups: Collection[Sequence[CatalogEntry]]) -> list[str]:

@@ -647,11 +647,32 @@ class SkillGraphContract:
             link("a", "c", weight=0.25),
             link("a", "d", LinkType.ALTERNATIVE, 0.125),
             link("b", "c", weight=0.75),
+            link("b", "a", weight=0.0625, owner="a"),
         )
         every = ["lib:a", "lib:b", "lib:c", "lib:missing"]
         assert graph.min_link_weight(LinkType.SEMANTIC, 2, every) == {"lib:a": 0.25}
         assert graph.min_link_weight(LinkType.SEMANTIC, 1, every) == {"lib:a": 0.25, "lib:b": 0.75}
         assert graph.min_link_weight(LinkType.SEMANTIC, 1, every[1:]) == {"lib:b": 0.75}
+
+    def test_skills_can_be_marked_for_linking(self, graph: SkillGraph) -> None:
+        graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])
+        link_all(graph)
+        graph.remove([key("c", 9)])
+        link_all(graph)
+        graph.mark_for_linking(["lib:b", "lib:c", "lib:missing"])
+        [(skill_id, epoch)] = graph.list_awaiting_linking(10)
+        graph.mark_for_linking(["lib:b"])
+        assert skill_id == "lib:b"
+        graph.replace_links({"lib:b": []}, [("lib:b", epoch)])
+        assert marked(graph) == {"lib:b"}
+        graph.mark_for_linking([])
+        assert marked(graph) == {"lib:b"}
+
+    def test_the_origin_of_links_is_kept(self, graph: SkillGraph, reopen: Reopen) -> None:
+        assert graph.get_link_origin() == ""
+        graph.set_link_origin("some model 1")
+        graph.set_link_origin("another model 2")
+        assert reopen().get_link_origin() == "another model 2"
 
     def test_names_that_come_and_go_mark_who_mentions_them(self, graph: SkillGraph) -> None:
         graph.publish(

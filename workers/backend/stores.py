@@ -22,12 +22,14 @@ from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
 from tasks.language_model.answer_store import AnswerStore
 from tasks.language_model.protocol import LanguageModel
+from tasks.language_model.skill_pairs.protocol import SkillPairStore
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.usage import UsageCounter
 from tasks.refine.completions import completion_origins
+from tasks.refine.link_origin import link_kind
 from tasks.services import Lazy, SendTask, Services
 
 _USAGE_SECONDS = 5.0
@@ -144,6 +146,36 @@ def open_answers(settings: Settings, stack: contextlib.ExitStack) -> AnswerStore
     return answers
 
 
+def open_skill_pairs(settings: Settings, stack: contextlib.ExitStack) -> SkillPairStore | None:
+    """What the language model and queries said about pairs of skills, closed with the stack; None
+    if no stage uses a model. Shared as the answers are."""
+    if not settings.language_model.in_use:
+        return None
+    pairs: SkillPairStore
+    if settings.distributed:
+        from tasks.broker.redis_connection import connect
+        from tasks.language_model.skill_pairs.redis import RedisSkillPairs
+
+        pairs = RedisSkillPairs(connect(settings.servers), settings.servers)
+    else:
+        from tasks.language_model.skill_pairs.sqlite import SqliteSkillPairs
+
+        pairs = SqliteSkillPairs(settings.home / "answers.db")
+    stack.callback(pairs.close)
+    return pairs
+
+
+def open_linker(settings: Settings, graph: SkillGraph, pairs: SkillPairStore | None) -> Linker:
+    """What links skills, with the links that the language model of the settings confirmed, if the
+    stage `links` is on."""
+    kind = link_kind(settings)
+    if pairs is None or kind is None:
+        return Linker(graph)
+    from tasks.refine.linking.verdicts import StoredVerdictLinks
+
+    return Linker(graph, verdict_links=StoredVerdictLinks(graph, pairs, kind))
+
+
 def open_services(
     settings: Settings,
     stack: contextlib.ExitStack,
@@ -163,6 +195,7 @@ def open_services(
     graph = open_graph(settings, stack, writable=writable)
     index = open_index(settings, stack, writable=writable, identity=encoder)
     answers = open_answers(settings, stack)
+    skill_pairs = open_skill_pairs(settings, stack)
     circuit_breakers = CircuitBreakers() if settings.distributed else None
     facts = RevisionFactCache()
     return Services(
@@ -177,10 +210,11 @@ def open_services(
         circuit_breakers=circuit_breakers,
         encoder=Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), measures)),
         reranker=_lazy_reranker(settings),
-        linker=Linker(graph),
+        linker=open_linker(settings, graph, skill_pairs),
         usage_counter=UsageCounter(graph, _USAGE_SECONDS if settings.distributed else 0.0),
         language_model=_lazy_language_model(settings, stack, answers, measures),
         answers=answers,
+        skill_pairs=skill_pairs,
         writable=writable,
         send_task=send_task,
         coordinator=coordinator or LocalCoordinator(),

@@ -27,6 +27,12 @@ RETURN m.skill_id AS skill_id
 // name: mark_for_linking
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.seq > 0 SET s.mark_epoch = $epoch
 
+// name: link_origin
+OPTIONAL MATCH (m:Meta {key: 'link_origin'}) RETURN coalesce(m.text, '')
+
+// name: set_link_origin
+MERGE (m:Meta {key: 'link_origin'}) SET m.text = $origin
+
 // name: clear_marks
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
@@ -78,7 +84,7 @@ WITH id, r, r.weight AS weight, r.evidence AS evidence WHERE evidence IS NOT NUL
 RETURN id, collect([startNode(r).skill_id, endNode(r).skill_id, type(r), weight, evidence])
 
 // name: min_link_weight
-UNWIND $ids AS id MATCH ()-[r:$$type {owner: id}]->()
+UNWIND $ids AS id MATCH (s)-[r:$$type {owner: id}]->() WHERE s.skill_id = id
 WITH id, count(r) AS many, min(r.weight) AS lightest WHERE many >= $count
 RETURN id, lightest
 

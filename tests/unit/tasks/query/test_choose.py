@@ -46,6 +46,7 @@ def choose(
     top: int = 10,
     owners: Sequence[str] = (),
     relative: float = 0.25,
+    conflicts: Sequence[tuple[str, str]] = (),
 ) -> SkillChoice:
     hits = tuple(
         RankedSkill(
@@ -55,7 +56,9 @@ def choose(
     )
     settings = Settings(choice=ChoiceSettings(relative=relative))
     context = make_context(links or Links(), settings=settings, top=top)
-    return choose_skills(context, Ranking(understand("bake bread"), None, hits))
+    return choose_skills(
+        context, Ranking(understand("bake bread"), None, hits, conflicts=tuple(conflicts))
+    )
 
 
 def ids(choice: SkillChoice) -> list[str]:
@@ -180,3 +183,19 @@ def test_reads_are_few() -> None:
     links = Links(("s0", DEPENDS, "x"), ("x", DEPENDS, "y"))
     choose([(f"s{n}", 8.0) for n in range(10)], links)
     assert links.reads <= 6
+
+
+@pytest.mark.parametrize("pair", [("a", "b"), ("b", "a")])
+def test_never_two_that_clash_for_this_task(pair: tuple[str, str]) -> None:
+    choice = choose([("a", 8.0), ("b", 7.0), ("c", 6.0)], conflicts=[pair])
+    assert ids(choice) == ["a", "c"]
+    assert dict(choice.left_out)["b"] == "conflicts with a in this task"
+
+
+def test_a_dependency_that_clashes_for_this_task_stays_out() -> None:
+    choice = choose([("a", 8.0), ("b", 7.0)], Links(("b", DEPENDS, "c")), conflicts=[("a", "c")])
+    assert ids(choice) == ["a", "b"]
+
+
+def test_skills_for_one_purpose_that_are_no_copies_may_go_together() -> None:
+    assert ids(choose([("a", 8.0), ("b", 7.0)], Links(("a", ALTERNATIVE, "b", 0.7)))) == ["a", "b"]

@@ -1,0 +1,161 @@
+"""The protocol of the store of pairs of skills: verdicts of a model, and rejections by queries.
+
+A verdict is about two contents, and is kept as long as the store, as other answers are. Rejections
+say, for one query, which candidates were left out and why; what many different queries say of a
+pair makes it a candidate for a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple, Protocol
+
+from skills.bundle.rejection import RejectionReason
+from tasks.language_model.answer_store import RefinementKind
+
+MAX_QUERIES = 20_000
+"""Queries whose rejections are kept; the oldest are deleted."""
+
+MAX_REJECTIONS = 200
+"""Rejections of one query that are kept, the first."""
+
+_MAX_PAIRED = 20
+"""Rejected candidates of one query that are counted as pairs, and chosen ones, the first."""
+
+PAIR_REASONS = (RejectionReason.REDUNDANT, RejectionReason.INCOMPATIBLE)
+"""Reasons that compare a candidate with another one."""
+
+ContentPair = tuple[str, str]
+"""Two content hashes, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairVerdict:
+    """What a model said about two contents.
+
+    hashes, skill_ids: of both, in the order of the hashes; skill_ids as of when it was asked.
+    type: a `LinkType`, "" for no link. first: whether the link leads from the first to the second.
+    evidence: which lines say so, in words.
+    """
+
+    hashes: ContentPair
+    skill_ids: tuple[str, str]
+    type: str = ""
+    first: bool = True
+    evidence: str = ""
+
+
+class AskedPair(NamedTuple):
+    """Two contents, in order, and the skills that had them."""
+
+    hashes: ContentPair
+    skill_ids: tuple[str, str]
+
+
+class RejectedPair(NamedTuple):
+    """Two skills, in order of their ids, that queries compared: in how many, for this reason."""
+
+    skill_ids: tuple[str, str]
+    reason: RejectionReason
+    queries: int
+
+
+class SkillPairStore(Protocol):
+    """Verdicts and rejections; shared by threads and processes.
+
+    Every implementation passes the contract suite in `tests/contract/test_skill_pairs.py`. Methods
+    raise TransientError when the store is busy, full or unreachable.
+    """
+
+    def save_verdicts(self, kind: RefinementKind, verdicts: Sequence[PairVerdict]) -> None:
+        """Store verdicts durably. The first one of a pair is kept."""
+        ...
+
+    def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:
+        """Reserve pairs for the content `asker`, one of each, from whose side they are asked.
+
+        Durable and without end, so that a pair is asked from one side only, and what a crash cut
+        off is asked in the same words. A pair that was reserved before, or has a verdict, is left
+        as it is.
+        """
+        ...
+
+    def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
+        """Return the pairs reserved for `asker` that have no verdict, in the order in which they
+        were given."""
+        ...
+
+    def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
+        """Return which of these pairs are reserved or have a verdict."""
+        ...
+
+    def find_links(
+        self, kind: RefinementKind, hashes: Sequence[str]
+    ) -> dict[str, list[PairVerdict]]:
+        """Return by content the verdicts that give a link, by the other content; every hash has a
+        list."""
+        ...
+
+    def list_linked(self, kind: RefinementKind) -> Iterator[str]:
+        """Return the contents that have a verdict that gives a link, each once."""
+        ...
+
+    def record(
+        self,
+        query_key: str,
+        rejections: Sequence[tuple[str, RejectionReason]],
+        chosen: Sequence[str] = (),
+    ) -> None:
+        """Store why a query left out candidates, and which skills it chose.
+
+        query_key: the same for the same query, which counts once. A skill counts once, for its
+        first reason.
+        """
+        ...
+
+    def list_rejected_pairs(self, min_queries: int, limit: int) -> list[RejectedPair]:
+        """Return pairs that at least `min_queries` different queries compared for one reason, the
+        most frequent first, ties by skill_ids and reason."""
+        ...
+
+    def count_rejections(self) -> Mapping[str, int]:
+        """Return how often each reason was given."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+
+def order_pair(one: str, other: str) -> tuple[str, str]:
+    """Two ids or hashes in order."""
+    return (one, other) if one <= other else (other, one)
+
+
+def first_reasons(
+    rejections: Sequence[tuple[str, RejectionReason]],
+) -> dict[str, RejectionReason]:
+    """The first reason of each skill, of at most MAX_REJECTIONS."""
+    reasons: dict[str, RejectionReason] = {}
+    for skill_id, reason in rejections:
+        if len(reasons) < MAX_REJECTIONS:
+            reasons.setdefault(skill_id, reason)
+    return reasons
+
+
+def find_compared_pairs(
+    reasons: Mapping[str, RejectionReason], chosen: Sequence[str]
+) -> set[tuple[str, str, RejectionReason]]:
+    """The pairs that a query compared: a rejected skill with each chosen one, and those rejected
+    together for the same reason; only for reasons that compare."""
+    found: set[tuple[str, str, RejectionReason]] = set()
+    for reason in PAIR_REASONS:
+        rejected = [one for one, why in reasons.items() if why is reason][:_MAX_PAIRED]
+        pairs = [
+            *combinations(rejected, 2),
+            *((one, other) for one in rejected for other in chosen[:_MAX_PAIRED]),
+        ]
+        found |= {(*order_pair(*pair), reason) for pair in pairs if pair[0] != pair[1]}
+    return found

@@ -1,0 +1,232 @@
+"""The store of pairs of skills of the distributed deployment, in Redis.
+
+Pairs are hashes by content: one field for each other content, in the hashes of both, so that those
+of a skill are read at once. Pairs that queries compared are counted in a sorted set;
+what each query added is kept with it, so that the counts go when the query is deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from redis import Redis
+from typing_extensions import override
+
+from config.settings import ServerSettings
+from skills.bundle.rejection import RejectionReason
+from tasks.broker.redis_connection import PREFIX, translate_errors
+from tasks.language_model.answer_store import RefinementKind
+from tasks.language_model.skill_pairs import protocol
+from tasks.language_model.skill_pairs.protocol import (
+    AskedPair,
+    ContentPair,
+    PairVerdict,
+    RejectedPair,
+    SkillPairStore,
+    find_compared_pairs,
+    first_reasons,
+)
+
+_VERDICTS = PREFIX + "pair-verdicts:"
+"""A hash per kind and content: by other content the skills, the asker, and the verdict, if any."""
+_LINKED = PREFIX + "pairs-linked:"
+"""A set per kind: contents with a verdict that gives a link."""
+_QUERIES = PREFIX + "rejecting-queries"
+"""Keys of queries by their number."""
+_QUERY = PREFIX + "rejecting-query:"
+"""A hash per query: the reason of each rejected skill, and its compared pairs."""
+_NUMBER = PREFIX + "rejecting-number"
+_PAIRS = PREFIX + "compared-pairs"
+"""Compared pairs by the number of their queries."""
+_REASONS = PREFIX + "rejection-reasons"
+
+_RECORD = """
+if redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
+redis.call('ZADD', KEYS[1], redis.call('INCR', KEYS[3]), ARGV[1])
+redis.call('SET', KEYS[2] .. ARGV[1], ARGV[2])
+local function count(text, by)
+    local values = cjson.decode(text)
+    for _, reason in ipairs(values.reasons) do
+        if redis.call('HINCRBY', KEYS[5], reason, by) <= 0 then
+            redis.call('HDEL', KEYS[5], reason)
+        end
+    end
+    for _, pair in ipairs(values.pairs) do
+        if tonumber(redis.call('ZINCRBY', KEYS[4], by, pair)) <= 0 then
+            redis.call('ZREM', KEYS[4], pair)
+        end
+    end
+end
+count(ARGV[2], 1)
+for _, old in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1 - tonumber(ARGV[3]))) do
+    local text = redis.call('GET', KEYS[2] .. old)
+    if text then count(text, -1) end
+    redis.call('DEL', KEYS[2] .. old)
+    redis.call('ZREM', KEYS[1], old)
+end
+return 1
+"""
+
+_CLAIM = """
+if redis.call('HSETNX', KEYS[1], ARGV[2], ARGV[3]) == 1 then
+    redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
+end
+"""
+"""KEYS: the hashes of the first and of the second content. ARGV: both contents, the values."""
+
+_SAVE = """
+local stored = redis.call('HGET', KEYS[1], ARGV[2])
+if stored and cjson.decode(stored).type then return end
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
+if ARGV[4] == '1' then redis.call('SADD', KEYS[3], ARGV[1], ARGV[2]) end
+"""
+"""As _CLAIM; ARGV[4]: whether the verdict gives a link."""
+
+
+class RedisSkillPairs(SkillPairStore):
+    """The store in Redis, which must persist its data (append-only file) and never evict it."""
+
+    def __init__(self, client: Redis, settings: ServerSettings) -> None:
+        self._client: Any = client
+        self._settings = settings
+        self._record = client.register_script(_RECORD)
+        self._claim = client.register_script(_CLAIM)
+        self._save = client.register_script(_SAVE)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """The client; its errors are raised as errors of skillbus."""
+        with translate_errors(self._settings):
+            yield self._client
+
+    @override
+    def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:
+        with self._connected():
+            for place, pair in enumerate(pairs):
+                values = json.dumps({"skill_ids": pair.skill_ids, "asker": asker, "place": place})
+                keys = [_verdicts(kind, one) for one in pair.hashes]
+                self._claim(keys=keys, args=[*pair.hashes, values])
+
+    @override
+    def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
+        with self._connected() as client:
+            fields = client.hgetall(_verdicts(kind, asker))
+        found = []
+        for other, text in fields.items():
+            values = json.loads(text)
+            if values.get("asker") == asker and "type" not in values:
+                one, two = values["skill_ids"]
+                pair = AskedPair(protocol.order_pair(asker, other), (one, two))
+                found.append((values["place"], pair))
+        return [pair for _, pair in sorted(found)]
+
+    @override
+    def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
+        with self._connected() as client, client.pipeline(transaction=False) as pipeline:
+            for one, other in pairs:
+                pipeline.hexists(_verdicts(kind, one), other)
+            found = pipeline.execute()
+        return {pair for pair, is_there in zip(pairs, found, strict=True) if is_there}
+
+    @override
+    def save_verdicts(self, kind: RefinementKind, verdicts: Sequence[PairVerdict]) -> None:
+        with self._connected():
+            for verdict in verdicts:
+                values = asdict(verdict)
+                del values["hashes"]
+                keys = [*(_verdicts(kind, one) for one in verdict.hashes), _linked(kind)]
+                args: list[str | int] = [
+                    *verdict.hashes,
+                    json.dumps(values),
+                    int(bool(verdict.type)),
+                ]
+                self._save(keys=keys, args=args)
+
+    @override
+    def find_links(
+        self, kind: RefinementKind, hashes: Sequence[str]
+    ) -> dict[str, list[PairVerdict]]:
+        asked = list(dict.fromkeys(hashes))
+        with self._connected() as client, client.pipeline(transaction=False) as pipeline:
+            for one in asked:
+                pipeline.hgetall(_verdicts(kind, one))
+            found = pipeline.execute()
+        links: dict[str, list[PairVerdict]] = {}
+        for one, fields in zip(asked, found, strict=True):
+            read = [_to_verdict(one, other, text) for other, text in fields.items()]
+            links[one] = sorted(
+                (verdict for verdict in read if verdict.type), key=lambda verdict: verdict.hashes
+            )
+        return links
+
+    @override
+    def list_linked(self, kind: RefinementKind) -> Iterator[str]:
+        with self._connected() as client:
+            yield from sorted(client.smembers(_linked(kind)))
+
+    @override
+    def record(
+        self,
+        query_key: str,
+        rejections: Sequence[tuple[str, RejectionReason]],
+        chosen: Sequence[str] = (),
+    ) -> None:
+        reasons = first_reasons(rejections)
+        pairs = sorted(find_compared_pairs(reasons, chosen))
+        values = {
+            "reasons": [reason.value for reason in reasons.values()],
+            "skill_ids": list(reasons),
+            "pairs": [json.dumps([one, other, reason.value]) for one, other, reason in pairs],
+        }
+        keys = [_QUERIES, _QUERY, _NUMBER, _PAIRS, _REASONS]
+        with self._connected():
+            self._record(keys=keys, args=[query_key, json.dumps(values), protocol.MAX_QUERIES])
+
+    @override
+    def list_rejected_pairs(self, min_queries: int, limit: int) -> list[RejectedPair]:
+        with self._connected() as client:
+            rows = client.zrange(
+                _PAIRS, "+inf", min_queries, desc=True, byscore=True, withscores=True,
+                offset=0, num=4 * limit,
+            )  # fmt: skip
+        found = []
+        for text, queries in rows:
+            one, other, reason = json.loads(text)
+            found.append(RejectedPair((one, other), RejectionReason(reason), int(queries)))
+        found.sort(key=lambda pair: (-pair.queries, pair.skill_ids, pair.reason))
+        return found[:limit]
+
+    @override
+    def count_rejections(self) -> Mapping[str, int]:
+        with self._connected() as client:
+            counts = client.hgetall(_REASONS)
+        return {reason: int(count) for reason, count in sorted(counts.items())}
+
+    @override
+    def close(self) -> None:
+        self._client.close()
+
+
+def _verdicts(kind: RefinementKind, content_hash: str) -> str:
+    return f"{_VERDICTS}{kind.model}:{kind.version}:{content_hash}"
+
+
+def _linked(kind: RefinementKind) -> str:
+    return f"{_LINKED}{kind.model}:{kind.version}"
+
+
+def _to_verdict(asked: str, other: str, text: str) -> PairVerdict:
+    values = json.loads(text)
+    one, two = values["skill_ids"]
+    return PairVerdict(
+        protocol.order_pair(asked, other),
+        (one, two),
+        values.get("type", ""),
+        values.get("first", True),
+        values.get("evidence", ""),
+    )

@@ -1,0 +1,245 @@
+"""The store of pairs of skills of the embedded deployment, in the file of the answers."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from typing_extensions import override
+
+from config.errors import PermanentError, TransientError
+from skills.bundle.rejection import RejectionReason
+from tasks.language_model.answer_store import RefinementKind
+from tasks.language_model.skill_pairs import protocol
+from tasks.language_model.skill_pairs.protocol import (
+    AskedPair,
+    ContentPair,
+    PairVerdict,
+    RejectedPair,
+    SkillPairStore,
+    find_compared_pairs,
+    first_reasons,
+)
+from tasks.sqlite_file import SqliteFile, is_busy
+
+_OPEN_SECONDS = 10.0
+_ADVICE = "move it away to start anew: the model is asked again for what was in it"
+
+_SCHEMA = """
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS pair_verdicts (
+    model TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    one TEXT NOT NULL,
+    other TEXT NOT NULL,
+    one_id TEXT NOT NULL,
+    other_id TEXT NOT NULL,
+    asker TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    type TEXT,
+    first INTEGER NOT NULL DEFAULT 1,
+    evidence TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (model, version, one, other)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS pairs_to_ask ON pair_verdicts (model, version, asker)
+    WHERE type IS NULL;
+CREATE INDEX IF NOT EXISTS pair_verdicts_by_other ON pair_verdicts (model, version, other)
+    WHERE type != '';
+CREATE TABLE IF NOT EXISTS rejecting_queries (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    query_key TEXT NOT NULL UNIQUE
+);
+CREATE TABLE IF NOT EXISTS rejections (
+    number INTEGER NOT NULL,
+    skill_id TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (number, skill_id)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS compared_pairs (
+    one TEXT NOT NULL,
+    other TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (one, other, reason, number)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS compared_pairs_by_query ON compared_pairs (number);
+COMMIT;
+"""
+
+_INSERT_PAIR = (
+    "INSERT OR IGNORE INTO pair_verdicts "
+    "(model, version, one, other, one_id, other_id, asker, place) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class SqliteSkillPairs(SkillPairStore):
+    """The store in one file, shared by the threads of this process and by other processes."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Open the file, created if it is missing.
+
+        Raises TransientError when another process keeps it locked, PermanentError when it is
+        damaged or cannot be opened.
+        """
+        self._file = SqliteFile(path, "the file with answers of the language model", _ADVICE)
+        end = time.monotonic() + _OPEN_SECONDS
+        # Of processes that create tables at the same time, some fail at once, without a wait.
+        while not self._create_tables():
+            if time.monotonic() > end:
+                self._file.close()
+                raise TransientError(f"{path}: another process keeps it locked")
+            time.sleep(0.01)
+
+    def _create_tables(self) -> bool:
+        """Create missing tables; False while another process has the file locked."""
+        connection = self._file.connection
+        try:
+            connection.executescript(_SCHEMA)
+        except sqlite3.DatabaseError as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if is_busy(error):
+                return False
+            self._file.close()
+            raise PermanentError(
+                f"{self._file.path} cannot be opened ({error}); {_ADVICE}"
+            ) from error
+        return True
+
+    @override
+    def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:
+        rows = [
+            (kind.model, kind.version, *one.hashes, *one.skill_ids, asker, place)
+            for place, one in enumerate(pairs)
+        ]
+        with self._file.transaction() as connection:
+            connection.executemany(_INSERT_PAIR, rows)
+
+    @override
+    def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT one, other, one_id, other_id FROM pair_verdicts "
+                "WHERE model = ? AND version = ? AND asker = ? AND type IS NULL "
+                "ORDER BY place, one, other",
+                (kind.model, kind.version, asker),
+            ).fetchall()
+        return [AskedPair((row[0], row[1]), (row[2], row[3])) for row in rows]
+
+    @override
+    def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT v.one, v.other FROM json_each(?) p JOIN pair_verdicts v "
+                "ON v.one = p.value ->> 0 AND v.other = p.value ->> 1 "
+                "WHERE v.model = ? AND v.version = ?",
+                (json.dumps(pairs), kind.model, kind.version),
+            ).fetchall()
+        return {(one, other) for one, other in rows}
+
+    @override
+    def save_verdicts(self, kind: RefinementKind, verdicts: Sequence[PairVerdict]) -> None:
+        pairs = [(kind.model, kind.version, *one.hashes, *one.skill_ids, "", 0) for one in verdicts]
+        rows = [
+            (one.type, one.first, one.evidence, kind.model, kind.version, *one.hashes)
+            for one in verdicts
+        ]
+        with self._file.transaction() as connection:
+            connection.executemany(_INSERT_PAIR, pairs)
+            connection.executemany(
+                "UPDATE pair_verdicts SET type = ?, first = ?, evidence = ? "
+                "WHERE model = ? AND version = ? AND one = ? AND other = ? AND type IS NULL",
+                rows,
+            )
+        self._file.sync()
+
+    @override
+    def find_links(
+        self, kind: RefinementKind, hashes: Sequence[str]
+    ) -> dict[str, list[PairVerdict]]:
+        found: dict[str, list[PairVerdict]] = {one: [] for one in hashes}
+        with self._file.reading() as connection:
+            for side in ("one", "other"):
+                rows = connection.execute(
+                    f"SELECT v.{side}, v.one, v.other, one_id, other_id, v.type, first, evidence "  # noqa: S608 - fixed names
+                    f"FROM json_each(?) h JOIN pair_verdicts v ON v.{side} = h.value "
+                    "WHERE v.model = ? AND v.version = ? AND v.type != ''",
+                    (json.dumps(list(found)), kind.model, kind.version),
+                ).fetchall()
+                for asked, one, other, one_id, other_id, link, first, evidence in rows:
+                    found[asked].append(
+                        PairVerdict((one, other), (one_id, other_id), link, bool(first), evidence)
+                    )
+        for verdicts in found.values():
+            verdicts.sort(key=lambda one: one.hashes)
+        return found
+
+    @override
+    def list_linked(self, kind: RefinementKind) -> Iterator[str]:
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT one FROM pair_verdicts WHERE model = ?1 AND version = ?2 AND type != '' "
+                "UNION SELECT other FROM pair_verdicts "
+                "WHERE model = ?1 AND version = ?2 AND type != ''",
+                (kind.model, kind.version),
+            ).fetchall()
+        return (content_hash for (content_hash,) in rows)
+
+    @override
+    def record(
+        self,
+        query_key: str,
+        rejections: Sequence[tuple[str, RejectionReason]],
+        chosen: Sequence[str] = (),
+    ) -> None:
+        reasons = first_reasons(rejections)
+        pairs = find_compared_pairs(reasons, chosen)
+        with self._file.transaction() as connection:
+            row = connection.execute(
+                "INSERT OR IGNORE INTO rejecting_queries (query_key) VALUES (?) RETURNING number",
+                (query_key,),
+            ).fetchone()
+            if row is None:
+                return
+            (number,) = row
+            connection.executemany(
+                "INSERT INTO rejections VALUES (?, ?, ?)",
+                [(number, skill_id, reason.value) for skill_id, reason in reasons.items()],
+            )
+            connection.executemany(
+                "INSERT INTO compared_pairs VALUES (?, ?, ?, ?)",
+                [(one, other, reason.value, number) for one, other, reason in sorted(pairs)],
+            )
+            oldest = (number - protocol.MAX_QUERIES,)
+            connection.execute("DELETE FROM compared_pairs WHERE number <= ?", oldest)
+            connection.execute("DELETE FROM rejections WHERE number <= ?", oldest)
+            connection.execute("DELETE FROM rejecting_queries WHERE number <= ?", oldest)
+
+    @override
+    def list_rejected_pairs(self, min_queries: int, limit: int) -> list[RejectedPair]:
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT one, other, reason, count(*) AS queries FROM compared_pairs "
+                "GROUP BY one, other, reason HAVING queries >= ? "
+                "ORDER BY queries DESC, one, other, reason LIMIT ?",
+                (min_queries, limit),
+            ).fetchall()
+        return [
+            RejectedPair((one, other), RejectionReason(reason), queries)
+            for one, other, reason, queries in rows
+        ]
+
+    @override
+    def count_rejections(self) -> Mapping[str, int]:
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT reason, count(*) FROM rejections GROUP BY reason ORDER BY reason"
+            ).fetchall()
+        return dict(rows)
+
+    @override
+    def close(self) -> None:
+        self._file.close()

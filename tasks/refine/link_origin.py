@@ -1,0 +1,60 @@
+"""What links are made from besides the library, and linking again where that has changed.
+
+Links are a function of the library, the settings and the stored verdicts. A setting that takes
+verdicts back, or another model, changes links of skills that have not changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from config.settings import Settings
+from graph.links.linker import is_from_verdict
+from tasks.language_model.answer_store import RefinementKind
+from tasks.services import Services
+
+log = structlog.get_logger()
+
+LINKS_VERSION = 1
+"""Version of the prompt of the stage `links`. Here, so that a process without a model imports no
+prompt."""
+
+_BATCH_SKILLS = 1_000
+
+
+def link_kind(settings: Settings) -> RefinementKind | None:
+    """Which verdicts give links; None if the stage `links` is off."""
+    model = settings.language_model
+    return RefinementKind("links", model.model, LINKS_VERSION) if model.uses("links") else None
+
+
+def rejection_kind(kind: RefinementKind) -> RefinementKind:
+    """The verdicts about pairs that queries compared, apart from those of the stage `links`."""
+    return replace(kind, version=-kind.version)
+
+
+def mark_for_changed_origin(services: Services) -> int:
+    """Mark the skills whose links differ by now because the settings changed; returns how many.
+
+    Does nothing but one read if they have not changed since the last call.
+    """
+    kind, graph = link_kind(services.settings), services.graph
+    origin = f"{kind.model} {kind.version}" if kind else ""
+    if graph.get_link_origin() == origin:
+        return 0
+    contents: set[str] = set()
+    if kind and services.skill_pairs:
+        contents.update(services.skill_pairs.list_linked(kind))
+        contents.update(services.skill_pairs.list_linked(rejection_kind(kind)))
+    entries = [entry for entry in graph.get_entries() if entry.seq]
+    marked = {entry.skill_id for entry in entries if entry.content_hash in contents}
+    published = [entry.skill_id for entry in entries]
+    for start in range(0, len(published), _BATCH_SKILLS):
+        owned = graph.get_owned_links(published[start : start + _BATCH_SKILLS])
+        marked.update(owner for owner, links in owned.items() if any(map(is_from_verdict, links)))
+    graph.mark_for_linking(sorted(marked))
+    graph.set_link_origin(origin)
+    log.info("links are made from other verdicts", skills=len(marked))
+    return len(marked)

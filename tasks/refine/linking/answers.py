@@ -1,0 +1,75 @@
+"""From the model's answer to verdicts about pairs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from graph.records import LinkType
+from tasks.language_model.skill_pairs.protocol import AskedPair, PairVerdict
+from tasks.refine.linking.lines import SkillText
+from tasks.refine.linking.prompt import CandidateRelation, LinkPrompt, LinksAnswer
+
+RELATIONS: Mapping[str, tuple[LinkType, bool]] = {
+    "needs": (LinkType.DEPENDENCY, True),
+    "needed_by": (LinkType.DEPENDENCY, False),
+    "before": (LinkType.WORKFLOW, True),
+    "after": (LinkType.WORKFLOW, False),
+    "same_job": (LinkType.ALTERNATIVE, True),
+    "complement": (LinkType.SEMANTIC, True),
+    "conflict": (LinkType.CONFLICT, True),
+}
+"""The link of each relation, and whether it leads from the skill to the candidate."""
+
+_QUOTED_CHARACTERS = 160
+
+
+def judge_answer(
+    prompt: LinkPrompt, answer: LinksAnswer
+) -> tuple[list[PairVerdict], dict[str, int]]:
+    """A verdict for every candidate of a prompt, without a link where the model was silent or its
+    verdict is void; and how often each fault made one void."""
+    said = {one.candidate: one for one in answer.relations}
+    verdicts, faults = [], Counter[str]()
+    for number, other in enumerate(prompt.candidates, 1):
+        relation = said.get(number)
+        fault = prompt.find_fault(relation) if relation else ""
+        if fault:
+            faults[fault] += 1
+            relation = None
+        verdicts.append(_to_verdict(prompt, other, relation))
+    return verdicts, dict(sorted(faults.items()))
+
+
+def _to_verdict(
+    prompt: LinkPrompt, other: SkillText, relation: CandidateRelation | None
+) -> PairVerdict:
+    skill, pair = prompt.skill, to_pair(prompt.skill, other)
+    if relation is None:
+        return PairVerdict(*pair)
+    kind, forward = RELATIONS[relation.relation]
+    shown = prompt.candidate_lines[relation.candidate - 1]
+    parts = [
+        _cite(skill, relation.skill_lines, prompt.skill_lines),
+        _cite(other, relation.candidate_lines, shown),
+    ]
+    evidence = "; ".join(part for part in parts if part)
+    in_order = pair.skill_ids[0] == skill.skill_id
+    return PairVerdict(*pair, kind.value, forward is in_order, evidence)
+
+
+def to_pair(skill: SkillText, other: SkillText) -> AskedPair:
+    """Two skills in the order of their contents."""
+    first, second = sorted([skill, other], key=lambda one: one.content_hash)
+    return AskedPair((first.content_hash, second.content_hash), (first.skill_id, second.skill_id))
+
+
+def _cite(skill: SkillText, lines: Iterable[int], shown: Mapping[int, str]) -> str:
+    """Name, numbers, and the beginning of the first line of text, "" without lines."""
+    numbers = sorted(set(lines))
+    if not numbers:
+        return ""
+    word = "line" if len(numbers) == 1 else "lines"
+    body = [n for n in numbers if n != skill.description_line and not shown[n].startswith("#")]
+    text = " ".join(shown[(body or numbers)[0]].split())[:_QUOTED_CHARACTERS]
+    return f"{skill.name}, {word} {', '.join(map(str, numbers))}: {text}"

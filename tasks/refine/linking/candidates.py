@@ -1,0 +1,132 @@
+"""Which skills a skill is compared with: a bounded pool, never all pairs.
+
+Graph of Skills §3.2 forms the pool from lexical overlap, neighbours by similarity, and compatible
+inputs and outputs. Here it is, in this order of preference: skills that the text names, and by
+turns skills that share what they make and take, and skills with alike texts. It depends on the
+library alone; ties are broken by skill_id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
+
+from graph.records import SkillState
+from graph.skill_names import normalise_name
+from search.protocol import Filters, StoredRevision
+from search.text.tokens import tokenize
+from skills.record import RevisionKey
+from tasks.refine.linking.lines import SkillText
+from tasks.services import Services
+
+_MAX_NAMES = 4_000
+_MAX_NAME_WORDS = 4
+_SEARCHED = 24
+_MAX_SEARCH_TERMS = 48
+
+_WORD = re.compile(r"[^\W_]+")
+_COMPOUND = re.compile(r"(?<![\w-])[^\W_]+(?:[-_][^\W_]+)+(?![\w-])")
+_MARKED = re.compile(
+    r"`([^`\n]{2,80})`|\*\*([^*\n]{2,80})\*\*|\[([^\]\n]{2,80})\]|\b(\w+) skills?\b"
+)
+_PUNCTUATION = re.compile(r"[.,;:!?()|\[\]{}/\\<>=+]|--|→|->")
+
+
+def find_candidates(
+    services: Services, revision: StoredRevision, limit: int
+) -> list[StoredRevision]:
+    """The published skills that a skill is compared with, at most `limit`, best first.
+
+    Skills of the same content, and those that it declares, are left out.
+    """
+    skill = read_skill_text(revision)
+    named = _find_named(services, skill)
+    compatible = _find_compatible(services, skill)
+    alike = services.linker.find_alike(skill.skill_id, 2 * limit)
+    turns = chain.from_iterable(zip_longest(compatible, alike))
+    ordered = dict.fromkeys(one for one in (*named, *turns) if one and one != skill.skill_id)
+    for other in _declared(services, skill.skill_id):
+        ordered.pop(other, None)
+    found: list[StoredRevision] = []
+    hashes = {revision.content_hash}
+    for one in read_published(services, list(ordered)[: 2 * limit]):
+        if one.content_hash not in hashes and len(found) < limit:
+            hashes.add(one.content_hash)
+            found.append(one)
+    return found
+
+
+def read_skill_text(revision: StoredRevision) -> SkillText:
+    """What is compared of a stored revision."""
+    return SkillText.from_parsed(revision.key.skill_id, revision.content_hash, revision.parsed)
+
+
+def _find_named(services: Services, skill: SkillText) -> list[str]:
+    """Skills of the same source whose names are in the text, in the order of their names there."""
+    names = list(dict.fromkeys(_possible_names(skill)))[:_MAX_NAMES]
+    source_id = skill.skill_id.partition(":")[0]
+    by_name = services.graph.find_by_name(source_id, names)
+    # A name that several skills have is too common to say which one is meant.
+    return [by_name[name][0] for name in names if len(by_name.get(name, ())) == 1]
+
+
+def _possible_names(skill: SkillText) -> Iterator[str]:
+    """What may be the name of a skill: marked text, compounds, and runs of words in prose."""
+    texts = [skill.description, *(line.text for line in skill.lines)]
+    for text in texts:
+        for match in _MARKED.finditer(text):
+            yield normalise_name(next(group for group in match.groups() if group).strip("/@ "))
+        yield from map(normalise_name, _COMPOUND.findall(text))
+    prose = [skill.description, *(line.text for line in skill.lines if not line.code)]
+    for text in prose:
+        for clause in _PUNCTUATION.split(text):
+            words = _WORD.findall(clause.casefold())
+            for size in range(2, _MAX_NAME_WORDS + 1):
+                for start in range(len(words) - size + 1):
+                    yield "-".join(words[start : start + size])
+
+
+def _find_compatible(services: Services, skill: SkillText) -> list[str]:
+    """Skills that make what this one takes, take what it makes, or work on the same named files."""
+    wanted = (*sorted(skill.files), *skill.inputs, *skill.outputs)
+    terms = dict.fromkeys((term for text in wanted for term in tokenize(text)), 1.0)
+    if not terms:
+        return []
+    asked = dict(list(terms.items())[:_MAX_SEARCH_TERMS])
+    hits = services.index.search_lexical(asked, _SEARCHED, Filters())
+    ids = list(dict.fromkeys(hit.key.skill_id for hit in hits))
+    scored = [
+        (-_compatibility(skill, other), other.skill_id)
+        for other in map(read_skill_text, read_published(services, ids))
+        if other.skill_id != skill.skill_id
+    ]
+    return [skill_id for score, skill_id in sorted(scored) if score < 0]
+
+
+def _compatibility(skill: SkillText, other: SkillText) -> int:
+    """How many whole terms one makes and the other takes; names of files count in both."""
+    return (
+        len(skill.files & other.files)
+        + len(skill.outputs & other.inputs)
+        + len(skill.inputs & other.outputs)
+    )
+
+
+def _declared(services: Services, skill_id: str) -> Iterable[str]:
+    """The other ends of links that front matter declares, in either direction."""
+    for link in services.graph.get_links([skill_id])[skill_id]:
+        if link.evidence.startswith(("depends, ", "conflicts, ")):
+            yield link.target if link.source == skill_id else link.source
+
+
+def read_published(services: Services, skill_ids: Sequence[str]) -> list[StoredRevision]:
+    """The published revisions of these skills, in this order."""
+    entries = {
+        entry.skill_id: RevisionKey(entry.skill_id, entry.seq)
+        for entry in (services.graph.get_entries(skill_ids) if skill_ids else ())
+        if entry.seq and entry.state is SkillState.PUBLISHED
+    }
+    found = services.index.get_revisions(list(entries.values()))
+    keys = (entries.get(skill_id) for skill_id in skill_ids)
+    return [found[key] for key in keys if key in found]

@@ -1,0 +1,133 @@
+"""The links stage: a language model confirms typed links inside a bounded pool (Graph of Skills
+§3.2, App. B).
+
+Verdicts are stored by pair of contents, so that a pair is asked about once, from one side, and an
+edit asks again only about what it changed. They become links when skills are linked
+(`tasks.refine.linking.verdicts`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from config.errors import MisconfiguredError
+from config.language_model_settings import ModelStage
+from search.protocol import StoredRevision
+from tasks.ingest.next_tasks import send_link
+from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
+from tasks.language_model.skill_pairs.protocol import (
+    SkillPairStore,
+)
+from tasks.refine.linking.answers import judge_answer, to_pair
+from tasks.refine.linking.candidates import (
+    find_candidates,
+    read_published,
+    read_skill_text,
+)
+from tasks.refine.linking.lines import SkillText
+from tasks.refine.linking.prompt import (
+    VERSION,
+    LinkPrompt,
+    LinksAnswer,
+    build_prompt,
+)
+from tasks.refine.stage import RefineContext, RefineStage
+from tasks.services import Services
+
+
+class LinkStage(RefineStage):
+    """Asks about all unanswered pairs of a skill at once, and stores a verdict for each."""
+
+    @property
+    @override
+    def name(self) -> ModelStage:
+        return "links"
+
+    @property
+    @override
+    def version(self) -> int:
+        return VERSION
+
+    @override
+    def requests(self, context: RefineContext, revision: StoredRevision) -> Sequence[ModelRequest]:
+        unknown = self._find_unknown(context, revision)
+        return [build_prompt(read_skill_text(revision), unknown).request] if unknown else []
+
+    @override
+    def refine(self, context: RefineContext, revision: StoredRevision) -> dict[str, Any]:
+        """The refinement counts the pairs that were asked about, by the type of their links;
+        `void` has the reasons of void verdicts."""
+        prompt = self._claim_prompt(context, revision)
+        if prompt is None:
+            return {"asked": 0}
+        try:
+            answer = context.model.complete(prompt.request, LinksAnswer, prompt.check).answer
+        except InvalidAnswerError as error:
+            # Stored as pairs without a link: this model was asked, and would answer so again.
+            answer, reason = LinksAnswer(relations=[]), str(error)
+        else:
+            reason = ""
+        verdicts, faults = judge_answer(prompt, answer)
+        get_pairs(context.services).save_verdicts(context.kind(self), verdicts)
+        counts = Counter(verdict.type for verdict in verdicts if verdict.type)
+        found: dict[str, Any] = {"asked": len(verdicts), "links": dict(sorted(counts.items()))}
+        return (
+            found | ({"void": faults} if faults else {}) | ({"invalid": reason} if reason else {})
+        )
+
+    @override
+    def apply(
+        self, context: RefineContext, revision: StoredRevision, refinement: dict[str, Any]
+    ) -> None:
+        """Mark the skills for linking whose links the verdicts about this one change."""
+        services = context.services
+        found = get_pairs(services).find_links(context.kind(self), [revision.content_hash])
+        verdicts = found[revision.content_hash]
+        if verdicts:
+            ends = {end for verdict in verdicts for end in verdict.skill_ids}
+            services.graph.mark_for_linking(sorted(ends | {revision.key.skill_id}))
+            send_link(services)
+
+    def _claim_prompt(self, context: RefineContext, revision: StoredRevision) -> LinkPrompt | None:
+        """The prompt about the pairs that are reserved for this skill; None if there is none.
+
+        What an earlier run reserved, and did not get a verdict for, comes first and alone: its
+        answer may be stored already.
+        """
+        services, kind = context.services, context.kind(self)
+        pairs, asker = get_pairs(services), revision.content_hash
+        claimed = pairs.list_claimed(kind, asker)
+        if not claimed:
+            skill = read_skill_text(revision)
+            unknown = self._find_unknown(context, revision)
+            pairs.claim_pairs(kind, asker, [to_pair(skill, other) for other in unknown])
+            claimed = pairs.list_claimed(kind, asker)
+        wanted = {
+            skill_id: content_hash
+            for pair in claimed
+            for skill_id, content_hash in zip(pair.skill_ids, pair.hashes, strict=True)
+            if content_hash != asker
+        }
+        texts = [read_skill_text(one) for one in read_published(services, list(wanted))]
+        others = [one for one in texts if one.content_hash == wanted[one.skill_id]]
+        return build_prompt(read_skill_text(revision), others) if others else None
+
+    def _find_unknown(self, context: RefineContext, revision: StoredRevision) -> list[SkillText]:
+        """The candidates of a skill with which it has not been compared."""
+        services, skill = context.services, read_skill_text(revision)
+        limit = services.settings.language_model.link_candidates
+        found = find_candidates(services, revision, limit)
+        candidates = {to_pair(skill, one).hashes: one for one in map(read_skill_text, found)}
+        known = get_pairs(services).find_known(context.kind(self), list(candidates))
+        return [other for pair, other in candidates.items() if pair not in known]
+
+
+def get_pairs(services: Services) -> SkillPairStore:
+    """The store of pairs; raises MisconfiguredError where none is open."""
+    if services.skill_pairs is None:
+        raise MisconfiguredError("no language model is configured: see language_model.base_url")
+    return services.skill_pairs
