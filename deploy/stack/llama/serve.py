@@ -35,6 +35,7 @@ def main() -> None:
     parameters.api_keys = [(data / "password").read_text(encoding="utf-8").strip()]
     parameters.n_parallel = CALLS
     parameters.n_ctx = CALLS * CONTEXT
+    parameters.ctx_shift = True  # an answer may be endless, for tests of cancellation
     parameters.cpuparams.n_threads = 1
     parameters.cpuparams_batch.n_threads = 1
     parameters.offline = True
