@@ -1,4 +1,4 @@
-"""Elasticsearch, Neo4j, Redis and RabbitMQ on one machine without containers.
+"""Elasticsearch, Neo4j, Redis, RabbitMQ and a language model on one machine without containers.
 
 For tests and trials: `python -m deploy.stack up` starts servers that run until `down`; a `Stack`
 starts servers that stop with the calling process. In production use official images or managed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import json
 import logging
 import os
 import shlex
@@ -15,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from deploy.stack import packages, state
 from deploy.stack.errors import StackError
+from deploy.stack.language_model import LanguageModel
 from deploy.stack.server import Memory, Server
 from deploy.stack.servers import KINDS
 from deploy.stack.stack import Stack, each_of
@@ -38,7 +40,9 @@ def up(options: argparse.Namespace) -> int:
     """Start the servers that do not run, wait for all, and write the settings that name them."""
     ports = {name: port for name in KINDS if (port := getattr(options, f"{name}_port"))}
     memory = Memory(options.elasticsearch_heap, options.neo4j_heap, options.neo4j_page_cache)
-    names = [name for name in KINDS if name != "rabbitmq" or options.broker == "rabbitmq"]
+    left_out = set() if options.broker == "rabbitmq" else {"rabbitmq"}
+    left_out |= set() if options.language_model else {"language_model"}
+    names = [name for name in KINDS if name not in left_out]
     with _alone(options.folder):
         stack = _stack(options.folder, ports, memory)
         _check_ports(stack, ports)
@@ -54,6 +58,12 @@ def up(options: argparse.Namespace) -> int:
         settings = state.write_settings(stack.folder, stack.servers, options.broker)
     for name in names:
         print(f"{name:<14} {stack.servers[name].url}")
+    model = stack.servers.get("language_model")
+    if options.language_model and isinstance(model, LanguageModel):
+        print("Settings of the language model alone:")
+        print("  [language_model]")
+        for setting, value in model.settings().items():
+            print(f"  {setting} = {json.dumps(value)}")
     print(f"To use them:   . {shlex.quote(os.path.relpath(settings))}")
     print("To end them:   make stack-down")
     return 0
@@ -128,7 +138,8 @@ def _alone(folder: Path) -> Iterator[None]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m deploy.stack",
-        description="Elasticsearch, Neo4j, Redis and RabbitMQ here, for tests and trials.",
+        description="Elasticsearch, Neo4j, Redis, RabbitMQ and a language model here, for tests and"
+        " trials.",
     )
     parser.add_argument(
         "--folder", type=Path, default=FOLDER, help="data, logs and settings (%(default)s)"
@@ -136,8 +147,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     starting = commands.add_parser("up", help=up.__doc__)
     starting.add_argument("--broker", choices=("redis", "rabbitmq"), default="redis")
+    starting.add_argument(
+        "--language-model",
+        action="store_true",
+        help="also start a small language model of random weights",
+    )
     for name in KINDS:
-        starting.add_argument(f"--{name}-port", type=_port, metavar="PORT", help="(a free one)")
+        option = f"--{name.replace('_', '-')}-port"
+        starting.add_argument(option, type=_port, metavar="PORT", help="(a free one)")
     defaults = Memory()
     for option in ("elasticsearch_heap", "neo4j_heap", "neo4j_page_cache"):
         starting.add_argument(

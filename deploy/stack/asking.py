@@ -10,7 +10,7 @@ import http.client
 import json
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 HOST = "127.0.0.1"
 
@@ -21,9 +21,19 @@ class NotReadyError(Exception):
 
 def ask_elasticsearch(port: int, timeout: float) -> None:
     """Check that the health of Elasticsearch's cluster is yellow or green."""
+    _ask_status(port, "/_cluster/health", ("yellow", "green"), timeout)
+
+
+def ask_language_model(port: int, timeout: float) -> None:
+    """Check that llama.cpp's server has loaded the model."""
+    _ask_status(port, "/health", ("ok",), timeout)
+
+
+def _ask_status(port: int, path: str, ready: Sequence[str], timeout: float) -> None:
+    """Check the field `status` of a JSON object that is read by HTTP."""
     connection = http.client.HTTPConnection(HOST, port, timeout=timeout)
     try:
-        connection.request("GET", "/_cluster/health")
+        connection.request("GET", path)
         body = connection.getresponse().read()
     except http.client.HTTPException as error:
         raise NotReadyError(f"no answer in HTTP: {error!r}") from None
@@ -33,7 +43,7 @@ def ask_elasticsearch(port: int, timeout: float) -> None:
         status = json.loads(body).get("status")
     except ValueError:
         status = body[:200]
-    if status not in ("yellow", "green"):
+    if status not in ready:
         raise NotReadyError(f"health is {status}")
 
 

@@ -1,4 +1,4 @@
-"""The four servers: program, configuration and readiness check of each."""
+"""The servers: program, configuration and readiness check of each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from deploy.stack import asking, programs
 from deploy.stack.asking import HOST
 from deploy.stack.java_server import JavaServer
+from deploy.stack.language_model import LanguageModel
 from deploy.stack.server import Server, write_private
 
 USER = "skillbus"
@@ -204,6 +205,6 @@ class RabbitMQ(Server):
 
 
 KINDS: Mapping[str, type[Server]] = {
-    kind.name: kind for kind in (Elasticsearch, Neo4j, Redis, RabbitMQ)
+    kind.name: kind for kind in (Elasticsearch, Neo4j, Redis, RabbitMQ, LanguageModel)
 }
 """Server classes by name."""

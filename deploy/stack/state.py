@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.stack.errors import StackError
+from deploy.stack.language_model import LanguageModel
 from deploy.stack.processes import Process
 from deploy.stack.server import Server, write_private
 
@@ -69,6 +70,11 @@ def write_settings(folder: Path, servers: Mapping[str, Server], broker: str) -> 
         if server.password_file is not None:
             path = shlex.quote(str(server.password_file))
             lines.append(f"export {variable}_PASSWORD_FILE={path}")
+    model = servers.get("language_model")
+    if isinstance(model, LanguageModel):
+        for setting, value in model.settings().items():
+            variable = f"SKILLBUS_LANGUAGE_MODEL__{setting.upper()}"
+            lines.append(f"export {variable}={shlex.quote(value)}")
     file = folder / SETTINGS
     write_private(file, "\n".join(lines) + "\n")
     return file

@@ -13,6 +13,7 @@ import pytest
 
 from deploy.stack.ports import free_port
 from tests.support.program.console import Shell, mismatch, read_commands
+from tests.support.program.program import ForkServer
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("*.md"))]
@@ -32,10 +33,13 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def shell(folder: Path) -> Iterator[Shell]:
+def shell(folder: Path, fork_server: ForkServer) -> Iterator[Shell]:
     """A shell in a copy of the examples, with a home of its own."""
     shutil.copytree(ROOT / "examples", folder / "examples")
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    (folder.parent / "bin").mkdir()
+    fork_server.write_program(folder.parent / "bin")
+    folders = [folder.parent / "bin", Path(sys.executable).parent, os.environ["PATH"]]
+    programs = os.pathsep.join(str(each) for each in folders)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLBUS_", "PYTHON"))}
     environment = kept | {
         "PATH": programs,

@@ -62,20 +62,20 @@ def client(server: Server) -> Redis:
 @pytest.mark.slow
 def test_up_and_down_leave_no_process_and_no_data(tmp_path: Path) -> None:
     folder = tmp_path / "stack"
-    up = command(folder, "up", "--broker", "rabbitmq")
+    up = command(folder, "up", "--broker", "rabbitmq", "--language-model")
     try:
         with or_left_out():
             if "is not installed" in up.stderr or "no JDK" in up.stderr:
                 raise UnavailableError(up.stderr.strip())
         assert up.returncode == 0, up.stderr
         assert "make stack-down" in up.stdout
-        again = command(folder, "up", "--broker", "rabbitmq")
+        again = command(folder, "up", "--broker", "rabbitmq", "--language-model")
         assert (again.returncode, again.stdout) == (0, up.stdout)
         status = command(folder, "status")
         assert status.returncode == 0, status.stdout
-        assert status.stdout.count(", ready") == 4
+        assert status.stdout.count(", ready") == 5
         passwords = [path.read_text().strip() for path in folder.glob("data/*/password")]
-        assert len(passwords) == 3
+        assert len(passwords) == 4
         for process in processes_of(folder):
             assert not any(word in " ".join(process.cmdline()) for word in passwords)
             for listening in process.net_connections("tcp"):
@@ -86,7 +86,7 @@ def test_up_and_down_leave_no_process_and_no_data(tmp_path: Path) -> None:
         for entry in state.values():
             os.kill(entry["process"]["pid"], signal.SIGTERM)
         deadline = time.monotonic() + 60
-        while (status := command(folder, "status")).stdout.count("it is not running") < 4:
+        while (status := command(folder, "status")).stdout.count("it is not running") < 5:
             assert time.monotonic() < deadline, status.stdout
         assert status.returncode == 1
     finally:
@@ -95,7 +95,8 @@ def test_up_and_down_leave_no_process_and_no_data(tmp_path: Path) -> None:
     assert all_gone(folder, 10)
     assert not (folder / "data").exists()
     assert not (folder / "servers.env").exists()
-    logs = {"elasticsearch.log", "neo4j.log", "redis.log", "rabbitmq.log"}
+    names = ("elasticsearch", "neo4j", "redis", "rabbitmq", "language_model")
+    logs = {f"{name}.log" for name in names}
     assert logs <= {path.name for path in (folder / "logs").iterdir()}
     assert "nothing was started" in command(folder, "status").stdout
     assert "nothing was running" in command(folder, "down").stdout

@@ -4,17 +4,23 @@ Importing torch and loading the model takes seconds; a fork takes milliseconds. 
 the real program on the real model: only the loading is done once. A job is a JSON line on
 standard input (`args`, `env`, `cwd`, `stdin`, `output`); answers are JSON lines on standard
 output: `{"started": pid}` for each job, in order, and `{"ended": pid, "code": exit code}`.
+
+Shells give it jobs by `forked_command.py` over the socket that the first argument names: JSON
+(`args`, `env`, `cwd`) with the three standard streams of the shell's process, whose whole
+environment it gets. It answers the same way, and kills a command whose connection is closed.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import json
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -78,14 +84,47 @@ def say(answer: dict[str, int]) -> None:
     os.write(1, (json.dumps(answer) + "\n").encode())
 
 
-def serve(wake: int) -> dict[str, Any] | None:
+shells: dict[int, socket.socket] = {}
+"""Connections of shells, by the process that runs their command."""
+
+
+def take_from_shell(listener: socket.socket) -> dict[str, Any] | None:
+    """Fork for the job of a shell that connects; in the child, its job."""
+    shell, _ = listener.accept()
+    text, streams, _, _ = socket.recv_fds(shell, 65536, 3)
+    while text and not text.endswith(b"\n"):
+        text += shell.recv(65536)
+    pid = os.fork()
+    if pid == 0:
+        job: dict[str, Any] = json.loads(text)
+        return {**job, "streams": streams}
+    for stream in streams:
+        os.close(stream)
+    shells[pid] = shell
+    shell.sendall((json.dumps({"started": pid}) + "\n").encode())
+    return None
+
+
+def kill_abandoned(ready: list[Any]) -> None:
+    """Kill commands whose shell is gone."""
+    for pid, shell in list(shells.items()):
+        if shell in ready:  # it has nothing more to say
+            shells.pop(pid).close()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def serve(wake: int, listener: socket.socket) -> dict[str, Any] | None:
     """Fork for every job until standard input ends (None); in a child, its job."""
     buffer = b""
     while True:
-        ready, _, _ = select.select([0, wake], [], [])
+        ready, _, _ = select.select([0, wake, listener, *shells.values()], [], [])
         if wake in ready:
             os.read(wake, 4096)
             reap()
+        kill_abandoned(ready)
+        if listener in ready and (job := take_from_shell(listener)):
+            return job
         if 0 not in ready:
             continue
         data = os.read(0, 65536)
@@ -95,8 +134,8 @@ def serve(wake: int) -> dict[str, Any] | None:
         for line in lines:
             pid = os.fork()
             if pid == 0:
-                job: dict[str, Any] = json.loads(line)
-                return job
+                asked: dict[str, Any] = json.loads(line)
+                return asked
             say({"started": pid})
 
 
@@ -109,7 +148,13 @@ def reap() -> None:
             return
         if pid == 0:
             return
-        say({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
+        answer = {"ended": pid, "code": os.waitstatus_to_exitcode(status)}
+        shell = shells.pop(pid, None)
+        if shell is None:
+            say(answer)
+            continue
+        with shell, contextlib.suppress(OSError):
+            shell.sendall((json.dumps(answer) + "\n").encode())
 
 
 def become(job: dict[str, Any]) -> None:
@@ -119,24 +164,33 @@ def become(job: dict[str, Any]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # A shell that starts the tests in the background has it ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    source = os.open(job["stdin"], os.O_RDONLY)
-    output, errors = (
-        os.open(f"{job['output']}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        for name in ("out", "err")
-    )
-    for target, file in enumerate((source, output, errors)):
+    for shell in shells.values():
+        shell.close()
+    for target, file in enumerate(job.get("streams") or open_streams(job)):
         os.dup2(file, target)
         os.close(file)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the life of the process
     os.chdir(job["cwd"])
+    if "streams" in job:
+        os.environ.clear()
     for name, value in job["env"].items():
         os.environ[name] = value
     sys.argv = ["skillbus", *job["args"]]
 
 
+def open_streams(job: dict[str, Any]) -> list[int]:
+    """The files that a job names for its standard streams."""
+    outputs = [f"{job['output']}.{name}" for name in ("out", "err")]
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    return [os.open(job["stdin"], os.O_RDONLY), *(os.open(name, flags) for name in outputs)]
+
+
 def main() -> None:
     """Preload, say so, and serve; in a child, run the program to its end."""
     preload()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(sys.argv[1])
+    listener.listen(64)
     wake, woken = os.pipe()
     for end in (wake, woken):
         os.set_blocking(end, False)
@@ -144,9 +198,10 @@ def main() -> None:
     signal.set_wakeup_fd(woken)
     gc.freeze()
     say({"started": 0})
-    job = serve(wake)
+    job = serve(wake, listener)
     if job is None:
         os._exit(0)
+    listener.close()
     become(job)
     from workers.cli import main as skillbus
 

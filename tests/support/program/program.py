@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import queue
+import shlex
 import signal
 import socket
 import subprocess
@@ -82,8 +83,9 @@ class ForkServer:
         self._early: dict[int, int] = {}
         self._lock = threading.Lock()
         self._asking = threading.Lock()
+        self._socket = folder / "forkserver.sock"
         self._server = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("forkserver.py"))],
+            [sys.executable, str(Path(__file__).with_name("forkserver.py")), str(self._socket)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
@@ -138,6 +140,13 @@ class ForkServer:
             process.code = code
             process.ended.set()
         return process
+
+    def write_program(self, folder: Path) -> None:
+        """Write a program `skillbus` into a folder, for shells: it runs in a fork."""
+        command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("forked_command.py"))]
+        program = folder / "skillbus"
+        program.write_text(f'#!/bin/sh\nexec {shlex.join([*command, str(self._socket)])} "$@"\n')
+        program.chmod(0o755)
 
     def close(self) -> None:
         """End the server and what still runs."""

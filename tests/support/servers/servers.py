@@ -1,11 +1,12 @@
 """Real servers for tests: started when the first test asks, gone with the test run.
 
-`elasticsearch_url`, `neo4j_url`, `redis_url` and `rabbitmq_url` are addresses as the settings want
-them: without a password. The password stands in the file of the companion fixture, such as
-`redis_password_file`, which is None where the server wants none (Elasticsearch started here).
+`elasticsearch_url`, `neo4j_url`, `redis_url`, `rabbitmq_url` and `language_model_url` are addresses
+as the settings want them: without a password. The password stands in the file of the companion
+fixture, such as `redis_password_file`, which is None where the server wants none (Elasticsearch
+started here).
 
 Servers that already run are named by `SKILLBUS_TEST_ELASTICSEARCH_URL`, `SKILLBUS_TEST_NEO4J_URL`,
-`SKILLBUS_TEST_REDIS_URL` and `SKILLBUS_TEST_RABBITMQ_URL`, and the files of their passwords by
+`SKILLBUS_TEST_REDIS_URL` and `SKILLBUS_TEST_RABBITMQ_URL`, the files of their passwords by
 `SKILLBUS_TEST_REDIS_PASSWORD_FILE` and so on. Tests of faults (`servers`) are left out on them.
 
 One server of each kind serves all tests of a process: a test uses an index prefix, a Redis
@@ -28,7 +29,10 @@ import pytest
 
 from deploy.stack import Server, Stack, StackError, UnavailableError
 
-NAMES = ("elasticsearch", "neo4j", "redis", "rabbitmq")
+EXTERNAL = ("elasticsearch", "neo4j", "redis", "rabbitmq")
+"""Servers that a variable may name."""
+
+NAMES = (*EXTERNAL, "language_model")
 
 
 class RunServers:
@@ -92,7 +96,7 @@ class ServerControls:
         self._run = run
 
     def __getitem__(self, name: str) -> Server:
-        """By name: `elasticsearch`, `neo4j`, `redis` or `rabbitmq`."""
+        """By name: `elasticsearch`, `neo4j`, `redis`, `rabbitmq` or `language_model`."""
         if external(name) is not None:
             pytest.skip(f"{name} is not this run's own: {_variable(name)}_URL names another")
         return self._run.own(name)
@@ -117,10 +121,15 @@ class ServerControls:
         """RabbitMQ."""
         return self["rabbitmq"]
 
+    @property
+    def language_model(self) -> Server:
+        """The language model."""
+        return self["language_model"]
+
 
 def external(name: str) -> str | None:
     """The address of a server that runs already, if a variable names one."""
-    return os.environ.get(f"{_variable(name)}_URL") or None
+    return (os.environ.get(f"{_variable(name)}_URL") or None) if name in EXTERNAL else None
 
 
 @pytest.fixture(scope="session")
@@ -171,6 +180,18 @@ def rabbitmq_url(run_servers: RunServers) -> str:
 @pytest.fixture(scope="session")
 def rabbitmq_password_file(run_servers: RunServers) -> Path | None:
     return run_servers.password_file("rabbitmq")
+
+
+@pytest.fixture(scope="session")
+def language_model_url(run_servers: RunServers) -> str:
+    """`base_url` of the small model, of which nothing but the form of its answers is right."""
+    return run_servers.url("language_model")
+
+
+@pytest.fixture(scope="session")
+def language_model_password_file(run_servers: RunServers) -> Path | None:
+    """The file with the API key."""
+    return run_servers.password_file("language_model")
 
 
 @pytest.fixture

@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from config.load_settings import load_settings
-from deploy.stack import Stack, StackError, UnavailableError, asking, packages, programs, state
+from deploy.stack import (
+    Stack,
+    StackError,
+    UnavailableError,
+    asking,
+    language_model,
+    packages,
+    programs,
+    state,
+)
 from deploy.stack.__main__ import main
 from deploy.stack.asking import NotReadyError
 from deploy.stack.ports import PORTS, free_port, problem_with
@@ -189,6 +198,33 @@ def test_settings_name_every_server(
     assert settings.servers.redis == servers["redis"].url
     assert settings.servers.neo4j_password_file == servers["neo4j"].password_file
     assert settings.servers.elasticsearch_password_file is None
+    assert settings.language_model.base_url == ""
+
+
+def test_settings_name_the_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = Stack(tmp_path / "a folder")
+    for name in ("redis", "elasticsearch", "neo4j", "language_model"):
+        stack.server(name)
+    file = state.write_settings(tmp_path, stack.servers, "redis")
+    for line in file.read_text().splitlines():
+        name, _, value = line.removeprefix("export ").partition("=")
+        monkeypatch.setenv(name, value.strip("'"))
+    settings = load_settings(tmp_path / "home").language_model
+    server = stack.servers["language_model"]
+    assert (settings.base_url, settings.model) == (server.url, "skillbus-tiny")
+    assert settings.api_key_file == server.password_file
+
+
+def test_a_python_without_the_packages_of_the_model_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = tmp_path / "python"
+    bare.write_text("#!/bin/sh\nexit 1\n")
+    bare.chmod(0o755)
+    monkeypatch.setattr(language_model, "PYTHONS", (bare, tmp_path / "missing"))
+    language_model.find_python.cache_clear()
+    with pytest.raises(UnavailableError, match=r"xllamacpp is not installed.*make install"):
+        Stack(tmp_path).server("language_model").prepare()
 
 
 def test_passwords_are_private_and_not_among_the_arguments(tmp_path: Path) -> None:
@@ -228,6 +264,7 @@ QUESTIONS: dict[str, Callable[[int], None]] = {
     "neo4j": lambda port: asking.ask_neo4j(port, "neo4j", "word", 0.2),
     "redis": lambda port: asking.ask_redis(port, "word", 0.2),
     "rabbitmq": lambda port: asking.ask_rabbitmq(port, "user", "word", "host", 0.2),
+    "language_model": lambda port: asking.ask_language_model(port, 0.2),
 }
 
 
