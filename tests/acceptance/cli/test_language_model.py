@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ def numbers_in(asked: Asked) -> dict[str, int]:
 
 def select_hawser(asked: Asked) -> dict[str, Any]:
     """A model that wants the skill which search ranks last, and rewrites to one query."""
-    if "goal" in asked.instructions:
+    if "candidates:" not in asked.data:
         queries = ["splice a hawser"]
         return {
             "goal": "moor",
@@ -67,7 +66,7 @@ def library(fork_server: ForkServer, tmp_path: Path) -> Skillbus:
         header = f"---\nname: {name}\ndescription: {text}\n---\n"
         (folder / "SKILL.md").write_text(f"{header}# {name}\n\n1. {text}.\n", encoding="utf-8")
     skillbus = Skillbus(fork_server, tmp_path / "home")
-    skillbus("sync", str(tmp_path / "skills"), "--source", "port", "--until", "searchable")
+    skillbus("sync", str(tmp_path / "skills"), "--source", "port", "--until", "embedded")
     return skillbus
 
 
@@ -116,8 +115,8 @@ def test_a_stalled_endpoint_costs_its_milliseconds_and_no_answer(
 
 
 def test_a_dead_endpoint_is_named_in_no_answer(library: Skillbus) -> None:
-    server = LanguageModelServer(select_hawser)
-    skillbus = with_model(library, server)
+    with LanguageModelServer(select_hawser) as server:
+        skillbus = with_model(library, server)
     result = skillbus("query", TASK, "--format", "json")
     assert result.data["skills"]
     assert "127.0.0.1" not in result.out
