@@ -149,9 +149,12 @@ def test_the_file_of_the_answers_is_shared(tmp_path: Path) -> None:
 
 
 def test_pairs_that_queries_compare_are_counted(store: SkillPairStore) -> None:
-    store.record("q1", [("lib:b", REDUNDANT), ("lib:z", TOO_GENERAL)], chosen=["lib:a"])
-    store.record("q2", [("lib:a", REDUNDANT)], chosen=["lib:b", "lib:c"])
-    store.record("q3", [("lib:b", INCOMPATIBLE)], chosen=["lib:a"])
+    general = [("lib:z", TOO_GENERAL)]
+    store.record("q1", [("lib:b", REDUNDANT), *general], [("lib:b", "lib:a", REDUNDANT)])
+    again = [("lib:a", "lib:b", REDUNDANT), ("lib:a", "lib:c", REDUNDANT)]
+    store.record("q2", [("lib:a", REDUNDANT)], again)
+    pairs = [("lib:b", "lib:a", INCOMPATIBLE), ("lib:b", "lib:b", INCOMPATIBLE)]
+    store.record("q3", [("lib:b", INCOMPATIBLE)], [*pairs, ("lib:a", "lib:z", TOO_GENERAL)])
     assert store.list_rejected_pairs(2, 10) == [RejectedPair(("lib:a", "lib:b"), REDUNDANT, 2)]
     assert store.list_rejected_pairs(1, 10) == [
         RejectedPair(("lib:a", "lib:b"), REDUNDANT, 2),
@@ -169,7 +172,8 @@ def test_what_is_rejected_together_for_one_reason_is_a_pair(store: SkillPairStor
 
 def test_a_query_counts_once(reopen: Reopen) -> None:
     for _ in range(3):
-        reopen().record("q1", [("lib:b", REDUNDANT), ("lib:b", INCOMPATIBLE)], ["lib:a"])
+        rejections = [("lib:b", REDUNDANT), ("lib:b", INCOMPATIBLE)]
+        reopen().record("q1", rejections, [("lib:b", "lib:a", REDUNDANT)])
     store = reopen()
     assert store.list_rejected_pairs(1, 10) == [RejectedPair(("lib:a", "lib:b"), REDUNDANT, 1)]
     assert store.count_rejections() == {"redundant": 1}
@@ -180,7 +184,8 @@ def test_the_oldest_queries_are_deleted(
 ) -> None:
     monkeypatch.setattr(protocol, "MAX_QUERIES", 2)
     for name in "abcd":
-        store.record(f"query of {name}", [(f"lib:{name}", REDUNDANT)], ["lib:z"])
+        pair = (f"lib:{name}", "lib:z", REDUNDANT)
+        store.record(f"query of {name}", [(f"lib:{name}", REDUNDANT)], [pair])
     kept = [pair.skill_ids[0] for pair in store.list_rejected_pairs(1, 10)]
     assert kept == ["lib:c", "lib:d"]
     assert store.count_rejections() == {"redundant": 2}
@@ -190,5 +195,7 @@ def test_a_query_is_bounded(store: SkillPairStore, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(protocol, "MAX_REJECTIONS", 3)
     store.record("q1", [(f"lib:{number}", TOO_GENERAL) for number in range(9)])
     assert store.count_rejections() == {"too_general": 3}
-    store.record("q2", [], chosen=["lib:a"])
     assert store.list_rejected_pairs(1, 10) == []
+    monkeypatch.setattr(protocol, "MAX_PAIRS", 2)
+    store.record("q2", [], [("lib:a", f"lib:{number}", REDUNDANT) for number in range(9)])
+    assert len(store.list_rejected_pairs(1, 10)) == 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import NamedTuple, Protocol
 
 from skills.bundle.rejection import RejectionReason
@@ -21,14 +21,17 @@ MAX_QUERIES = 20_000
 MAX_REJECTIONS = 200
 """Rejections of one query that are kept, the first."""
 
-_MAX_PAIRED = 20
-"""Rejected candidates of one query that are counted as pairs, and chosen ones, the first."""
+MAX_PAIRS = 100
+"""Pairs of one query that are counted, the first."""
 
 PAIR_REASONS = (RejectionReason.REDUNDANT, RejectionReason.INCOMPATIBLE)
 """Reasons that compare a candidate with another one."""
 
 ContentPair = tuple[str, str]
 """Two content hashes, in order."""
+
+ComparedPair = tuple[str, str, RejectionReason]
+"""Two skills, and what a query found between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +109,12 @@ class SkillPairStore(Protocol):
         self,
         query_key: str,
         rejections: Sequence[tuple[str, RejectionReason]],
-        chosen: Sequence[str] = (),
+        compared: Sequence[ComparedPair] = (),
     ) -> None:
-        """Store why a query left out candidates, and which skills it chose.
+        """Store why a query left out candidates, and which pairs it compared.
 
         query_key: the same for the same query, which counts once. A skill counts once, for its
-        first reason.
+        first reason. Skills that are rejected together for a reason that compares are a pair too.
         """
         ...
 
@@ -146,16 +149,17 @@ def first_reasons(
 
 
 def find_compared_pairs(
-    reasons: Mapping[str, RejectionReason], chosen: Sequence[str]
-) -> set[tuple[str, str, RejectionReason]]:
-    """The pairs that a query compared: a rejected skill with each chosen one, and those rejected
-    together for the same reason; only for reasons that compare."""
-    found: set[tuple[str, str, RejectionReason]] = set()
+    reasons: Mapping[str, RejectionReason], compared: Sequence[ComparedPair]
+) -> set[ComparedPair]:
+    """The pairs that a query compared, each in order: those that it says, and the skills that it
+    rejected together for a reason that compares; at most MAX_PAIRS of each."""
+    found = {
+        (*order_pair(one, other), reason)
+        for one, other, reason in compared[:MAX_PAIRS]
+        if one != other and reason in PAIR_REASONS
+    }
     for reason in PAIR_REASONS:
-        rejected = [one for one, why in reasons.items() if why is reason][:_MAX_PAIRED]
-        pairs = [
-            *combinations(rejected, 2),
-            *((one, other) for one in rejected for other in chosen[:_MAX_PAIRED]),
-        ]
-        found |= {(*order_pair(*pair), reason) for pair in pairs if pair[0] != pair[1]}
+        rejected = [one for one, why in reasons.items() if why is reason]
+        pairs = islice(combinations(rejected, 2), MAX_PAIRS)
+        found |= {(*order_pair(one, other), reason) for one, other in pairs}
     return found

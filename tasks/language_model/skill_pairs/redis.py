@@ -23,6 +23,7 @@ from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs import protocol
 from tasks.language_model.skill_pairs.protocol import (
     AskedPair,
+    ComparedPair,
     ContentPair,
     PairVerdict,
     RejectedPair,
@@ -174,10 +175,10 @@ class RedisSkillPairs(SkillPairStore):
         self,
         query_key: str,
         rejections: Sequence[tuple[str, RejectionReason]],
-        chosen: Sequence[str] = (),
+        compared: Sequence[ComparedPair] = (),
     ) -> None:
         reasons = first_reasons(rejections)
-        pairs = sorted(find_compared_pairs(reasons, chosen))
+        pairs = sorted(find_compared_pairs(reasons, compared))
         values = {
             "reasons": [reason.value for reason in reasons.values()],
             "skill_ids": list(reasons),

@@ -16,6 +16,7 @@ from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs import protocol
 from tasks.language_model.skill_pairs.protocol import (
     AskedPair,
+    ComparedPair,
     ContentPair,
     PairVerdict,
     RejectedPair,
@@ -193,10 +194,10 @@ class SqliteSkillPairs(SkillPairStore):
         self,
         query_key: str,
         rejections: Sequence[tuple[str, RejectionReason]],
-        chosen: Sequence[str] = (),
+        compared: Sequence[ComparedPair] = (),
     ) -> None:
         reasons = first_reasons(rejections)
-        pairs = find_compared_pairs(reasons, chosen)
+        pairs = find_compared_pairs(reasons, compared)
         with self._file.transaction() as connection:
             row = connection.execute(
                 "INSERT OR IGNORE INTO rejecting_queries (query_key) VALUES (?) RETURNING number",

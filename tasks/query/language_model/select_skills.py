@@ -16,6 +16,7 @@ from search.text.query_understanding import Understanding
 from skills.bundle.rejection import RejectionReason
 from tasks.query.context import QueryContext
 from tasks.query.language_model.ask_model import ask_model
+from tasks.query.language_model.record_rejections import record_rejections
 from tasks.query.language_model.select_prompt import (
     AlternativePick,
     Pick,
@@ -187,6 +188,8 @@ def _apply(
         complete=answer.complete,
     )
     conflicts = tuple((ids[one - 1], ids[other - 1]) for one, other in answer.conflicts)
+    replaced = {ids[pick.id - 1]: ids[pick.of - 1] for pick in answer.alternatives}
+    record_rejections(context, rejected, replaced, conflicts)
     context.model_calls.report(
         "select",
         candidates=len(ids),
@@ -196,7 +199,7 @@ def _apply(
         conflicts=conflicts,
         complete=answer.complete,
         rejected={name: str(reason) for name, reason in rejected.items()},
-        alternatives={ids[pick.id - 1]: ids[pick.of - 1] for pick in answer.alternatives},
+        alternatives=replaced,
     )
     first = (*needed, *named([pick.id for pick in helpful]))
     places = {skill_id: (0, place) for place, skill_id in enumerate(first)}

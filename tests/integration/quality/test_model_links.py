@@ -178,8 +178,9 @@ def test_a_pair_that_queries_compare_is_asked_about_and_linked(
         pairs = backend.services.skill_pairs
         assert pairs is not None
         rejected = [("boats:hull-report", RejectionReason.INCOMPATIBLE)]
+        compared = [("boats:hull-report", "boats:hull-fitting", RejectionReason.INCOMPATIBLE)]
         for number in range(MIN_QUERIES):
-            pairs.record(f"query {number}", rejected, ["boats:hull-fitting"])
+            pairs.record(f"query {number}", rejected, compared)
         conflict = ("boats:hull-report", "boats:hull-fitting", "conflict")
         [found] = find_unasked_pairs(backend.services)
         assert {one.name for one in found.texts} == {"hull-report", "hull-fitting"}

@@ -1,0 +1,39 @@
+"""Keeps what the language model rejected for a query, so that links can be learned from it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from config.errors import TransientError
+from skills.bundle.rejection import RejectionReason
+from tasks.query.context import QueryContext
+
+log = structlog.get_logger()
+
+
+def record_rejections(
+    context: QueryContext,
+    rejected: Mapping[str, RejectionReason],
+    alternatives: Mapping[str, str],
+    conflicts: Sequence[tuple[str, str]],
+) -> None:
+    """Store the rejections of a query, under the hash of its task.
+
+    rejected: skill_id -> reason. alternatives: skill_id -> the needed skill that does the same.
+    conflicts: pairs that must not go together. The answer does not depend on it, so that a store
+    that does not answer is only logged.
+    """
+    pairs = context.services.skill_pairs
+    if pairs is None:
+        return
+    reasons = dict.fromkeys(alternatives, RejectionReason.REDUNDANT) | dict(rejected)
+    compared = [(one, other, RejectionReason.REDUNDANT) for one, other in alternatives.items()]
+    compared += [(one, other, RejectionReason.INCOMPATIBLE) for one, other in conflicts]
+    key = hashlib.sha256(context.request.task.encode("utf-8", "replace")).hexdigest()
+    try:
+        pairs.record(key, list(reasons.items()), compared)
+    except TransientError as error:
+        log.warning("rejections of a query are not kept", reason=str(error))
