@@ -353,7 +353,7 @@ def settings_of(home: Path, env: dict[str, str]) -> Settings:
         group = values
         for each in groups:
             group = group.setdefault(each, {})
-        group[last] = value
+        group[last] = json.loads(value) if value.startswith(("[", "{")) else value
     return Settings(**values)
 
 
