@@ -30,6 +30,10 @@ for server in elasticsearch neo4j redis rabbitmq; do
         od -An -N24 -tx1 /dev/urandom | tr -d ' \n' | keep "${server}_password"
     fi
 done
+if [ ! -s secrets/language_model_key ]; then
+    # For an endpoint that wants no key; write your own into the file.
+    printf 'none' | keep language_model_key
+fi
 printf 'neo4j/%s\n' "$(cat secrets/neo4j_password)" | keep neo4j_auth
 printf 'requirepass %s\n' "$(cat secrets/redis_password)" | keep redis.conf
 printf 'default_vhost = skillbus\ndefault_user = skillbus\ndefault_pass = %s\n' \

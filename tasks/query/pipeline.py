@@ -12,12 +12,12 @@ from tasks.query.choose import choose
 from tasks.query.context import QueryContext, StageTimings, check_query
 from tasks.query.diffuse import diffuse
 from tasks.query.explain import explain
-from tasks.query.model_roles import show_model_roles
 from tasks.query.ranking import Ranking, TaskQuery
 from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
 from tasks.query.retrieve import retrieve, score
 from tasks.query.select_passages import SkillPassages, select_passages
+from tasks.refine.chosen_roles import show_model_roles
 from tasks.services import Services
 
 

@@ -73,8 +73,9 @@ class ServeBackend(Backend):
     def _open_stores(self, stack: ExitStack) -> Stores:
         from workers.backend.stores import open_answers, open_index  # slow to import
 
+        graph = self.graph
         index = open_index(self.settings, stack, writable=False)
-        return self.graph, index, open_answers(self.settings, stack)
+        return graph, index, open_answers(self.settings, stack)
 
     @override
     def submit(self, data: EventData, origin: str) -> str:

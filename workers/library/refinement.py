@@ -130,12 +130,12 @@ class RefinementProgress:
         return [entry for entry in self._entries if entry.skill_id in ids]
 
     def get_sign_of_life(self) -> tuple[int, ...]:
-        """Numbers that change while work goes on: skills that are missing, and today's calls."""
+        """Numbers that change while work goes on: skills that are missing, and today's tokens.
+
+        Calls that fail use none."""
         usage = self._answers.get_usage(utc_day(time.time())).values()
-        return (
-            *map(len, self._missing.values()),
-            sum(one.calls + one.stored for one in usage),
-        )
+        tokens = sum(one.prompt_tokens + one.completion_tokens for one in usage)
+        return (*map(len, self._missing.values()), tokens)
 
     def count_by_stage(self) -> dict[str, dict[str, int]]:
         """By stage, as of the last look: how many skills are refined, and had an invalid answer."""

@@ -18,6 +18,7 @@ from skills.record import RevisionKey
 from tasks.broker import redis_connection
 from tasks.broker.broker_config import server_broker_config
 from tasks.broker.rabbitmq_status import inspect_rabbitmq
+from tasks.policies import REFINE
 from workers.backend.distributed import create_client_app
 from workers.backend.stores import open_coordinator, open_graph, open_index, open_journal
 from workers.monitoring.local_checks import Check, check_dead_letters, fetch_failures
@@ -165,6 +166,8 @@ def _check_workers(settings: Settings) -> str:
         alive = coordinator.get_worker_queues()
         error = coordinator.task_error
     consumed = {queue for queues in alive.values() for queue in queues}
+    if not settings.language_model.offline_stages:
+        consumed.add(REFINE.queue)  # nothing is sent there
     unconsumed = [queue.removeprefix("skillbus.") for queue in ALL_QUEUES if queue not in consumed]
     if not alive:
         raise SkillbusError("no worker is running: start `skillbus worker`")

@@ -28,7 +28,7 @@ from workers.monitoring.metric_specs import DEPLOYMENT_METRICS, PROCESS_METRICS
 __all__ = ["deployments"]
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-WORKLOADS = ("query", "ingest", "fetch", "link", "embed_sections")
+WORKLOADS = ("query", "ingest", "fetch", "link", "embed_sections", "refine")
 PATIENCE = 5.0
 """Of commands, with servers that are frozen."""
 

@@ -22,15 +22,29 @@ from tests.support.program.deployment import DEPLOY, parse_command, read_compose
 from tests.support.servers.servers import NAMES
 from workers.processes.workloads import ALL_QUEUES, parse_workload
 
-FILES = ["compose.yaml", "compose.rabbitmq.yaml", "compose.test.yaml"]
-DEPLOYMENTS = [("compose.yaml",), ("compose.yaml", "compose.rabbitmq.yaml")]
-WORKERS = {"worker-query", "worker-ingest", "worker-fetch", "worker-embed-sections", "worker-link"}
+MODEL_FILE = "compose.language-model.yaml"
+FILES = ["compose.yaml", "compose.rabbitmq.yaml", MODEL_FILE, "compose.test.yaml"]
+DEPLOYMENTS = [
+    ("compose.yaml",),
+    ("compose.yaml", "compose.rabbitmq.yaml"),
+    ("compose.yaml", MODEL_FILE),
+]
+WORKERS = {
+    "worker-query",
+    "worker-ingest",
+    "worker-fetch",
+    "worker-embed-sections",
+    "worker-refine",
+    "worker-link",
+}
+ASKING = {"worker-query", "worker-refine"}
+"""Workers that ask a language model."""
 OURS = {"watcher", "gateway", "consume", *WORKERS}
 SECRETS = "/run/secrets/"
 SHARED = ("uploads:/srv/uploads", "mirrors:/srv/mirrors", "tokens:/srv/tokens")
 
 
-@pytest.fixture(params=DEPLOYMENTS, ids=["redis", "rabbitmq"])
+@pytest.fixture(params=DEPLOYMENTS, ids=["redis", "rabbitmq", "model"])
 def deployment(request: pytest.FixtureRequest) -> dict[str, Any]:
     return read_compose(*request.param)
 
@@ -114,7 +128,8 @@ def test_only_the_gateway_is_published_and_only_on_loopback(deployment: dict[str
     outside = {
         name for name, one in services(deployment).items() if set(one["networks"]) != {"servers"}
     }
-    assert outside == {"gateway", "worker-fetch"}
+    asking = ASKING if "language_model_key" in deployment["secrets"] else set()
+    assert outside == {"gateway", "worker-fetch", *asking}
     listen = parse_command(services(deployment)["gateway"]["command"])["listen"]
     assert listen.endswith(":8765")
 
@@ -156,6 +171,17 @@ def test_settings_exist_and_name_every_server(
             settings.servers.neo4j,
         ):
             assert urlsplit(address).hostname in service["depends_on"], name
+
+
+def test_only_workers_that_ask_a_model_have_its_key() -> None:
+    composed = services(read_compose("compose.yaml", MODEL_FILE))
+    having = {name for name, one in composed.items() if "language_model_key" in secrets_of(one)}
+    assert having == ASKING
+    for name in OURS:
+        environment = composed[name]["environment"]
+        assert json.loads(environment["SKILLBUS_LANGUAGE_MODEL__STAGES"]) == ["select"]
+        named = "SKILLBUS_LANGUAGE_MODEL__API_KEY_FILE" in environment
+        assert named == (name in ASKING), name
 
 
 def test_redis_keeps_what_it_was_given(deployment: dict[str, Any]) -> None:

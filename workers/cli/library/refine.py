@@ -203,8 +203,11 @@ def _wait_until_refined(
             return
         if watch.has_moved(progress.get_sign_of_life()):
             fruitless_runs = 0
-        watch.check(backend.get_refine_pause(), len(missing))
-        if backend.request_refinement(missing):
+        pause = backend.get_refine_pause()
+        watch.check(pause, len(missing))
+        if pause is not None:
+            fruitless_runs = 0
+        elif backend.request_refinement(missing):
             fruitless_runs += 1
         if fruitless_runs > _FRUITLESS_RUNS:
             raise PermanentError(
@@ -230,13 +233,13 @@ class _StallWatch:
         self._stall_seconds = max(_LEAST_STALL_SECONDS, _CALLS_PER_QUESTION * timeout_seconds)
         self._sign: tuple[int, ...] = ()
         self._moved_at = time.monotonic()
-        self._noted = ""
+        self._is_noted = False
 
     def has_moved(self, sign: tuple[int, ...]) -> bool:
         """Whether the numbers that change with the work have changed since the last look."""
         if sign == self._sign:
             return False
-        self._sign, self._moved_at = sign, time.monotonic()
+        self._sign, self._moved_at, self._is_noted = sign, time.monotonic(), False
         return True
 
     def check(self, pause: RefinePause | None, waiting: int) -> None:
@@ -259,8 +262,8 @@ class _StallWatch:
             raise MisconfiguredError(f"{pause.reason}; {skills}")
         if seconds > _PAUSED_SECONDS:
             raise TransientError(f"the language model does not answer: {pause.reason}; {skills}")
-        if pause.reason != self._noted:
-            self._noted = pause.reason
+        if not self._is_noted:
+            self._is_noted = True
             print_to_stderr(f"waiting: {pause.reason}")
 
 

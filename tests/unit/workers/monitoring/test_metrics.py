@@ -46,6 +46,9 @@ REPORT: dict[str, Any] = {
     "links": 20,
     "sources": [{"source_id": "crafts"}],
     "oldest_waiting_seconds": 7.0,
+    "language_model": {
+        "refinement": {"stages": {"roles": {"refined": 5, "waiting": 4, "invalid": 1}}}
+    },
     "submissions": [{"connected": True, "waiting": 4}, {"connected": False, "waiting": None}],
 }
 
@@ -108,6 +111,7 @@ def test_gauges_say_what_the_report_says() -> None:
     assert values["skillbus_workers"][("skillbus.query",)] == 0
     assert values["skillbus_running_tasks"][("skillbus.plan",)] == 1
     assert values["skillbus_unembedded_skills"] == {(): 4}
+    assert values["skillbus_unrefined_skills"] == {("roles",): 4}
     assert values["skillbus_stalled"] == {(): 1}
     assert values["skillbus_index_lag_seconds"] == {(): 7}
     assert values["skillbus_consumers"] == {(): 1}
