@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,23 +89,6 @@ def test_a_stage_that_is_off_or_another_model_takes_it_back_at_once(library: Ski
     library.env["SKILLBUS_LANGUAGE_MODEL__MODEL"] = "another-model"
     assert found(library) == []
     assert "completed_by" not in shown(library, "cheese-ripening")
-
-
-def test_the_next_ingest_without_a_model_builds_the_document_again(
-    library: Skillbus, server: LanguageModelServer, tmp_path: Path
-) -> None:
-    plain = shown(library, "cheese-ripening")
-    library("refine")
-    for name in ("BASE_URL", "MODEL"):
-        library.env[f"SKILLBUS_LANGUAGE_MODEL__{name}"] = ""
-    path = tmp_path / "skills" / "cheese-ripening" / "SKILL.md"
-    os.utime(path, ns=(1, 1))  # the same content, to be read again
-    seq = shown(library, "cheese-ripening")["seq"]
-    library("sync", str(tmp_path / "skills"), "--source", "made", "--until", "searchable")
-    assert shown(library, "cheese-ripening")["seq"] > seq
-    library.env |= model_environment(server.url, '["record"]')
-    assert found(library) == []
-    assert shown(library, "cheese-ripening")["domain_tags"] == plain["domain_tags"]
 
 
 def test_an_edit_asks_again_and_loses_the_former_completion(
