@@ -34,7 +34,7 @@ from tasks.ingest.next_tasks import (
 from tasks.ingest.role_classifier import load_role_classifier
 from tasks.metrics_recorder import time_stage
 from tasks.policies import INGEST, Deadline, DeadlineExceededError
-from tasks.refine.completions import find_outdated, read_completions, with_completions
+from tasks.refine.completion.completions import find_outdated, read_completions, with_completions
 from tasks.services import Services
 from tasks.sources.directory import to_parse_limits
 from tasks.sources.protocol import SkillFolder, SkillGoneError

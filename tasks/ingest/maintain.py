@@ -16,8 +16,8 @@ from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded_skills
 from tasks.ingest.poll import poll_sources
 from tasks.policies import INGEST, QUERY, Deadline
-from tasks.refine.completions import completion_origins, find_lacking
-from tasks.refine.link_origin import mark_for_changed_origin
+from tasks.refine.completion.completions import completion_origins, find_lacking
+from tasks.refine.linking.link_origin import mark_for_changed_origin
 from tasks.refine.unrefined import send_unrefined_skills
 from tasks.services import Services
 from tasks.sources.uploads.install import delete_expired_uploads

@@ -24,7 +24,7 @@ from skills.skill_policy import PolicyViolation
 from tasks.query.context import QueryContext
 from tasks.query.process_state.published_library import LibrarySnapshot
 from tasks.query.ranking import Candidates, Ranking, TaskQuery, WithheldHit, build_ranking
-from tasks.refine.completions import completion_origins
+from tasks.refine.completion.completions import completion_origins
 
 _MAX_ENGINE_TERMS = 50
 """Terms of a task that an engine searches at most; exact scores use all of them. Each term costs

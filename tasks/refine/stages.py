@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from config.language_model_settings import LanguageModelSettings
-from tasks.refine.judge import JudgeStage
-from tasks.refine.links import LinkStage
-from tasks.refine.prompts import PromptStage
-from tasks.refine.record import RecordStage
-from tasks.refine.roles import RoleStage
+from tasks.refine.completion.prompt_stage import PromptStage
+from tasks.refine.completion.record_stage import RecordStage
+from tasks.refine.judging.judge_stage import JudgeStage
+from tasks.refine.linking.link_stage import LinkStage
+from tasks.refine.roles.role_stage import RoleStage
 from tasks.refine.stage import RefineStage
 
 STAGES: tuple[RefineStage, ...] = (

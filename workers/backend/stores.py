@@ -28,8 +28,8 @@ from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.usage import UsageCounter
-from tasks.refine.completions import completion_origins
-from tasks.refine.link_origin import link_kind
+from tasks.refine.completion.completions import completion_origins
+from tasks.refine.linking.link_origin import link_kind
 from tasks.services import Lazy, SendTask, Services
 
 _USAGE_SECONDS = 5.0

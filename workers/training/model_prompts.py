@@ -14,7 +14,7 @@ import numpy as np
 from search.protocol import Encoder, StoredRevision
 from skills.parsing.language_detection import detect_language
 from tasks.language_model.answer_store import RefinementKind
-from tasks.refine.completions import PROMPTS_VERSION
+from tasks.refine.completion.completions import PROMPTS_VERSION
 from tasks.services import Services
 
 SAME_REQUEST_COSINE = 0.6

@@ -17,8 +17,8 @@ from search.text.tokens import tokenize
 from skills.bundle.rejection import RejectionReason
 from tasks.language_model.frame import quote
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
-from tasks.refine.link_origin import LINKS_VERSION
 from tasks.refine.linking.lines import SkillText, select_lines
+from tasks.refine.linking.link_origin import LINKS_VERSION
 
 VERSION = LINKS_VERSION
 """Raised with every change of `INSTRUCTIONS` or of how the data is built."""

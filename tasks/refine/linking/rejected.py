@@ -16,10 +16,10 @@ from skills.bundle.rejection import RejectionReason
 from tasks.ingest.next_tasks import send_link
 from tasks.language_model.protocol import InvalidAnswerError
 from tasks.language_model.skill_pairs.protocol import PairVerdict, order_pair
-from tasks.refine.link_origin import link_kind, rejection_kind
 from tasks.refine.linking.answers import judge_answer
 from tasks.refine.linking.candidates import read_published, read_skill_text
 from tasks.refine.linking.lines import SkillText
+from tasks.refine.linking.link_origin import link_kind, rejection_kind
 from tasks.refine.linking.prompt import LinksAnswer, build_rejection_prompt
 from tasks.refine.stage import RefineContext
 from tasks.services import Services

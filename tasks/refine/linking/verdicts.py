@@ -13,7 +13,7 @@ from graph.protocol import Catalog
 from graph.records import Link, LinkType
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs.protocol import PairVerdict, SkillPairStore
-from tasks.refine.link_origin import rejection_kind
+from tasks.refine.linking.link_origin import rejection_kind
 
 WEIGHTS = {
     LinkType.DEPENDENCY: 0.88,

@@ -25,7 +25,7 @@ from tasks.language_model.answer_store import AnswerStore
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.policies import Deadline
 from tasks.query.policy_filter import make_policy
-from tasks.refine.judge import JudgeStage
+from tasks.refine.judging.judge_stage import JudgeStage
 from tasks.refine.stage import RefineContext
 from tests.support.samples.hostile_skills import HOSTILE_SKILLS, TASK
 from tests.support.samples.library import write_skill, write_topics

@@ -19,8 +19,8 @@ from tasks.ingest.maintain import maintain
 from tasks.ingest.next_tasks import send_refine
 from tasks.language_model.answer_store import RefinementKind
 from tasks.policies import Deadline
+from tasks.refine.linking.link_stage import LinkStage
 from tasks.refine.linking.rejected import MIN_QUERIES, find_unasked_pairs
-from tasks.refine.links import LinkStage
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
 from tests.support.servers.language_model import Asked, LanguageModelServer

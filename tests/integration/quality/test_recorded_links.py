@@ -24,9 +24,9 @@ from tasks.language_model.skill_pairs.protocol import PairVerdict
 from tasks.language_model.skill_pairs.sqlite import SqliteSkillPairs
 from tasks.policies import Deadline
 from tasks.refine.linking.answers import judge_answer
+from tasks.refine.linking.link_stage import LinkStage
 from tasks.refine.linking.prompt import LinksAnswer
 from tasks.refine.linking.verdicts import StoredVerdictLinks
-from tasks.refine.links import LinkStage
 from tasks.refine.stage import RefineContext
 from tests.bench.recorded_links import (
     build_labelled_prompts,

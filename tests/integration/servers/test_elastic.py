@@ -28,7 +28,7 @@ from search.skill_analysis import analyse_skill, skill_text_hashes, skill_texts
 from skills.passages import section_texts
 from skills.record import Completion, RevisionKey
 from tasks.ingest import reindex as task
-from tasks.refine.completions import with_completions
+from tasks.refine.completion.completions import with_completions
 from tests.support.samples.documents import ENCODER
 from tests.support.samples.documents import tiny_document as document
 from tests.support.samples.tiny import DIMENSION, TinyEncoder

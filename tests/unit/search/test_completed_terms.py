@@ -26,7 +26,7 @@ from search.text.tokens import term_id
 from skills import record_codec
 from skills.parsing.parse_skill import parse_skill
 from skills.record import Completion, ParsedSkill, RevisionKey
-from tasks.refine.completions import with_completions
+from tasks.refine.completion.completions import with_completions
 
 SKILL = """---
 name: kiln-firing

@@ -18,7 +18,7 @@ from tasks.ingest.ingest import ingest
 from tasks.ingest.maintain import request_completions
 from tasks.language_model.answer_store import RefinementKind
 from tasks.policies import INGEST, Deadline
-from tasks.refine.completions import completion_origins, keep_used
+from tasks.refine.completion.completions import completion_origins, keep_used
 from tasks.refine.refine import refine
 from tests.support.samples.refining import write_skill
 from tests.support.samples.tiny import TinyEncoder, settle

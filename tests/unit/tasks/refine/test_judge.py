@@ -23,8 +23,13 @@ from skills.record import ParsedSkill, SafetyFinding, SiblingFile
 from skills.scanner.orders import SHORT_TOKENS, needs_second_opinion, weigh_lines
 from skills.token_count import count_tokens
 from tasks.language_model.protocol import InvalidAnswerError
-from tasks.refine.judge import check_answer, to_judgement
-from tasks.refine.judge_prompt import INSTRUCTIONS, JudgeAnswer, JudgePrompt, build_judge_prompt
+from tasks.refine.judging.judge_prompt import (
+    INSTRUCTIONS,
+    JudgeAnswer,
+    JudgePrompt,
+    build_judge_prompt,
+)
+from tasks.refine.judging.judge_stage import check_answer, to_judgement
 from tests.support.samples.hostile_skills import HOSTILE_SKILLS, HostileSkill
 
 JUDGEMENT = Judgement("some-model", 2, "deception", 12, "rounds totals in its favour")

@@ -9,9 +9,9 @@ from skills.record import ParsedSkill
 from skills.token_count import count_tokens
 from tasks.refine import prompts as prompts_stage
 from tasks.refine import record as record_stage
-from tasks.refine.model_texts import clean_text, clean_texts
-from tasks.refine.prompts import filter_prompts, names_skill
-from tasks.refine.record import RecordAnswer, find_missing_fields, select_fields
+from tasks.refine.completion.model_texts import clean_text, clean_texts
+from tasks.refine.completion.prompt_stage import filter_prompts, names_skill
+from tasks.refine.completion.record_stage import RecordAnswer, find_missing_fields, select_fields
 
 
 def skill(

@@ -17,7 +17,7 @@ from search.protocol import StoredRevision
 from skills.judgement import JUDGED_LEVELS, Judgement
 from skills.scanner.orders import needs_second_opinion, weigh_lines
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
-from tasks.refine.judge_prompt import (
+from tasks.refine.judging.judge_prompt import (
     INSTRUCTIONS,
     JUDGE_VERSION,
     JudgeAnswer,

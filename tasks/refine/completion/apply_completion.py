@@ -10,7 +10,7 @@ from typing import Any
 from search.protocol import StoredRevision
 from skills.record import RevisionKey
 from tasks.ingest.next_tasks import send_ingest
-from tasks.refine.completions import completion_kinds, to_completion
+from tasks.refine.completion.completions import completion_kinds, to_completion
 from tasks.refine.stage import RefineContext, RefineStage
 from tasks.services import Services
 

@@ -19,9 +19,9 @@ from search.text.tokens import tokenize
 from skills.record import ParsedSkill
 from tasks.language_model.frame import quote
 from tasks.language_model.protocol import ModelRequest
-from tasks.refine.apply_completion import apply_completion
-from tasks.refine.completions import RECORD_VERSION
-from tasks.refine.model_texts import clean_texts
+from tasks.refine.completion.apply_completion import apply_completion
+from tasks.refine.completion.completions import RECORD_VERSION
+from tasks.refine.completion.model_texts import clean_texts
 from tasks.refine.stage import RefineContext, RefineStage
 
 LIMITS = {

@@ -20,10 +20,10 @@ from search.text.tokens import tokenize
 from skills.parsing.language_detection import detect_language
 from skills.record import ParsedSkill
 from tasks.language_model.protocol import ModelRequest
-from tasks.refine.apply_completion import apply_completion
-from tasks.refine.completions import PROMPTS_VERSION
-from tasks.refine.model_texts import are_alike, clean_text
-from tasks.refine.record import describe_skill
+from tasks.refine.completion.apply_completion import apply_completion
+from tasks.refine.completion.completions import PROMPTS_VERSION
+from tasks.refine.completion.model_texts import are_alike, clean_text
+from tasks.refine.completion.record_stage import describe_skill
 from tasks.refine.stage import RefineContext, RefineStage
 
 PROMPTS, NEAR_MISSES = 6, 4

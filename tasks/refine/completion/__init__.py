@@ -1,0 +1,1 @@
+"""Texts that complete a skill for search and training: the stages `record` and `prompts`."""

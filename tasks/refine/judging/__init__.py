@@ -1,0 +1,1 @@
+"""Second opinion of the scanner: the stage `judge`."""

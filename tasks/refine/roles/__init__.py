@@ -1,0 +1,1 @@
+"""Roles of passages by a language model: the stage `roles`."""
