@@ -7,7 +7,7 @@ from tasks.refine.judge import JudgeStage
 from tasks.refine.links import LinkStage
 from tasks.refine.prompts import PromptStage
 from tasks.refine.record import RecordStage
-from tasks.refine.roles import RoleStage
+from tasks.refine.roles.role_stage import RoleStage
 from tasks.refine.stage import RefineStage
 
 STAGES: tuple[RefineStage, ...] = (

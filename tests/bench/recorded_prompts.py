@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tasks.refine.role_prompt import RolesAnswer, build_batches
+from tasks.refine.roles.role_prompt import RolesAnswer, build_batches
 from tests.support.program.recorded import Prompt, write_prompts
 from workers.training.labels import read_labels, read_skills
 

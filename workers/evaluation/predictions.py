@@ -14,7 +14,7 @@ from skills.record import ParsedSkill, RevisionKey
 from skills.roles import RoleClassifier, classify_passages
 from tasks.query.context import QueryContext, check_stages
 from tasks.query.pipeline import rank_skills
-from tasks.refine.role_overlay import overlay_roles
+from tasks.refine.roles.role_overlay import overlay_roles
 from tasks.services import Services
 from workers.library.user_files import read_text
 

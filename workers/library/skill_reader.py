@@ -20,7 +20,7 @@ from skills.skill_policy import SkillPolicy
 from tasks.language_model.answer_store import AnswerStore
 from tasks.query.policy_filter import add_judgement, make_policy, rescan_revision
 from tasks.refine.completions import keep_used
-from tasks.refine.role_overlay import overlay_roles
+from tasks.refine.roles.role_overlay import overlay_roles
 from tasks.sources.readers import get_skill_location
 from workers.library.skill_data import (
     entry_data,

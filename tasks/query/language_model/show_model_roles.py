@@ -7,7 +7,7 @@ from dataclasses import replace
 from config.errors import TransientError
 from tasks.query.context import QueryContext
 from tasks.query.read_chosen import ChosenRevisions
-from tasks.refine.role_overlay import overlay_roles
+from tasks.refine.roles.role_overlay import overlay_roles
 
 
 def show_model_roles(context: QueryContext, chosen: ChosenRevisions) -> ChosenRevisions:

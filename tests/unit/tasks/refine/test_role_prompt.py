@@ -7,8 +7,8 @@ import pytest
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, Role
 from tasks.language_model.protocol import InvalidAnswerError
-from tasks.refine.role_overlay import replace_roles
-from tasks.refine.role_prompt import BATCH_PASSAGES, RolesAnswer, build_batches
+from tasks.refine.roles.role_overlay import replace_roles
+from tasks.refine.roles.role_prompt import BATCH_PASSAGES, RolesAnswer, build_batches
 
 
 def parse(body: str, description: str = "Reads tides") -> ParsedSkill:

@@ -15,7 +15,7 @@ from typing_extensions import override
 from config.language_model_settings import ModelStage
 from search.protocol import StoredRevision
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
-from tasks.refine.role_prompt import VERSION, RolesAnswer, build_batches
+from tasks.refine.roles.role_prompt import VERSION, RolesAnswer, build_batches
 from tasks.refine.stage import RefineContext, RefineStage
 
 

@@ -28,7 +28,7 @@ def overlay_roles(
     """
     if answers is None or not revisions or not settings.uses("roles"):
         return dict(revisions)
-    from tasks.refine.role_prompt import VERSION  # only where a model is configured
+    from tasks.refine.roles.role_prompt import VERSION  # only where a model is configured
 
     kind = RefinementKind("roles", settings.model, VERSION)
     hashes = dict.fromkeys(revision.content_hash for revision in revisions.values())

@@ -1,0 +1,1 @@
+"""The roles stage: a language model gives passages their roles."""
