@@ -14,13 +14,7 @@ from typing_extensions import override
 
 from config.errors import UsageError
 from graph.local.database import Database
-from graph.local.publish import (
-    Transaction,
-    publish,
-    replace_links,
-    save_judgements,
-    withdraw,
-)
+from graph.local.publish import Transaction, publish, replace_links, save_judgements, withdraw
 from graph.local.rows import (
     ENTRY_COLUMNS,
     LinkEnd,

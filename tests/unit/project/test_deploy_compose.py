@@ -29,6 +29,9 @@ DEPLOYMENTS = [
     ("compose.yaml", "compose.rabbitmq.yaml"),
     ("compose.yaml", MODEL_FILE),
 ]
+IMAGES = set(NAMES) - {"language_model"}
+"""Servers with an image; the language model for tests runs from packages."""
+
 WORKERS = {
     "worker-query",
     "worker-ingest",
@@ -267,7 +270,7 @@ def test_servers_are_those_of_the_local_stack() -> None:
         assert tested[1]["image"] == whole[tested[0]]["image"]
     assert whole["elasticsearch"]["image"] == f"elasticsearch:{versions['elasticsearch']}"
     assert whole["neo4j"]["image"] == f"neo4j:{versions['neo4j']}-community"
-    for name in NAMES:
+    for name in IMAGES:
         repository, _, tag = whole[name]["image"].partition(":")
         assert repository == name
         assert re.match(r"\d+\.\d+", tag)
@@ -277,7 +280,7 @@ def test_servers_for_tests_are_told_to_the_tests_and_stay_on_loopback() -> None:
     text = (DEPLOY / "compose.test.yaml").read_text(encoding="utf-8")
     told = dict(re.findall(r"export SKILLBUS_TEST_(\w+)_URL=(\S+)", text))
     composed = services(read_compose("compose.test.yaml"))
-    assert {name.lower() for name in told} == set(composed) == set(NAMES)
+    assert {name.lower() for name in told} == set(composed) == IMAGES
     for name, service in composed.items():
         [port] = service["ports"]
         address = urlsplit(told[name.upper()])

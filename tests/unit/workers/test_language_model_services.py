@@ -94,5 +94,8 @@ for name in sys.modules:
     )
     assert set(run.stdout.split()) <= {
         "tasks.language_model.answer_store",
+        "tasks.language_model.frame",
         "tasks.language_model.protocol",
+        "tasks.language_model.skill_pairs",
+        "tasks.language_model.skill_pairs.protocol",
     }
