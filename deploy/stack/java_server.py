@@ -13,6 +13,10 @@ from deploy.stack import packages
 from deploy.stack.ports import free_port
 from deploy.stack.server import Memory, Place, Server
 
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of servers that end with the process that starts them: a start takes half the processor
+time without the compiler that optimises, which pays for itself only after minutes of work."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -59,6 +63,7 @@ class JavaServer(Server):
         return [
             str(package.java),
             f"-Xmx{self.heap}",
+            *(SHORT_LIVED if self.tethered else ()),
             *archived,
             "-Xlog:cds=off",  # it lists every class that is not in the archive
             "-XX:+ExitOnOutOfMemoryError",

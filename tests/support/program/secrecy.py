@@ -117,6 +117,9 @@ def _passwords_of_others() -> Iterator[str]:
 
 
 def _logs(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in _LOGS and not path.name.endswith(_SHOWN) and path.is_file():
-            yield path
+    # Unlike `Path.rglob`, it goes on where a folder is being deleted by another run.
+    for base, folders, names in os.walk(folder):
+        folders.sort()
+        for path in sorted(Path(base, name) for name in names):
+            if path.suffix in _LOGS and not path.name.endswith(_SHOWN) and path.is_file():
+                yield path
