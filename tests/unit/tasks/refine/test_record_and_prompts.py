@@ -7,8 +7,8 @@ import pytest
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill
 from skills.token_count import count_tokens
-from tasks.refine import prompts as prompts_stage
-from tasks.refine import record as record_stage
+from tasks.refine.completion import prompt_stage as prompts_stage
+from tasks.refine.completion import record_stage
 from tasks.refine.completion.model_texts import clean_text, clean_texts
 from tasks.refine.completion.prompt_stage import filter_prompts, names_skill
 from tasks.refine.completion.record_stage import RecordAnswer, find_missing_fields, select_fields
