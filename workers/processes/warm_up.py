@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import structlog
 
-from config.errors import PermanentError
+from config.errors import MisconfiguredError, PermanentError
 from tasks.policies import EMBED_SECTIONS_QUEUE, INGEST_QUEUE, QUERY_QUEUE
 from tasks.services import Services
 
@@ -28,6 +28,11 @@ def warm_up(services: Services, queues: Collection[str]) -> None:
             services.reranker.get()
         except PermanentError as error:  # reported by every query as well
             log.error("reranker cannot be loaded", reason=str(error))
+    if answers_queries and services.language_model is not None:
+        try:
+            services.language_model.get()  # imports the SDK: half a second of the first query
+        except MisconfiguredError as error:  # reported by every query as well
+            log.error("the language model cannot be used", reason=str(error))
     # Models and library are never freed. Frozen, they are skipped by the garbage collector, which
     # would otherwise spend 0.1 s on them during a query.
     gc.collect()
