@@ -27,6 +27,7 @@ from tasks.refine import stages as stage_table
 from tasks.refine.pauses import get_refine_pause, pause_refining
 from tasks.refine.refine import refine, split_refine_batch
 from tasks.refine.refined_subjects import RefinedSubjects
+from tasks.refine.roles.role_prompt import VERSION
 from tasks.refine.stage import RefineContext, RefineStage
 from tasks.refine.unrefined import find_unrefined, list_published, send_unrefined_skills
 from tasks.services import Services
@@ -69,7 +70,7 @@ def run(services: Services, ids: Sequence[str] = IDS, seconds: float = 30) -> di
 
 def stored(services: Services, stage: ModelStage = "roles") -> dict[str, dict[str, Any]]:
     assert services.answers is not None
-    kind = RefinementKind(stage, services.settings.language_model.model, 1)
+    kind = RefinementKind(stage, services.settings.language_model.model, VERSION)
     entries = {entry.content_hash: entry.skill_id for entry in services.graph.get_entries(IDS)}
     found = services.answers.get_refinements(kind, list(entries))
     return {entries[subject]: document for subject, document in found.items()}
@@ -79,7 +80,7 @@ class Stage(RefineStage):
     """A stage that notes what was done, and fails for some skills."""
 
     name: ModelStage = "roles"
-    version = 1
+    version = VERSION
 
     def __init__(self, **errors: Exception) -> None:
         self.errors = errors
