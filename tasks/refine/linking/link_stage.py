@@ -3,7 +3,7 @@
 
 Verdicts are stored by pair of contents, so that a pair is asked about once, from one side, and an
 edit asks again only about what it changed. They become links when skills are linked
-(`tasks.refine.linking.verdicts`).
+(`tasks.refine.linking.verdict_links`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
 from tasks.language_model.skill_pairs.protocol import (
     SkillPairStore,
 )
-from tasks.refine.linking.answers import judge_answer, to_pair
 from tasks.refine.linking.candidates import (
     find_candidates,
     read_published,
@@ -35,6 +34,7 @@ from tasks.refine.linking.prompt import (
     LinksAnswer,
     build_prompt,
 )
+from tasks.refine.linking.read_verdicts import read_verdicts, to_pair
 from tasks.refine.stage import RefineContext, RefineStage
 from tasks.services import Services
 
@@ -71,7 +71,7 @@ class LinkStage(RefineStage):
             answer, reason = LinksAnswer(relations=[]), str(error)
         else:
             reason = ""
-        verdicts, faults = judge_answer(prompt, answer)
+        verdicts, faults = read_verdicts(prompt, answer)
         get_pairs(context.services).save_verdicts(context.kind(self), verdicts)
         counts = Counter(verdict.type for verdict in verdicts if verdict.type)
         found: dict[str, Any] = {"asked": len(verdicts), "links": dict(sorted(counts.items()))}

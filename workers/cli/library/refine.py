@@ -36,7 +36,6 @@ _LEAST_STALL_SECONDS = 120.0
 _PAUSED_SECONDS = 60.0
 """Patience with an endpoint that does not answer, or limits the rate."""
 
-_CALLS_PER_QUESTION = 3
 _FRUITLESS_RUNS = 3
 
 
@@ -230,7 +229,9 @@ class _StallWatch:
     """Sees that nothing goes on any more. timeout_seconds: of a call to the model."""
 
     def __init__(self, timeout_seconds: float) -> None:
-        self._stall_seconds = max(_LEAST_STALL_SECONDS, _CALLS_PER_QUESTION * timeout_seconds)
+        from tasks.language_model.protocol import MAX_ANSWERS  # slow to import
+
+        self._stall_seconds = max(_LEAST_STALL_SECONDS, MAX_ANSWERS * timeout_seconds)
         self._sign: tuple[int, ...] = ()
         self._moved_at = time.monotonic()
         self._is_noted = False
