@@ -175,10 +175,7 @@ class MeteredLanguageModel(LanguageModel):
             )
             if reservation is not None:
                 return day, reservation
-            used = sum(
-                usage.prompt_tokens + usage.completion_tokens
-                for usage in self._answers.get_usage(day).values()
-            )
+            used = sum(usage.tokens for usage in self._answers.get_usage(day).values())
             left = end - time.monotonic()
             if used + estimate > limit or left <= 0:
                 raise TokenBudgetError(
@@ -262,9 +259,13 @@ class MeteredLanguageModel(LanguageModel):
 
 
 def estimate_tokens(request: ModelRequest) -> int:
-    """Tokens that one call may use: its prompt, as far as it can be counted here, and the most
-    that the answer may have."""
-    return count_tokens(request.instructions) + count_tokens(request.data) + request.max_tokens
+    """Tokens that one call may use: its prompt, and the most that the answer may have."""
+    return count_prompt_tokens(request) + request.max_tokens
+
+
+def count_prompt_tokens(request: ModelRequest) -> int:
+    """Tokens of a prompt by our own count; the endpoint's may differ."""
+    return count_tokens(request.instructions) + count_tokens(request.data)
 
 
 def seconds_to_next_day(now: float) -> float:

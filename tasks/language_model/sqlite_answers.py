@@ -151,9 +151,9 @@ class SqliteAnswerStore(AnswerStore):
             _add_usage(connection, day, stage, StageUsage(calls, usage.prompt, usage.completion))
 
     @override
-    def count_stored(self, day: str, stage: ModelStage, answers: int = 1) -> None:
+    def count_stored(self, day: str, stage: ModelStage) -> None:
         with self._file.transaction() as connection:
-            _add_usage(connection, day, stage, StageUsage(stored=answers))
+            _add_usage(connection, day, stage, StageUsage(stored=1))
 
     @override
     def get_usage(self, day: str) -> dict[str, StageUsage]:
