@@ -211,8 +211,8 @@ class MeteredLanguageModel(LanguageModel):
         end: float,
     ) -> ModelAnswer[AnswerT]:
         """Ask the model; what it answers is stored before anything else is done with it."""
-        if request.seconds is not None:
-            request = replace(request, seconds=max(0.001, end - time.monotonic()))
+        # Also without a limit of its own: past the end another worker may claim the question.
+        request = replace(request, seconds=max(0.001, end - time.monotonic()))
         usage, calls = TokenUsage(), 0
         started = time.perf_counter()
         try:

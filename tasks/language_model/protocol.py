@@ -77,7 +77,7 @@ class ModelRequest:
     version: of the prompt; raised with every change of `instructions` or of how `data` is built.
     instructions: the system message, the same for every request of a stage and version. data: the
     user message; texts of others are framed by `frame`. max_tokens: of the answer. seconds: time
-    limit over all tries; None takes that of the settings, for one call.
+    limit over all tries; None takes that of the settings for each of them.
     """
 
     stage: ModelStage
