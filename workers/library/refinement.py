@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from config.errors import UsageError
-from config.language_model_settings import ModelStage
+from config.language_model_settings import NO_MODEL, ModelStage
 from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import CatalogEntry
@@ -56,7 +56,7 @@ def estimate_refinement(
         services = open_services(settings, stack, _send_nothing, writable=False)
         answers = services.answers
         if services.language_model is None or answers is None:
-            raise UsageError("no language model is configured")
+            raise UsageError(NO_MODEL)
         stages = list_enabled_stages(settings.language_model)
         entries = list_published(services.graph, source_id)
         model = settings.language_model.model
@@ -109,7 +109,7 @@ class RefinementProgress:
         """stack: closes the store of answers. Raises UsageError if no model is configured."""
         answers = open_answers(settings, stack)
         if answers is None:
-            raise UsageError("no language model is configured")
+            raise UsageError(NO_MODEL)
         self._settings = settings.language_model
         self._graph, self._answers, self._source_id = graph, answers, source_id
         self._refined = RefinedSubjects()

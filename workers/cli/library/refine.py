@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
-from config.language_model_settings import OFFLINE_STAGES, QUERY_STAGES, ModelStage
+from config.language_model_settings import NO_MODEL, OFFLINE_STAGES, QUERY_STAGES, ModelStage
 from config.settings import Settings
 from workers.cli.common import (
     json_option,
@@ -82,11 +82,7 @@ def select_stages(settings: Settings, stages: Sequence[ModelStage]) -> Settings:
     named. Raises UsageError if there is no model, or a stage is off."""
     model = settings.language_model
     if not model.base_url:
-        raise UsageError(
-            "no language model is configured: set language_model.base_url, language_model.model "
-            "and language_model.stages (or SKILLBUS_LANGUAGE_MODEL__BASE_URL, …__MODEL and "
-            f"…__STAGES); the stages that refine skills are {', '.join(OFFLINE_STAGES)}"
-        )
+        raise UsageError(NO_MODEL)
     enabled = model.offline_stages
     if not enabled:
         raise UsageError(
