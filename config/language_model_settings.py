@@ -18,6 +18,13 @@ OFFLINE_STAGES: tuple[ModelStage, ...] = ("roles", "record", "links", "prompts",
 QUERY_STAGES: tuple[ModelStage, ...] = ("rewrite", "select")
 """Stages of a query."""
 
+NO_MODEL = (
+    "no language model is configured: set language_model.base_url, language_model.model and "
+    "language_model.stages (or SKILLBUS_LANGUAGE_MODEL__BASE_URL, …__MODEL and …__STAGES); the "
+    f"stages that refine skills are {', '.join(OFFLINE_STAGES)}"
+)
+"""The message of what cannot be done without one."""
+
 
 class LanguageModelSettings(SettingsGroup):
     """A language model behind an OpenAI-compatible endpoint. Without `base_url` none is used.

@@ -33,6 +33,11 @@ class StageUsage:
     completion_tokens: int = 0
     stored: int = 0
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of prompts and answers together."""
+        return self.prompt_tokens + self.completion_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class RefinementKind:
@@ -85,8 +90,8 @@ class AnswerStore(Protocol):
         """Replace a reservation by what was used."""
         ...
 
-    def count_stored(self, day: str, stage: ModelStage, answers: int = 1) -> None:
-        """Count answers that were read from the store instead of being asked for."""
+    def count_stored(self, day: str, stage: ModelStage) -> None:
+        """Count an answer that was read from the store instead of being asked for."""
         ...
 
     def get_usage(self, day: str) -> dict[str, StageUsage]:

@@ -16,9 +16,10 @@ from tasks.language_model.endpoint.chat_completion import Reply
 from tasks.language_model.endpoint.refusals import RefusedRequestError
 from tasks.language_model.endpoint.state import EndpointState
 from tasks.language_model.protocol import (
+    MAX_ANSWERS,
     AnswerT,
-    Completion,
     InvalidAnswerError,
+    ModelAnswer,
     ModelRequest,
     ModelUnavailableError,
     TokenUsage,
@@ -33,7 +34,6 @@ from tasks.language_model.structured_answers import (
 
 log = structlog.get_logger()
 
-_TRIES = 3
 _MORE_TEMPERATURE = 0.3
 
 
@@ -71,7 +71,7 @@ class Dialogue:
         request: ModelRequest,
         answer_type: type[AnswerT],
         check: Callable[[AnswerT], None] | None,
-    ) -> Completion[AnswerT]:
+    ) -> ModelAnswer[AnswerT]:
         """The first valid answer. Raises as `LanguageModel.complete` does."""
         end = None if request.seconds is None else time.monotonic() + request.seconds
         exchange = Exchange(end)
@@ -87,12 +87,12 @@ class Dialogue:
         answer_type: type[AnswerT],
         check: Callable[[AnswerT], None] | None,
         exchange: Exchange,
-    ) -> Completion[AnswerT]:
+    ) -> ModelAnswer[AnswerT]:
         """The first valid answer of up to three, each with a higher temperature (SkillFlow, App.
         A.2, Retry and Fallback)."""
         first = rung = first_rung(self._state.rung, answer_type)
         reason = ""
-        for number in range(_TRIES):
+        for number in range(MAX_ANSWERS):
             temperature = self._settings.temperature + number * _MORE_TEMPERATURE
             reply, rung = self._ask(request, answer_type, rung, temperature, exchange)
             try:
@@ -105,8 +105,8 @@ class Dialogue:
                 continue
             if rung > first:
                 self._state.step_down(rung)
-            return Completion(answer, exchange.usage, exchange.calls)
-        raise InvalidAnswerError(f"{_TRIES} answers are invalid, the last one: {reason}")
+            return ModelAnswer(answer, exchange.usage, exchange.calls)
+        raise InvalidAnswerError(f"{MAX_ANSWERS} answers are invalid, the last one: {reason}")
 
     def _ask(
         self,

@@ -21,10 +21,11 @@ from skills.token_count import count_tokens
 from tasks.language_model.answer_store import AnswerStore, StoredAnswer, utc_day
 from tasks.language_model.claim_owner import new_claim_owner
 from tasks.language_model.protocol import (
+    MAX_ANSWERS,
     AnswerT,
-    Completion,
     InvalidAnswerError,
     LanguageModel,
+    ModelAnswer,
     ModelRequest,
     ModelUnavailableError,
     TokenBudgetError,
@@ -33,9 +34,6 @@ from tasks.language_model.protocol import (
 from tasks.metrics_recorder import MetricsRecorder, ModelFailure, NullMetrics
 
 log = structlog.get_logger()
-
-CALLS_PER_QUESTION = 3
-"""Calls that an answer may take: the first, and two after invalid answers."""
 
 _CLAIM_MARGIN_SECONDS = 5.0
 _FIRST_POLL_SECONDS = 0.02
@@ -79,7 +77,7 @@ class MeteredLanguageModel(LanguageModel):
     @override
     def complete(
         self, request: ModelRequest, answer_type: type[AnswerT], check: Check[AnswerT] = None
-    ) -> Completion[AnswerT]:
+    ) -> ModelAnswer[AnswerT]:
         try:
             return self._complete(request, answer_type, check)
         except SkillbusError as error:
@@ -88,7 +86,7 @@ class MeteredLanguageModel(LanguageModel):
 
     def _complete(
         self, request: ModelRequest, answer_type: type[AnswerT], check: Check[AnswerT]
-    ) -> Completion[AnswerT]:
+    ) -> ModelAnswer[AnswerT]:
         key = request.key(self.model, answer_type)
         stored = self._answers.get_answer(key)
         if stored is not None:
@@ -115,7 +113,7 @@ class MeteredLanguageModel(LanguageModel):
         stored: StoredAnswer,
         answer_type: type[AnswerT],
         check: Check[AnswerT],
-    ) -> Completion[AnswerT]:
+    ) -> ModelAnswer[AnswerT]:
         """The stored answer, validated again; raises InvalidAnswerError."""
         self._metrics.record_stored_answer(request.stage)
         try:
@@ -130,7 +128,7 @@ class MeteredLanguageModel(LanguageModel):
             raise InvalidAnswerError(f"the stored answer is invalid: {error}") from None
         if check is not None:
             check(answer)
-        return Completion(answer)
+        return ModelAnswer(answer)
 
     def _claim_or_wait(
         self, key: str, owner: str, request: ModelRequest, end: float
@@ -177,10 +175,7 @@ class MeteredLanguageModel(LanguageModel):
             )
             if reservation is not None:
                 return day, reservation
-            used = sum(
-                usage.prompt_tokens + usage.completion_tokens
-                for usage in self._answers.get_usage(day).values()
-            )
+            used = sum(usage.tokens for usage in self._answers.get_usage(day).values())
             left = end - time.monotonic()
             if used + estimate > limit or left <= 0:
                 raise TokenBudgetError(
@@ -214,17 +209,17 @@ class MeteredLanguageModel(LanguageModel):
         day: str,
         reservation: str,
         end: float,
-    ) -> Completion[AnswerT]:
+    ) -> ModelAnswer[AnswerT]:
         """Ask the model; what it answers is stored before anything else is done with it."""
-        if request.seconds is not None:
-            request = replace(request, seconds=max(0.001, end - time.monotonic()))
+        # Also without a limit of its own: past the end another worker may claim the question.
+        request = replace(request, seconds=max(0.001, end - time.monotonic()))
         usage, calls = TokenUsage(), 0
         started = time.perf_counter()
         try:
-            completion = self._model.complete(request, answer_type, check)
-            self._save(request, key, StoredAnswer(_to_json(completion.answer)))
-            usage, calls = completion.usage, completion.calls
-            return completion
+            given = self._model.complete(request, answer_type, check)
+            self._save(request, key, StoredAnswer(_to_json(given.answer)))
+            usage, calls = given.usage, given.calls
+            return given
         except InvalidAnswerError as error:
             self._save(request, key, StoredAnswer("", _reason(error)))
             usage, calls = error.usage, error.calls
@@ -253,7 +248,7 @@ class MeteredLanguageModel(LanguageModel):
         """Seconds that a request may take, with its retries."""
         if request.seconds is not None:
             return request.seconds
-        return CALLS_PER_QUESTION * self._settings.timeout_seconds
+        return MAX_ANSWERS * self._settings.timeout_seconds
 
     def _claim_seconds(self, request: ModelRequest) -> float:
         """Length of claims and reservations: a call that ends in time never outlives them."""
@@ -264,9 +259,13 @@ class MeteredLanguageModel(LanguageModel):
 
 
 def estimate_tokens(request: ModelRequest) -> int:
-    """Tokens that one call may use: its prompt, as far as it can be counted here, and the most
-    that the answer may have."""
-    return count_tokens(request.instructions) + count_tokens(request.data) + request.max_tokens
+    """Tokens that one call may use: its prompt, and the most that the answer may have."""
+    return count_prompt_tokens(request) + request.max_tokens
+
+
+def count_prompt_tokens(request: ModelRequest) -> int:
+    """Tokens of a prompt by our own count; the endpoint's may differ."""
+    return count_tokens(request.instructions) + count_tokens(request.data)
 
 
 def seconds_to_next_day(now: float) -> float:

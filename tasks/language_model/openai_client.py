@@ -28,7 +28,12 @@ from tasks.language_model.endpoint.chat_completion import (
     read_reply,
 )
 from tasks.language_model.endpoint.event_loop import SHARED_EVENT_LOOP, EventLoopThread
-from tasks.language_model.endpoint.refusals import RateLimitError, quote_message, translate_status
+from tasks.language_model.endpoint.refusals import (
+    KEY_FILE,
+    RateLimitError,
+    quote_message,
+    translate_status,
+)
 from tasks.language_model.endpoint.state import EndpointState, state_of
 from tasks.language_model.endpoint.transport import (
     BodyTooLargeError,
@@ -37,8 +42,8 @@ from tasks.language_model.endpoint.transport import (
 )
 from tasks.language_model.protocol import (
     AnswerT,
-    Completion,
     LanguageModel,
+    ModelAnswer,
     ModelRequest,
     ModelUnavailableError,
     TokenUsage,
@@ -47,7 +52,6 @@ from tasks.language_model.structured_answers import Rung
 
 _MAX_PAUSES = 5
 _CLOSE_SECONDS = 5.0
-_KEY_FILE = "language_model.api_key_file"
 
 
 @dataclass(slots=True)
@@ -117,7 +121,7 @@ class OpenAILanguageModel(LanguageModel):
         request: ModelRequest,
         answer_type: type[AnswerT],
         check: Callable[[AnswerT], None] | None = None,
-    ) -> Completion[AnswerT]:
+    ) -> ModelAnswer[AnswerT]:
         dialogue = Dialogue(self._settings, self._state, self._send)
         return dialogue.complete(request, answer_type, check)
 
@@ -132,11 +136,11 @@ class OpenAILanguageModel(LanguageModel):
             seconds=seconds,
         )
         began = time.perf_counter()
-        completion = self.complete(request, _Works)
+        given = self.complete(request, _Works)
         return EndpointReport(
             self._state.rung,
-            not completion.usage.estimated,
-            completion.calls,
+            not given.usage.estimated,
+            given.calls,
             (time.perf_counter() - began) * 1000,
         )
 
@@ -306,12 +310,12 @@ class OpenAILanguageModel(LanguageModel):
 
 def _read_key(settings: LanguageModelSettings) -> SecretStr | None:
     """The API key. Raises MisconfiguredError if it cannot stand in a header."""
-    key = read_secret(settings.api_key_file, _KEY_FILE)
+    key = read_secret(settings.api_key_file, KEY_FILE)
     if key is None:
         return None
     if not key.isascii() or not key.isprintable() or " " in key:
         raise MisconfiguredError(
-            f"{_KEY_FILE}: {settings.api_key_file}: not a key, which is one line of letters, "
+            f"{KEY_FILE}: {settings.api_key_file}: not a key, which is one line of letters, "
             "digits and signs"
         )
     return SecretStr(key)

@@ -17,6 +17,9 @@ from pydantic import BaseModel
 from config.errors import PermanentError, TransientError
 from config.language_model_settings import ModelStage
 
+MAX_ANSWERS = 3
+"""Answers that the model is asked for: the first, and two more after invalid ones."""
+
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 AnswerT_co = TypeVar("AnswerT_co", bound=BaseModel, covariant=True)
 
@@ -74,7 +77,7 @@ class ModelRequest:
     version: of the prompt; raised with every change of `instructions` or of how `data` is built.
     instructions: the system message, the same for every request of a stage and version. data: the
     user message; texts of others are framed by `frame`. max_tokens: of the answer. seconds: time
-    limit over all tries; None takes that of the settings, for one call.
+    limit over all tries; None takes that of the settings for each of them.
     """
 
     stage: ModelStage
@@ -123,7 +126,7 @@ class TokenUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Completion(Generic[AnswerT_co]):
+class ModelAnswer(Generic[AnswerT_co]):
     """A validated answer. usage: what it cost; nothing if it was stored. calls: to the endpoint."""
 
     answer: AnswerT_co
@@ -144,13 +147,14 @@ class LanguageModel(Protocol):
         request: ModelRequest,
         answer_type: type[AnswerT],
         check: Callable[[AnswerT], None] | None = None,
-    ) -> Completion[AnswerT]:
+    ) -> ModelAnswer[AnswerT]:
         """Return the model's answer, an object of `answer_type`.
 
         check: raises InvalidAnswerError for an answer that fits the schema but not the request,
-        such as one with an id that was not given. An invalid answer is asked for again twice.
-        Raises InvalidAnswerError after that, ModelUnavailableError, TokenBudgetError, and
-        MisconfiguredError for a wrong key, address or model.
+        such as one with an id that was not given. An invalid answer is asked for again,
+        up to MAX_ANSWERS times in all. Raises InvalidAnswerError after that,
+        ModelUnavailableError, TokenBudgetError, and MisconfiguredError for a wrong key, address or
+        model.
         """
         ...
 

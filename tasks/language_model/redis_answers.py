@@ -146,9 +146,9 @@ class RedisAnswerStore(AnswerStore):
             pipeline.execute()
 
     @override
-    def count_stored(self, day: str, stage: ModelStage, answers: int = 1) -> None:
+    def count_stored(self, day: str, stage: ModelStage) -> None:
         with self._connected() as client:
-            client.hincrby(_USAGE + day, f"{stage}:stored", answers)
+            client.hincrby(_USAGE + day, f"{stage}:stored", 1)
 
     @override
     def get_usage(self, day: str) -> dict[str, StageUsage]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from config.errors import PermanentError, TransientError
 from config.language_model_settings import ModelStage
 from tasks.language_model.answer_store import (
     AnswerStore,
@@ -20,19 +19,11 @@ from tasks.language_model.answer_store import (
     StageUsage,
     StoredAnswer,
 )
+from tasks.language_model.answers_file import open_answers_file
 from tasks.language_model.claim_owner import has_ended
 from tasks.language_model.protocol import TokenUsage
-from tasks.sqlite_file import SqliteFile, is_busy
 
-SCHEMA_VERSION = 1
-
-_ADVICE = "move it away to start anew: the model is asked again for what was in it"
-_OPEN_SECONDS = 10.0
-
-_SCHEMA = """
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS meta (schema_version INTEGER NOT NULL);
-INSERT INTO meta SELECT 1 WHERE NOT EXISTS (SELECT * FROM meta);
+_TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT NOT NULL UNIQUE,
     stage TEXT NOT NULL,
@@ -69,7 +60,6 @@ CREATE TABLE IF NOT EXISTS refinements (
     document TEXT NOT NULL,
     UNIQUE (stage, model, version, subject)
 );
-COMMIT;
 """
 
 
@@ -77,12 +67,8 @@ class SqliteAnswerStore(AnswerStore):
     """The store in one file, shared by the threads of this process and by other processes."""
 
     def __init__(self, path: Path | str) -> None:
-        """Open the file, created if it is missing.
-
-        Raises TransientError when another process keeps it locked, PermanentError when it is
-        damaged, cannot be opened or has another schema.
-        """
-        self._file = _open(path)
+        """Raises as `open_answers_file` does."""
+        self._file = open_answers_file(path, _TABLES)
 
     @override
     def get_answer(self, key: str) -> StoredAnswer | None:
@@ -151,9 +137,9 @@ class SqliteAnswerStore(AnswerStore):
             _add_usage(connection, day, stage, StageUsage(calls, usage.prompt, usage.completion))
 
     @override
-    def count_stored(self, day: str, stage: ModelStage, answers: int = 1) -> None:
+    def count_stored(self, day: str, stage: ModelStage) -> None:
         with self._file.transaction() as connection:
-            _add_usage(connection, day, stage, StageUsage(stored=answers))
+            _add_usage(connection, day, stage, StageUsage(stored=1))
 
     @override
     def get_usage(self, day: str) -> dict[str, StageUsage]:
@@ -206,43 +192,3 @@ def _add_usage(
         "stored = stored + excluded.stored",
         (day, stage, usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.stored),
     )
-
-
-def _open(path: Path | str) -> SqliteFile:
-    """Open the file and create its tables.
-
-    Of processes that create it at the same time, some fail at once, without the wait for a lock
-    that other statements have; so this is tried again.
-    """
-    end = time.monotonic() + _OPEN_SECONDS
-    while True:
-        try:
-            return _open_once(path)
-        except sqlite3.DatabaseError as error:
-            if not is_busy(error):
-                raise PermanentError(
-                    f"{path}: the answers of the language model cannot be opened ({error}); "
-                    f"{_ADVICE}"
-                ) from error
-            if time.monotonic() > end:
-                raise TransientError(
-                    f"{path}: another process keeps the answers of the language model locked"
-                ) from error
-        time.sleep(0.01)
-
-
-def _open_once(path: Path | str) -> SqliteFile:
-    file = SqliteFile(path, "the file with answers of the language model", _ADVICE)
-    try:
-        file.connection.executescript(_SCHEMA)
-        (version,) = file.connection.execute("SELECT schema_version FROM meta").fetchone()
-    except BaseException:
-        file.close()
-        raise
-    if version != SCHEMA_VERSION:
-        file.close()
-        raise PermanentError(
-            f"{path}: answers of schema {version}, this skillbus reads {SCHEMA_VERSION}; "
-            "use the version that wrote them, or another SKILLBUS_HOME"
-        )
-    return file

@@ -12,8 +12,6 @@ from tasks.query.choose import choose
 from tasks.query.context import QueryContext, StageTimings, check_query
 from tasks.query.diffuse import diffuse
 from tasks.query.explain import explain
-from tasks.query.language_model.rewrite import rewrite
-from tasks.query.language_model.select_skills import select_skills
 from tasks.query.language_model.show_model_roles import show_model_roles
 from tasks.query.ranking import Ranking, TaskQuery
 from tasks.query.read_chosen import ChosenRevisions, read_chosen
@@ -69,6 +67,9 @@ def rank_skills(context: QueryContext) -> Ranking:
             ranking = _diffuse(context, ranking)
     ranking = context.policy_filter.withhold(ranking)
     if context.uses_model("select"):
+        # Only where a model is configured: building the forms of answers takes time.
+        from tasks.query.language_model.select_skills import select_skills
+
         with context.timings.measure("select"):
             ranking = select_skills(context, ranking)
     return ranking
@@ -97,6 +98,8 @@ def rank_candidates(context: QueryContext) -> Ranking:
     with timed("score"):
         ranking = score(context, candidates, violations)
     if context.uses_model("rewrite"):
+        from tasks.query.language_model.rewrite import rewrite
+
         with timed("rewrite"):
             ranking = rewrite(context, candidates.query, ranking)
     return ranking

@@ -13,7 +13,9 @@ from tasks.refine.refined_subjects import RefinedSubjects
 from tasks.refine.stage import RefineStage
 from tasks.services import Services
 
-_MAX_SENT = 2_000
+MAX_SENT = 2_000
+"""Skills that are sent to be refined at a time; the others follow when these are done."""
+
 _CATALOG_BATCH = 2_000
 _RESEND_SECONDS = 60.0
 
@@ -64,7 +66,7 @@ def send_unrefined_skills(services: Services) -> int:
     stages = list_enabled_stages(settings)
     entries = list_published(services.graph)
     missing = find_unrefined(answers, services.refined, settings.model, stages, entries)
-    skill_ids = merge_ids(missing.values())[:_MAX_SENT] or _list_compared(services)
+    skill_ids = merge_ids(missing.values())[:MAX_SENT] or _list_compared(services)
     send_refine(coordinator, services.send_task, skill_ids)
     return len(skill_ids)
 

@@ -25,10 +25,10 @@ from search.protocol import StoredRevision
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from skills.token_count import count_tokens
-from tasks.refine.linking.answers import to_pair
 from tasks.refine.linking.candidates import find_candidates, read_skill_text
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.prompt import LinkPrompt, LinksAnswer, build_prompt
+from tasks.refine.linking.read_verdicts import to_pair
 from tasks.services import Services
 from tests.support.program.recorded import Prompt, write_prompts
 from workers.backend.stores import open_services

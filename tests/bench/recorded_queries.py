@@ -28,8 +28,8 @@ from config.settings import Settings
 from skills.events import QueryAsked
 from tasks.language_model.protocol import (
     AnswerT,
-    Completion,
     LanguageModel,
+    ModelAnswer,
     ModelRequest,
     ModelUnavailableError,
 )
@@ -63,10 +63,10 @@ class PromptCollector(LanguageModel):
         request: ModelRequest,
         answer_type: type[AnswerT],
         check: Callable[[AnswerT], None] | None = None,
-    ) -> Completion[AnswerT]:
+    ) -> ModelAnswer[AnswerT]:
         answer = self._answers.get(get_prompt_key(request.instructions, request.data))
         if answer is not None:
-            return Completion(answer_type.model_validate(answer))
+            return ModelAnswer(answer_type.model_validate(answer))
         self.prompts.append(Prompt(request, answer_type))
         raise ModelUnavailableError("prompts are collected, not answered")
 

@@ -173,7 +173,8 @@ def test_usage_is_counted_by_day_and_stage(answers: AnswerStore) -> None:
     spend(answers, "select", 100, 10)
     spend(answers, "select", 200, 20)
     spend(answers, "roles", 5, 1)
-    answers.count_stored(DAY, "select", 3)
+    for _ in range(3):
+        answers.count_stored(DAY, "select")
     answers.count_stored(DAY, "judge")
     assert answers.get_usage(DAY) == {
         "judge": StageUsage(stored=1),

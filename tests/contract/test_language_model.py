@@ -24,9 +24,9 @@ from skills.token_count import count_tokens
 from tasks.language_model.endpoint.transport import MAX_BODY_BYTES
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.language_model.protocol import (
-    Completion,
     InvalidAnswerError,
     LanguageModel,
+    ModelAnswer,
     ModelRequest,
     ModelUnavailableError,
     TokenUsage,
@@ -96,7 +96,7 @@ def model(make: Make) -> LanguageModel:
     return make()
 
 
-def ask(model: LanguageModel, seconds: float | None = 10, **changes: Any) -> Completion[Order]:
+def ask(model: LanguageModel, seconds: float | None = 10, **changes: Any) -> ModelAnswer[Order]:
     values: dict[str, Any] = {
         "stage": "select",
         "version": 1,

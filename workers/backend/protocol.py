@@ -128,8 +128,10 @@ class Backend(Protocol):
 
     # -- refinement
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
-        """Have published skills refined; False if nothing was sent, because refine tasks run or
-        wait, or because the deployment sends them itself."""
+        """Have published skills refined, the first ones if there are many; False if nothing was
+        sent, because refine tasks run or wait, or because the deployment sends them itself.
+
+        Raises MisconfiguredError if it never does."""
         ...
 
     def is_refining(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from typing_extensions import override
 
-from config.errors import NotFoundError
+from config.errors import MisconfiguredError, NotFoundError
 from config.settings import Settings
 from skills.events import Event, EventData, QueryAsked, new_event
 from tasks.refine.pauses import RefinePause
@@ -122,8 +122,21 @@ class ServeBackend(Backend):
 
     @override
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
-        """Nothing: `serve` has all published skills refined by itself."""
+        """Sends nothing: `serve` has all published skills refined by itself.
+
+        Raises MisconfiguredError if it was started without the model or the stages of the settings
+        here: then it never does.
+        """
         del skill_ids
+        wanted = self.settings.language_model
+        served = self.get_status().get("language_model") or {}
+        missing = set(wanted.offline_stages).difference(served.get("stages", ()))
+        if served.get("model") != wanted.model or missing:
+            raise MisconfiguredError(
+                f"the running `skillbus serve` does not refine with {wanted.model} and "
+                f"{', '.join(wanted.offline_stages)}: it was started with other settings of "
+                "language_model; restart it"
+            )
         return False
 
     @override

@@ -24,6 +24,7 @@ from tasks.language_model.answer_store import AnswerStore
 from tasks.policies import MAINTAIN, QUERY
 from tasks.query.context import check_query
 from tasks.refine.pauses import RefinePause, get_refine_pause
+from tasks.refine.unrefined import MAX_SENT
 from tasks.send import send_task, send_task_if_room
 from workers.backend.protocol import Backend, EventStatus, QueryStatus
 from workers.library import dead_letters
@@ -207,8 +208,11 @@ class StoreBackend(Backend, ABC):
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
         if not skill_ids or self.is_refining():
             return False
+        # No more than the queue has room for: a task that is counted and not sent never ends.
         send_refine(
-            self.coordinator, lambda name, ids: send_task_if_room(self.app, name, ids), skill_ids
+            self.coordinator,
+            lambda name, ids: send_task(self.app, name, ids),
+            skill_ids[:MAX_SENT],
         )
         return True
 

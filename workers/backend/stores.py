@@ -171,7 +171,7 @@ def open_linker(settings: Settings, graph: SkillGraph, pairs: SkillPairStore | N
     kind = link_kind(settings)
     if pairs is None or kind is None:
         return Linker(graph)
-    from tasks.refine.linking.verdicts import StoredVerdictLinks
+    from tasks.refine.linking.verdict_links import StoredVerdictLinks
 
     return Linker(graph, verdict_links=StoredVerdictLinks(graph, pairs, kind))
 

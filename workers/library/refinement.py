@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from config.errors import UsageError
-from config.language_model_settings import ModelStage
+from config.language_model_settings import NO_MODEL, ModelStage
 from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import CatalogEntry
 from skills.record import RevisionKey
-from skills.token_count import count_tokens
 from tasks.language_model.answer_store import AnswerStore, utc_day
+from tasks.language_model.metered import count_prompt_tokens
 from tasks.policies import REFINE, Deadline
 from tasks.refine.refined_subjects import RefinedSubjects
 from tasks.refine.stage import RefineContext, RefineStage
@@ -56,7 +56,7 @@ def estimate_refinement(
         services = open_services(settings, stack, _send_nothing, writable=False)
         answers = services.answers
         if services.language_model is None or answers is None:
-            raise UsageError("no language model is configured")
+            raise UsageError(NO_MODEL)
         stages = list_enabled_stages(settings.language_model)
         entries = list_published(services.graph, source_id)
         model = settings.language_model.model
@@ -80,7 +80,7 @@ def _estimate_stage(
         for revision in context.services.index.get_revisions(keys).values():
             for request in stage.requests(context, revision):
                 calls += 1
-                prompt_tokens += count_tokens(request.instructions) + count_tokens(request.data)
+                prompt_tokens += count_prompt_tokens(request)
                 answer_tokens += request.max_tokens
     return StageEstimate(stage.name, len(entries), calls, prompt_tokens, answer_tokens)
 
@@ -89,9 +89,11 @@ def _get_tokens_left(settings: Settings, answers: AnswerStore) -> int | None:
     limit = settings.language_model.daily_tokens
     if not limit:
         return None
-    usage = answers.get_usage(utc_day(time.time()))
-    used = sum(stage.prompt_tokens + stage.completion_tokens for stage in usage.values())
-    return max(0, limit - used)
+    return max(0, limit - _count_used_today(answers))
+
+
+def _count_used_today(answers: AnswerStore) -> int:
+    return sum(stage.tokens for stage in answers.get_usage(utc_day(time.time())).values())
 
 
 def _send_nothing(name: str, ids: Sequence[object]) -> None:
@@ -107,7 +109,7 @@ class RefinementProgress:
         """stack: closes the store of answers. Raises UsageError if no model is configured."""
         answers = open_answers(settings, stack)
         if answers is None:
-            raise UsageError("no language model is configured")
+            raise UsageError(NO_MODEL)
         self._settings = settings.language_model
         self._graph, self._answers, self._source_id = graph, answers, source_id
         self._refined = RefinedSubjects()
@@ -133,9 +135,7 @@ class RefinementProgress:
         """Numbers that change while work goes on: skills that are missing, and today's tokens.
 
         Calls that fail use none."""
-        usage = self._answers.get_usage(utc_day(time.time())).values()
-        tokens = sum(one.prompt_tokens + one.completion_tokens for one in usage)
-        return (*map(len, self._missing.values()), tokens)
+        return (*map(len, self._missing.values()), _count_used_today(self._answers))
 
     def count_by_stage(self) -> dict[str, dict[str, int]]:
         """By stage, as of the last look: how many skills are refined, and had an invalid answer."""

@@ -65,7 +65,7 @@ def language_model_status(
     """
     day = utc_day(time.time() if now is None else now)
     usage = answers.get_usage(day)
-    tokens = sum(stage.prompt_tokens + stage.completion_tokens for stage in usage.values())
+    tokens = sum(stage.tokens for stage in usage.values())
     limit = settings.daily_tokens or None
     return {
         "language_model": {

@@ -144,14 +144,9 @@ def build_training_set(
             "too few for training and held-out sets"
         )
     miner = NegativeMiner(training, vectors)
-    queries = _make_queries(known, labelled_tasks, training_options)
     prompts = read_prompts(services, known, training_options.prompts)
-    of_model = _make_prompt_queries(prompts)
-    near_misses = match_near_misses(services.encoder.get(), prompts) if prompts else {}
-    if of_model:
-        queries += of_model
-        training_set.notes[MODEL_PROMPTS] = len(of_model)
-        training_set.notes["near misses like prompts"] = sum(map(len, near_misses.values()))
+    queries = _make_queries(known, labelled_tasks, training_options) + _make_prompt_queries(prompts)
+    near_misses = _find_near_misses(services, prompts, training_set)
     for done, query in enumerate(queries):
         step(done, len(queries))
         candidates = _rank(services, query.text)[:RERANKED]
@@ -284,6 +279,18 @@ def _make_prompt_queries(prompts: Mapping[str, StoredPrompts]) -> list[_Query]:
         for skill_id, stored in prompts.items()
         for text in stored.prompts
     ]
+
+
+def _find_near_misses(
+    services: Services, prompts: Mapping[str, StoredPrompts], training_set: TrainingSet
+) -> Mapping[str, Sequence[str]]:
+    """By prompt, the skills that have a near miss like it; noted in the training set."""
+    if not prompts:
+        return {}
+    found = match_near_misses(services.encoder.get(), prompts)
+    training_set.notes[MODEL_PROMPTS] = sum(len(one.prompts) for one in prompts.values())
+    training_set.notes["near misses like prompts"] = sum(map(len, found.values()))
+    return found
 
 
 def _rank(services: Services, query: str) -> tuple[RankedSkill, ...]:

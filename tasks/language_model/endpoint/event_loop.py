@@ -16,7 +16,6 @@ class EventLoopThread:
     """A daemon thread with an event loop, started on creation."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="language-model", daemon=True

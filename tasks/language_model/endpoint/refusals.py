@@ -15,13 +15,15 @@ from tasks.language_model.endpoint.state import EndpointState
 from tasks.language_model.frame import clean, shorten
 from tasks.language_model.protocol import ModelUnavailableError
 
-_KEY_FILE = "language_model.api_key_file"
+KEY_FILE = "language_model.api_key_file"
+"""The setting that names the file with the key."""
+
 _MESSAGE_TOKENS = 80
 _REFUSED = frozenset({400, 413, 415, 422, 501})
 _WRONG_SETTING = {
-    401: f"refuses the API key; check {_KEY_FILE}",
+    401: f"refuses the API key; check {KEY_FILE}",
     402: "wants to be paid; see the account at the provider",
-    403: f"refuses access; check {_KEY_FILE} and what the key may use",
+    403: f"refuses access; check {KEY_FILE} and what the key may use",
     404: "does not know the model or the address; check language_model.model, and that "
     "language_model.base_url ends where /chat/completions begins, most often with /v1",
     405: "has no chat completions there; check language_model.base_url",

@@ -135,7 +135,7 @@ class EndpointState:
             if self._failures >= _FAILURES_TO_OPEN:
                 self._open_until = now + self._open_seconds()
 
-    def pause(self, retry_after: float | None) -> float:
+    def pause(self, retry_after: float | None) -> None:
         """Keep all calls back for a time in seconds, growing where the endpoint names none."""
         with self._lock:
             seconds = retry_after
@@ -144,7 +144,6 @@ class EndpointState:
                 self._limited += 1
             seconds = min(max(seconds, 0.05), _MAX_PAUSE_SECONDS)
             self._not_before = max(self._not_before, time.monotonic() + seconds)
-            return seconds
 
     def seconds_to_wait(self) -> float:
         """Seconds until the endpoint may be asked; 0 if it may be now."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from typing_extensions import override
 
-from config.errors import PermanentError, TransientError
 from skills.bundle.rejection import RejectionReason
 from tasks.language_model.answer_store import RefinementKind
+from tasks.language_model.answers_file import open_answers_file
 from tasks.language_model.skill_pairs import protocol
 from tasks.language_model.skill_pairs.protocol import (
     AskedPair,
@@ -24,13 +22,8 @@ from tasks.language_model.skill_pairs.protocol import (
     find_compared_pairs,
     first_reasons,
 )
-from tasks.sqlite_file import SqliteFile, is_busy
 
-_OPEN_SECONDS = 10.0
-_ADVICE = "move it away to start anew: the model is asked again for what was in it"
-
-_SCHEMA = """
-BEGIN IMMEDIATE;
+_TABLES = """
 CREATE TABLE IF NOT EXISTS pair_verdicts (
     model TEXT NOT NULL,
     version INTEGER NOT NULL,
@@ -67,7 +60,6 @@ CREATE TABLE IF NOT EXISTS compared_pairs (
     PRIMARY KEY (one, other, reason, number)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS compared_pairs_by_query ON compared_pairs (number);
-COMMIT;
 """
 
 _INSERT_PAIR = (
@@ -80,35 +72,8 @@ class SqliteSkillPairs(SkillPairStore):
     """The store in one file, shared by the threads of this process and by other processes."""
 
     def __init__(self, path: Path | str) -> None:
-        """Open the file, created if it is missing.
-
-        Raises TransientError when another process keeps it locked, PermanentError when it is
-        damaged or cannot be opened.
-        """
-        self._file = SqliteFile(path, "the file with answers of the language model", _ADVICE)
-        end = time.monotonic() + _OPEN_SECONDS
-        # Of processes that create tables at the same time, some fail at once, without a wait.
-        while not self._create_tables():
-            if time.monotonic() > end:
-                self._file.close()
-                raise TransientError(f"{path}: another process keeps it locked")
-            time.sleep(0.01)
-
-    def _create_tables(self) -> bool:
-        """Create missing tables; False while another process has the file locked."""
-        connection = self._file.connection
-        try:
-            connection.executescript(_SCHEMA)
-        except sqlite3.DatabaseError as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            if is_busy(error):
-                return False
-            self._file.close()
-            raise PermanentError(
-                f"{self._file.path} cannot be opened ({error}); {_ADVICE}"
-            ) from error
-        return True
+        """Raises as `open_answers_file` does."""
+        self._file = open_answers_file(path, _TABLES)
 
     @override
     def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:

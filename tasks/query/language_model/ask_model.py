@@ -10,8 +10,8 @@ from typing import Any
 from config.errors import TransientError
 from tasks.language_model.protocol import (
     AnswerT,
-    Completion,
     InvalidAnswerError,
+    ModelAnswer,
     ModelRequest,
     TokenBudgetError,
 )
@@ -41,7 +41,7 @@ def ask_model(
     try:
         if seconds < _MIN_SECONDS:
             raise TransientError("no time is left for the model")
-        completion = lazy.get().complete(replace(request, seconds=seconds), answer_type, check)
+        given = lazy.get().complete(replace(request, seconds=seconds), answer_type, check)
     except (TransientError, InvalidAnswerError) as error:
         outcome = _describe_failure(error)
         context.degradations.add(
@@ -52,16 +52,16 @@ def ask_model(
         return None
     finally:
         calls.seconds -= time.monotonic() - started
-    calls.report(request.stage, **_describe(completion))
-    return completion.answer
+    calls.report(request.stage, **_describe(given))
+    return given.answer
 
 
-def _describe(completion: Completion[AnswerT]) -> dict[str, Any]:
+def _describe(given: ModelAnswer[AnswerT]) -> dict[str, Any]:
     return {
-        "outcome": "answered" if completion.calls else "answered from the store",
-        "calls": completion.calls,
-        "prompt_tokens": completion.usage.prompt,
-        "completion_tokens": completion.usage.completion,
+        "outcome": "answered" if given.calls else "answered from the store",
+        "calls": given.calls,
+        "prompt_tokens": given.usage.prompt,
+        "completion_tokens": given.usage.completion,
     }
 
 

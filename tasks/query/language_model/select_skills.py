@@ -177,12 +177,9 @@ def _apply(
         ids[pick.id - 1]: f"{RejectionReason.REDUNDANT.meaning}: {ids[pick.of - 1]}"
         for pick in answer.alternatives
     }
-    helpful: list[Pick | AlternativePick] = [*answer.useful, *answer.alternatives]
-    helpful.sort(key=lambda pick: -pick.relevancy)
-    best = max([1, *(pick.relevancy for pick in answer.needed)])
     selection = Selection(
         needed=needed,
-        useful={ids[pick.id - 1]: pick.relevancy / best for pick in answer.useful},
+        useful=_weigh_useful(answer, ids),
         order=named(answer.order),
         rejected={name: reason.meaning for name, reason in rejected.items()} | alternatives,
         complete=answer.complete,
@@ -201,7 +198,7 @@ def _apply(
         rejected={name: str(reason) for name, reason in rejected.items()},
         alternatives=replaced,
     )
-    first = (*needed, *named([pick.id for pick in helpful]))
+    first = (*needed, *named([pick.id for pick in _list_helpful(answer)]))
     places = {skill_id: (0, place) for place, skill_id in enumerate(first)}
     places |= dict.fromkeys(rejected, (2, 0))
     head = ranking.hits[: len(numbered)]
@@ -211,6 +208,18 @@ def _apply(
         selection=selection,
         conflicts=conflicts,
     )
+
+
+def _weigh_useful(answer: SelectAnswer, ids: Sequence[str]) -> dict[str, float]:
+    """The relevancy of the useful skills as a share of that of the best needed one."""
+    best = max([1, *(pick.relevancy for pick in answer.needed)])
+    return {ids[pick.id - 1]: pick.relevancy / best for pick in answer.useful}
+
+
+def _list_helpful(answer: SelectAnswer) -> list[Pick | AlternativePick]:
+    """Useful skills and alternatives, best first."""
+    helpful: list[Pick | AlternativePick] = [*answer.useful, *answer.alternatives]
+    return sorted(helpful, key=lambda pick: -pick.relevancy)
 
 
 def _reorder(

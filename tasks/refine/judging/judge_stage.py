@@ -37,15 +37,8 @@ class JudgeStage(RefineStage):
     `invalid`, why there is no verdict.
     """
 
-    @property
-    @override
-    def name(self) -> ModelStage:
-        return "judge"
-
-    @property
-    @override
-    def version(self) -> int:
-        return JUDGE_VERSION
+    name: ModelStage = "judge"
+    version = JUDGE_VERSION
 
     @override
     def requests(self, context: RefineContext, revision: StoredRevision) -> Sequence[ModelRequest]:

@@ -3,7 +3,7 @@
 
 Verdicts are stored by pair of contents, so that a pair is asked about once, from one side, and an
 edit asks again only about what it changed. They become links when skills are linked
-(`tasks.refine.linking.verdicts`).
+(`tasks.refine.linking.verdict_links`).
 """
 
 from __future__ import annotations
@@ -15,26 +15,15 @@ from typing import Any
 from typing_extensions import override
 
 from config.errors import MisconfiguredError
-from config.language_model_settings import ModelStage
+from config.language_model_settings import NO_MODEL, ModelStage
 from search.protocol import StoredRevision
 from tasks.ingest.next_tasks import send_link
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
-from tasks.language_model.skill_pairs.protocol import (
-    SkillPairStore,
-)
-from tasks.refine.linking.answers import judge_answer, to_pair
-from tasks.refine.linking.candidates import (
-    find_candidates,
-    read_published,
-    read_skill_text,
-)
+from tasks.language_model.skill_pairs.protocol import SkillPairStore
+from tasks.refine.linking.candidates import find_candidates, read_published, read_skill_text
 from tasks.refine.linking.lines import SkillText
-from tasks.refine.linking.prompt import (
-    VERSION,
-    LinkPrompt,
-    LinksAnswer,
-    build_prompt,
-)
+from tasks.refine.linking.prompt import VERSION, LinkPrompt, LinksAnswer, build_prompt
+from tasks.refine.linking.read_verdicts import read_verdicts, to_pair
 from tasks.refine.stage import RefineContext, RefineStage
 from tasks.services import Services
 
@@ -42,15 +31,8 @@ from tasks.services import Services
 class LinkStage(RefineStage):
     """Asks about all unanswered pairs of a skill at once, and stores a verdict for each."""
 
-    @property
-    @override
-    def name(self) -> ModelStage:
-        return "links"
-
-    @property
-    @override
-    def version(self) -> int:
-        return VERSION
+    name: ModelStage = "links"
+    version = VERSION
 
     @override
     def requests(self, context: RefineContext, revision: StoredRevision) -> Sequence[ModelRequest]:
@@ -71,7 +53,7 @@ class LinkStage(RefineStage):
             answer, reason = LinksAnswer(relations=[]), str(error)
         else:
             reason = ""
-        verdicts, faults = judge_answer(prompt, answer)
+        verdicts, faults = read_verdicts(prompt, answer)
         get_pairs(context.services).save_verdicts(context.kind(self), verdicts)
         counts = Counter(verdict.type for verdict in verdicts if verdict.type)
         found: dict[str, Any] = {"asked": len(verdicts), "links": dict(sorted(counts.items()))}
@@ -129,5 +111,5 @@ class LinkStage(RefineStage):
 def get_pairs(services: Services) -> SkillPairStore:
     """The store of pairs; raises MisconfiguredError where none is open."""
     if services.skill_pairs is None:
-        raise MisconfiguredError("no language model is configured: see language_model.base_url")
+        raise MisconfiguredError(NO_MODEL)
     return services.skill_pairs

@@ -16,11 +16,11 @@ from skills.bundle.rejection import RejectionReason
 from tasks.ingest.next_tasks import send_link
 from tasks.language_model.protocol import InvalidAnswerError
 from tasks.language_model.skill_pairs.protocol import PairVerdict, order_pair
-from tasks.refine.linking.answers import judge_answer
 from tasks.refine.linking.candidates import read_published, read_skill_text
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.link_origin import link_kind, rejection_kind
 from tasks.refine.linking.prompt import LinksAnswer, build_rejection_prompt
+from tasks.refine.linking.read_verdicts import read_verdicts
 from tasks.refine.stage import RefineContext
 from tasks.services import Services
 
@@ -68,21 +68,18 @@ def find_unasked_pairs(services: Services, limit: int = _PAIRS_PER_RUN) -> list[
     ]
 
 
-def confirm_rejected_pairs(context: RefineContext) -> int:
-    """Ask the model about some unasked pairs, and mark the skills for linking that it confirms;
-    returns how many pairs were asked about."""
+def confirm_rejected_pairs(context: RefineContext) -> None:
+    """Ask the model about some unasked pairs, and mark the skills for linking that it confirms."""
     services, kind = context.services, link_kind(context.services.settings)
     if kind is None or services.skill_pairs is None:
-        return 0
-    asked = find_unasked_pairs(services)
-    for pair in asked:
+        return
+    for pair in find_unasked_pairs(services):
         context.deadline.check("links")
         verdict = _ask(context, pair)
         services.skill_pairs.save_verdicts(rejection_kind(kind), [verdict])
         if verdict.type:
             services.graph.mark_for_linking(sorted(verdict.skill_ids))
             send_link(services)
-    return len(asked)
 
 
 def _ask(context: RefineContext, pair: ComparedSkills) -> PairVerdict:
@@ -92,6 +89,6 @@ def _ask(context: RefineContext, pair: ComparedSkills) -> PairVerdict:
     except InvalidAnswerError:
         answer = LinksAnswer(relations=[])
     allowed = [one for one in answer.relations if one.relation in ("same_job", "conflict")]
-    [verdict], _ = judge_answer(prompt, LinksAnswer(relations=allowed))
+    [verdict], _ = read_verdicts(prompt, LinksAnswer(relations=allowed))
     counts = ", ".join(f"{reason} {count}" for reason, count in sorted(pair.queries.items()))
     return replace(verdict, evidence=f"queries ({counts}); {verdict.evidence}")

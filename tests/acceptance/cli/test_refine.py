@@ -193,6 +193,19 @@ def test_serve_refines_by_itself(library: Skillbus, server: LanguageModelServer)
 
 
 @pytest.mark.parametrize(
+    "served", [{"BASE_URL": "", "MODEL": ""}, {"MODEL": "other"}, {"STAGES": '["select"]'}]
+)
+def test_serve_with_other_settings_is_not_waited_for(
+    library: Skillbus, served: dict[str, str]
+) -> None:
+    asked = dict(library.env)
+    library.env.update({f"SKILLBUS_LANGUAGE_MODEL__{name}": one for name, one in served.items()})
+    with library.serving():
+        library.env.update(asked)
+        assert "restart it" in library("refine", code=2).err
+
+
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"BASE_URL": "", "MODEL": ""}, "no language model is configured"),

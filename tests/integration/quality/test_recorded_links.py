@@ -23,10 +23,10 @@ from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.language_model.skill_pairs.protocol import PairVerdict
 from tasks.language_model.skill_pairs.sqlite import SqliteSkillPairs
 from tasks.policies import Deadline
-from tasks.refine.linking.answers import judge_answer
 from tasks.refine.linking.link_stage import LinkStage
 from tasks.refine.linking.prompt import LinksAnswer
-from tasks.refine.linking.verdicts import StoredVerdictLinks
+from tasks.refine.linking.read_verdicts import read_verdicts
+from tasks.refine.linking.verdict_links import StoredVerdictLinks
 from tasks.refine.stage import RefineContext
 from tests.bench.recorded_links import (
     build_labelled_prompts,
@@ -107,7 +107,7 @@ def test_links_that_are_kept_are_right(
         answer = model.complete(prompt.request, LinksAnswer, prompt.check).answer
         judged += [
             is_right(verdict, by_pair[frozenset(verdict.skill_ids)])
-            for verdict in judge_answer(prompt, answer)[0]
+            for verdict in read_verdicts(prompt, answer)[0]
             if verdict.type
         ]
     model.close()

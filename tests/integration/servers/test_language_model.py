@@ -22,8 +22,8 @@ from config.errors import MisconfiguredError
 from config.language_model_settings import LanguageModelSettings
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.language_model.protocol import (
-    Completion,
     InvalidAnswerError,
+    ModelAnswer,
     ModelRequest,
     ModelUnavailableError,
 )
@@ -223,7 +223,7 @@ def test_a_call_that_is_given_up_frees_the_server(connect: Connect, slots: Slots
 @contextmanager
 def calls(
     model: OpenAILanguageModel, count: int, max_tokens: int
-) -> Iterator[list[Future[Completion[Works]]]]:
+) -> Iterator[list[Future[ModelAnswer[Works]]]]:
     """Calls at the same time; what they raise is in the futures."""
     with ThreadPoolExecutor(count) as pool:
         try:

@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from tasks.language_model.protocol import (
     AnswerT,
-    Completion,
     LanguageModel,
+    ModelAnswer,
     ModelRequest,
     TokenUsage,
 )
@@ -37,12 +37,12 @@ class ScriptedModel(LanguageModel):
         request: ModelRequest,
         answer_type: type[AnswerT],
         check: Callable[[AnswerT], None] | None = None,
-    ) -> Completion[AnswerT]:
+    ) -> ModelAnswer[AnswerT]:
         self.requests.append(request)
         answer = answer_type.model_validate(self._script(request))
         if check is not None:
             check(answer)
-        return Completion(answer, TokenUsage(100, 10), calls=1)
+        return ModelAnswer(answer, TokenUsage(100, 10), calls=1)
 
     @override
     def close(self) -> None:

@@ -14,7 +14,7 @@ from skills.record import RevisionKey
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs.protocol import PairVerdict
 from tasks.language_model.skill_pairs.sqlite import SqliteSkillPairs
-from tasks.refine.linking.verdicts import WEIGHTS, StoredVerdictLinks
+from tasks.refine.linking.verdict_links import WEIGHTS, StoredVerdictLinks
 
 KIND = RefinementKind("links", "model", 1)
 ALIKE = {1: 0.8, 2: 0.6}

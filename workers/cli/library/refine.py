@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
-from config.language_model_settings import OFFLINE_STAGES, QUERY_STAGES, ModelStage
+from config.language_model_settings import NO_MODEL, OFFLINE_STAGES, QUERY_STAGES, ModelStage
 from config.settings import Settings
 from workers.cli.common import (
     json_option,
@@ -36,7 +36,6 @@ _LEAST_STALL_SECONDS = 120.0
 _PAUSED_SECONDS = 60.0
 """Patience with an endpoint that does not answer, or limits the rate."""
 
-_CALLS_PER_QUESTION = 3
 _FRUITLESS_RUNS = 3
 
 
@@ -83,11 +82,7 @@ def select_stages(settings: Settings, stages: Sequence[ModelStage]) -> Settings:
     named. Raises UsageError if there is no model, or a stage is off."""
     model = settings.language_model
     if not model.base_url:
-        raise UsageError(
-            "no language model is configured: set language_model.base_url, language_model.model "
-            "and language_model.stages (or SKILLBUS_LANGUAGE_MODEL__BASE_URL, …__MODEL and "
-            f"…__STAGES); the stages that refine skills are {', '.join(OFFLINE_STAGES)}"
-        )
+        raise UsageError(NO_MODEL)
     enabled = model.offline_stages
     if not enabled:
         raise UsageError(
@@ -230,7 +225,9 @@ class _StallWatch:
     """Sees that nothing goes on any more. timeout_seconds: of a call to the model."""
 
     def __init__(self, timeout_seconds: float) -> None:
-        self._stall_seconds = max(_LEAST_STALL_SECONDS, _CALLS_PER_QUESTION * timeout_seconds)
+        from tasks.language_model.protocol import MAX_ANSWERS  # slow to import
+
+        self._stall_seconds = max(_LEAST_STALL_SECONDS, MAX_ANSWERS * timeout_seconds)
         self._sign: tuple[int, ...] = ()
         self._moved_at = time.monotonic()
         self._is_noted = False

@@ -1,7 +1,8 @@
-"""Without a configured model, nothing of its client is imported."""
+"""Without a configured model, neither its client nor any prompt is imported."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[4]
 
 COMMANDS = (
+    "tasks.ingest.pipeline",
     "workers.cli.library.query",
     "workers.cli.library.sync",
     "workers.cli.operations.doctor",
@@ -20,10 +22,23 @@ COMMANDS = (
     "workers.processes.serve",
     "workers.processes.worker",
 )
-CLIENT = ("endpoint", "openai_client", "dialogue", "structured_answers", "strict_schema")
+CLIENT = tuple(
+    f"tasks.language_model.{name}"
+    for name in ("endpoint", "openai_client", "dialogue", "structured_answers", "strict_schema")
+)
+PROMPTS = (
+    "tasks.query.language_model.rewrite",
+    "tasks.query.language_model.select_prompt",
+    "tasks.refine.completion.prompt_stage",
+    "tasks.refine.completion.record_stage",
+    "tasks.refine.judging.judge_prompt",
+    "tasks.refine.linking.prompt",
+    "tasks.refine.roles.role_prompt",
+    "tasks.refine.stages",
+)
 
 
-def test_the_client_is_not_imported() -> None:
+def test_client_and_prompts_are_not_imported() -> None:
     program = (
         f"import {', '.join(COMMANDS)}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"
     )
@@ -33,4 +48,5 @@ def test_the_client_is_not_imported() -> None:
     loaded = set(json.loads(done.stdout))
     assert "tasks.query.pipeline" in loaded
     assert "openai" not in loaded
-    assert not loaded & {f"tasks.language_model.{name}" for name in CLIENT}
+    assert not loaded.intersection(CLIENT + PROMPTS)
+    assert all(importlib.util.find_spec(name) for name in CLIENT + PROMPTS)

@@ -8,7 +8,6 @@ import pytest
 
 from skills.parsing.parse_skill import parse_skill
 from tasks.language_model.protocol import InvalidAnswerError
-from tasks.refine.linking.answers import judge_answer
 from tasks.refine.linking.lines import SkillText, find_files, select_lines
 from tasks.refine.linking.prompt import (
     INSTRUCTIONS,
@@ -17,6 +16,7 @@ from tasks.refine.linking.prompt import (
     LinksAnswer,
     build_prompt,
 )
+from tasks.refine.linking.read_verdicts import read_verdicts
 
 FITTING = """---
 name: hull-fitting
@@ -153,7 +153,7 @@ def test_a_void_verdict_leaves_the_others(prompt: LinkPrompt) -> None:
         relations=[relation(1, "needs", [good], []), relation(2, "needed_by", [99], [])]
     )
     prompt.check(answer)
-    verdicts, faults = judge_answer(prompt, answer)
+    verdicts, faults = read_verdicts(prompt, answer)
     assert [one.type for one in verdicts] == ["dependency", ""]
     assert faults == {"a line that was not shown": 1}
     assert verdicts[0].evidence == (
@@ -164,7 +164,7 @@ def test_a_void_verdict_leaves_the_others(prompt: LinkPrompt) -> None:
 def test_a_candidate_that_the_model_leaves_out_has_a_verdict_without_link(
     prompt: LinkPrompt,
 ) -> None:
-    verdicts, faults = judge_answer(prompt, LinksAnswer(relations=[]))
+    verdicts, faults = read_verdicts(prompt, LinksAnswer(relations=[]))
     assert [(one.type, one.evidence) for one in verdicts] == [("", ""), ("", "")]
     assert faults == {}
 
@@ -185,6 +185,6 @@ def test_the_direction_of_a_verdict_does_not_depend_on_the_side(kind: str) -> No
     prompt = build_prompt(text(asked[14:21], asked), [text(other[14:21], other)])
     own, theirs = list(prompt.skill_lines), list(prompt.candidate_lines[0])
     answer = LinksAnswer(relations=[relation(1, kind, own[:16], theirs[:16])])
-    [verdict], _ = judge_answer(prompt, answer)
+    [verdict], _ = read_verdicts(prompt, answer)
     ends = verdict.skill_ids if verdict.first else verdict.skill_ids[::-1]
     assert ends == (f"lib:{FITTING[14:21]}", f"lib:{FINDER[14:21]}")

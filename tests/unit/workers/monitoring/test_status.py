@@ -69,7 +69,8 @@ def test_status_says_what_the_language_model_used_today(tmp_path: Path) -> None:
         reservation = answers.reserve_tokens(day, tokens, 0, 10)
         assert reservation is not None
         answers.settle(reservation, day, "select", TokenUsage(tokens, 234), 2)
-    answers.count_stored("2026-11-22", "select", 3)
+    for _ in range(3):
+        answers.count_stored("2026-11-22", "select")
     settings = LanguageModelSettings(
         base_url="http://127.0.0.1:1/v1", model="small", daily_tokens=5000
     )

@@ -24,7 +24,7 @@ RELATIONS: Mapping[str, tuple[LinkType, bool]] = {
 _QUOTED_CHARACTERS = 160
 
 
-def judge_answer(
+def read_verdicts(
     prompt: LinkPrompt, answer: LinksAnswer
 ) -> tuple[list[PairVerdict], dict[str, int]]:
     """A verdict for every candidate of a prompt, without a link where the model was silent or its
