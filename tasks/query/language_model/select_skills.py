@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -14,6 +14,7 @@ from graph.records import Adjacency, LinkType
 from search.protocol import StoredRevision
 from search.text.query_understanding import Understanding
 from skills.bundle.rejection import RejectionReason
+from skills.record import RevisionKey
 from tasks.query.context import QueryContext
 from tasks.query.language_model.ask_model import ask_model
 from tasks.query.language_model.record_rejections import record_rejections
@@ -23,6 +24,7 @@ from tasks.query.language_model.select_prompt import (
     SelectAnswer,
     SelectEntry,
     check_answer,
+    find_order,
     select_request,
 )
 from tasks.query.ranking import RankedSkill, Ranking, Selection
@@ -31,6 +33,7 @@ _TIED_PICKS = 4
 """From so many picks on, equal grades for all of them say nothing."""
 
 _REASON = "the language model selected it"
+_NOT_SHOWN = "not shown to the language model, since its text speaks to it"
 _LINK_WORDS = {
     (LinkType.DEPENDENCY, True): "needs",
     (LinkType.DEPENDENCY, False): "needed by",
@@ -47,8 +50,9 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
     """The ranking with what the model selected first, and the selection.
 
     Needed skills come first, then useful ones and alternatives by their relevancy, then those that
-    the model left open, then those that it rejected. Within the last two the order stays. Without
-    a usable answer the ranking is returned as it is, and the degradations say why.
+    the model left open, then those that it rejected. Within the last two the order stays. A skill
+    whose name or description gives orders to the model is not shown to it, and keeps its place.
+    Without a usable answer the ranking is returned as it is, and the degradations say why.
     """
     settings = context.services.settings.language_model
     hits = ranking.hits[: settings.select_candidates]
@@ -56,11 +60,18 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
         return ranking
     if context.is_on("floor") and not ranking.is_evident(context.services.settings.choice):
         return ranking  # the answer is NO_SKILL_HIT
-    numbered = _number(context.request.task, hits)
     try:
-        entries = _describe(context, ranking.understanding, numbered)
+        revisions = context.services.index.get_revisions([hit.key for hit in hits])
+        hidden = _find_orders(hits, revisions)
+        shown = [hit for hit in hits if hit.key.skill_id not in hidden]
+        numbered = _number(context.request.task, shown)
+        entries = _describe(context, ranking.understanding, numbered, revisions)
     except TransientError as error:
         context.degradations.add("select was skipped: the candidates could not be read", error)
+        return ranking
+    if hidden:
+        context.model_calls.report("select", not_shown=hidden)
+    if len(numbered) < 2:
         return ranking
     answer = ask_model(
         context,
@@ -75,7 +86,7 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
         context.degradations.add(f"select was not used: {doubt}")
         context.model_calls.report("select", outcome=doubt)
         return ranking
-    return _apply(context, ranking, numbered, answer)
+    return _apply(context, ranking, numbered, answer, hidden)
 
 
 def _is_certain(hits: Sequence[RankedSkill], margin: float) -> bool:
@@ -93,12 +104,29 @@ def _number(task: str, hits: Sequence[RankedSkill]) -> list[RankedSkill]:
     return sorted(hits, key=shuffled)
 
 
+def _find_orders(
+    hits: Sequence[RankedSkill], revisions: Mapping[RevisionKey, StoredRevision]
+) -> dict[str, str]:
+    """The candidates whose name or description gives orders to the model, with what kind."""
+    found: dict[str, str] = {}
+    for hit in hits:
+        revision = revisions.get(hit.key)
+        record = revision.parsed.record if revision else None
+        texts = (record.name, record.description) if record else (hit.key.skill_id,)
+        order = next(filter(None, map(find_order, texts)), "")
+        if order:
+            found[hit.key.skill_id] = order
+    return found
+
+
 def _describe(
-    context: QueryContext, task: Understanding, numbered: Sequence[RankedSkill]
+    context: QueryContext,
+    task: Understanding,
+    numbered: Sequence[RankedSkill],
+    revisions: Mapping[RevisionKey, StoredRevision],
 ) -> list[SelectEntry]:
     services = context.services
     ids = [hit.key.skill_id for hit in numbered]
-    revisions = services.index.get_revisions([hit.key for hit in numbered])
     rows = services.graph.get_adjacency(ids, services.settings.diffusion.fan_out)
     numbers = {skill_id: number for number, skill_id in enumerate(ids, 1)}
     entries = []
@@ -110,6 +138,7 @@ def _describe(
             continue
         record = revision.parsed.record
         section = _find_best_section(task, revision)
+        section = "" if section and find_order(section) else section
         entries.append(SelectEntry(record.name, record.description, section, links))
     return entries
 
@@ -163,6 +192,7 @@ def _apply(
     ranking: Ranking,
     numbered: Sequence[RankedSkill],
     answer: SelectAnswer,
+    hidden: Mapping[str, str],
 ) -> Ranking:
     ids = [hit.key.skill_id for hit in numbered]
 
@@ -177,11 +207,13 @@ def _apply(
         ids[pick.id - 1]: f"{RejectionReason.REDUNDANT.meaning}: {ids[pick.of - 1]}"
         for pick in answer.alternatives
     }
+    left_out = {name: f"{_NOT_SHOWN}: {order}" for name, order in hidden.items()}
+    left_out |= {name: reason.meaning for name, reason in rejected.items()} | alternatives
     selection = Selection(
         needed=needed,
         useful=_weigh_useful(answer, ids),
         order=named(answer.order),
-        rejected={name: reason.meaning for name, reason in rejected.items()} | alternatives,
+        rejected=left_out,
         complete=answer.complete,
     )
     conflicts = tuple((ids[one - 1], ids[other - 1]) for one, other in answer.conflicts)
@@ -201,10 +233,11 @@ def _apply(
     first = (*needed, *named([pick.id for pick in _list_helpful(answer)]))
     places = {skill_id: (0, place) for place, skill_id in enumerate(first)}
     places |= dict.fromkeys(rejected, (2, 0))
-    head = ranking.hits[: len(numbered)]
+    asked = len(numbered) + len(hidden)
+    head = _reorder(ranking.hits[:asked], places, set(needed), hidden)
     return replace(
         ranking,
-        hits=(*_reorder(head, places, set(needed)), *ranking.hits[len(numbered) :]),
+        hits=(*head, *ranking.hits[asked:]),
         selection=selection,
         conflicts=conflicts,
     )
@@ -223,16 +256,22 @@ def _list_helpful(answer: SelectAnswer) -> list[Pick | AlternativePick]:
 
 
 def _reorder(
-    hits: Sequence[RankedSkill], places: Mapping[str, tuple[int, int]], needed: AbstractSet[str]
+    hits: Sequence[RankedSkill],
+    places: Mapping[str, tuple[int, int]],
+    needed: AbstractSet[str],
+    hidden: Collection[str],
 ) -> list[RankedSkill]:
-    """The hits by their places; those without a place come between, and ties stay in order.
+    """The hits by their places; those without a place come between, and ties stay in order. Hidden
+    ones stay where they are: an answer that is not about them neither raises nor lowers them.
 
     The scores of the places stay, so that their spread keeps its meaning; what a hit gains or
     loses is its part `select`.
     """
+    shown = [hit for hit in hits if hit.key.skill_id not in hidden]
+    order = iter(sorted(shown, key=lambda hit: places.get(hit.key.skill_id, (1, 0))))
     result = []
-    order = sorted(hits, key=lambda hit: places.get(hit.key.skill_id, (1, 0)))
-    for place, hit in zip(hits, order, strict=True):
+    for place in hits:
+        hit = place if place.key.skill_id in hidden else next(order)
         why = (_REASON, *hit.why) if hit.key.skill_id in needed else hit.why
         parts = {**hit.parts, "select": place.score - hit.score}
         result.append(replace(hit, score=place.score, parts=parts, why=why))
