@@ -2,9 +2,12 @@
 
     python -m tests.bench.recorded_prompts roles --labels roles.json --folder gt=DIR \\
         --folder community=DIR --out prompts.jsonl [--skills 12]
+    python -m tests.bench.recorded_prompts versions --out tests/data/recorded/prompts.json
 
-One JSON object per line: key, stage, instructions, data, schema. Answers, one JSON object per line
-with key and answer, are replayed by `tests.support.program.recorded`.
+`roles` writes one JSON object per line: key, stage, instructions, data, schema. Answers, one JSON
+object per line with key and answer, are replayed by `tests.support.program.recorded`. `versions`
+notes which prompts the answers belong to, once they are recorded: for each stage the version and
+the hash of its instructions.
 """
 
 from __future__ import annotations
@@ -14,7 +17,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from config.language_model_settings import LanguageModelSettings, ModelStage
+from tasks.query.language_model import rewrite, select_prompt
+from tasks.refine.judging import judge_prompt
+from tasks.refine.linking import prompt as link_prompt
+from tasks.refine.roles import role_prompt
 from tasks.refine.roles.role_prompt import RolesAnswer, build_batches
 from tests.support.program.recorded import Prompt, write_prompts
 from workers.training.labels import read_labels, read_skills
@@ -40,15 +49,38 @@ def list_role_prompts(labels: Path, folders: dict[str, Path], count: int) -> Ite
             yield Prompt(batch.request, RolesAnswer)
 
 
+def describe_prompts() -> dict[ModelStage, dict[str, Any]]:
+    """`version` and `instructions`, their SHA-256, of each stage whose answers are recorded."""
+    queries = LanguageModelSettings().rewrite_queries
+    prompts: dict[ModelStage, tuple[int, str]] = {
+        "judge": (judge_prompt.JUDGE_VERSION, judge_prompt.INSTRUCTIONS),
+        "links": (link_prompt.VERSION, link_prompt.INSTRUCTIONS),
+        "rewrite": (rewrite.VERSION, rewrite.rewrite_request("", queries).instructions),
+        "roles": (role_prompt.VERSION, role_prompt.INSTRUCTIONS),
+        "select": (select_prompt.VERSION, select_prompt.INSTRUCTIONS),
+    }
+    return {
+        stage: {"version": version, "instructions": hashlib.sha256(text.encode()).hexdigest()}
+        for stage, (version, text) in prompts.items()
+    }
+
+
 def main() -> None:
-    """Write the prompts; print how many."""
+    """Write the prompts, or the versions; print how many."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("stage", choices=["roles"])
-    parser.add_argument("--labels", type=Path, required=True)
-    parser.add_argument("--folder", action="append", required=True, metavar="SOURCE=DIR")
+    parser.add_argument("what", choices=["roles", "versions"])
+    parser.add_argument("--labels", type=Path, help="needed by `roles`")
+    parser.add_argument("--folder", action="append", default=[], metavar="SOURCE=DIR")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--skills", type=int, default=12)
     given = parser.parse_args()
+    if given.what == "versions":
+        described = describe_prompts()
+        given.out.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        print(json.dumps({"stages": len(described)}))
+        return
+    if given.labels is None or not given.folder:
+        parser.error("roles needs --labels and --folder")
     folders = {
         source: Path(path) for source, _, path in (one.partition("=") for one in given.folder)
     }
