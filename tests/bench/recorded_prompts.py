@@ -1,11 +1,7 @@
 """Writes the prompts that skillbus sends for labelled data, so that a capable model can answer.
 
     python -m tests.bench.recorded_prompts roles --labels roles.json --folder gt=DIR \\
-<<<<<<< HEAD
         --folder community=DIR --out prompts.jsonl [--skills 12] [--skip 12]
-=======
-        --folder community=DIR --out prompts.jsonl [--skills 12]
->>>>>>> replay
     python -m tests.bench.recorded_prompts versions --out tests/data/recorded/prompts.json
 
 `roles` writes one JSON object per line: key, stage, instructions, data, schema. Answers, one JSON
