@@ -17,6 +17,10 @@ from skills.scanner.scan import scan_spoken
 _MARKUP = re.compile(r"\s*(?:[*`#>~]\s*)+|\n\s*")
 """Marks between the words of an order, which a model reads over."""
 
+_GRAVE_LEVEL = 3
+"""Level of a finding in words that counts here: lesser ones are mostly about the user of the skill,
+and hidden characters have no use in a name."""
+
 _CACHED_TEXTS = 4_096
 
 _THIS = r"(?:this|the\spresent)\s(?:skill|one|candidate|entry|number|item|option)"
@@ -27,7 +31,7 @@ _OTHERS = (
 )
 _READERS = (
     r"(?:ai|llms?|(?:language|ranking|selection|judging)\smodels?|scanners?|rankers?|reviewers?"
-    r"|graders?|evaluators?|selectors?)"
+    r"|graders?|evaluators?)"
 )
 _REJECTED = (
     r"(?:redundant|reject\w{0,3}|irrelevant|outdated|obsolete|incompatible|useless|ignored?|wrong"
@@ -44,13 +48,13 @@ _PATTERNS = {
         r"</?(?:s|bos|eos|pad|unk|think|tool_call|tool_response|(?:start|end)_of_\w{1,12}|0x0a"
         r"|data|document|instructions?|system|prompt|candidates?)>",
         rf"[\"']\s?{_KEYS}[\"']\s?:|\{{\s?[\"']\w{{1,20}}[\"']\s?:\s?[\[{{\"\d]",
-        r"\]\s?\[\d{1,3}\]|(?:^|\s)\[\d{1,3}\]\s[\"\w-]{1,60}:\s|(?:^|\s)\d{1,3}:\s?\"",
+        r"\]\s?\[\d{1,3}\]|(?:^|\s)\[\d{1,3}\]\s[\"\w-]{1,60}:\s|(?:^|[.!?\]\"\n]\s{0,3})\d{1,3}:\s?\"",
         r"(?:^|[.!?\"'\n>]\s{0,3})(?:system|assistant)(?:\s(?:notice|message))?\s?:\s",
         r"\bnew\stask:|\bend\sof\s(?:the\s)?(?:data|candidates?|list|input|prompt|file|quotation)\b",
         r"\b(?:data|text|candidates?|list|input|prompt|quotation)\sends?\shere\b",
     ),
     "asks to be preferred": (
-        rf"\b(?:choose|select|pick|prefer|rank|return|recommend|put|place|load|list)\s"
+        rf"\b(?:choose|select|pick|prefer|rank|return|recommend|put|place|list)\s"
         rf"(?:only\s|always\s)?(?:{_THIS}|this|me)\s(?:skill\s)?"
         r"(?:first|only|always|above|ahead|on\stop|in\sthe\sneeded|over\s(?:all|any|every))\b",
         rf"\b(?:choose|select|pick)\s(?:{_THIS}|me|this(?=\W*$|[.,;!]))",
@@ -64,7 +68,7 @@ _PATTERNS = {
         r"\bskip\sthe\scomparison\b|\bstop\sreading\b|\bwhatever\sthe\s(?:task|request)\b"
         r"|\bregardless\sof\sthe\s(?:task|request|query)\b|\bfor\s(?:any|every|each)\stask\b"
         r"[^.]{0,20}(?:no\smatter|whatever|there\sis)",
-        r"(?:选择|选用|首选|优先|保留)[^。]{0,6}(?:本|此|该|这个?|这一)(?:技能|项|个)"
+        r"(?<!为什么)(?<!为何)(?<!何时)(?:选择|选用|首选|优先|保留)[^。]{0,6}(?:本|此|该|这个?|这一)(?:技能|项|个)"
         r"|(?:必须|始终|总是|永远)[^。]{0,6}(?:排在?|放在?)?[^。]{0,2}(?:第一位|首位|最前)",
         r"(?:この|本)スキル[^。]{0,12}(?:選|最初|優先)|必ず[^。]{0,12}選",
     ),
@@ -116,11 +120,12 @@ def _compiled() -> tuple[tuple[str, re.Pattern[str]], ...]:
 def find_selection_order(*texts: str) -> str:
     """What kind of order to those who choose is in the texts of a skill, "" if none is seen.
 
-    Also what the scanner finds there that is addressed to the reader, hidden or encoded.
+    Also hidden characters, and the gravest of what the scanner finds addressed to the reader.
     """
     lines = tuple(line for text in texts for line in text.splitlines())
     for finding in scan_spoken(lines):
-        return finding.reason
+        if finding.kind == "hidden_text" or finding.level >= _GRAVE_LEVEL:
+            return finding.reason
     text = NormalisedText(lines, len(lines) + 1)
     plain = _strip_marks(text.folded)
     readings = [plain, *([_MARKUP.sub(" ", plain)] if _MARKUP.search(plain) else [])]

@@ -43,6 +43,13 @@ def clean(text: str) -> str:
 
     Cleaning it again changes nothing.
     """
+    line = _SPACE.sub(" ", text).strip()
+    if not (line.isascii() and line.isprintable()):  # most texts need none of this
+        line = _remove_invisible(line)
+    return _CONTROL_TOKEN.sub(lambda match: f"{match[0]} ", line)
+
+
+def _remove_invisible(text: str) -> str:
     visible = "".join(
         character if unicodedata.category(character)[0] != "C" else " "
         for character in text
@@ -50,8 +57,7 @@ def clean(text: str) -> str:
     )
     shaped = _REPEATED_SELECTORS.sub("", _FILLERS.sub("", visible))
     composed = _STACKED_MARKS.sub("", unicodedata.normalize("NFC", shaped))
-    line = _SPACE.sub(" ", composed).strip()
-    return _CONTROL_TOKEN.sub(lambda match: f"{match[0]} ", line)
+    return _SPACE.sub(" ", composed).strip()
 
 
 def shorten(text: str, max_tokens: int) -> str:

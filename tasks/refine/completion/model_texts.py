@@ -1,7 +1,7 @@
 """Short texts that a language model wrote about a skill: cleaned, bounded, and checked.
 
 The model read text of strangers. What it wrote is shown and searched, so a text that carries
-markup, an address, or what the scanner finds suspicious is dropped.
+markup, an address, an order to a model, or what the scanner finds suspicious is dropped.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from search.text.tokens import tokenize
 from skills.scanner import scan_lines
+from skills.scanner.selection_orders import find_selection_order
 from tasks.language_model.frame import clean
 
 SUSPICIOUS_LEVEL = 2
@@ -29,6 +30,8 @@ def clean_text(text: str, max_characters: int) -> str:
     if not plain or len(plain) > max_characters:
         return ""
     if any(finding.level >= SUSPICIOUS_LEVEL for finding in scan_lines((plain,), 1)):
+        return ""
+    if find_selection_order(plain):
         return ""
     return plain
 
