@@ -66,8 +66,8 @@ def accuse(asked: Asked) -> dict[str, Any]:
 
 @contextmanager
 def opened(home: Path, model: LanguageModelSettings) -> Iterator[EmbeddedBackend]:
-    """A library whose settings name this model."""
-    with tiny_backend(home, language_model=model.model_dump()) as backend:
+    """A library whose settings name this model; the tests run the stage themselves."""
+    with tiny_backend(home, refine="never", language_model=model.model_dump()) as backend:
         yield backend
 
 

@@ -14,6 +14,7 @@ from config.settings import Settings
 from search.protocol import Vector
 from search.text.tokens import tokenize
 from workers.backend.embedded import EmbeddedBackend
+from workers.backend.protocol import RefineMode
 
 DIMENSION = 16
 
@@ -48,11 +49,15 @@ class TinyEncoder:
 
 @contextmanager
 def tiny_backend(
-    home: Path, encoder: TinyEncoder | None = None, **groups: Any
+    home: Path,
+    encoder: TinyEncoder | None = None,
+    refine: RefineMode = "always",
+    **groups: Any,
 ) -> Iterator[EmbeddedBackend]:
     """A writing runtime with the tiny encoder; `groups` are tables of the settings."""
     settings = Settings(**groups).model_copy(update={"home": home})
-    with EmbeddedBackend(settings, writable=True, encoder=encoder or TinyEncoder()) as backend:
+    used = encoder or TinyEncoder()
+    with EmbeddedBackend(settings, writable=True, encoder=used, refine=refine) as backend:
         yield backend
 
 
