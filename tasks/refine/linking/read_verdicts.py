@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from graph.records import LinkType
+from skills.scanner.selection_orders import find_selection_order
 from tasks.language_model.skill_pairs.protocol import AskedPair, PairVerdict
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.prompt import CandidateRelation, LinkPrompt, LinksAnswer
@@ -33,12 +34,22 @@ def read_verdicts(
     verdicts, faults = [], Counter[str]()
     for number, other in enumerate(prompt.candidates, 1):
         relation = said.get(number)
-        fault = prompt.find_fault(relation) if relation else ""
+        fault = prompt.find_fault(relation) or _find_order(prompt, relation) if relation else ""
         if fault:
             faults[fault] += 1
             relation = None
         verdicts.append(_to_verdict(prompt, other, relation))
     return verdicts, dict(sorted(faults.items()))
+
+
+def _find_order(prompt: LinkPrompt, relation: CandidateRelation) -> str:
+    """Why a conflict is void: it would keep a rival out of bundles, and a text that gives orders to
+    its reader may have asked for it."""
+    if relation.relation != "conflict":
+        return ""
+    shown = (prompt.skill_lines, prompt.candidate_lines[relation.candidate - 1])
+    texts = [line for lines in shown for line in lines.values()]
+    return "a text gives orders to the model" if find_selection_order(*texts) else ""
 
 
 def _to_verdict(
