@@ -8,6 +8,9 @@ INSTALLED := $(VENV)/.installed
 # Package index for torch, such as one of CPU builds; empty: the default build.
 TORCH_INDEX ?=
 
+# With it every process would compile all modules anew: tests start a few hundred.
+unexport PYTHONDONTWRITEBYTECODE
+
 PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: help install demo test unit check docs bench crash schemas stack-up stack-down stack-status lock clean

@@ -8,12 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import click
 import pytest
 
+from deploy.stack.ports import free_port
 from workers.cli.program import cli
 from workers.processes.interpreter import child_environment, skillbus_command
 
@@ -28,6 +30,14 @@ CLOSED = {
         "NEO4J": "bolt://127.0.0.1:1",
     }.items()
 }
+MODEL = {
+    f"SKILLBUS_LANGUAGE_MODEL__{name}": value
+    for name, value in {
+        "BASE_URL": "http://127.0.0.1:1/v1",
+        "MODEL": "none",
+        "STAGES": '["roles", "select"]',
+    }.items()
+}
 RUNS = {
     "sync": (["sync", "library", "--source", "s"], {}),
     "watch": (["watch", "library"], {}),
@@ -36,12 +46,13 @@ RUNS = {
     "skills": (["skills", "list"], {}),
     "sources": (["sources", "list"], {}),
     "failures": (["failures"], {}),
+    "refine": (["refine"], MODEL),
     "status": (["status"], {}),
-    "doctor": (["doctor"], {}),
+    "doctor": (["doctor"], MODEL),
     "dead": (["dead", "list"], {}),
     "config": (["config", "show"], {}),
     "serve": (["serve"], {}),
-    "gateway": (["gateway", "--listen", "127.0.0.1:0"], CLOSED),
+    "gateway": (["gateway", "--listen", f"127.0.0.1:{free_port()}"], CLOSED),
     "tokens": (["tokens", "list"], {}),
     "mcp": (["mcp"], {}),
     "consume": (["consume"], CLOSED),
@@ -50,9 +61,12 @@ RUNS = {
     "eval": (["eval", "routing", "tasks.jsonl"], {}),
     "train": (["train", "roles", "labels.json", "--skills", "s=library"], {}),
 }
-SERVICES = {"watch", "serve", "gateway", "consume", "worker"}
-SERVICE_SECONDS, COMMAND_SECONDS = 6.0, 120.0
-"""Seconds until a command is interrupted; workers have started their children by then."""
+SIGNS = {"watch": "watching ", "serve": "serving "}
+"""What services say when all is loaded; then they are interrupted."""
+
+WORKER_SECONDS, COMMAND_SECONDS = 6.0, 120.0
+"""Seconds until a command is interrupted; a worker, which says nothing without servers, has
+started its children by then."""
 
 
 @pytest.fixture(scope="module")
@@ -76,31 +90,33 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: list[str], hostile: Path, home: Path, **variables: str) -> tuple[int | None, str]:
-    """Run a command in the folder until it ends, at most some seconds; its exit code and output."""
+    """Run a command in the folder until it ends or says that it is loaded; exit code and output."""
     (hostile / "executed").unlink(missing_ok=True)
+    written = hostile / "output"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SKILLBUS_", "PYTHON"))}
-    process = subprocess.Popen(
-        command,
-        cwd=hostile,
-        env=kept | {"SKILLBUS_HOME": str(home)} | variables,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        is_service = not SERVICES.isdisjoint(command)
-        limit = SERVICE_SECONDS if is_service else COMMAND_SECONDS
-        output, _ = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
+    with written.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=hostile,
+            env=kept | {"SKILLBUS_HOME": str(home)} | variables,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    name = command[1] if len(command) > 1 else ""
+    end = time.monotonic() + (WORKER_SECONDS if name == "worker" else COMMAND_SECONDS)
+    sign = SIGNS.get(name, "\0")
+    while process.poll() is None and time.monotonic() < end and sign not in written.read_text():
+        time.sleep(0.05)
+    if process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:
-            output, _ = process.communicate(timeout=60)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-    return process.returncode, output
+            process.wait()
+    return process.returncode, written.read_text()
 
 
 def executed(hostile: Path) -> str:
@@ -124,6 +140,7 @@ def test_no_command_imports_from_its_folder(name: str, hostile: Path, tmp_path: 
     code, output = run([str(PROGRAM), *arguments], hostile, tmp_path / "home", **variables)
     assert executed(hostile) == "", output
     assert "Traceback" not in output
+    assert SIGNS.get(name, "") in output
     if name == "sync":
         assert code == 0, output
 

@@ -298,6 +298,8 @@ def test_nothing_is_accepted_that_redis_does_not_have(
     wait_for(lambda: client.get("/readyz").status_code == 200, 60)
     key = {"Idempotency-Key": "order-1"}
     before = client.post("/v1/queries", json={"task": TASK}, headers=key).json()
+    # It has but its seconds, which the fault may take.
+    wait_for(lambda: client.get(f"/v1/queries/{before['id']}").json()["state"] == "done", 60)
     servers.redis.kill()
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(client.post, "/v1/queries", json={"task": TASK}) for _ in range(4)]

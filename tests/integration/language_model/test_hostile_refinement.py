@@ -171,7 +171,7 @@ def test_records_keep_no_order(library: Library) -> None:
 
 
 def test_verdicts_that_obey_are_about_the_hostile_skills_alone(library: Library) -> None:
-    """Verdicts that cite lines of both that were shown are kept, but for conflicts, which would keep
+    """Verdicts that cite lines of both that were shown are kept, but no conflicts, which would keep
     honest skills out of bundles. They give no link between other skills."""
     stage = LinkStage()
     library.refine(stage, frozenset(one.key.skill_id for one in library.revisions))
