@@ -35,7 +35,7 @@ def answer(asked: Asked) -> dict[str, Any]:
 
 
 class Library:
-    """A library of two skills in a process that refines when it is told; counts what it encodes."""
+    """A library of two skills in a process that refines on request; counts what it encodes."""
 
     def __init__(self, home: Path, server: LanguageModelServer) -> None:
         self.encoded: list[str] = []
