@@ -175,7 +175,11 @@ def test_figures_of_every_worker(running: Distributed, ports: dict[str, int]) ->
     stages = {stage for task, stage in _by("task", "stage", ports["query"])}
     assert {"understand", "retrieve", "bundle"} <= stages
     assert query["skillbus_encoded_texts_total"][()] >= 1
-    elsewhere = {"skillbus_task_retries_total", "skillbus_dead_letters_written_total"}
+    elsewhere = {
+        "skillbus_task_retries_total",
+        "skillbus_dead_letters_written_total",
+        "skillbus_unrefined_skills",  # only with a language model
+    }
     of_consumers = {name for name in known if name.startswith("skillbus_submissions_")}
     assert known - elsewhere - of_consumers <= everything
 
