@@ -26,18 +26,21 @@ def ask_model(
     request: ModelRequest,
     answer_type: type[AnswerT],
     check: Callable[[AnswerT], None] | None = None,
+    began: float | None = None,
 ) -> AnswerT | None:
     """The model's answer for a stage of this query; None if there is none in the time that the
     query has left for the model.
 
+    began: when the stage began to prepare the request, by `time.monotonic`: that counts too.
     Without an answer the degradations name the stage and the cause.
     """
     calls = context.model_calls
-    seconds = min(calls.seconds, context.deadline.remaining() / 2)
+    started = time.monotonic() if began is None else began
+    left = calls.seconds - (time.monotonic() - started)
+    seconds = min(left, context.deadline.remaining() / 2)
     lazy = context.services.language_model
     if lazy is None:
         return None
-    started = time.monotonic()
     try:
         if seconds < _MIN_SECONDS:
             raise TransientError("no time is left for the model")

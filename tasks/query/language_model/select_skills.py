@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -60,6 +61,7 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
         return ranking
     if context.is_on("floor") and not ranking.is_evident(context.services.settings.choice):
         return ranking  # the answer is NO_SKILL_HIT
+    began = time.monotonic()
     try:
         revisions = context.services.index.get_revisions([hit.key for hit in hits])
         hidden = _find_orders(hits, revisions)
@@ -78,6 +80,7 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
         select_request(context.request.task, entries),
         SelectAnswer,
         lambda given: check_answer(given, len(numbered)),
+        began,
     )
     if answer is None:
         return ranking
