@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help install demo test unit check docs bench crash schemas stack-up stack-down stack-status lock clean
+.PHONY: help install demo test unit check docs bench quality quality-page crash schemas stack-up stack-down stack-status lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -47,6 +47,7 @@ check: $(INSTALLED)  ## Style, types, imports, dependencies, published schemas, 
 	$(BIN)/lint-imports
 	$(BIN)/deptry config skills search graph tasks workers
 	$(BIN)/python docs/reference/schemas.py --check
+	$(BIN)/python -m tests.bench.quality check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 docs: $(INSTALLED)  ## Build the documentation as a site in build/site
@@ -57,6 +58,18 @@ bench: $(INSTALLED)  ## Run the benchmarks and print their figures
 	for what in ingest query edit memory; do \
 		echo "$$what:"; $(BIN)/python -m tests.bench.run $$what $(BENCH) || exit 1; \
 	done
+
+# `make quality DATA=folder`; docs/how-to/measure-your-own-library.md says what the folder holds.
+# `ONLY="routing roles"` measures some sections, `LIBRARY=home` reads a library that is there already,
+# `CACHE=folder` keeps those that are made, `SAMPLE=20` tries it on few labels.
+quality: $(INSTALLED)  ## Measure on DATA=folder and write docs/explanation/quality.md
+	@test -n "$(DATA)" || { echo "name the data: make quality DATA=folder"; exit 2; }
+	$(BIN)/python -m tests.bench.quality measure $(DATA) $(if $(ONLY),--only $(ONLY)) \
+		$(if $(LIBRARY),--library $(LIBRARY)) $(if $(CACHE),--cache $(CACHE)) \
+		$(if $(SAMPLE),--sample $(SAMPLE))
+
+quality-page: $(INSTALLED)  ## Write docs/explanation/quality.md and its plots from quality.json
+	$(BIN)/python -m tests.bench.quality render
 
 crash: $(INSTALLED)  ## Kill a running sync 200 times and compare the library each time
 	SKILLBUS_CRASH_ROUNDS=200 $(BIN)/python -m pytest tests/integration/faults/test_crash.py

@@ -16,7 +16,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from config.errors import UsageError
-from config.renamed_settings import rename_keys, rename_variable
+from config.renamed_settings import (
+    drop_removed_keys,
+    find_removed_variable,
+    rename_keys,
+    rename_variable,
+)
 from config.settings import Settings
 
 
@@ -37,8 +42,8 @@ def load_settings(
     """Read the settings file and the environment.
 
     `home` overrides `SKILLBUS_HOME`. `warn` is called with one line for each setting that is
-    given under an old name. Raises UsageError with the setting, what is wrong with it and where
-    it can be set.
+    given under an old name or was removed. Raises UsageError with the setting, what is wrong with
+    it and where it can be set.
     """
     default = Settings.model_fields["home"].get_default(call_default_factory=True)
     base = Path(home or os.environ.get("SKILLBUS_HOME") or default).expanduser().absolute()
@@ -46,11 +51,16 @@ def load_settings(
         raise UsageError(f"{base} is a file; name a folder with SKILLBUS_HOME or --home")
     path = get_config_path(base)
     _reject_unknown_variables()
-    content, renamed = rename_keys(_read_file(path))
+    content, removed = drop_removed_keys(_read_file(path))
+    content, renamed = rename_keys(content)
+    for old, new in removed:
+        warn(f"{path}: {old} is ignored; {new} replaces it")
     for old, new in renamed:
         warn(f"{path}: {old} is now {new}; the next version will not accept the old name")
     for name in sorted(os.environ):
-        if rename_variable(name) != name:
+        if find_removed_variable(name):
+            warn(f"{name} is ignored; {find_removed_variable(name)} replaces it")
+        elif rename_variable(name) != name:
             warn(f"{name} is now {rename_variable(name)}; the next version will not accept {name}")
     try:
         # SKILLBUS_HOME is in the environment too: the `home` argument must override it.

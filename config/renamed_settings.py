@@ -1,8 +1,9 @@
-"""Old names of settings, which are accepted for one version with a warning."""
+"""Old names of settings, which are accepted for one version with a warning, and removed ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
@@ -10,13 +11,56 @@ Value = TypeVar("Value")
 RENAMED = {
     "paging": "passages",
     "workers.page_threads": "workers.embed_threads",
-    "choice.near": "choice.floor_cosine",
     "watch.look_seconds": "watch.rescan_seconds",
+    "passages.gap": "passages.miss",
 }
-"""Old name -> current name, of a group or of `group.key`.
+"""Old name -> current name, of a group or of `group.key`; a group stands before its keys.
 
 An entry is removed in the version after the one that added it.
 """
+
+
+REMOVED = {
+    "choice.floor": "choice.least_probability",
+    "choice.floor_long": "choice.least_probability",
+    "choice.floor_cosine": "choice.least_probability",
+    "choice.near": "choice.least_probability",
+    "reranker.late_milliseconds": "reranker.late_candidates",
+}
+"""Removed setting -> the one that does its work now, in another unit. Its value is ignored.
+
+An entry is deleted in the version after the one that added it.
+"""
+
+
+def find_removed_variable(name: str) -> str:
+    """The variable that took the place of a removed one; "" for any other variable."""
+    for old, new in REMOVED.items():
+        if name.lower() == _variable(old):
+            return _variable(new).upper()
+    return ""
+
+
+def drop_removed_keys(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The content of a settings file without removed settings, and (removed, successor) of each."""
+    kept = dict(content)
+    found = []
+    for old, new in REMOVED.items():
+        group, _, key = old.partition(".")
+        values = kept.get(group)
+        if isinstance(values, Mapping) and key in values:
+            kept[group] = {name: value for name, value in values.items() if name != key}
+            found.append((old, new))
+    return kept, found
+
+
+def _convert_gap(gap: Any) -> float:
+    """The `miss` that sends about as much as method F did with a score gap; raises ValueError."""
+    return min(1.0, 0.2 * math.exp((4.2 - float(gap)) / 1.5))
+
+
+CONVERTED: dict[str, Callable[[Any], Any]] = {"passages.gap": _convert_gap}
+"""Old name -> the current value of an old one, where the meaning changed too."""
 
 
 def rename_variable(name: str) -> str:
@@ -25,14 +69,19 @@ def rename_variable(name: str) -> str:
     for old, new in RENAMED.items():
         prefix = _variable(old)
         if folded == prefix or folded.startswith(f"{prefix}__"):
-            renamed = _variable(new) + folded.removeprefix(prefix)
-            return renamed.upper() if name.isupper() else renamed
-    return name
+            folded = _variable(new) + folded.removeprefix(prefix)
+    if folded == name.lower():
+        return name
+    return folded.upper() if name.isupper() else folded
 
 
-def rename_variables(variables: Mapping[str, Value]) -> dict[str, Value]:
-    """Environment variables under their current names; a current name overrides an old one."""
-    renamed = {rename_variable(name): value for name, value in variables.items()}
+def rename_variables(variables: Mapping[str, Value]) -> dict[str, Value | Any]:
+    """Environment variables under their current names; a current name overrides an old one.
+    Removed ones are left out."""
+    variables = {n: value for n, value in variables.items() if not find_removed_variable(n)}
+    renamed = {
+        rename_variable(name): _convert_variable(name, value) for name, value in variables.items()
+    }
     return renamed | {name: value for name, value in variables.items() if name in renamed}
 
 
@@ -60,8 +109,24 @@ def rename_keys(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[
         elif old_key and isinstance(renamed.get(old_group), dict) and old_key in renamed[old_group]:
             found.append((old, new))
             value = renamed[old_group].pop(old_key)
-            renamed.setdefault(new_group, {}).setdefault(new_key, value)
+            renamed.setdefault(new_group, {}).setdefault(new_key, _convert(old, value))
     return renamed, found
+
+
+def _convert(old: str, value: Any) -> Any:
+    """The current value of a value under an old name; an invalid one is left to the validation."""
+    try:
+        return CONVERTED[old](value) if old in CONVERTED else value
+    except (TypeError, ValueError):
+        return value
+
+
+def _convert_variable(name: str, value: Value) -> Value | Any:
+    for old in CONVERTED:
+        same_key = name.lower().endswith("__" + old.rpartition(".")[2])
+        if same_key and rename_variable(name).lower() == _variable(RENAMED[old]):
+            return str(_convert(old, value))
+    return value
 
 
 def _variable(setting: str) -> str:

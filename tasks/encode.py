@@ -30,6 +30,6 @@ def encode_cached(services: Services, texts: Sequence[str], in_bulk: bool = True
     }
     if missing:
         pause = services.coordinator.yield_to_queries if in_bulk else None
-        fresh = encoder.encode(list(missing.values()), pause)
+        fresh = encoder.encode_texts(list(missing.values()), pause)
         known = {**known, **dict(zip(missing, fresh, strict=True))}
     return np.stack([known[digest] for digest in hashes]).astype(np.float32, copy=False)

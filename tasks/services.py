@@ -22,6 +22,7 @@ from tasks.language_model.protocol import LanguageModel
 from tasks.language_model.skill_pairs.protocol import SkillPairStore
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
+from tasks.query.process_state.passage_vectors import PassageVectorCache
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.throughput import Throughput
@@ -63,11 +64,9 @@ class Lazy(Generic[T]):
 class Throughputs:
     """Measured speed of reranking in this process.
 
-    late: seconds per candidate, of late interaction. rerank: seconds per character, of the
-    reranker.
+    rerank: seconds per character, of the reranker.
     """
 
-    late: Throughput = field(default_factory=Throughput)
     rerank: Throughput = field(default_factory=Throughput)
 
 
@@ -103,6 +102,7 @@ class Services:
     throughputs: Throughputs = field(default_factory=Throughputs)
     circuit_breakers: CircuitBreakers | None = None
     fact_cache: RevisionFactCache = field(default_factory=RevisionFactCache)
+    passage_vectors: PassageVectorCache = field(default_factory=PassageVectorCache)
     refined: RefinedSubjects = field(default_factory=RefinedSubjects)
     stopping: threading.Event = field(default_factory=threading.Event)
 

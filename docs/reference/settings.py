@@ -24,7 +24,6 @@ MEANINGS = {
     "encoder.model": "name or folder of the embedding model",
     "limits.query_characters": "maximum length of a task",
     "passages.method": "`f`: passages worth their tokens; `mmr`: SkillPager's rule; `full`: all",
-    "passages.gap": "largest distance from the best passage in method `f`; a larger gap sends more",
     "workers.ingest_threads": "threads that read and embed skills",
     "workers.embed_threads": "threads that embed sections",
     "workers.query_threads": "queries answered in parallel",
@@ -112,13 +111,13 @@ overrides the defaults. Environment variables override the file; the name of a v
 
 ```toml
 [passages]
-gap = 4.0
+miss = 0.1
 
 [choice]
 budget = 4000
 ```
 
-The same from the environment: `SKILLBUS_PASSAGES__GAP=4.0 SKILLBUS_CHOICE__BUDGET=4000`. An
+The same from the environment: `SKILLBUS_PASSAGES__MISS=0.1 SKILLBUS_CHOICE__BUDGET=4000`. An
 unknown key or a value out of bounds is an error (exit code 2) that names the setting.
 `skillbus config show` prints the settings in force.
 

@@ -32,7 +32,7 @@ from neo4j.exceptions import TransientError as PassingError
 
 from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
 from config.secrets import read_secret, strip_password
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from graph.neo4j.call_watchdog import CallWatchdog, WatchedCall
 
 T = TypeVar("T")

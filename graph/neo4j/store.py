@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import override
 
 from config.errors import SkillbusError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from graph.neo4j import migrations
 from graph.neo4j.catalog import Neo4jCatalog
 from graph.neo4j.client import Neo4jClient

@@ -1,52 +1,157 @@
-"""Fetching candidates from Elasticsearch: the requests of lexical and vector searches, and hits."""
+"""Fetching candidates from Elasticsearch: requests of lexical and vector searches, and hits.
+
+Sections are nested documents of a revision, so that a search of them finds each revision once, by
+its best section.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search.elastic.document_codec import EMPTY_FIELD_TOKEN, VECTOR_FIELDS, decode_key
+from search.batches import batches
+from search.elastic.document_codec import (
+    EMPTY_FIELD_TOKEN,
+    VECTOR_FIELDS,
+    decode_key,
+    document_id,
+    encode_bytes,
+    quantise_rows,
+)
 from search.elastic.document_reader import MAX_HITS, DocumentReader
-from search.protocol import FILTER_NAMES, TEXT_FIELDS, Filters, Hit, LexicalSearch, VectorSearch
+from search.elastic.index_sets import IndexSet
+from search.protocol import (
+    FILTER_NAMES,
+    TEXT_FIELDS,
+    Filters,
+    Hit,
+    LexicalSearch,
+    Search,
+    SectionSearch,
+    Vector,
+    VectorSearch,
+)
 from search.scoring.weights import FIELD_BOOSTS
+from skills.record import RevisionKey
 
 _CANDIDATES_PER_HIT = 1.5
 _MIN_CANDIDATES = 100
+_EXTRA_REVISIONS = 0.1
+_MIN_EXTRA_REVISIONS = 10
+_WIDEN = 4
 
 
 def search_candidates(
-    reader: DocumentReader, index: str, searches: Sequence[LexicalSearch | VectorSearch]
+    reader: DocumentReader, index_set: IndexSet, searches: Sequence[Search]
 ) -> list[list[Hit]]:
-    """Return the hits of each search, in order, in one round trip."""
-    bodies = [(place, search_body(one)) for place, one in enumerate(searches)]
-    sent = [(place, body) for place, body in bodies if body is not None]
-    answers = reader.search_many(
-        [(index, body) for _, body in sent], ["hits.hits._score", "hits.hits.fields"]
-    )
+    """Return the hits of each search, in order, in one round trip.
+
+    A search of sections takes another one if revisions of the same skills fill its answer.
+    """
     hits: list[list[Hit]] = [[] for _ in searches]
-    for (place, _), answer in zip(sent, answers, strict=True):
-        hits[place] = parse_hits(searches[place], answer)
+    sizes = {place: _first_size(one) for place, one in enumerate(searches)}
+    while sizes:
+        answers = _run(reader, index_set, {place: searches[place] for place in sizes}, sizes)
+        short = {}
+        for place, answer in answers.items():
+            found = parse_hits(searches[place], answer)
+            one = searches[place]
+            if isinstance(one, SectionSearch):
+                hits[place], skills = _first_skills(found, one.limit)
+                if skills < one.limit and sizes[place] <= len(found) < MAX_HITS:
+                    short[place] = min(_WIDEN * sizes[place], MAX_HITS)
+            else:
+                hits[place] = found
+        sizes = short
     return hits
 
 
-def search_body(one: LexicalSearch | VectorSearch) -> dict[str, Any] | None:
-    """Return the request body of a search, None if it can have no hits.
+def _run(
+    reader: DocumentReader,
+    index_set: IndexSet,
+    searches: Mapping[int, Search],
+    sizes: Mapping[int, int],
+) -> dict[int, Mapping[str, Any]]:
+    """The answers of the searches that can have hits."""
+    bodies = {place: search_body(one, sizes[place]) for place, one in searches.items()}
+    sent = {place: body for place, body in bodies.items() if body is not None}
+    answers = reader.search_many(
+        [(index_set.index_name(_kind(searches[place])), body) for place, body in sent.items()],
+        ["hits.hits._score", "hits.hits.fields"],
+    )
+    return dict(zip(sent, answers, strict=True))
+
+
+def _kind(one: Search) -> str:
+    return "sections" if isinstance(one, SectionSearch) else "skills"
+
+
+def _first_size(one: Search) -> int:
+    """How many hits to ask for: superseded revisions of skills come on top of the limit."""
+    extra = max(int(_EXTRA_REVISIONS * one.limit), _MIN_EXTRA_REVISIONS)
+    size = one.limit + extra if isinstance(one, SectionSearch) and one.limit > 0 else one.limit
+    return min(size, MAX_HITS)
+
+
+def _first_skills(found: Sequence[Hit], limit: int) -> tuple[list[Hit], int]:
+    """The hits of the first `limit` skills, and how many skills these are."""
+    kept: list[Hit] = []
+    skills: set[str] = set()
+    for hit in found:
+        if hit.key.skill_id not in skills:
+            if len(skills) == limit:
+                break
+            skills.add(hit.key.skill_id)
+        kept.append(hit)
+    return kept, len(skills)
+
+
+def search_section_cosines(
+    reader: DocumentReader, index_set: IndexSet, keys: Sequence[RevisionKey], vector: Vector
+) -> dict[RevisionKey, float]:
+    """Return the best cosine of a section of each of the revisions that have section vectors."""
+    searches = []
+    for batch in batches(dict.fromkeys(keys), MAX_HITS // 2):
+        # As more candidates are asked for than there can be, none is left out as a far one.
+        search = _nested_knn(vector, len(batch), len(batch) + _MIN_CANDIDATES)
+        if search is None:
+            return {}
+        search["filter"] = [{"ids": {"values": [document_id(key) for key in batch]}}]
+        body = {"knn": search, "size": len(batch), **_KEYS_ONLY}
+        searches.append((index_set.index_name("sections"), body))
+    answers = reader.search_many(searches, ["hits.hits._score", "hits.hits.fields"])
+    return {
+        decode_key(hit["fields"]): _cosine(hit)
+        for answer in answers
+        for hit in answer.get("hits", {}).get("hits", ())
+    }
+
+
+_KEYS_ONLY: dict[str, Any] = {
+    "track_total_hits": False,
+    "stored_fields": "_none_",
+    "_source": False,
+    "docvalue_fields": ["skill_id", "seq"],
+}
+"""Part of a search body that fetches the keys of hits."""
+
+
+def search_body(one: Search, size: int | None = None) -> dict[str, Any] | None:
+    """Return the request body of a search for `size` hits, None if it can have no hits.
 
     Only the score and the key are fetched, the key from doc values: reading the stored fields of
     some hundred hits costs as much as finding them.
     """
-    limit = min(one.limit, MAX_HITS)
-    found = _lexical_query(one) if isinstance(one, LexicalSearch) else _knn_query(one, limit)
-    if found is None or limit < 1:
+    limit = min(one.limit if size is None else size, MAX_HITS)
+    if limit < 1:
         return None
-    return {
-        **found,
-        "size": limit,
-        "track_total_hits": False,
-        "stored_fields": "_none_",
-        "_source": False,
-        "docvalue_fields": ["skill_id", "seq"],
-    }
+    if isinstance(one, LexicalSearch):
+        found = _lexical_query(one)
+    elif isinstance(one, SectionSearch):
+        found = _section_query(one, limit)
+    else:
+        found = _knn_query(one, limit)
+    return None if found is None else {**found, "size": limit, **_KEYS_ONLY}
 
 
 def _lexical_query(one: LexicalSearch) -> dict[str, Any] | None:
@@ -70,18 +175,43 @@ def _lexical_query(one: LexicalSearch) -> dict[str, Any] | None:
 def _knn_query(one: VectorSearch, limit: int) -> dict[str, Any] | None:
     if not one.vector.any():  # a zero vector has no cosine; the server refuses it
         return None
-    candidates = min(max(int(limit * _CANDIDATES_PER_HIT), _MIN_CANDIDATES), MAX_HITS)
     search: dict[str, Any] = {
         "field": VECTOR_FIELDS[one.vector_field],
         "query_vector": one.vector.tolist(),
         "k": limit,
-        "num_candidates": candidates,
+        "num_candidates": _num_candidates(limit),
         # Score by the exact vectors, not by their int8 quantisation.
         "rescore_vector": {"oversample": 1.0},
     }
     if allowed := _filter_clauses(one.filters):
         search["filter"] = allowed
     return {"knn": search}
+
+
+def _section_query(one: SectionSearch, limit: int) -> dict[str, Any] | None:
+    search = _nested_knn(one.vector, limit, _num_candidates(limit))
+    if search is None:
+        return None
+    if allowed := _filter_clauses(one.filters):
+        search["filter"] = allowed
+    return {"knn": search}
+
+
+def _nested_knn(vector: Vector, limit: int, candidates: int) -> dict[str, Any] | None:
+    """The `limit` revisions with the nearest sections; their vectors are bytes, so is this one."""
+    quantised = quantise_rows(vector[None, :])[0]
+    if not quantised.any():
+        return None
+    return {
+        "field": "sections.vector",
+        "query_vector": encode_bytes(quantised),
+        "k": limit,
+        "num_candidates": candidates,
+    }
+
+
+def _num_candidates(limit: int) -> int:
+    return min(max(int(limit * _CANDIDATES_PER_HIT), _MIN_CANDIDATES), MAX_HITS)
 
 
 def _filter_clauses(filters: Filters) -> list[dict[str, Any]]:
@@ -92,11 +222,15 @@ def _filter_clauses(filters: Filters) -> list[dict[str, Any]]:
     ]
 
 
-def parse_hits(one: LexicalSearch | VectorSearch, answer: Mapping[str, Any]) -> list[Hit]:
+def parse_hits(one: Search, answer: Mapping[str, Any]) -> list[Hit]:
     """Return the hits of an answer; scores of a vector search are cosines, above 0."""
     hits = answer.get("hits", {}).get("hits", ())
     if isinstance(one, LexicalSearch):
         return [Hit(decode_key(hit["fields"]), float(hit["_score"])) for hit in hits]
-    # Elasticsearch scores a cosine as (1 + cosine) / 2.
-    near = ((hit, 2.0 * float(hit["_score"]) - 1.0) for hit in hits)
+    near = ((hit, _cosine(hit)) for hit in hits)
     return [Hit(decode_key(hit["fields"]), cosine) for hit, cosine in near if cosine > 0.0]
+
+
+def _cosine(hit: Mapping[str, Any]) -> float:
+    """The cosine of a hit of a vector search: Elasticsearch scores it as (1 + cosine) / 2."""
+    return 2.0 * float(hit["_score"]) - 1.0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from config.errors import MisconfiguredError, PermanentError, SkillbusError, TransientError
 from config.secrets import read_secret, strip_password
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 
 if TYPE_CHECKING:
     from elasticsearch import ApiError, Elasticsearch

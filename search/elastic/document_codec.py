@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from config.errors import PermanentError
 from search.blob_codec import (
@@ -26,6 +27,7 @@ from search.blob_codec import (
 from search.protocol import (
     FILTER_NAMES,
     TEXT_FIELDS,
+    Filters,
     ForwardRecord,
     SkillDocument,
     StoredRevision,
@@ -165,20 +167,41 @@ def decode_revision(key: RevisionKey, source: Mapping[str, Any]) -> StoredRevisi
 # -- index `sections`: section vectors
 
 
-def sections_record(key: RevisionKey, hashes: Sequence[bytes], vectors: Vector) -> bytes:
-    """Encode the section vectors of a revision as int8, with the hashes of their texts."""
-    return _to_record(
-        key,
-        hashes=sorted({hash_keyword(value) for value in hashes}),
-        vectors=encode_blob(pack_sections(hashes, vectors)),
-    )
+def sections_record(
+    key: RevisionKey, hashes: Sequence[bytes], vectors: Vector, filters: Filters
+) -> bytes:
+    """Encode the section vectors of a revision as int8, with the hashes of their texts.
+
+    A zero vector is stored in the blob only, so that searches do not find it.
+    """
+    quantised = quantise_rows(vectors)
+    values: dict[str, Any] = {
+        name: list(chosen) for name in FILTER_NAMES if (chosen := getattr(filters, name))
+    }
+    values["hashes"] = sorted({hash_keyword(value) for value in hashes})
+    values["vectors"] = encode_blob(_pack_sections(hashes, quantised))
+    values["sections"] = [{"vector": encode_bytes(row)} for row in quantised if row.any()]
+    return _to_record(key, **values)
+
+
+def encode_bytes(vector: npt.NDArray[np.int8]) -> str:
+    """Encode a vector as a value of a `dense_vector` field of bytes, in hexadecimal."""
+    return vector.tobytes().hex()
+
+
+def quantise_rows(vectors: Vector) -> npt.NDArray[np.int8]:
+    """Quantise vectors to int8, the largest element of each to 127."""
+    largest = np.abs(vectors).max(axis=1, initial=0.0, keepdims=True)
+    scale = np.where(largest > 0, largest, 1.0) / 127
+    return np.rint(vectors / scale).astype(np.int8)
 
 
 def pack_sections(hashes: Sequence[bytes], vectors: Vector) -> bytes:
     """Pack the number of sections, their hashes, and the vectors as int8 scaled to 127."""
-    largest = np.abs(vectors).max(axis=1, initial=0.0, keepdims=True)
-    scale = np.where(largest > 0, largest, 1.0) / 127
-    quantised = np.rint(vectors / scale).astype(np.int8)
+    return _pack_sections(hashes, quantise_rows(vectors))
+
+
+def _pack_sections(hashes: Sequence[bytes], quantised: npt.NDArray[np.int8]) -> bytes:
     return len(hashes).to_bytes(4, "little") + pack_hashes(hashes) + quantised.tobytes()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from config.errors import SkillbusError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.index_sets import INDEX_KINDS, SCHEMA, IndexIdentity, IndexSet, IndexSets
 

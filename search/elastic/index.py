@@ -10,9 +10,10 @@ import numpy as np
 from typing_extensions import override
 
 from config.errors import PermanentError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
+from search.blob_codec import unpack_filters
 from search.elastic.caches import LRUCache, VectorCache
-from search.elastic.candidate_search import search_candidates
+from search.elastic.candidate_search import search_candidates, search_section_cosines
 from search.elastic.connection import BulkOperation, ElasticsearchConnection, MissingIndexError
 from search.elastic.document_codec import (
     REVISION_FIELDS,
@@ -34,6 +35,7 @@ from search.protocol import (
     ForwardRecord,
     Hit,
     LexicalSearch,
+    Search,
     SearchIndex,
     SkillDocument,
     StoredRevision,
@@ -150,7 +152,13 @@ class ElasticsearchIndex(SearchIndex):
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
         with self._write_set() as index_set:
-            record = sections_record(key, hashes, vectors)
+            stored = self._reader.get_documents(
+                index_set.index_name("revisions"), [key], ["filters"]
+            )
+            filters = [unpack_filters(str(source["filters"])) for _, source in stored]
+            if not filters:
+                return
+            record = sections_record(key, hashes, vectors, filters[0])
             self._connection.bulk([_create(index_set, "sections", key, record)])
             # Checked after the write, while `delete` removes `skills` first: none is orphaned.
             if not self._reader.exists(index_set.index_name("skills"), key):
@@ -182,9 +190,16 @@ class ElasticsearchIndex(SearchIndex):
         return self.search_many([VectorSearch(vector, vector_field, limit, filters)])[0]
 
     @override
-    def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
+    def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
         with self._use_set() as index_set:
-            return search_candidates(self._reader, index_set.index_name("skills"), searches)
+            return search_candidates(self._reader, index_set, searches)
+
+    @override
+    def get_section_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, float]:
+        with self._use_set() as index_set:
+            return search_section_cosines(self._reader, index_set, keys, vector)
 
     # -- reading
 

@@ -15,14 +15,17 @@ from importlib.resources import files
 from typing import Any
 
 from config.errors import MisconfiguredError, PermanentError, UsageError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from search.elastic.connection import ElasticsearchConnection
 from search.text.tokens import TOKENS_VERSION
 
 STORAGE_VERSION = 1
 """Incremented when documents of earlier versions can no longer be read."""
 
-SCHEMA = f"{STORAGE_VERSION}.{TOKENS_VERSION}"
+_MAPPING_VERSION = 1
+"""Incremented when mappings change in a way that an existing index cannot follow."""
+
+SCHEMA = f"{STORAGE_VERSION}.{TOKENS_VERSION}.{_MAPPING_VERSION}"
 """Version of mappings and tokens; another schema needs another set."""
 
 INDEX_KINDS = ("skills", "forward", "revisions", "sections")
@@ -75,9 +78,7 @@ def index_definition(
     path = files("search.elastic").joinpath("mappings", f"{kind}.json")
     body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     body["settings"]["index"] |= {"number_of_shards": shards, "number_of_replicas": replicas}
-    for field in body["mappings"]["properties"].values():
-        if field["type"] == "dense_vector":
-            field["dims"] = identity.dimension
+    _set_dimension(body["mappings"]["properties"], identity.dimension)
     body["mappings"]["_meta"] = {
         _META: {
             "schema": identity.schema,
@@ -86,6 +87,13 @@ def index_definition(
         }
     }
     return body
+
+
+def _set_dimension(properties: dict[str, Any], dimension: int) -> None:
+    for field in properties.values():
+        if field["type"] == "dense_vector":
+            field["dims"] = dimension
+        _set_dimension(field.get("properties", {}), dimension)
 
 
 class IndexSets:

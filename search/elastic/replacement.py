@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from config.errors import UsageError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.index import ElasticsearchIndex
 from search.elastic.index_sets import SCHEMA, STORAGE_VERSION, IndexIdentity, IndexSet, IndexSets

@@ -24,6 +24,7 @@ from search.blob_codec import (
 )
 from search.local.completed_engine import CompletedEngine
 from search.local.revision_store import SQL_BATCH, RevisionStore
+from search.local.section_matrix import SectionMatrix
 from search.local.tantivy_engine import TantivyEngine
 from search.local.vector_matrix import VectorMatrix
 from search.protocol import (
@@ -31,8 +32,9 @@ from search.protocol import (
     Filters,
     ForwardRecord,
     Hit,
-    LexicalSearch,
+    Search,
     SearchIndex,
+    SectionSearch,
     SkillDocument,
     StoredRevision,
     Vector,
@@ -67,6 +69,7 @@ class LocalSearchIndex(SearchIndex):
         self._engine = TantivyEngine(folder / "terms", writable=writable)
         self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
         self._matrix = VectorMatrix(self._store, dimension)
+        self._sections = SectionMatrix(self._store, dimension)
         if writable:
             self._repair()
 
@@ -155,12 +158,18 @@ class LocalSearchIndex(SearchIndex):
         ]
 
     @override
-    def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
+    def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
         return [self._search(one) for one in searches]
 
-    def _search(self, one: LexicalSearch | VectorSearch) -> list[Hit]:
+    def _search(self, one: Search) -> list[Hit]:
         if isinstance(one, VectorSearch):
             return self.search_vectors(one.vector, one.vector_field, one.limit, one.filters)
+        if isinstance(one, SectionSearch):
+            self._sections.refresh()
+            return [
+                Hit(*found)
+                for found in self._sections.find_nearest(one.vector, one.limit, one.filters)
+            ]
         if one.completed:
             return self._to_hits(self._completed.search(one.terms, one.limit, one.filters))
         return self.search_lexical(one.terms, one.limit, one.filters)
@@ -191,6 +200,13 @@ class LocalSearchIndex(SearchIndex):
                     else np.empty((0, self._dimension), dtype=np.float32)
                 )
         return found
+
+    @override
+    def get_section_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, float]:
+        self._sections.refresh()
+        return self._sections.best_cosines(keys, vector)
 
     @override
     def get_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:

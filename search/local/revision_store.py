@@ -62,11 +62,15 @@ class RevisionStore:
         if writable:
             path.parent.mkdir(parents=True, exist_ok=True)
             with self.write_transaction() as connection:
+                known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'embedded'")
+                is_listed = known.fetchone() is not None
                 connection.executescript(
                     "BEGIN IMMEDIATE;"
                     + files("search.local").joinpath("schema.sql").read_text(encoding="utf-8")
                 )
                 connection.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", identity.items())
+                if not is_listed:
+                    self._list_embedded(connection)
         self._check(identity)
 
     def _check(self, identity: dict[str, str]) -> None:
@@ -76,7 +80,7 @@ class RevisionStore:
             if stored.get(name) != value:
                 raise PermanentError(
                     f"the search index at {self._path.parent} was made with {name} "
-                    f"{stored.get(name)!r}, not {value!r}: set it back, or ingest into a new folder"
+                    f"{stored.get(name)!r}, not {value!r}: set it back, or run `skillbus reindex`"
                 )
 
     # -- connections
@@ -196,6 +200,7 @@ class RevisionStore:
         )
         if document.forward.completed:
             connection.execute("INSERT INTO completed VALUES (?)", number)
+        _mark_embedded(connection, number[0], document.section_hashes)
         used = dict.fromkeys((*hashes, *document.section_hashes))
         connection.executemany(
             "INSERT OR IGNORE INTO uses VALUES (?, ?)", ((text, number[0]) for text in used)
@@ -213,6 +218,17 @@ class RevisionStore:
                     "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)", (text, *quantise(vector))
                 )
                 connection.execute("INSERT OR IGNORE INTO uses VALUES (?, ?)", (text, number))
+            stored = connection.execute(
+                "SELECT section_hashes FROM revisions WHERE number = ?", (number,)
+            )
+            _mark_embedded(connection, number, unpack_hashes(stored.fetchone()[0]))
+
+    def _list_embedded(self, connection: sqlite3.Connection) -> None:
+        """List the revisions with section vectors of a store that was made before there was a
+        list."""
+        rows = connection.execute("SELECT number, section_hashes FROM revisions ORDER BY number")
+        for number, blob in rows.fetchall():
+            _mark_embedded(connection, number, unpack_hashes(blob))
 
     def delete(self, numbers: Sequence[int]) -> None:
         """Delete rows, and the vectors that no other row uses."""
@@ -236,6 +252,7 @@ class RevisionStore:
                 )
                 connection.execute("DELETE FROM revisions WHERE number = ?", (number,))
                 connection.execute("DELETE FROM completed WHERE number = ?", (number,))
+                connection.execute("DELETE FROM embedded WHERE number = ?", (number,))
 
     # -- reading
 
@@ -302,3 +319,30 @@ class RevisionStore:
         with self.read_connection() as connection:
             rows = connection.execute("SELECT number, skill_id, seq FROM revisions ORDER BY number")
             return {number: RevisionKey(skill_id, seq) for number, skill_id, seq in rows}
+
+
+def _mark_embedded(
+    connection: sqlite3.Connection, number: int, section_hashes: Iterable[bytes]
+) -> None:
+    """List a revision as one with section vectors, if all its sections have one."""
+    hashes = dict.fromkeys(section_hashes)
+    known = (
+        connection.execute("SELECT 1 FROM vectors WHERE hash = ?", (text,)).fetchone()
+        for text in hashes
+    )
+    if hashes and all(known):
+        connection.execute("INSERT OR IGNORE INTO embedded (number) VALUES (?)", (number,))
+
+
+def read_identity(folder: Path) -> dict[str, str] | None:
+    """The identity of the index in a folder; None if there is none."""
+    path = folder / "revisions.sqlite"
+    if not path.exists():
+        return None
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        return dict(connection.execute("SELECT name, value FROM meta"))
+    except sqlite3.Error as error:
+        raise PermanentError(f"the search index at {folder} cannot be read: {error}") from error
+    finally:
+        connection.close()

@@ -28,6 +28,13 @@ CREATE TABLE IF NOT EXISTS vectors (
 -- Revisions that a language model completed.
 CREATE TABLE IF NOT EXISTS completed (number INTEGER PRIMARY KEY);
 
+-- Revisions whose sections all have vectors, in the order in which they got them. Positions are
+-- never reused: processes keep the vectors in memory and read those beyond the last they know.
+CREATE TABLE IF NOT EXISTS embedded (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    number   INTEGER NOT NULL UNIQUE
+);
+
 -- Which revisions use a vector; it is deleted with the last of them.
 CREATE TABLE IF NOT EXISTS uses (
     hash   BLOB    NOT NULL,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
@@ -12,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from search.batches import batches
-from search.blob_codec import HASH_BYTES, dequantise
+from search.blob_codec import HASH_BYTES, dequantise, unpack_filters
+from search.local.filter_places import FilterPlaces
 from search.local.revision_store import SQL_BATCH, RevisionStore, placeholders
-from search.protocol import FILTER_NAMES, Filters, Vector
+from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
 _GROWTH = 1.25
@@ -32,7 +32,7 @@ class _Table:
     keys: list[RevisionKey] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)
     key_places: dict[RevisionKey, int] = field(default_factory=dict)
-    values: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    filters: FilterPlaces = field(default_factory=FilterPlaces)
     size: int = 0
 
 
@@ -85,7 +85,7 @@ class VectorMatrix:
             return []
         # vecdot, not a matrix product: as fast, and leaves no BLAS threads spinning.
         scores = np.vecdot(table.vectors[vector_field, :size], np.asarray(vector, dtype=np.float32))
-        allowed = _allowed(table, size, filters)
+        allowed = table.filters.allowed(size, filters)
         if allowed is not None:
             scores = np.where(allowed, scores, -np.inf)
         count = min(limit, size)
@@ -141,9 +141,7 @@ class VectorMatrix:
             table.keys.append(key)
             table.places[number] = place
             table.key_places[key] = place
-            for name, values in zip(FILTER_NAMES, json.loads(filters), strict=True):
-                for value in values:
-                    table.values.setdefault((name, value), []).append(place)
+            table.filters.add(place, unpack_filters(filters))
             table.size += 1
         return table
 
@@ -176,18 +174,3 @@ def _vectors(
         f"SELECT hash, scale, data FROM vectors WHERE hash IN ({placeholders(len(wanted))})",  # noqa: S608  (only placeholders)
         wanted,
     )
-
-
-def _allowed(table: _Table, size: int, filters: Filters) -> npt.NDArray[np.bool_] | None:
-    """Return which of the first `size` rows pass the filters; None without filters."""
-    allowed: npt.NDArray[np.bool_] | None = None
-    for name in FILTER_NAMES:
-        values = getattr(filters, name)
-        if not values:
-            continue
-        passing = np.zeros(size, dtype=np.bool_)
-        for value in values:
-            places = table.values.get((name, value), ())
-            passing[[place for place in places if place < size]] = True
-        allowed = passing if allowed is None else allowed & passing
-    return allowed

@@ -10,7 +10,7 @@ from search.protocol import Encoder, Reranker
 
 def load_encoder(settings: EncoderSettings) -> Encoder:
     """Load the encoder; raises PermanentError if that fails."""
-    return SentenceTransformerEncoder(settings.model, batch_tokens=settings.batch_tokens)
+    return SentenceTransformerEncoder(settings)
 
 
 def load_reranker(settings: RerankerSettings) -> Reranker:

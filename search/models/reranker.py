@@ -5,11 +5,9 @@ torch is imported when a reranker is created, not with this module, as it takes 
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,15 +16,15 @@ from typing_extensions import override
 from config.errors import PermanentError
 from search.models.encoder import (
     DEFAULT_MODEL,
+    PLAIN_MODEL,
+    SMALL_MODEL,
     has_bfloat16,
-    is_english_only,
     model_load_errors,
     silence_libraries,
+    trained_languages,
 )
+from search.models.model_families import with_mixtures
 from search.protocol import Reranker, Vector
-
-TRAINING_FILE = "skillbus.json"
-"""File in the folder of a reranker trained by skillbus: training data, languages and results."""
 
 _HEADS = ("ForSequenceClassification", "ForCausalLM")
 _MAX_CHARACTERS_PER_TOKEN = 12
@@ -59,7 +57,7 @@ class CrossEncoderReranker(Reranker):
             self._network = self._network.bfloat16()
         self._network.eval()
         self._model = f"{model}:{'bf16' if low_precision else 'f32'}:1"
-        self._languages = _languages(model)
+        self._languages = with_mixtures(trained_languages(model))
         # The tokenizer processes a whole text, even if only its start is used: cut it before.
         self._characters = _MAX_CHARACTERS_PER_TOKEN * int(self._network.max_seq_length)
 
@@ -71,7 +69,7 @@ class CrossEncoderReranker(Reranker):
     @property
     @override
     def languages(self) -> frozenset[str]:
-        """Those of the training file; else `en` for models known to be English only, or both."""
+        """Those of the training file, or what the name says."""
         return self._languages
 
     @override
@@ -95,9 +93,9 @@ def _load(model: str, max_length: int, device: str) -> Any:
     from sentence_transformers import CrossEncoder
     from transformers import AutoConfig
 
-    if model == DEFAULT_MODEL:
+    if model in (DEFAULT_MODEL, PLAIN_MODEL, SMALL_MODEL):
         raise PermanentError(
-            f"{model!r} is the encoder and no cross-encoder; name a model that scores pairs, or "
+            f"{model!r} is an encoder and no cross-encoder; name a model that scores pairs, or "
             "make one with `skillbus train reranker`"
         )
     try:
@@ -118,14 +116,3 @@ def _load(model: str, max_length: int, device: str) -> Any:
     limits = (network.max_seq_length, getattr(network.config, "max_position_embeddings", None))
     network.max_seq_length = min([max_length, *(int(limit) for limit in limits if limit)])
     return network
-
-
-def _languages(model: str) -> frozenset[str]:
-    """Return the languages in the training file, or else those that the name implies."""
-    record = Path(model) / TRAINING_FILE
-    if record.is_file():
-        try:
-            return frozenset(json.loads(record.read_text(encoding="utf-8"))["languages"])
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            raise PermanentError(f"{record} cannot be read: {error}; train again") from error
-    return frozenset({"en"} if is_english_only(model) else {"en", "zh"})

@@ -1,29 +1,28 @@
 """Exact scores of candidates, independent of the engine that found them.
 
-Computed with numpy from forward records and library statistics: BM25F, names, bigrams, hubness
-and cosines, each divided by a fixed spread so that their proportions hold in libraries of any
-size. Weights are interpolated between short queries and long tasks.
+Computed with numpy from forward records and library statistics: BM25F, the description's own
+BM25, names, bigrams, hubness and cosines, each divided by a fixed spread so that their proportions
+hold in libraries of any size. Weights are interpolated between short queries and long tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from search.completed_terms import stack_fields
 from search.protocol import ForwardRecord, TermIds
+from search.scoring.cosine_scale import DEFAULT_SCALE, CosineScale
+from search.scoring.field_matches import FieldMatches, find_matches
 from search.scoring.format_promotion import promote_format_owners
 from search.scoring.library_statistics import LibraryStatistics, name_terms
+from search.scoring.stated_uses import measure_exclusion, score_examples
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding
 from search.text.tokens import is_cjk, word_count
 from skills.record import RevisionKey
-
-_Ints = npt.NDArray[np.intp]
-_BUCKETS = np.uint64(1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +30,14 @@ class Candidate:
     """A revision to score.
 
     cosines: of the task with its two skill vectors; None without vectors, or if the encoder does
-    not know the language of the task or the skill.
+    not know the language of the task or the skill. section_cosine: of the task with the nearest
+    section; None without section vectors.
     """
 
     key: RevisionKey
     forward: ForwardRecord
     cosines: tuple[float, float] | None = None
+    section_cosine: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +46,16 @@ class ScoredCandidates:
 
     scores: float64, descending except where a format slot moved a candidate up. components: the
     contribution of each part to the score. evidence: BM25F over the root of the task's idf mass,
-    comparable between tasks; 0 if no term matches. best_cosine: the better of the two cosines, 0
-    without. slots: the format for which a candidate was moved up, by key.
+    comparable between tasks; 0 if no term matches. nearness: the better of the two cosines in
+    deviations above those of unrelated texts, NaN without. slots: the format for which a
+    candidate was moved up, by key.
     """
 
     keys: tuple[RevisionKey, ...]
     scores: npt.NDArray[np.float64]
     components: dict[str, npt.NDArray[np.float64]]
     evidence: npt.NDArray[np.float64]
-    best_cosine: npt.NDArray[np.float64]
+    nearness: npt.NDArray[np.float64]
     slots: dict[RevisionKey, str] = field(default_factory=dict)
 
 
@@ -69,10 +71,13 @@ def score_candidates(
     statistics: LibraryStatistics,
     weights: ScoringWeights | None = None,
     without: frozenset[str] = frozenset(),
+    scale: CosineScale = DEFAULT_SCALE,
+    factors: Mapping[str, float] | None = None,
 ) -> ScoredCandidates:
     """Score and sort candidates; ties are broken by skill_id, then by the newer revision.
 
-    without: parts to leave out, of `names`, `bigrams`, `hub`, `dense` and `artifacts`.
+    scale: of the encoder's cosines. without: parts to leave out, of `names`, `bigrams`, `hub`,
+    `dense` and `artifacts`. factors: of the parts, where they were learnt.
     """
     weights = weights or ScoringWeights()
     if not candidates:
@@ -81,21 +86,34 @@ def score_candidates(
     t = long_task_weight(understanding, weights)
     idf = statistics.idf(understanding.ids).astype(np.float64)
     records = [candidate.forward for candidate in candidates]
-    evidence = _bm25f(understanding, records, idf, statistics, weights, t)
+    matches = FieldMatches(understanding, records, idf, statistics, weights)
+    evidence = matches.score_text(t)
     lexical = evidence / weights.bm25f_spread
     components = {"bm25f": lexical}
+    if t < 1.0:
+        mass = understanding.weights.astype(np.float64) * idf
+        parts = {
+            "description": weights.description * matches.score_description(),
+            "examples": weights.examples * score_examples(understanding, records, mass, weights),
+            "exclusions": -weights.exclusion
+            * measure_exclusion(understanding, records, mass, matches.measure_offered()),
+        }
+        components |= {name: (1.0 - t) * part for name, part in parts.items()}
     names = [name_terms(record) for record in records]
     if "names" not in without:
         components["names"] = _name_scores(understanding, names, idf, statistics, weights, t)
     if "bigrams" not in without:
         pairs = _bigram_scores(understanding, records, idf, weights)
-        components["bigrams"] = weights.bigrams * pairs / weights.bigrams_spread
+        share = weights.interpolate(weights.bigrams, t)
+        components["bigrams"] = share * pairs / weights.bigrams_spread
     if "hub" not in without:
         hubs = statistics.get_hubness([candidate.key for candidate in candidates], records)
-        share = weights.hub * _english_share(understanding)
+        share = t * _hub_weight(len(statistics), weights) * _english_share(understanding)
         components["hub"] = share * (weights.hub_mean - hubs) / weights.hub_spread
     if "dense" not in without:
-        components["dense"] = _dense_scores(candidates, lexical, weights, t)
+        components["dense"] = _dense_scores(candidates, lexical, weights, t, scale)
+    if factors:
+        components = {name: part * factors.get(name, 1.0) for name, part in components.items()}
     total = np.sum(list(components.values()), axis=0)
     order = sorted(
         range(len(candidates)),
@@ -112,64 +130,9 @@ def score_candidates(
         scores=total[order],
         components={name: part[order] for name, part in components.items()},
         evidence=evidence[order],
-        best_cosine=np.array([max(candidates[i].cosines or (0.0, 0.0)) for i in order]),
+        nearness=_nearness([candidates[i] for i in order], scale),
         slots={candidates[i].key: kind for i, kind in slots.items()},
     )
-
-
-def _bm25f(
-    understanding: Understanding,
-    records: Sequence[ForwardRecord],
-    idf: npt.NDArray[np.float64],
-    statistics: LibraryStatistics,
-    weights: ScoringWeights,
-    t: float,
-) -> npt.NDArray[np.float64]:
-    """Return BM25F, interpolated between short and long, over the root of the task's idf mass."""
-    mass = understanding.weights.astype(np.float64) * idf
-    owners, places, rows = _matches(understanding.ids, [record.terms for record in records])
-    every_count, lengths = stack_fields(records)
-    counts = every_count[rows].astype(np.float64)
-    width = lengths.shape[1]
-    norms = np.array(weights.length_norms[:width])
-    damped = 1.0 - norms + norms * lengths / statistics.mean_lengths[:width].astype(np.float64)
-    damped = np.maximum(damped, 1e-6)  # an empty field has no terms, so its floor has no effect
-    root = float(np.sqrt(mass.sum())) or 1.0
-
-    def over_fields(field_weights: Sequence[float], k: float) -> npt.NDArray[np.float64]:
-        tf = (counts * (np.array(field_weights[:width]) / damped)[owners]).sum(axis=1)
-        gains = mass[places] * (k + 1.0) * tf / (tf + k)
-        return np.bincount(owners, weights=gains, minlength=len(records)) / root
-
-    blended = np.zeros(len(records))
-    if t > 0.0:
-        blended += t * over_fields(weights.field_weights, weights.k_long)
-    if t < 1.0:
-        body = (weights.body_short, weights.body_short)
-        fields = (*weights.field_weights[:3], *body, *weights.field_weights[5:])
-        blended += (1.0 - t) * over_fields(fields, weights.k_short)
-    return blended
-
-
-def _matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Ints, _Ints]:
-    """Find wanted hashes in lists of hashes.
-
-    Returns three arrays with, for every match, the index of the list, the index in `wanted`, and
-    the row in the concatenation of all lists.
-    """
-    together = np.concatenate(lists)
-    # Of a hundred thousand terms a few hundred match: a table of the low bits excludes most.
-    likely = np.zeros(_BUCKETS, dtype=np.bool_)
-    likely[wanted & (_BUCKETS - 1)] = True
-    rows = np.flatnonzero(likely[together & (_BUCKETS - 1)])
-    order = np.argsort(wanted)
-    ranked = wanted[order]
-    near = ranked.searchsorted(together[rows])
-    near[near == len(ranked)] = 0
-    found = ranked[near] == together[rows] if len(ranked) else np.zeros(0, dtype=np.bool_)
-    ends = np.cumsum([len(entry) for entry in lists])
-    rows = rows[found]
-    return ends.searchsorted(rows, side="right"), order[near[found]], rows
 
 
 def _name_scores(
@@ -210,7 +173,7 @@ def _bigram_scores(
     weights: ScoringWeights,
 ) -> npt.NDArray[np.float64]:
     """Return the common bigrams, saturated by field weight, over the root of the task's mass."""
-    owners, places, rows = _matches(understanding.pairs, [record.bigrams for record in records])
+    owners, places, rows = find_matches(understanding.pairs, [record.bigrams for record in records])
     if not len(owners):
         return np.zeros(len(records))
     worth = idf[understanding.pair_positions].mean(axis=1)
@@ -218,6 +181,15 @@ def _bigram_scores(
     gains = worth[places] * strength / (strength + weights.bigrams_half)
     root = float(np.sqrt(worth.sum())) or 1.0
     return np.bincount(owners, weights=gains, minlength=len(records)) / root
+
+
+def _hub_weight(skills: int, weights: ScoringWeights) -> float:
+    """Return the weight of hubness in a library of this size.
+
+    A skill that matches anything costs a task its place only where many rivals match little: the
+    weight shrinks with the number of skills.
+    """
+    return weights.hub * skills / (skills + weights.hub_rivals)
 
 
 def _english_share(understanding: Understanding) -> float:
@@ -229,11 +201,17 @@ def _english_share(understanding: Understanding) -> float:
     return 1.0 - chinese / max(understanding.words, 1e-9)
 
 
+def _nearness(candidates: Sequence[Candidate], scale: CosineScale) -> npt.NDArray[np.float64]:
+    better = [max(one.cosines) if one.cosines else np.nan for one in candidates]
+    return (np.array(better, dtype=np.float64) - scale.mean) / scale.spread
+
+
 def _dense_scores(
     candidates: Sequence[Candidate],
     lexical: npt.NDArray[np.float64],
     weights: ScoringWeights,
     t: float,
+    scale: CosineScale,
 ) -> npt.NDArray[np.float64]:
     """Return the contribution of cosines, relative to those of unrelated texts.
 
@@ -246,7 +224,7 @@ def _dense_scores(
     cosines = np.array([candidate.cosines for candidate in candidates if candidate.cosines])
     parts = (weights.dense_description, weights.dense_head)
     shares = np.array([weights.interpolate(part, t) for part in parts])
-    scores[known] = ((cosines - weights.dense_mean) / weights.dense_spread) @ shares
+    scores[known] = ((cosines - scale.mean) / scale.spread) @ shares
     if not known.all():
         scores[~known] = _regress(lexical[known], scores[known], lexical[~known])
     return scores

@@ -11,6 +11,7 @@ from skills.bundle.model import (
     BundleLink,
     BundlePassage,
     BundleSkill,
+    DidNotFit,
     LeftOutSkill,
     Withheld,
 )
@@ -36,18 +37,25 @@ _MAX_NAMED = 5
 
 
 def render_markdown(bundle: Bundle) -> str:
-    """The bundle as Markdown: the skills, best first, then links, skills left out and withheld."""
+    """The bundle as Markdown: its warning, the skills, best first, then links, skills left out and
+    withheld."""
+    warning = render_warning(bundle.warning)
     if bundle.status == "NO_SKILL_HIT":
         summary = render_withheld(bundle.withheld)
         return "\n".join(
-            filter(None, (NO_HIT.format(reason=escape_inline(bundle.reason)), summary))
+            filter(None, (warning, NO_HIT.format(reason=escape_inline(bundle.reason)), summary))
         )
-    parts = [PREAMBLE]
+    parts = [warning, PREAMBLE]
     parts += [render_skill(rank, skill) for rank, skill in enumerate(bundle.skills, 1)]
     parts.append(render_links(bundle.links))
-    parts.append(render_left_out(bundle.left_out))
+    parts.append(render_left_out(bundle.left_out, bundle.did_not_fit))
     parts.append(render_withheld(bundle.withheld))
     return "\n".join(part for part in parts if part)
+
+
+def render_warning(warning: str) -> str:
+    """The first line: that the best match is withheld."""
+    return f"Warning: {escape_inline(warning)}.\n" if warning else ""
 
 
 def render_skill(rank: int, skill: BundleSkill) -> str:
@@ -67,6 +75,8 @@ def render_header(rank: int, skill: BundleSkill) -> str:
         f"revision {skill.revision.seq}, {skill.revision.content_hash[:12]}, {licence})",
         f"why: {'; '.join(map(escape_inline, skill.why))}",
     ]
+    if skill.probability is not None:
+        facts.append(f"probability that it is right: {format_probability(skill.probability)}")
     if skill.safety.level:
         reasons = "; ".join(map(escape_inline, skill.safety.reasons))
         facts.append(f"caution, level {skill.safety.level}: {reasons}")
@@ -100,17 +110,42 @@ def render_links(links: tuple[BundleLink, ...]) -> str:
     return f"## Links among these skills\n\n{listed}\n"
 
 
-def render_left_out(left_out: tuple[LeftOutSkill, ...]) -> str:
-    """Skills that were considered but not sent."""
-    if not left_out:
+def render_left_out(
+    left_out: tuple[LeftOutSkill, ...], did_not_fit: DidNotFit | None = None
+) -> str:
+    """Skills that were considered but not sent, and what would fit into a larger budget."""
+    if not left_out and did_not_fit is None:
         return ""
     listed = [
-        f"- {quote_value(left.skill_id)}: {escape_inline(left.reason)}"
+        f"- {quote_value(left.skill_id)}: {escape_inline(left.reason)}{_format_size(left)}"
         for left in left_out[:_MAX_NAMED]
     ]
     if len(left_out) > _MAX_NAMED:
         listed.append(f"- and {len(left_out) - _MAX_NAMED} more")
+    if did_not_fit is not None:
+        listed.append(f"- {summarise_unfit(did_not_fit)}")
     return "## Not included\n\n" + "\n".join(listed) + "\n"
+
+
+def _format_size(left: LeftOutSkill) -> str:
+    return f" ({left.tokens} tokens)" if left.tokens else ""
+
+
+def summarise_unfit(unfit: DidNotFit) -> str:
+    """What did not fit into the budget, and how many more tokens would hold it."""
+    passages = "1 passage" if unfit.passages == 1 else f"{unfit.passages} passages"
+    skills = {0: "", 1: ", 1 skill among them whole"}.get(
+        unfit.skills, f", {unfit.skills} skills among them whole"
+    )
+    return (
+        f"{passages} did not fit{skills}; "
+        f"about {unfit.tokens} tokens more would hold what the task needs"
+    )
+
+
+def format_probability(probability: float) -> str:
+    """A probability as text, with two decimals: `0.83`."""
+    return f"{probability:.2f}"
 
 
 def render_withheld(withheld: Withheld) -> str:

@@ -58,6 +58,15 @@ class BundleSkill(BundleModel):
     licence: str
     language: str
     score: float
+    probability: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="calibrated: of skills with this value, so large a share is right for its "
+        "task; a prerequisite has that of the skill that needs it; null where a language model "
+        "selected the skills",
+    )
+    needed_by: str = Field(default="", description="the chosen skill whose prerequisite it is")
     why: tuple[str, ...]
     safety: SafetySummary = SafetySummary()
     passages: tuple[BundlePassage, ...] = ()
@@ -88,12 +97,28 @@ class LeftOutSkill(BundleModel):
     tokens: int = 0
 
 
+class DidNotFit(BundleModel):
+    """What was chosen for the task and is not sent since the budget was spent.
+
+    skills: sent in no part. passages: those that the task needs and that are not sent. tokens:
+    about what they take; a budget with so many more would hold what the task needs.
+    """
+
+    skills: int = Field(ge=0)
+    passages: int = Field(ge=0)
+    tokens: int = Field(ge=0)
+
+
 class WithheldSkill(BundleModel):
     """A skill that would have been considered but is withheld by policy, and the reason."""
 
     skill_id: str
     kind: Literal["safety", "licence", "source"]
     reason: str
+    rank: int = Field(
+        default=0, description="the place it would have by its score; 0: it is a dependency"
+    )
+    setting: str = Field(default="", description="the setting that would send it")
 
 
 class Withheld(BundleModel):
@@ -108,19 +133,30 @@ class Bundle(BundleModel):
     """The answer to a query.
 
     `tokens` is the exact count of the Markdown form and never above `budget`; `reason` says why
-    there is no skill; `degraded` names the stages that were skipped or limited, and why.
+    there is no skill; `warning` that the best match is withheld by policy; `degraded` names the
+    stages that were skipped or limited, and why. `did_not_fit` is null where all that the task
+    needs of the chosen skills is sent.
     """
 
     schema_id: Literal["skillbus.bundle.v1"] = "skillbus.bundle.v1"
     query_id: str
     status: Literal["SKILL_HIT", "NO_SKILL_HIT"]
     reason: str = ""
+    probability: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="calibrated: that one of the skills is right for the task; without a skill, "
+        "that the library has one; null where a language model selected the skills",
+    )
+    warning: str = ""
     task: str
     budget: int
     tokens: int = 0
     skills: tuple[BundleSkill, ...] = ()
     links: tuple[BundleLink, ...] = ()
     left_out: tuple[LeftOutSkill, ...] = ()
+    did_not_fit: DidNotFit | None = None
     withheld: Withheld = Withheld()
     degraded: tuple[str, ...] = ()
     timings_ms: dict[str, float] = {}

@@ -1,62 +1,110 @@
-"""Allocates the tokens of a bundle to skills by expected utility, not in equal parts."""
+"""Spends the tokens of a bundle on skills and passages by expected worth, not in equal parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetItem:
-    """A skill with its candidate passages.
+    """A skill with its passages.
 
-    utility: expected utility of the skill, above 0. passages: (index, utility of the passage within
-    the skill, tokens) in any order; the utility is above 0, about 1 for the best passage, and
-    comparable between skills.
+    worth: how likely the skill is right, above 0. passages: (index, tokens), most needed first.
+    enough: how many of the first passages suffice for most queries. sufficiency: the share of
+    queries for which they do. first: spend on this skill before any other. needed_by: place of the
+    item whose prerequisite it is, before this one; -1 for none.
     """
 
     header_tokens: int
-    utility: float
-    passages: Sequence[tuple[int, float, int]]
+    worth: float
+    passages: Sequence[tuple[int, int]]
+    enough: int
+    sufficiency: float = 1.0
+    first: bool = False
+    needed_by: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    """Passages of one skill that are bought together: what is enough, or the rest."""
+
+    place: int
+    rest: bool
+    passages: Sequence[tuple[int, int]]
+    tokens: int
+    gain: float
+
+    @property
+    def density(self) -> float:
+        """Gain per token."""
+        return self.gain / max(self.tokens, 1)
 
 
 def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] | None]:
     """The selected passages of each item, ascending, or None if the item is not selected.
 
-    A skill is selected with its header and its best passage, at a utility of at least that of the
-    skill; a further passage has the skill's utility × its utility within the skill. The highest
-    utility comes first, so a small budget is spent on the best skills before it reaches the last.
-    The total never exceeds the budget.
+    Each skill has two portions: its header with the passages that are enough, and the rest, which
+    can only follow. The gain of a portion is the probability that the skill is right and that the
+    portion is what makes it sufficient; portions are bought by gain per token, the greedy rule for
+    knapsacks (Dantzig, 1957), that of a prerequisite at the latest right behind the portion of the
+    skill that needs it. Of one that does not fit, the most needed passages that do are
+    bought. The total never exceeds the budget.
     """
     selected: list[list[int] | None] = [None] * len(items)
     left = budget
-    entries = [
-        (-item.utility * max([1.0, *(utility for _, utility, _ in item.passages)]), place, -1, 0)
-        for place, item in enumerate(items)
-    ]
-    passages = [
-        (-item.utility * utility, place, index, cost)
-        for place, item in enumerate(items)
-        for index, utility, cost in item.passages
-    ]
-    # An entry sorts before passages of the same utility and item: its index is the lowest.
-    for _, place, index, cost in sorted(entries + passages):
-        mine = selected[place]
-        if index < 0:
-            entry = _cheapest_entry(items[place], left)
-            if entry is not None:
-                selected[place], spent = entry
-                left -= spent
-        elif mine is not None and index not in mine and cost <= left:
-            mine.append(index)
-            left -= cost
+    for portion in _order_portions(items):
+        item, mine = items[portion.place], selected[portion.place]
+        if portion.rest and mine is None:
+            continue
+        room = left if portion.rest else left - item.header_tokens
+        bought = _fitting(portion.passages, room)
+        if not portion.rest and (room < 0 or (item.passages and not bought)):
+            continue
+        spent = sum(tokens for _, tokens in bought)
+        left = room - spent
+        selected[portion.place] = (mine or []) + [index for index, _ in bought]
     return [sorted(mine) if mine is not None else None for mine in selected]
 
 
-def _cheapest_entry(item: BudgetItem, left: int) -> tuple[list[int], int] | None:
-    """The best passage that fits with the header, and their tokens; None if none fits."""
-    if not item.passages:
-        return ([], item.header_tokens) if item.header_tokens <= left else None
-    fitting = [passage for passage in item.passages if item.header_tokens + passage[2] <= left]
-    best = min(fitting, key=lambda passage: (-passage[1], passage[0]), default=None)
-    return None if best is None else ([best[0]], item.header_tokens + best[2])
+def _order_portions(items: Sequence[BudgetItem]) -> list[_Portion]:
+    """The portions in the order in which they are bought."""
+    portions = [portion for place, item in enumerate(items) for portion in _portions(place, item)]
+    entries = {portion.place: portion.density for portion in portions if not portion.rest}
+    firsts = [item.first for item in items]
+    for place, item in enumerate(items):  # what needs a prerequisite stands before it
+        if item.needed_by >= 0:
+            entries[place] = max(entries[place], entries[item.needed_by])
+            firsts[place] = firsts[place] or firsts[item.needed_by]
+
+    def rank(portion: _Portion) -> tuple[bool, float, int, bool]:
+        density = portion.density if portion.rest else entries[portion.place]
+        return (not firsts[portion.place], -density, portion.place, portion.rest)
+
+    return sorted(portions, key=rank)
+
+
+def _portions(place: int, item: BudgetItem) -> Iterator[_Portion]:
+    """What is enough and the rest; as one where the rest is worth more per token."""
+    enough, rest = item.passages[: item.enough], item.passages[item.enough :]
+    costs = item.header_tokens + _tokens(enough), _tokens(rest)
+    gains = item.worth * item.sufficiency, item.worth * (1 - item.sufficiency)
+    if not rest or gains[1] * costs[0] >= gains[0] * costs[1]:
+        yield _Portion(place, False, item.passages, sum(costs), item.worth)
+    else:
+        yield _Portion(place, False, enough, costs[0], gains[0])
+        yield _Portion(place, True, rest, costs[1], gains[1])
+
+
+def _tokens(passages: Sequence[tuple[int, int]]) -> int:
+    return sum(tokens for _, tokens in passages)
+
+
+def _fitting(passages: Sequence[tuple[int, int]], room: int) -> list[tuple[int, int]]:
+    """The passages that fit in order; one that does not is passed over."""
+    bought = []
+    for index, tokens in passages:
+        if tokens <= room:
+            bought.append((index, tokens))
+            room -= tokens
+    return bought

@@ -1,7 +1,8 @@
 """Selects the passages of a skill that a query needs.
 
-`scoring` scores sections and passages for a query, `selection` keeps the passages whose score is
-worth their tokens (method F), `line_ranges` turns them into lines. `selection_baselines` has
+`scoring` scores sections and passages for a query (method F), `features` and `model` estimate from
+the scores how much each is needed, `selection` keeps enough of them, `line_ranges` turns them into
+lines. `selection_baselines` has
 SkillPager's MMR and the methods it was compared with; `embedded_texts` has the texts whose vectors
 the scores use. Pure numpy; term counts are plain arrays, independent of a search engine.
 """
@@ -16,7 +17,7 @@ from skills.passages.inputs import (
 )
 from skills.passages.line_ranges import get_line_ranges
 from skills.passages.scoring import PassageScores, score_passages
-from skills.passages.selection import passage_utilities, required_gaps, select_passages
+from skills.passages.selection import PassageNeeds, compute_margins, estimate_needs
 from skills.passages.selection_baselines import (
     select_all,
     select_by_graph_walk,
@@ -30,19 +31,19 @@ __all__ = [
     "MAX_EMBEDDED_CHARACTERS",
     "Floats",
     "PassageInput",
+    "PassageNeeds",
     "PassageQuery",
     "PassageScores",
     "PassageWeights",
+    "compute_margins",
+    "estimate_needs",
     "get_line_ranges",
     "passage_texts",
-    "passage_utilities",
-    "required_gaps",
     "score_passages",
     "section_texts",
     "select_all",
     "select_by_graph_walk",
     "select_mmr",
-    "select_passages",
     "select_top_k",
     "split_into_chunks",
 ]

@@ -19,21 +19,15 @@ class PassageWeights:
     section_*, passage_*, neighbour, chapter: weights of method F's terms. bm25_k1: Robertson's
     usual value.
 
-    gap: largest distance of a passage below the best score, for a skill of gap_tokens tokens, a
-    passage of cost_tokens tokens and a query of breadth_terms distinct terms. 4.0, 4.8 and 5.7 give
-    token reductions of about .60, .50 and .40 on skills of 1,000 to 4,000 tokens, and larger ones
-    on longer skills. gap_power: the number of needed passages hardly depends on the length of the
-    skill, so the probability of each falls as the skill grows. cost: distance by which a passage of
-    e times the tokens must be nearer to the best. breadth: distance added for a query of e times
-    the terms; clipped at breadth_limit times more or fewer terms, for lack of data. lexical_gap:
-    share of the gap used without vectors, since scores then spread less. odds: a passage's utility
-    across skills falls by e^odds per 1 of margin. The odds of being needed alone fall by e^.5, but
-    a skill is useful only with all that is needed of it: at .25 more required lines survive a
-    budget (`tests/bench/spend_budget.py`).
+    gap_tokens, gap_power, cost_tokens, cost, breadth_*: of the margin, see `compute_margins`. The
+    number of needed passages hardly depends on the length of the skill, so the probability of each
+    falls as the skill grows (gap_power); a passage of e times the tokens must be nearer to the best
+    by cost; a query of e times the terms needs more, by breadth, clipped at breadth_limit times
+    more or fewer terms, for lack of data. lexical_gap: scores spread less without vectors.
 
     section_bm25, neighbour, gap_power, cost and breadth were chosen from a grid of 288 over 140
-    queries of 47 skills by `tests/bench/choose_paging.py`, leaving out the skill under test. The
-    values are in the middle of the good range, not the best ones.
+    queries of 47 skills, leaving out the skill under test. The values are in the middle of the good
+    range, not the best ones.
 
     mmr_*: SkillPager's (section 3.2, equations 2 to 4). top_k: the row of SkillPager's table 7
     whose passages with their predecessors are about as many as in its table 4. graph_gain: not in
@@ -49,7 +43,6 @@ class PassageWeights:
     chapter: float = 0.4
     bm25_k1: float = 1.2
     bm25_b: float = 0.5
-    gap: float = 4.2
     gap_tokens: int = 1400
     gap_power: float = 0.65
     lexical_gap: float = 0.55
@@ -58,7 +51,6 @@ class PassageWeights:
     breadth: float = 2.0
     breadth_terms: int = 12
     breadth_limit: float = 2.0
-    odds: float = 0.25
     mmr_lambda: float = 0.7
     mmr_small: int = 20
     mmr_large: int = 60

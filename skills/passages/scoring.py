@@ -14,15 +14,28 @@ from skills.record import Section
 
 @dataclass(frozen=True, slots=True)
 class PassageScores:
-    """Scores of sections (S,) and passages (P,).
+    """Scores of sections (S,) and passages (P,), and what they are made of.
 
-    `dense` is False if no vector was used; `terms` is the number of distinct terms of the query.
+    terms: number of distinct terms of the query. owner: the section of each passage (P,).
+    section_bm25, passage_bm25, cosine: standardised within the skill; cosine (of sections) is None
+    if no vector was used. section_terms, passage_terms: share of the query's terms found in the
+    skill, by weight, that each has.
     """
 
     sections: Floats
     passages: Floats
-    dense: bool
     terms: int
+    owner: npt.NDArray[np.intp]
+    section_bm25: Floats
+    passage_bm25: Floats
+    section_terms: Floats
+    passage_terms: Floats
+    cosine: Floats | None = None
+
+    @property
+    def dense(self) -> bool:
+        """Whether vectors were used."""
+        return self.cosine is not None
 
 
 def score_passages(
@@ -33,25 +46,35 @@ def score_passages(
     Each term of the score is z-normalised within the skill and then weighted; a term without
     vectors is left out. Takes well under a millisecond for a skill of usual size.
     """
-    count = len(skill.parsed.passages)
+    count, held = len(skill.parsed.passages), len(skill.parsed.sections)
     owner = np.fromiter((p.section for p in skill.parsed.passages), np.intp, count)
     matches, lengths = _count_matches(query, skill, count)
-    by_section = _sum_rows(matches, owner, len(skill.parsed.sections))
-    section_lengths = np.bincount(owner, lengths, len(skill.parsed.sections)).astype(np.float32)
-    sections = weights.section_bm25 * _standardise(
-        _bm25(by_section, section_lengths, query, weights)
-    )
-    passages = weights.passage_bm25 * _standardise(_bm25(matches, lengths, query, weights))
+    by_section = _sum_rows(matches, owner, held)
+    section_lengths = np.bincount(owner, lengths, held).astype(np.float32)
+    section_bm25 = standardise(_bm25(by_section, section_lengths, query, weights))
+    passage_bm25 = standardise(_bm25(matches, lengths, query, weights))
+    sections = weights.section_bm25 * section_bm25
+    passages = weights.passage_bm25 * passage_bm25
     cosine = cosines(query, skill.section_vectors)
     if cosine is not None:
-        sections = sections + weights.section_cosine * _standardise(cosine)
+        cosine = standardise(cosine)
+        sections = sections + weights.section_cosine * cosine
     nearness = cosines(query, skill.passage_vectors)
     if nearness is not None:
-        passages = passages + weights.passage_cosine * _standardise(nearness)
+        passages = passages + weights.passage_cosine * standardise(nearness)
     chapters = _find_chapters(skill.parsed.sections)
-    smoothed = _smooth(sections[owner] + passages, chapters[owner], weights).astype(np.float32)
+    smoothed = _smooth(sections[owner] + passages, chapters[owner], weights)
+    mass = _term_mass(matches, query)
     return PassageScores(
-        sections.astype(np.float32), smoothed, cosine is not None, len(query.terms)
+        sections.astype(np.float32),
+        smoothed.astype(np.float32),
+        len(query.terms),
+        owner,
+        section_bm25,
+        passage_bm25,
+        np.asarray((by_section > 0) @ mass, np.float32),
+        np.asarray((matches > 0) @ mass, np.float32),
+        cosine,
     )
 
 
@@ -85,7 +108,15 @@ def _bm25(matches: Floats, lengths: Floats, query: PassageQuery, weights: Passag
     return np.asarray(saturated @ (idf * query.weights), np.float32)
 
 
-def _standardise(values: Floats) -> Floats:
+def _term_mass(matches: Floats, query: PassageQuery) -> Floats:
+    """Share of each query term (n,) in the weight of all that the skill has."""
+    found = (matches > 0).sum(axis=0)
+    idf = np.log1p((len(matches) - found + 0.5) / (found + 0.5))
+    mass = np.where(found, idf * query.weights, 0.0)
+    return np.asarray(mass / max(float(mass.sum()), 1e-6), np.float32)
+
+
+def standardise(values: Floats) -> Floats:
     """Values with zero mean and unit standard deviation; zeros if all are equal."""
     spread = float(values.std()) if values.size else 0.0
     if spread < 1e-9:

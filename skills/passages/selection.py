@@ -1,96 +1,82 @@
-"""Method F: selects the passages whose score is worth their tokens.
+"""Estimates which passages of a skill a query needs, and selects enough of them.
 
-The probability that a passage is needed falls with its distance from the best one and with the
-skill's length, and rises with the breadth of the query; its cost is its tokens. In logarithms this
-is a sum, the margin, compared with a limit, the gap.
+Method F's margin says how far below the best a passage scores, for the length of the skill and the
+tokens of the passage; `model` corrects it by what labelled lines show to be needed and not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from skills.passages.inputs import DEFAULT_WEIGHTS, Floats, PassageInput, PassageWeights
-from skills.passages.line_ranges import get_line_ranges
-from skills.passages.scoring import PassageScores
-from skills.record import ParsedSkill
-from skills.token_count import count_tokens
+from skills.passages.features import compute_features
+from skills.passages.inputs import (
+    DEFAULT_WEIGHTS,
+    Floats,
+    PassageInput,
+    PassageQuery,
+    PassageWeights,
+)
+from skills.passages.model import NeedModel, load_need_models
+from skills.passages.scoring import PassageScores, score_passages
 
 
-def required_gaps(
-    scores: PassageScores, skill: PassageInput, weights: PassageWeights = DEFAULT_WEIGHTS
-) -> Floats:
-    """The smallest gap at which each passage is selected (P,); at most 0 for the best.
+@dataclass(frozen=True, slots=True)
+class PassageNeeds:
+    """How much a query needs each passage of a skill: higher is more; comparable between skills.
 
-    Gaps refer to a query of breadth_terms terms; a broader query selects more at the same gap.
+    needs: (P,). model: the one that estimated them. dense: whether vectors were used.
     """
-    if not scores.passages.size:
-        return np.empty(0, np.float32)
-    times = scores.terms / weights.breadth_terms
-    clipped = min(max(times, 1 / weights.breadth_limit), weights.breadth_limit)
-    gaps = -_compute_margins(scores, skill, weights) - weights.breadth * math.log(clipped)
-    gaps[scores.passages == scores.passages.max()] = min(0.0, float(gaps.min()))
-    return gaps
+
+    needs: Floats
+    model: NeedModel
+    dense: bool
+
+    def order(self) -> list[int]:
+        """Indexes of the passages, most needed first."""
+        return [int(index) for index in np.argsort(-self.needs, kind="stable")]
+
+    def select_enough(self, miss: float) -> list[int]:
+        """Indexes, ascending, of the passages that suffice if a share `miss` of what is needed may
+        be missing on average over queries; at least the most needed one."""
+        if not self.needs.size:
+            return []
+        limit = min(self.model.threshold(miss), float(self.needs.max()))
+        return [int(index) for index in np.flatnonzero(self.needs >= limit)]
+
+    def sufficiency(self, miss: float) -> float:
+        """The share of queries for which the passages of `select_enough` are sufficient."""
+        return 1.0 - self.model.shortfall(self.model.threshold(miss)) if miss > 0 else 1.0
 
 
-def select_passages(
-    scores: PassageScores,
-    skill: PassageInput,
-    gap: float,
-    max_tokens: int | None = None,
-    weights: PassageWeights = DEFAULT_WEIGHTS,
-) -> list[int]:
-    """Indexes of the passages within the gap, ascending.
+def estimate_needs(
+    query: PassageQuery, skill: PassageInput, weights: PassageWeights = DEFAULT_WEIGHTS
+) -> PassageNeeds:
+    """Estimate how much the query needs each passage; by words alone without vectors."""
+    scores = score_passages(query, skill, weights)
+    model = load_need_models()["vectors" if scores.dense else "words"]
+    if not skill.parsed.passages:
+        return PassageNeeds(np.empty(0, np.float32), model, scores.dense)
+    margins = compute_margins(scores, skill, weights)
+    features = compute_features(scores, margins, skill)
+    return PassageNeeds(model.needs(features), model, scores.dense)
 
-    With `max_tokens`, only the best of them whose lines, as by `get_line_ranges`, fit.
+
+def compute_margins(scores: PassageScores, skill: PassageInput, weights: PassageWeights) -> Floats:
+    """Method F's margin of each passage (P,).
+
+    The score relative to the best in a skill of usual length, minus the log of its tokens, plus the
+    log of the breadth of the query.
     """
-    gaps = required_gaps(scores, skill, weights)
-    kept = np.flatnonzero(gaps <= gap)
-    if max_tokens is None:
-        return [int(index) for index in kept]
-    worth_first = kept[np.argsort(gaps[kept], kind="stable")].tolist()
-    return sorted(_select_fitting(skill.parsed, worth_first, max_tokens))
-
-
-def passage_utilities(
-    scores: PassageScores, skill: PassageInput, weights: PassageWeights = DEFAULT_WEIGHTS
-) -> Floats:
-    """The utility of each passage relative to its tokens (P,), above 0; about 1 for the best.
-
-    It falls with the margin, so it is comparable between skills of one query, for spending a token
-    budget across them.
-    """
-    if not scores.passages.size:
-        return np.empty(0, np.float32)
-    return np.asarray(np.exp(weights.odds * _compute_margins(scores, skill, weights)), np.float32)
-
-
-def _compute_margins(scores: PassageScores, skill: PassageInput, weights: PassageWeights) -> Floats:
-    """Score relative to the best in a skill of usual length, minus the log of the cost (P,)."""
     tokens = np.array([max(passage.tokens, 1) for passage in skill.parsed.passages], np.float32)
     stretch = (float(tokens.sum()) / weights.gap_tokens) ** weights.gap_power
     if not scores.dense:
         stretch /= weights.lexical_gap
     below = (scores.passages - scores.passages.max()) * stretch
-    return np.asarray(below - weights.cost * np.log(tokens / weights.cost_tokens), np.float32)
-
-
-def _select_fitting(parsed: ParsedSkill, worth_first: Sequence[int], max_tokens: int) -> list[int]:
-    """The passages that fit in order, counting the tokens of their headings and lead-ins."""
-    fitting: list[int] = []
-    paid: set[int] = set()
-    left = max_tokens
-    for index in worth_first:
-        lines = {
-            number
-            for first, last in get_line_ranges(parsed, [index])
-            for number in range(first, last + 1)
-        }
-        cost = sum(count_tokens(parsed.lines[number - 1]) for number in lines - paid)
-        if cost <= left:
-            fitting.append(index)
-            paid |= lines
-            left -= cost
-    return fitting
+    times = scores.terms / weights.breadth_terms
+    clipped = min(max(times, 1 / weights.breadth_limit), weights.breadth_limit)
+    broad = weights.breadth * math.log(clipped)
+    cost = weights.cost * np.log(tokens / weights.cost_tokens)
+    return np.asarray(below - cost + broad, np.float32)

@@ -76,10 +76,12 @@ def select_by_graph_walk(
     edges: Iterable[PassageEdge],
     weights: PassageWeights = DEFAULT_WEIGHTS,
 ) -> list[int]:
-    """Walk from the passage nearest to the query along links in both directions.
+    """Walk from an entry passage along links in both directions.
 
-    The next passage is the nearest to the query of all linked to a selected one, until its cosine
-    falls below graph_gain.
+    The entry is the first step of the skill, or else its first passage, wherever the query points:
+    what this baseline shows is the bias of one entry (SkillPager, section 5.2.1). The next passage
+    is the nearest to the query of all linked to a selected one, until its cosine falls below
+    graph_gain.
     """
     relevance = cosines(query, skill.passage_vectors)
     if relevance is None or not relevance.size:
@@ -88,7 +90,8 @@ def select_by_graph_walk(
     for source, target in edges:
         adjacent[source].add(target)
         adjacent[target].add(source)
-    latest = int(relevance.argmax())
+    steps = (p.index for p in skill.parsed.passages if p.role is Role.STEP)
+    latest = next(steps, 0)
     taken, open_ends = {latest}, set(adjacent[latest])
     while open_ends:
         latest = min(open_ends, key=lambda index: (-relevance[index], index))

@@ -28,11 +28,23 @@ CONTEXT_LINES = 6
 """Lines before and after an anchor in which a match of its rule lies."""
 _QUOTES = "\"'“‘「『«"
 _SPEECH_QUOTES = _QUOTES + "`*>|("
+_MAX_LIST = 2_000
+_LIST_ITEM = re.compile(r"\s{0,8}(?:[-*+]|\d{1,3}[.)])\s|\s{2}")
+_DONTS = re.compile(
+    r"^[#*\s]{0,8}(?:never|do not|don'ts?|avoid|red flags?|anti-?patterns?|prohibited|forbidden"
+    r"|common mistakes|禁止|不要|避免|红线|反模式)[^\n]{0,40}$"
+)
+_ATTACK_REACH = 200
+_CALLED_ATTACK = re.compile(
+    r"\b(?:injections?|jailbreaks?|attacks?|malicious|adversarial|suspicious|untrusted"
+    r"|(?:must|should) be (?:rejected|refused|reported|flagged)|as data)\b|_injection"
+    r"|注入|攻击|劫持|恶意|不可信|可疑|拒绝"
+)
 _NEGATION = re.compile(
     r"\b(?:never|don't|do not|must not|cannot|avoid|blocks?|blocked|den(?:y|ied|ies)|forbid(?:den)?"
     r"|prevents?|dangerous|detects?|detection|rejects?|refuses?|malicious|attacks?|attempts?"
     r"|adversarial|only|prohibited|disallowed|e\.g\.|such as|like)\b|❌|🚫"
-    r"|禁止|不要|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如|仅|只"
+    r"|禁止|严禁|不要|不运行|不执行|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如|仅|只"
 )
 
 
@@ -116,8 +128,24 @@ class NormalisedText:
         return before.count('"') % 2 == 1 or before.rfind("“") > before.rfind("”")
 
     def is_negated(self, offset: int) -> bool:
-        """Whether the sentence before the offset warns against what follows."""
-        return bool(_NEGATION.search(self.sentence_before(offset, _NEGATION_REACH)))
+        """Whether the sentence before the offset, or the words that introduce the list that it is
+        in, warn against what follows."""
+        before = self.sentence_before(offset, _NEGATION_REACH)
+        return bool(_NEGATION.search(before)) or self._is_in_list_of_donts(offset)
+
+    def _is_in_list_of_donts(self, offset: int) -> bool:
+        line = self.folded[self.folded.rfind("\n", 0, offset) + 1 : offset]
+        if not _LIST_ITEM.match(line):
+            return False
+        above = self.folded[max(0, offset - _MAX_LIST) : offset].split("\n")[:-1]
+        lead = next((one for one in reversed(above) if one and not _LIST_ITEM.match(one)), "")
+        return bool(_DONTS.search(lead))
+
+    def is_called_attack(self, offset: int) -> bool:
+        """Whether the line of a match says after it that such text is an attack."""
+        end = self.folded.find("\n", offset)
+        end = min(end if end >= 0 else len(self.folded), offset + _ATTACK_REACH)
+        return bool(_CALLED_ATTACK.search(self.folded, offset, end))
 
     def sentence_before(self, offset: int, max_characters: int) -> str:
         """The part of the sentence before the offset, at most `max_characters`."""

@@ -26,7 +26,7 @@ from skills.scanner.rules.takeover import TAKEOVER_RULES
 from skills.scanner.rules.typosquatting import find_typosquats
 from skills.scanner.signals.combinations import ALL_SIGNALS, find_combinations
 
-SCANNER_VERSION = 3
+SCANNER_VERSION = 4
 """Increased whenever kinds or levels of findings may change; skills scanned by an older version are
 scanned again."""
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
@@ -158,7 +158,9 @@ def _matches(
         start = match.start()
         quoted = text.is_quoted(start, in_code=rule.speech)
         refused = text.is_negated(start)
-        mentioned = quoted + refused + (quoted and rule.speech and text.is_about_attacks)
+        refused = refused or (quoted and text.is_called_attack(start))
+        of_attacks = text.is_about_attacks and (quoted if rule.speech else quoted or refused)
+        mentioned = quoted + refused + of_attacks
         level = max(1, rule.level - mentioned)
         yield (
             rule.kind,

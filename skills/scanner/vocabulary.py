@@ -13,6 +13,8 @@ PEOPLE_ZH = (
     r"(?:用户|使用者|客户|机主|主人|别人|任何人|对方|操作员|有人|他们?|审核者|评审人"
     r"|管理员|同事|大家)"
 )
+DO_NOT_ZH = r"(?<![特分类级差个性识鉴区辨判告派派组国])别(?!的|人|名|于|处|墅)"
+"""别 as "do not", not as a part of 特别, 分别, 类别, 级别, 别的, 别人."""
 REMOTE_ADDRESS = (
     r"(?>(?:https?|ftp)://(?!localhost|127\.|0\.0\.0\.0)[^\s)\"'`，。]{3,200}"
     r"|(?<![\w./@-])(?:[\w-]{2,40}\.){1,3}(?:com|net|org|io|cn|xyz|site|top|ru|example|invalid"
@@ -71,11 +73,13 @@ RULES_OF = one_of_words(
     "restrictions limits safeguards orders preferences defaults messages"
 )
 OTHER_SKILLS = (
-    r"(?:(?:all|any|every|each|the|a)\s){0,2}(?:other|another|competing|conflicting|installed"
-    r"|existing"
-    r"|remaining|neighbou?ring|sibling|different|rival|similar)\s(?:\w{1,10}\s)?"
-    r"(?:skills?(?:\.md)?|tools?|plugins?|helpers?|packages?)(?:'s)?"
+    r"(?:(?:all|any|every|each|the|a)\s){0,2}(?:other|another|competing|conflicting"
+    r"|neighbou?ring|sibling|different|rival|similar"
+    r"|(?<=all\s)installed|(?<=any\s)installed|(?<=every\s)installed|(?<=all\s)remaining)"
+    r"\s(?:\w{1,10}\s)?(?:skills?(?:\.md)?|plugins?|helpers?|assistants?)(?:'s)?"
 )
+"""Skills of others. Tools, packages and what is installed or existing are the matter of ordinary
+work, and no rival of a skill."""
 OTHER_SKILLS_ZH = (
     r"(?:其他|其它|别的|所有|任何|同类|全部|名称相近|类似|同名)的?(?:技能|工具|插件|助手|技能包)"
 )
@@ -95,4 +99,31 @@ CREDENTIAL_PROMPTS = (
     r"|seed\sphrase|cvv"
     r"|2fa\scode|backup\scodes?|(?:identity|id|bank|credit)\scard|passport|owner-level\stoken"
     r"|admin\stoken)"
+)
+TELLING = one_of_words(
+    "mention report show list tell explain log disclose announce narrate surface note display "
+    "print reveal describe flag comment_on discuss bring_up draw_attention_to record state expose "
+    "include "
+    "point_out acknowledge raise"
+)
+TOLD_OF = (
+    r"(?:it|this|that|them|these|those|either|any\sof\s(?:it|this|them)|so|step\s\w{1,6}|"
+    r"(?:the|this|that|these|those|any|your)\s(?:\w{1,14}\s){0,3}?(?:step|request|call|upload"
+    r"|change|edit"
+    r"|line|block|command|action|address|file|copy|decoded|text|transfer|entry|connection"
+    r"|addition|rule"
+    r"|instruction|hook|key|note|section|lookup|sync|data|host|service|comment|process|package)s?)"
+)
+PLACES = (
+    r"(?:summary|reply|report|answer|log|logs|response|output|changelog|transcript|recap"
+    r"|message|diff"
+    r"|description|notes|explanation|conversation|chat|commit)"
+)
+STORES = one_of_words(
+    "add append write insert put save store copy place include register install create set keep"
+)
+SELF_ZH = r"(?:逐[项一条]|单独|特别|另行|额外|再|主动|对外|详细)?"
+TELLING_ZH = (
+    r"(?:告知|列出|说明|展示|提及|提到|提起|汇报|解释|写进|写入总结|显示|声明|交代"
+    r"|告诉|通知|提醒|透露|公开|体现|输出)"
 )

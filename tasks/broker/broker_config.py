@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from config.errors import UsageError
 from config.secrets import add_password, read_secret, strip_password
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from tasks.policies import POLICIES
 
 _POLL_SECONDS = 0.002

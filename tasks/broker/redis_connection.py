@@ -22,7 +22,7 @@ from redis.retry import Retry
 
 from config.errors import MisconfiguredError, PermanentError, TransientError
 from config.secrets import read_secret, strip_password
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 
 PREFIX = "skillbus:"
 """Prefix of every key of skillbus; Celery's keys have none."""

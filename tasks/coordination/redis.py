@@ -22,7 +22,7 @@ from redis import Redis
 from typing_extensions import override
 
 from config.errors import TransientError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, translate_errors
 from tasks.coordination.protocol import (
     MAX_YIELD_SECONDS,

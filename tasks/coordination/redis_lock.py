@@ -13,7 +13,7 @@ from redis.exceptions import LockError
 from redis.lock import Lock
 
 from config.errors import TransientError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, translate_errors
 from tasks.coordination.redis_workers import ALIVE_SECONDS, get_worker_id
 

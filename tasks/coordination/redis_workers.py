@@ -11,7 +11,7 @@ from typing import Any
 
 from redis import Redis
 
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, translate_errors
 
 ALIVE_SECONDS = 6.0

@@ -62,10 +62,12 @@ class IndexCopier:
 
     def _copy_batch(self, keys: Sequence[RevisionKey]) -> int:
         present = self.target.get_skill_vectors(keys)
-        embedded = self.source.get_section_vectors(keys)
-        embedded_in_target = self.target.get_section_vectors(list(embedded))
+        # Another model may know languages of skills that have no vectors so far.
+        embedded = self.source.get_section_vectors(keys) if self.encoder is None else {}
+        wanted = list(embedded) if self.encoder is None else list(keys)
+        embedded_in_target = self.target.get_section_vectors(wanted)
         lacking = [key for key in keys if key not in present]
-        unembedded = [key for key in embedded if key not in embedded_in_target]
+        unembedded = [key for key in wanted if key not in embedded_in_target]
         revisions = self.source.get_revisions(list(dict.fromkeys((*lacking, *unembedded))))
         fresh = [revisions[key] for key in lacking if key in revisions]
         if fresh:
@@ -83,7 +85,9 @@ class IndexCopier:
         ]
         if known:
             texts = [text for n in known for text in skill_texts(revisions[n].parsed)]
-            vectors[known] = self.encoder.encode(texts).reshape(len(known), *vectors.shape[1:])
+            vectors[known] = self.encoder.encode_texts(texts).reshape(
+                len(known), *vectors.shape[1:]
+            )
         return {one.key: pair for one, pair in zip(revisions, vectors, strict=True)}
 
     def _copy_sections(
@@ -104,7 +108,7 @@ def _encode_sections(
     """Vectors of all sections, encoded together: batches of similar length are fastest."""
     texts = {one.key: section_texts(one.parsed) for one in revisions}
     flat = [text for section in texts.values() for text in section]
-    vectors = encoder.encode(flat) if flat else np.empty((0, encoder.dimension), np.float32)
+    vectors = encoder.encode_texts(flat) if flat else np.empty((0, encoder.dimension), np.float32)
     ends = np.cumsum([len(section) for section in texts.values()])
     parts = np.split(vectors, ends[:-1]) if len(ends) else []
     return dict(zip(texts, parts, strict=True))

@@ -15,7 +15,7 @@ from redis import Redis
 from typing_extensions import override
 
 from config.errors import NotFoundError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from skills.events import Event, parse_event
 from tasks.broker.redis_connection import PREFIX
 from tasks.journal.protocol import Job, JobKind, Journal, job_id, wants_reply

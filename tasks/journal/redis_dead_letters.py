@@ -12,7 +12,7 @@ from redis import Redis
 from typing_extensions import override
 
 from config.errors import NotFoundError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, translate_errors
 from tasks.journal import protocol
 from tasks.journal.protocol import DeadLetter, DeadLetterStore

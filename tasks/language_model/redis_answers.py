@@ -16,7 +16,7 @@ from redis import Redis
 from typing_extensions import override
 
 from config.language_model_settings import ModelStage
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, translate_errors
 from tasks.language_model.answer_store import (
     AnswerStore,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from config.errors import UsageError
 from graph.records import Link
@@ -23,8 +24,11 @@ from tasks.query.bundle_parts import (
     build_bundle_link,
     build_bundle_skill,
     collect_withheld,
+    estimate_bundle,
     list_left_out,
+    round_probability,
     select_links,
+    summarise_unsent,
 )
 from tasks.query.context import QueryContext
 from tasks.query.read_chosen import ChosenRevisions
@@ -34,6 +38,7 @@ _LEFT_OUT_LINE_TOKENS = 30
 """About what a skill costs that is only named as left out."""
 
 _EXTRA_ROUNDS = 4
+_LEAST_WORTH = 1e-6
 
 
 def assemble(
@@ -43,12 +48,15 @@ def assemble(
 
     Raises UsageError if not even the best skill with one passage fits into the budget.
     """
+    withheld, warning = collect_withheld(context, chosen.ranking, chosen.choice)
     bundle = Bundle(
         query_id=context.query_id,
         status="SKILL_HIT",
+        warning=warning,
         task=context.request.task,
         budget=context.budget,
-        withheld=collect_withheld(context, chosen.ranking, chosen.choice),
+        probability=estimate_bundle(chosen.ranking, [skill.chosen for skill in selected]),
+        withheld=withheld,
     )
     links = select_links(context, selected)
     return fill_bundle(bundle, selected, links, list_left_out(context, chosen.choice))
@@ -56,7 +64,7 @@ def assemble(
 
 def assemble_no_hit(context: QueryContext, chosen: ChosenRevisions) -> Bundle:
     """The bundle without a skill, and the reason why there is none."""
-    withheld = collect_withheld(context, chosen.ranking, chosen.choice)
+    withheld, warning = collect_withheld(context, chosen.ranking, chosen.choice)
     if withheld.count:
         reason = f"nothing about the task may be sent: {summarise_withheld(withheld)}"
     elif not context.services.library.latest.pointers:
@@ -69,6 +77,8 @@ def assemble_no_hit(context: QueryContext, chosen: ChosenRevisions) -> Bundle:
         query_id=context.query_id,
         status="NO_SKILL_HIT",
         reason=reason,
+        probability=round_probability(chosen.ranking.probability),
+        warning=warning,
         task=context.request.task,
         budget=context.budget,
         withheld=withheld,
@@ -101,12 +111,22 @@ def fill_bundle(
 
 def _budget_item(filler: _BundleFiller, place: int) -> BudgetItem:
     skill = filler.skills[place]
-    costs = _passage_costs(skill.revision.parsed, [index for index, _ in skill.passages])
+    costs = _passage_costs(skill.revision.parsed, skill.passages)
     return BudgetItem(
         count_tokens(render_header(99, filler.skill(place, ()))) + _LEFT_OUT_LINE_TOKENS,
-        _skill_worth(skill, filler.skills[0]),
-        [(index, utility, costs[index]) for index, utility in skill.passages],
+        max(skill.chosen.worth, _LEAST_WORTH),
+        [(index, costs[index]) for index in skill.passages],
+        skill.enough,
+        skill.sufficiency,
+        skill.first,
+        _find_owner(filler.skills[:place], skill.chosen.needed_by),
     )
+
+
+def _find_owner(before: Sequence[SkillPassages], skill_id: str) -> int:
+    """The place of the skill with this id, -1 without."""
+    places = {skill.chosen.skill_id: place for place, skill in enumerate(before)}
+    return places.get(skill_id, -1)
 
 
 def _spend_budget(
@@ -135,7 +155,7 @@ def _spend_budget(
 
 def _smallest_bundle(filler: _BundleFiller, best: BudgetItem, budget: int) -> Bundle:
     """The best skill with its shortest passage; raises UsageError if even that is too much."""
-    shortest = min(best.passages, key=lambda passage: (passage[2], passage[0]), default=None)
+    shortest = min(best.passages, key=lambda passage: (passage[1], passage[0]), default=None)
     allocated: list[list[int] | None] = [None] * len(filler.skills)
     allocated[0] = [shortest[0]] if shortest else []
     filled = filler.fill(allocated)
@@ -144,11 +164,6 @@ def _smallest_bundle(filler: _BundleFiller, best: BudgetItem, budget: int) -> Bu
     raise UsageError(
         f"a budget of {budget} tokens is less than one passage needs; give at least {filled.tokens}"
     )
-
-
-def _skill_worth(skill_passages: SkillPassages, best: SkillPassages) -> float:
-    """How likely the skill is to be needed, 1 for the best: falls with the square of its score."""
-    return (max(skill_passages.chosen.score, 0.0) / max(best.chosen.score, 1e-9)) ** 2
 
 
 def _passage_costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int]:
@@ -201,7 +216,10 @@ class _BundleFiller:
         """The skill at a place with these passages; its tokens are not counted."""
         key = place, tuple(indexes)
         if key not in self._sent:
-            self._sent[key] = build_bundle_skill(self.skills[place], indexes)
+            skill = self.skills[place]
+            if len(indexes) == len(skill.revision.parsed.passages):
+                skill = replace(skill, paged_by="whole")
+            self._sent[key] = build_bundle_skill(skill, indexes)
         return self._sent[key]
 
     def _counted(self, place: int, indexes: Sequence[int], number: int) -> BundleSkill:
@@ -225,7 +243,13 @@ class _BundleFiller:
             for link in self._links
             if link.source in ids and link.target in ids
         )
-        update = {"skills": (), "left_out": tuple(left_out), "links": links}
+        unfit = summarise_unsent(self.skills, allocated)
+        update = {
+            "skills": (),
+            "left_out": tuple(left_out),
+            "links": links,
+            "did_not_fit": unfit,
+        }
         around = count_tokens(render_markdown(self._shell.model_copy(update=update)))
         tokens = around + sum(skill.tokens for skill in sent)
         return self._shell.model_copy(update=update | {"skills": tuple(sent), "tokens": tokens})
@@ -244,21 +268,19 @@ def _leave_out_for_budget(skill_passages: SkillPassages) -> LeftOutSkill:
 def _drop_least_useful(
     items: Sequence[BudgetItem], allocated: list[list[int] | None], excess: int
 ) -> bool:
-    """Take back the passages that are worth least until about `excess` tokens are saved; if every
-    skill has just one left, the last skill. False if one skill with one passage is left."""
-    choices = sorted(
-        (item.utility * utility, place, index, cost)
-        for place, item in enumerate(items)
-        for index, utility, cost in item.passages
-        if index in (allocated[place] or ())
-    )
+    """Take back the least needed passages, of the skill of least worth first, until about `excess`
+    tokens are saved; if every skill has just one left, the last skill. False if one skill with one
+    passage is left."""
     dropped = False
-    for _, place, index, cost in choices:
-        indexes = allocated[place]
-        if excess > 0 and indexes is not None and len(indexes) > 1:
-            indexes.remove(index)
-            excess -= cost
-            dropped = True
+    for place in sorted(
+        range(len(items)), key=lambda place: (items[place].first, items[place].worth)
+    ):
+        for index, cost in reversed(items[place].passages):
+            indexes = allocated[place]
+            if excess > 0 and indexes is not None and index in indexes and len(indexes) > 1:
+                indexes.remove(index)
+                excess -= cost
+                dropped = True
     sent = [place for place, indexes in enumerate(allocated) if indexes is not None]
     if not dropped and len(sent) > 1:
         allocated[sent[-1]] = None

@@ -8,10 +8,13 @@ from dataclasses import replace
 
 from graph.links.link_rules import estimate_confidence
 from graph.records import Link, LinkType
+from search.scoring.probability import RIVALS
+from skills.bundle.escaping import quote_value
 from skills.bundle.model import (
     BundleLink,
     BundlePassage,
     BundleSkill,
+    DidNotFit,
     LeftOutPassages,
     LeftOutSkill,
     Revision,
@@ -22,9 +25,9 @@ from skills.bundle.model import (
 from skills.passages import get_line_ranges
 from skills.record import ParsedSkill, SafetyFinding
 from skills.skill_policy import PolicyViolation
-from tasks.query.choose import SkillChoice
+from tasks.query.choose import ChosenSkill, SkillChoice
 from tasks.query.context import QueryContext
-from tasks.query.ranking import Ranking, WithheldHit
+from tasks.query.ranking import Ranking, WithheldHit, estimate_probabilities
 from tasks.query.select_passages import SkillPassages
 from tasks.sources.protocol import SKILL_FILE
 
@@ -40,6 +43,12 @@ _MAX_LEFT_OUT = 5
 _MAX_WITHHELD_NAMED = 50
 """Withheld skills that a bundle names; it counts all."""
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".rb", ".pl", ".ps1", ".R", ".jl", ".go", ".bat")
+_MARKUP = 1.1
+"""Tokens of sent passages with their tags, over those of their text."""
+
+_HEADER_TOKENS = 150
+"""About what the header of a skill takes."""
+
 _LINK_PRIORITY = {
     LinkType.CONFLICT: 0,
     LinkType.DEPENDENCY: 1,
@@ -71,6 +80,8 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
         licence=record.licence,
         language=record.language,
         score=round(skill_passages.chosen.score, 4),
+        probability=round_probability(skill_passages.chosen.probability),
+        needed_by=skill_passages.chosen.needed_by,
         why=skill_passages.chosen.why,
         safety=SafetySummary(
             level=record.safety_level,
@@ -136,6 +147,24 @@ def _format_finding(finding: SafetyFinding) -> str:
     return f"{file}line {finding.line}: {finding.reason}"
 
 
+def estimate_bundle(ranking: Ranking, chosen: Sequence[ChosenSkill]) -> float | None:
+    """The probability that one of the chosen skills is right: that of the library, less the share
+    of it that is with candidates that are not chosen."""
+    if ranking.selection is not None or ranking.probability is None:
+        return None
+    taken = {one.skill_id for one in chosen}
+    odds = [(hit.key.skill_id, hit.probability or 0.0) for hit in ranking.hits[:RIVALS]]
+    total = sum(probability for _, probability in odds)
+    held = sum(probability for skill_id, probability in odds if skill_id in taken)
+    first = max((one.probability or 0.0 for one in chosen), default=0.0)
+    return round(max(ranking.probability * held / total, first), 4) if total else 0.0
+
+
+def round_probability(probability: float | None) -> float | None:
+    """A probability with four decimals."""
+    return None if probability is None else round(probability, 4)
+
+
 def _truncate(text: str) -> str:
     flat = " ".join(text.split())
     if len(flat) <= _MAX_DESCRIPTION_CHARACTERS:
@@ -182,39 +211,97 @@ def list_left_out(context: QueryContext, choice: SkillChoice) -> list[LeftOutSki
     ]
 
 
-def collect_withheld(context: QueryContext, ranking: Ranking, choice: SkillChoice) -> Withheld:
-    """What would have been considered without the policy, best first, then withheld dependencies.
+def summarise_unsent(
+    selected: Sequence[SkillPassages], allocated: Sequence[Sequence[int] | None]
+) -> DidNotFit | None:
+    """What the task needs of the chosen skills and is not among the allocated passages; None if
+    nothing is missing.
+
+    allocated: passage indexes by skill, None for one that is not sent. Tags and headers of what is
+    missing are estimated.
+    """
+    skills = passages = tokens = 0
+    for skill, indexes in zip(selected, allocated, strict=True):
+        sent = set(indexes or ())
+        missing = [index for index in skill.passages[: skill.enough] if index not in sent]
+        skills += indexes is None
+        passages += len(missing)
+        tokens += sum(skill.revision.parsed.passages[index].tokens for index in missing)
+    if not skills and not passages:
+        return None
+    more = round(tokens * _MARKUP) + skills * _HEADER_TOKENS
+    return DidNotFit(skills=skills, passages=passages, tokens=more)
+
+
+def collect_withheld(
+    context: QueryContext, ranking: Ranking, choice: SkillChoice
+) -> tuple[Withheld, str]:
+    """What would have been considered without the policy, best first, then withheld dependencies;
+    and the warning that the best match of all is among them, "" if it is not.
 
     Candidates count only if the library, the withheld ones included, has evidence for the task.
     """
     settings = context.services.settings
-    violations: dict[str, PolicyViolation] = {}
+    considered: list[WithheldHit] = []
     if ranking.withheld:
-        evidence = max(ranking.evidence, *(hit.evidence for hit in ranking.withheld))
-        near = max(ranking.best_cosine or 0.0, *(hit.best_cosine for hit in ranking.withheld))
-        whole = replace(ranking, evidence=evidence, best_cosine=near or None)
+        whole = _estimate_with_withheld(context, ranking)
         if not context.is_on("floor") or whole.is_evident(settings.choice):
-            considered = filter_considered(ranking.withheld, context.top, settings.choice.relative)
-            violations |= considered
-    violations |= choice.withheld
-    return build_withheld(violations, name_them=settings.policy.name_withheld)
+            found = filter_considered(ranking.withheld, context.top, settings.choice.relative)
+            considered = sorted(found, key=lambda hit: (hit.rank, -hit.relative_score))
+    ranks = {hit.skill_id: place + hit.rank for place, hit in enumerate(considered, 1)}
+    violations = {hit.skill_id: hit.violation for hit in considered} | choice.withheld
+    named = settings.policy.name_withheld
+    warning = warn_of_best(considered[0], name_it=named) if considered else ""
+    return build_withheld(violations, ranks, name_them=named), warning
+
+
+def warn_of_best(hit: WithheldHit, *, name_it: bool) -> str:
+    """That a withheld skill is the best match, why it is withheld, and which setting would send it;
+    "" if a skill that may be sent ranks above it."""
+    if hit.rank:
+        return ""
+    name = f", {quote_value(hit.skill_id)}," if name_it else ""
+    setting = f"; it would be sent with {hit.violation.setting}" if hit.violation.setting else ""
+    return (
+        f"the best match{name} would rank 1 and is withheld by policy: "
+        f"{hit.violation.reason}{setting}"
+    )
+
+
+def _estimate_with_withheld(context: QueryContext, ranking: Ranking) -> Ranking:
+    """The ranking as it would be without the policy."""
+    kept = [one.hit for one in ranking.withheld if one.hit is not None]
+    hits = sorted([*ranking.hits, *kept], key=lambda hit: -hit.score)
+    statistics = context.services.library.latest.statistics
+    return estimate_probabilities(replace(ranking, hits=tuple(hits)), statistics)
 
 
 def filter_considered(
     hits: Iterable[WithheldHit], top: int, relative: float
-) -> Iterator[tuple[str, PolicyViolation]]:
+) -> Iterator[WithheldHit]:
     """The withheld hits that `choose` would have considered: near the top, and with a score of at
     least the share `relative` of the best."""
     for hit in hits:
         if hit.rank < 2 * top and hit.relative_score >= relative:
-            yield hit.skill_id, hit.violation
+            yield hit
 
 
-def build_withheld(violations: Mapping[str, PolicyViolation], *, name_them: bool) -> Withheld:
-    """The bundle's report of withheld skills: their number by kind, and their ids if wanted."""
+def build_withheld(
+    violations: Mapping[str, PolicyViolation], ranks: Mapping[str, int], *, name_them: bool
+) -> Withheld:
+    """The bundle's report of withheld skills: their number by kind, and their ids if wanted.
+
+    ranks: by skill_id, the place that a candidate would have.
+    """
     kinds = Counter(violation.kind for violation in violations.values())
     named = [
-        WithheldSkill(skill_id=skill_id, kind=violation.kind, reason=violation.reason)
+        WithheldSkill(
+            skill_id=skill_id,
+            kind=violation.kind,
+            reason=violation.reason,
+            rank=ranks.get(skill_id, 0),
+            setting=violation.setting,
+        )
         for skill_id, violation in list(violations.items())[
             : _MAX_WITHHELD_NAMED if name_them else 0
         ]

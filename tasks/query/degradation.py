@@ -19,12 +19,11 @@ from graph.protocol import SkillGraph
 from graph.records import Adjacency, CatalogEntry, Link, SkillState, Source
 from search.protocol import (
     Hit,
-    LexicalSearch,
     PassageTerms,
+    Search,
     SearchIndex,
     StoredRevision,
     Vector,
-    VectorSearch,
 )
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey, SafetyFinding
@@ -37,6 +36,7 @@ log = structlog.get_logger()
 
 _LINKS_UNKNOWN = "links and paths are not known: the catalog did not answer"
 _NO_SKILL_VECTORS = "ranked by words only: the search index did not answer"
+_NO_SECTION_COSINES = "ranked without the skills' sections: the search index did not answer"
 _NO_SECTION_VECTORS = "passages chosen by words only: the search index did not answer"
 _UNREAD_FINDING = "its text was marked, and cannot be read now"
 
@@ -101,7 +101,7 @@ class DegradingIndex:
         self._breaker = breaker
         self._degradations = degradations
 
-    def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
+    def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
         """The hits of each search."""
         return self._breaker.call(lambda: self._index.search_many(searches))
 
@@ -115,6 +115,16 @@ class DegradingIndex:
             return self._breaker.call(lambda: self._index.get_skill_vectors(keys))
         except TransientError as error:
             self._degradations.add(_NO_SKILL_VECTORS, error)
+            return {}
+
+    def get_section_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, float]:
+        """Best cosines of sections; none if the index does not answer."""
+        try:
+            return self._breaker.call(lambda: self._index.get_section_cosines(keys, vector))
+        except TransientError as error:
+            self._degradations.add(_NO_SECTION_COSINES, error)
             return {}
 
     def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:

@@ -73,7 +73,9 @@ def _with_bonus(hit: RankedSkill, bonus: float) -> RankedSkill:
     why = (*hit.why, "linked to better matches") if bonus > 0.1 * hit.score else hit.why
     parts = {**hit.parts, "diffusion": bonus}
     # Hundreds a query: dataclasses.replace would take a tenth of its time.
-    return RankedSkill(hit.key, hit.score + bonus, parts, why, hit.named_format)
+    return RankedSkill(
+        hit.key, hit.score + bonus, parts, why, hit.named_format, hit.evidence, hit.nearness
+    )
 
 
 def _restore_named_formats(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from search.scoring.evidence_floor import evidence_floor, evidence_strength
 from skills.bundle.model import Bundle
 from tasks.query.context import QueryContext
 from tasks.query.read_chosen import ChosenRevisions
@@ -15,36 +14,35 @@ _MAX_CANDIDATES = 30
 def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> dict[str, Any]:
     """The `explain` field of a bundle.
 
-    strength, floor: the evidence for the best candidates, and the least for which a bundle holds
-    skills. candidates: the best ones with a verdict and the parts of their scores, which add up to
-    `score`. withheld: skills that the policy keeps back, which are not candidates. language_model:
-    by stage, what the model answered and what it took; only where a stage asked it.
+    probability, least_probability: that the library has a skill for the task, and the least for
+    which a bundle holds skills. candidates: the best ones with a verdict, their probabilities and
+    the parts of their scores, which add up to `score`. withheld: skills that the policy keeps back,
+    which are not candidates. language_model: by stage, what the model answered and what it took;
+    only where a stage asked it.
     """
     ranking, settings = chosen.ranking, context.services.settings.choice
+    verdicts = _verdicts(chosen, bundle, settings.least_further)
     rows = [
         {
             "skill_id": hit.key.skill_id,
             "scores": {"score": round(hit.score, 4)}
             | {name: round(value, 4) for name, value in hit.parts.items()},
+            "probability": None if hit.probability is None else round(hit.probability, 4),
             "verdict": verdict,
         }
-        for hit, verdict in zip(ranking.hits, _verdicts(chosen, bundle), strict=False)
+        for hit, verdict in zip(ranking.hits, verdicts, strict=False)
     ]
     model = {"language_model": context.model_calls.reports} if context.model_calls.reports else {}
     return {
-        "strength": round(
-            evidence_strength(ranking.evidence, ranking.best_cosine, ranking.library_size), 4
-        ),
-        "floor": round(
-            evidence_floor(ranking.long_task_weight, settings.floor, settings.floor_long), 4
-        ),
+        "probability": None if ranking.probability is None else round(ranking.probability, 4),
+        "least_probability": settings.least_probability,
         "stages": bundle.timings_ms,
         "candidates": rows,
         "withheld": [one.model_dump() for one in bundle.withheld.skills],
     } | model
 
 
-def _verdicts(chosen: ChosenRevisions, bundle: Bundle) -> list[str]:
+def _verdicts(chosen: ChosenRevisions, bundle: Bundle, least_further: float) -> list[str]:
     """`in: …` or `out: …` for each of the first candidates."""
     sent = {skill.skill_id: skill.why for skill in bundle.skills}
     reasons = dict(chosen.choice.left_out)
@@ -57,7 +55,9 @@ def _verdicts(chosen: ChosenRevisions, bundle: Bundle) -> list[str]:
         elif skill_id in reasons:
             verdicts.append(f"out: {reasons[skill_id]}")
         elif bundle.status == "NO_SKILL_HIT":
-            verdicts.append("out: below the floor of evidence")
+            verdicts.append("out: the library is unlikely to have a skill for the task")
+        elif hit.probability is not None and hit.probability < least_further:
+            verdicts.append("out: unlikely to be right for the task")
         elif hit.score < chosen.choice.min_score:
             verdicts.append("out: scores far below the best")
         else:

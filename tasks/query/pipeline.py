@@ -13,7 +13,7 @@ from tasks.query.context import QueryContext, StageTimings, check_query
 from tasks.query.diffuse import diffuse
 from tasks.query.explain import explain
 from tasks.query.language_model.show_model_roles import show_model_roles
-from tasks.query.ranking import Ranking, TaskQuery
+from tasks.query.ranking import Ranking, TaskQuery, estimate_probabilities
 from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
 from tasks.query.retrieve import retrieve, score
@@ -66,6 +66,9 @@ def rank_skills(context: QueryContext) -> Ranking:
         with context.timings.measure("diffuse"):
             ranking = _diffuse(context, ranking)
     ranking = context.policy_filter.withhold(ranking)
+    with context.timings.measure("probability"):
+        statistics = context.services.library.latest.statistics
+        ranking = estimate_probabilities(ranking, statistics)
     if context.uses_model("select"):
         # Only where a model is configured: building the forms of answers takes time.
         from tasks.query.language_model.select_skills import select_skills
@@ -91,7 +94,7 @@ def rank_candidates(context: QueryContext) -> Ranking:
     vector = None
     if context.is_on("dense") and understanding.language in services.encoder.get().languages:
         with timed("encode"):
-            vector = services.encoder.get().encode([understanding.text])[0]
+            vector = services.encoder.get().encode_queries([understanding.text])[0]
     with timed("retrieve"):
         candidates = retrieve(context, TaskQuery(snapshot, understanding, vector))
     violations = context.policy_filter.find_violations(candidates.keys)

@@ -91,7 +91,9 @@ class PolicyFilter:
         known = {hit.skill_id for hit in ranking.withheld}
         best = max(hit.score for hit in ranking.hits)
         linked = tuple(
-            WithheldHit(hit.key.skill_id, violations[hit.key.skill_id], place, hit.score / best)
+            WithheldHit(
+                hit.key.skill_id, violations[hit.key.skill_id], place, hit.score / best, hit
+            )
             for place, hit in enumerate(ranking.hits)
             if hit.key.skill_id in violations and hit.key.skill_id not in known and best > 0
         )

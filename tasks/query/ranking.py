@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from config.settings import ChoiceSettings
 from search.protocol import Vector
-from search.scoring.evidence_floor import has_evidence
+from search.scoring.library_statistics import LibraryStatistics
+from search.scoring.probability import (
+    RIVALS,
+    RankedEvidence,
+    load_probability_model,
+    match_descriptions,
+)
 from search.scoring.score_candidates import ScoredCandidates, long_task_weight
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding
@@ -23,6 +31,8 @@ _MIN_REASON_SHARE = 0.15
 
 _REASONS = {
     "bm25f": "its text matches the task",
+    "description": "its description matches the task",
+    "examples": "it gives such a prompt as an example",
     "names": "the task says what its name says",
     "bigrams": "phrases in common",
     "hub": "particular, where others match anything",
@@ -56,6 +66,9 @@ class RankedSkill:
     """A candidate with its score, each part of the score, and why it ranks.
 
     named_format: the file format that the task names and for which it was moved up, "" without.
+    evidence: BM25F over the root of the task's mass. nearness: the better cosine with the task in
+    deviations above those of unrelated texts, None where unknown. probability: that it is right for
+    the task, None before it was estimated.
     """
 
     key: RevisionKey
@@ -63,6 +76,9 @@ class RankedSkill:
     parts: dict[str, float]
     why: tuple[str, ...]
     named_format: str = ""
+    evidence: float = 0.0
+    nearness: float | None = None
+    probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +86,14 @@ class WithheldHit:
     """A candidate that the policy keeps back.
 
     rank: how many that may be sent score higher. relative_score: its score over the best of all.
-    evidence, best_cosine: as in a ranking, of this candidate alone.
+    hit: the candidate itself, None for one that came in over links.
     """
 
     skill_id: str
     violation: PolicyViolation
     rank: int = 0
     relative_score: float = 0.0
-    evidence: float = 0.0
-    best_cosine: float = 0.0
+    hit: RankedSkill | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,59 +117,90 @@ class Ranking:
     """Candidates best first.
 
     vector: of the task, None where dense scores say nothing. long_task_weight: 0 for a short
-    query, 1 for a long task. evidence: the best BM25F over the root of the task's mass.
-    best_cosine: None where dense scores say nothing. library_size: in skills. conflicts: pairs of
-    skill_ids that must not go together for this task. selection: by the language model, None
-    without one.
+    query, 1 for a long task. mass: idf mass of the task. library_size: in skills. probability:
+    that one of the first ten is right, None before it was estimated. conflicts: pairs of skill_ids
+    that must not go together for this task. selection: by the language model, None without one.
+    section_cosines: of the task with the nearest section of each candidate that has vectors, by
+    `complete_section_cosines`.
     """
 
     understanding: Understanding
     vector: Vector | None
     hits: tuple[RankedSkill, ...] = ()
     long_task_weight: float = 0.0
-    evidence: float = 0.0
-    best_cosine: float | None = None
+    mass: float = 0.0
     library_size: int = 0
+    probability: float | None = None
     withheld: tuple[WithheldHit, ...] = ()
     conflicts: tuple[tuple[str, str], ...] = ()
     selection: Selection | None = None
+    section_cosines: Mapping[RevisionKey, float] = field(default_factory=dict)
 
     def is_evident(self, settings: ChoiceSettings) -> bool:
-        """Whether the library has enough evidence for the task to answer with a skill."""
-        return has_evidence(
-            self.evidence,
-            self.best_cosine,
-            self.library_size,
-            self.long_task_weight,
-            (settings.floor, settings.floor_long),
-            settings.floor_cosine,
-        )
+        """Whether the library is likely enough to have a skill for the task."""
+        return self.probability is None or self.probability >= settings.least_probability
 
 
 def build_ranking(query: TaskQuery, scored: ScoredCandidates) -> Ranking:
     """The ranking of scored candidates, with reasons; candidates without any evidence dropped."""
-    hits = []
-    for place, key in enumerate(scored.keys):
-        parts = {name: float(values[place]) for name, values in scored.components.items()}
-        hits.append(
-            RankedSkill(
-                key,
-                float(scored.scores[place]),
-                parts,
-                _reasons(scored, key, parts) if place < _EXPLAINED_CANDIDATES else (),
-                scored.slots.get(key, ""),
-            )
-        )
-    # Without a shared term or a near vector there is no evidence, whatever the rank.
-    hits = [hit for hit in hits if hit.score > 0]
+    understanding, statistics = query.understanding, query.snapshot.statistics
+    idf = statistics.idf(understanding.ids).astype(np.float64)
     return Ranking(
-        query.understanding,
+        understanding,
         query.vector,
-        tuple(hits),
-        long_task_weight=long_task_weight(query.understanding, ScoringWeights()),
-        evidence=float(scored.evidence.max(initial=0.0)),
-        best_cosine=float(scored.best_cosine.max()) if scored.best_cosine.any() else None,
+        tuple(list_hits(scored)),
+        long_task_weight=long_task_weight(understanding, ScoringWeights()),
+        mass=float(understanding.weights.astype(np.float64) @ idf),
         library_size=len(query.snapshot.pointers),
+    )
+
+
+def list_hits(scored: ScoredCandidates) -> Iterator[RankedSkill]:
+    """Scored candidates with some evidence, best first, the first ones with reasons."""
+    for place, key in enumerate(scored.keys):
+        # Without a shared term or a near vector there is no evidence, whatever the rank.
+        if not scored.scores[place] > 0:
+            continue
+        parts = {name: float(values[place]) for name, values in scored.components.items()}
+        yield RankedSkill(
+            key,
+            float(scored.scores[place]),
+            parts,
+            _reasons(scored, key, parts) if place < _EXPLAINED_CANDIDATES else (),
+            scored.slots.get(key, ""),
+            float(scored.evidence[place]),
+            None if np.isnan(scored.nearness[place]) else float(scored.nearness[place]),
+        )
+
+
+def estimate_probabilities(ranking: Ranking, statistics: LibraryStatistics) -> Ranking:
+    """The ranking with the probabilities of its first candidates and of the library.
+
+    Those behind the first 20 get none. `statistics` are those of the library that was searched.
+    """
+    head = ranking.hits[:RIVALS]
+    found = load_probability_model().estimate(collect_evidence(ranking, statistics))
+    known = [
+        replace(hit, probability=probability)
+        for hit, probability in zip(head, found.skills.tolist(), strict=True)
+    ]
+    return replace(ranking, hits=(*known, *ranking.hits[RIVALS:]), probability=found.library)
+
+
+def collect_evidence(ranking: Ranking, statistics: LibraryStatistics) -> RankedEvidence:
+    """What the probabilities of the first candidates are estimated from."""
+    head = ranking.hits[:RIVALS]
+    records = statistics.get_records([hit.key for hit in head])
+    shares = match_descriptions(ranking.understanding, list(records.values()), statistics)
+    matched = dict(zip(records, shares.tolist(), strict=True))
+    return RankedEvidence(
+        scores=np.array([hit.score for hit in head]),
+        evidence=np.array([hit.evidence for hit in head]),
+        nearness=np.array([hit.nearness for hit in head], dtype=np.float64),
+        descriptions=np.array([matched.get(hit.key, 0.0) for hit in head]),
+        mass=ranking.mass,
+        skills=ranking.library_size,
+        long_task_weight=ranking.long_task_weight,
     )
 
 

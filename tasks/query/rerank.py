@@ -1,9 +1,9 @@
 """Rerank: better scores put the best candidates in a better order (spec §5.3).
 
-Two steps, each for a number of candidates and within a time budget. Late interaction compares the
-task's vector with those of a skill's sections; a cross-encoder reads the task together with name,
-description and body. A step scores all its candidates or none: if it would not finish in time it
-is skipped, and the bundle's `degraded` names it.
+Two steps, each for a number of candidates. Late interaction takes the cosine of the task with the
+nearest of a skill's sections, which retrieval has computed; a cross-encoder reads the task together
+with name, description and body within a time budget. It scores all its candidates or none: if it
+would not finish in time it is skipped, and the bundle's `degraded` names it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search.protocol import StoredRevision, Vector
+from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
 from tasks.query.process_state.throughput import (
@@ -28,7 +29,6 @@ from tasks.query.ranking import RankedSkill, Ranking
 
 Scores = npt.NDArray[np.float64]
 
-_BATCH = 10
 _CHARACTERS_PER_TOKEN = 4
 
 _REASONS = {
@@ -102,46 +102,17 @@ def _standardize(scores: Scores) -> Scores:
     return (scores - scores.mean()) / spread if spread > 1e-9 else np.zeros_like(scores)
 
 
-def late_interaction_score(task: Vector, sections: Vector) -> float:
-    """The cosine of a task, (d,), to the nearest of a skill's sections, (n, d)."""
-    return float((sections @ task).max())
-
-
 def _late_interaction(
     context: QueryContext, ranking: Ranking, head: Sequence[RankedSkill], clock: Clock
 ) -> dict[RevisionKey, float]:
-    """Late interaction scores of all candidates that can have section vectors.
+    """The cosine of the task with each candidate's nearest section.
 
-    Candidates in a language that the encoder does not know, and those without text, never have
-    section vectors and keep their place. While any other candidate has none yet the step is
-    skipped: it would favour, or punish, the skills that are embedded already.
+    A candidate that has no section vectors yet counts with what its other vectors let expect;
+    those in a language that the encoder does not know have none, and keep their place.
     """
-    if ranking.vector is None:
-        return {}
-    services = context.services
-    milliseconds = services.settings.reranker.late_milliseconds
-    budget = _make_budget(context, services.throughputs.late, milliseconds, clock)
-    found: dict[RevisionKey, Vector] = {}
-    keys = [hit.key for hit in head]
-    for batch in budget.iter_batches(keys, [1.0] * len(keys), _BATCH, _BATCH):
-        found |= services.index.get_section_vectors(batch)
-    waiting = _count_unembedded(context, [key for key in keys if key not in found])
-    if waiting:
-        raise StepSkippedError(f"{waiting} of {len(keys)} candidates have no section vectors yet")
-    return {
-        key: late_interaction_score(ranking.vector, vectors)
-        for key, vectors in found.items()
-        if len(vectors)
-    }
-
-
-def _count_unembedded(context: QueryContext, keys: Sequence[RevisionKey]) -> int:
-    """How many of these revisions without section vectors will get some."""
-    if not keys:
-        return 0
-    languages = context.services.encoder.get().languages
-    entries = context.services.graph.get_entries([key.skill_id for key in keys])
-    return sum(entry.language in languages and not entry.embedded for entry in entries)
+    del context, clock
+    cosines = ranking.section_cosines
+    return {hit.key: cosines[hit.key] for hit in head if hit.key in cosines}
 
 
 def _cross_encoder(
@@ -159,8 +130,11 @@ def _cross_encoder(
     budget = _make_budget(context, services.throughputs.rerank, settings.milliseconds, clock)
     max_characters = _CHARACTERS_PER_TOKEN * settings.max_length
     revisions = services.index.get_revisions([hit.key for hit in head])
+    vectors: dict[RevisionKey, Vector] = {}
+    if ranking.vector is not None:
+        vectors = services.index.get_section_vectors(list(revisions))
     texts = [
-        (key, cross_encoder_text(revision, 3 * max_characters))
+        (key, cross_encoder_text(revision, 3 * max_characters, ranking.vector, vectors.get(key)))
         for key, revision in revisions.items()
         if revision.parsed.record.language in reranker.languages
     ]
@@ -174,12 +148,26 @@ def _cross_encoder(
     return scores
 
 
-def cross_encoder_text(revision: StoredRevision, limit: int) -> str:
+def cross_encoder_text(
+    revision: StoredRevision,
+    limit: int,
+    task: Vector | None = None,
+    sections: Vector | None = None,
+) -> str:
     """The text of a skill for a cross-encoder: `name | description | body`, cut at `limit`
-    characters."""
+    characters.
+
+    With the vectors of the task, (d,), and of the sections, (n, d), the body is its sections by
+    their nearness to the task: a model reads some hundred words, so that the first words of a body
+    would be all that it sees. Without them it is the body from its start.
+    """
     parsed = revision.parsed
-    body = parsed.text(parsed.body_line, len(parsed.lines))
-    return f"{parsed.record.name} | {parsed.record.description} | {body}"[:limit]
+    head = f"{parsed.record.name} | {parsed.record.description} | "
+    if task is None or sections is None or len(sections) != len(parsed.sections):
+        return (head + parsed.text(parsed.body_line, len(parsed.lines)))[:limit]
+    nearest = np.argsort(-np.vecdot(sections, task), kind="stable").tolist()
+    texts = section_texts(parsed)
+    return (head + "\n".join(texts[place].strip() for place in nearest))[:limit]
 
 
 def _make_budget(

@@ -9,9 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from config.errors import TransientError
+from config.settings import RetrievalSettings
 from search.completed_terms import tag_terms
-from search.protocol import Filters, LexicalSearch, VectorSearch
+from search.protocol import Filters, LexicalSearch, Search, SectionSearch, VectorSearch
+from search.scoring.cosine_scale import DEFAULT_SCALE, measure_cosine_scale
 from search.scoring.format_promotion import has_dedicated_skills
+from search.scoring.ranker_factors import load_factors
 from search.scoring.score_candidates import (
     Candidate,
     ScoredCandidates,
@@ -23,7 +26,14 @@ from skills.record import RevisionKey
 from skills.skill_policy import PolicyViolation
 from tasks.query.context import QueryContext
 from tasks.query.process_state.published_library import LibrarySnapshot
-from tasks.query.ranking import Candidates, Ranking, TaskQuery, WithheldHit, build_ranking
+from tasks.query.ranking import (
+    Candidates,
+    Ranking,
+    TaskQuery,
+    WithheldHit,
+    build_ranking,
+    list_hits,
+)
 from tasks.refine.completion.completions import completion_origins
 
 _MAX_ENGINE_TERMS = 50
@@ -35,6 +45,10 @@ _FORMAT_CANDIDATES = 20
 
 _LONG_TASK_NEIGHBOUR_CUT = 0.75
 """Share of the nearest neighbours that a long task does without: its words say enough."""
+
+
+_MIN_MEASURED = 10
+"""Candidates from which the line between the two kinds of cosines is drawn, at least."""
 
 
 def retrieve(context: QueryContext, query: TaskQuery) -> Candidates:
@@ -67,7 +81,7 @@ def _search(context: QueryContext, query: TaskQuery) -> list[RevisionKey]:
     long = long_task_weight(understanding, ScoringWeights())
     weights = _select_engine_terms(query)
     origins = completion_origins(context.services.settings.language_model)
-    searches: list[LexicalSearch | VectorSearch] = []
+    searches: list[Search] = []
     # Every filter is searched on its own, all in one round trip.
     for filters in context.policy_filter.expand_filters(context.filters, snapshot.pointers):
         if weights:
@@ -81,9 +95,8 @@ def _search(context: QueryContext, query: TaskQuery) -> list[RevisionKey]:
             for words in understanding.formats.values()
             if has_dedicated_skills(words, snapshot.statistics)
         ]
-        if query.vector is not None and settings.neighbours:
-            near = max(round(settings.neighbours * (1.0 - _LONG_TASK_NEIGHBOUR_CUT * long)), 1)
-            searches += [VectorSearch(query.vector, field, near, filters) for field in (0, 1)]
+        share = 1.0 - _LONG_TASK_NEIGHBOUR_CUT * long
+        searches += _vector_searches(query, settings, share, filters)
     found = context.services.index.search_many(searches)
     # A superseded revision that is still in the index counts as a hit of its skill.
     ids = dict.fromkeys(hit.key.skill_id for hits in found for hit in hits)
@@ -92,6 +105,22 @@ def _search(context: QueryContext, query: TaskQuery) -> list[RevisionKey]:
         for skill_id in ids
         if skill_id in snapshot.pointers
     ]
+
+
+def _vector_searches(
+    query: TaskQuery, settings: RetrievalSettings, share: float, filters: Filters
+) -> list[Search]:
+    """Searches by the task's vector for a share of the neighbours of the settings."""
+    searches: list[Search] = []
+    if query.vector is None:
+        return searches
+    if settings.neighbours:
+        near = max(round(settings.neighbours * share), 1)
+        searches += [VectorSearch(query.vector, field, near, filters) for field in (0, 1)]
+    if settings.section_neighbours:
+        near = max(round(settings.section_neighbours * share), 1)
+        searches.append(SectionSearch(query.vector, near, filters))
+    return searches
 
 
 def _select_engine_terms(query: TaskQuery) -> dict[str, float]:
@@ -123,28 +152,82 @@ def score(
     """
     keys = candidates.keys
     allowed = [key for key in keys if key.skill_id not in violations] if violations else keys
-    scored = _score(context, candidates.query, allowed)
-    ranking = build_ranking(candidates.query, scored)
+    cosines, sections = _read_cosines(context, candidates.query, keys)
+    scale = measure_cosine_scale(context.services.encoder.get()) if cosines else DEFAULT_SCALE
+    factors = load_factors(context.services.settings.ranker.weights)
+
+    def score_some(some: list[RevisionKey]) -> ScoredCandidates:
+        statistics = candidates.query.snapshot.statistics
+        found = [
+            Candidate(key, record, cosines.get(key), sections.get(key))
+            for key, record in statistics.get_records(some).items()
+        ]
+        return score_candidates(
+            candidates.query.understanding,
+            found,
+            statistics,
+            without=frozenset(context.request.without),
+            scale=scale,
+            factors=factors,
+        )
+
+    ranking = replace(
+        build_ranking(candidates.query, score_some(allowed)),
+        section_cosines=complete_section_cosines(sections, cosines),
+    )
     if not violations:
         return ranking
-    withheld = [key for key in keys if key.skill_id in violations]
-    scored = _score(context, candidates.query, withheld)
+    scored = score_some([key for key in keys if key.skill_id in violations])
     return replace(ranking, withheld=_withheld_hits(scored, ranking, violations))
 
 
-def _score(context: QueryContext, query: TaskQuery, keys: list[RevisionKey]) -> ScoredCandidates:
+def _read_cosines(
+    context: QueryContext, query: TaskQuery, keys: list[RevisionKey]
+) -> tuple[dict[RevisionKey, tuple[float, float]], dict[RevisionKey, float]]:
+    """The cosines of the task with both skill vectors, and with the nearest section."""
+    if query.vector is None:
+        return {}, {}
+    index = context.services.index
+    vectors = index.get_skill_vectors(keys)
     cosines: dict[RevisionKey, tuple[float, float]] = {}
-    if query.vector is not None:
-        for key, pair in context.services.index.get_skill_vectors(keys).items():
-            if pair.any():
-                description, head = (pair @ query.vector).tolist()
-                cosines[key] = (description, head)
-    statistics = query.snapshot.statistics
-    records = statistics.get_records(keys)
-    found = [Candidate(key, record, cosines.get(key)) for key, record in records.items()]
-    return score_candidates(
-        query.understanding, found, statistics, without=frozenset(context.request.without)
-    )
+    if vectors:
+        pairs = np.vecdot(np.stack(list(vectors.values())), query.vector).tolist()
+        # Zero vectors are those of a language that the encoder does not know.
+        cosines = {
+            key: (description, head)
+            for key, (description, head) in zip(vectors, pairs, strict=True)
+            if description or head
+        }
+    return cosines, index.get_section_cosines(keys, query.vector)
+
+
+def complete_section_cosines(
+    measured: Mapping[RevisionKey, float],
+    cosines: Mapping[RevisionKey, tuple[float, float]],
+) -> dict[RevisionKey, float]:
+    """The section cosine of every candidate that has any vector.
+
+    measured: of the candidates whose sections have vectors. cosines: of the task with the two
+    skill vectors. A skill that was just changed has no section vectors for a while. It gets what
+    its better skill vector lets expect: the least-squares line over the candidates that have both,
+    which holds for any model and task. With too few of these, all candidates get the cosine of
+    their better skill vector, so that they are compared by the same.
+    """
+    better = {key: max(pair) for key, pair in cosines.items()}
+    missing = better.keys() - measured.keys()
+    if not missing:
+        return dict(measured)
+    both = [key for key in measured if key in better]
+    if len(both) < _MIN_MEASURED:
+        return better
+    known = np.array([better[key] for key in both])
+    section = np.array([measured[key] for key in both])
+    deviation = known - known.mean()
+    spread = float(deviation @ deviation)
+    slope = float(deviation @ (section - section.mean())) / spread if spread > 1e-9 else 0.0
+    return dict(measured) | {
+        key: float(section.mean() + slope * (better[key] - known.mean())) for key in missing
+    }
 
 
 def _withheld_hits(
@@ -152,17 +235,18 @@ def _withheld_hits(
 ) -> tuple[WithheldHit, ...]:
     """Withheld candidates with the place they would have. Scores do not depend on which
     candidates are scored together."""
+    hits = list(list_hits(scored))
     ascending = sorted(-hit.score for hit in ranking.hits)
-    best = max([*scored.scores.tolist()[:1], *(-score for score in ascending[:1])], default=0.0)
+    best = max(
+        [*(hit.score for hit in hits[:1]), *(-score for score in ascending[:1])], default=0.0
+    )
     return tuple(
         WithheldHit(
-            key.skill_id,
-            violations[key.skill_id],
-            rank=bisect_left(ascending, -score),
-            relative_score=score / best if best > 0 else 0.0,
-            evidence=float(scored.evidence[number]),
-            best_cosine=float(scored.best_cosine[number]),
+            hit.key.skill_id,
+            violations[hit.key.skill_id],
+            rank=bisect_left(ascending, -hit.score),
+            relative_score=hit.score / best,
+            hit=hit,
         )
-        for number, (key, score) in enumerate(zip(scored.keys, scored.scores.tolist(), strict=True))
-        if score > 0
+        for hit in hits
     )

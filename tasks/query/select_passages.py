@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
+from config.passage_settings import PassageSettings
 from search.protocol import StoredRevision, Vector
 from search.text.query_understanding import Understanding
 from skills.passages import (
     DEFAULT_WEIGHTS,
     PassageInput,
     PassageQuery,
+    PassageWeights,
+    estimate_needs,
     passage_texts,
-    passage_utilities,
-    score_passages,
-    select_all,
     select_mmr,
 )
-from skills.passages import select_passages as select_by_gap
 from skills.record import RevisionKey
 from tasks.encode import encode_cached, supports_language
 from tasks.ingest.embed_sections import embed_revisions
@@ -35,39 +35,61 @@ _WHOLE_TOKENS = 300
 _WHOLE_SHARE = 0.8
 """Share of the budget that whole skills may take: headers and dependencies need some too."""
 
-_TOKENS_PER_SECOND = 6000.0
+_LONG_TASK_CUT = 0.75
+"""Share of what is enough for a short query that a long task does without at first."""
+
+_TOKENS_PER_SECOND = 3300.0
 """Speed of one thread of a common processor; it only decides whether to begin embedding."""
+
+
+class PassagePlan(NamedTuple):
+    """The passages of a skill that may be sent, and how many of them are enough.
+
+    passages: indexes, most needed first. paged_by: as in the bundle, for a part of them. enough: so
+    many of the first suffice for most queries; the others are sent if the budget has room.
+    sufficiency: the share of queries for which they do.
+    """
+
+    passages: tuple[int, ...]
+    paged_by: str
+    enough: int
+    sufficiency: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class SkillPassages:
-    """A chosen skill with its passages in the order of their worth.
+    """A chosen skill with the plan of its passages, see `PassagePlan`.
 
-    path: where its SKILL.md is, for the reader. passages: (passage index, worth above 0).
-    paged_by: as in the bundle.
+    path: where its SKILL.md is, for the reader. first: it is sent before the others.
     """
 
     chosen: ChosenSkill
     revision: StoredRevision
     path: str
-    passages: tuple[tuple[int, float], ...]
+    passages: tuple[int, ...]
     paged_by: str
+    enough: int = 0
+    sufficiency: float = 1.0
+    first: bool = False
 
 
 def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[SkillPassages]:
-    """The chosen skills that could be read, each with the passages that the task needs.
+    """The chosen skills that could be read, each with its passages by how much the task needs them.
 
     Sections without vectors are embedded first, as far as the time allows; the passages of the
     other skills are chosen by words alone, which is noted in the degradations.
     """
     settings = context.services.settings.passages
     vectors: dict[RevisionKey, Vector] = {}
+    passage_vectors: dict[RevisionKey, Vector] = {}
     vector = None
     if context.is_on("paging"):
         vector = chosen.ranking.vector
         keys = [revision.key for revision in chosen.revisions.values()]
         vectors = context.services.index.get_section_vectors(keys)
-        if vector is not None:
+        if vector is not None and settings.method == "mmr":
+            passage_vectors = _embed_passages(context, chosen)
+        elif vector is not None:
             vectors |= _embed_missing_sections(context, chosen, vectors)
     query = make_passage_query(chosen.ranking.understanding, vector)
     whole = _list_whole(context, chosen)
@@ -76,22 +98,18 @@ def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[Skil
         revision = chosen.revisions.get(skill.skill_id)
         if revision is None:
             continue
-        passage_vectors: Vector | None = None
-        if settings.method == "mmr" and vector is not None:
-            texts = passage_texts(revision.parsed)
-            passage_vectors = encode_cached(context.services, texts, in_bulk=False)
         path = get_skill_location(context.policy_filter.sources, skill.skill_id)
-        passages, paged_by = select_skill_passages(
+        plan = select_skill_passages(
             revision,
             query,
             vectors.get(revision.key),
-            settings.gap,
-            passage_vectors,
+            settings,
+            passage_vectors.get(revision.key),
             send_whole=settings.method == "full" or skill.skill_id in whole,
+            long_task_weight=chosen.ranking.long_task_weight,
         )
-        if skill.skill_id in whole:  # before any passage of a skill that only helps
-            passages = tuple((index, max(worth, 1.0)) for index, worth in passages)
-        selected.append(SkillPassages(skill, revision, path, passages, paged_by))
+        first = skill.skill_id in whole  # before any passage of a skill that only helps
+        selected.append(SkillPassages(skill, revision, path, *plan, first))
     return selected
 
 
@@ -113,28 +131,59 @@ def _embed_missing_sections(
 
     A process that may write stores them.
     """
+    missing = [
+        revision
+        for revision in chosen.revisions.values()
+        if revision.key not in known and revision.section_hashes
+    ]
+    vectors: dict[RevisionKey, Vector] = {}
+    for revision in _within_time(context, missing, "section"):
+        vectors |= embed_revisions(context.services, [revision], in_bulk=False)
+    return vectors
+
+
+def _embed_passages(context: QueryContext, chosen: ChosenRevisions) -> dict[RevisionKey, Vector]:
+    """Passage vectors of the chosen skills, for SkillPager's rule: those that this process keeps,
+    and as many more as the time allows."""
+    services = context.services
+    model = services.encoder.get().model
+    vectors, missing = {}, []
+    for revision in chosen.revisions.values():
+        kept = services.passage_vectors.get(model, revision.key)
+        if kept is not None:
+            vectors[revision.key] = kept
+        elif revision.parsed.passages:
+            missing.append(revision)
+    for revision in _within_time(context, missing, "passage"):
+        texts = passage_texts(revision.parsed)
+        vectors[revision.key] = encode_cached(services, texts, in_bulk=False)
+        services.passage_vectors.put(model, revision.key, vectors[revision.key])
+    return vectors
+
+
+def _within_time(
+    context: QueryContext, revisions: Sequence[StoredRevision], kind: str
+) -> Iterator[StoredRevision]:
+    """The skills to embed now: those in a language that the encoder knows, while
+    `passages.milliseconds` last. kind: of the vectors, for the note about the others."""
     services = context.services
     encoder = services.encoder.get()
     seconds = services.settings.passages.milliseconds / 1000
     end = time.monotonic() + min(seconds, context.deadline.remaining() / 2)
-    vectors: dict[RevisionKey, Vector] = {}
     skipped = 0
-    for revision in chosen.revisions.values():
-        if revision.key in known or not revision.section_hashes:
-            continue
+    for revision in revisions:
         if not supports_language(encoder, revision.parsed):
             continue
         tokens = sum(passage.tokens for passage in revision.parsed.passages)
         if time.monotonic() + tokens / _TOKENS_PER_SECOND > end:
             skipped += 1
             continue
-        vectors |= embed_revisions(services, [revision], in_bulk=False)
+        yield revision
     if skipped:
         context.degradations.add(
-            f"{skipped} of {len(chosen.revisions)} skills have no section vectors yet: "
+            f"{skipped} of the chosen skills have no {kind} vectors yet: "
             "their passages were chosen by words alone"
         )
-    return vectors
 
 
 def make_passage_query(understanding: Understanding, vector: Vector | None) -> PassageQuery:
@@ -143,32 +192,48 @@ def make_passage_query(understanding: Understanding, vector: Vector | None) -> P
     return PassageQuery(vector, understanding.ids[order], understanding.weights[order])
 
 
+def mmr_weights(settings: PassageSettings) -> PassageWeights:
+    """The constants of SkillPager's rule by the settings."""
+    return replace(
+        DEFAULT_WEIGHTS,
+        mmr_lambda=settings.mmr_lambda,
+        mmr_small=settings.mmr_passages,
+        mmr_large=settings.mmr_passages_long,
+    )
+
+
 def select_skill_passages(
     revision: StoredRevision,
     query: PassageQuery,
     section_vectors: Vector | None,
-    gap: float,
+    settings: PassageSettings,
     passage_vectors: Vector | None = None,
     *,
     send_whole: bool = False,
-) -> tuple[tuple[tuple[int, float], ...], str]:
-    """Which passages of a skill the query needs: (index, worth) of each, and `paged_by`.
+    long_task_weight: float = 0.0,
+) -> PassagePlan:
+    """The passages of a skill by how much the query needs them, and how many are enough.
 
-    With `passage_vectors` SkillPager's rule chooses, else the score gap. A skill of at most 300
-    tokens is sent whole, and so is any with `send_whole`.
+    settings: `miss`, and those of SkillPager's rule, which chooses if there are `passage_vectors`;
+    nothing else may be sent then. All of a skill of at most 300 tokens is enough, and so is
+    of any with `send_whole`. A long task needs a part of each of several skills, so less of each
+    is enough, and the rest of any comes after it.
     """
     parsed, terms = revision.parsed, revision.passage_terms
     page = PassageInput(
         parsed, terms.offsets, terms.terms, terms.counts, section_vectors, passage_vectors
     )
-    scores = score_passages(query, page, DEFAULT_WEIGHTS)
+    needs = estimate_needs(query, page)
+    order = needs.order()
     total = sum(passage.tokens for passage in parsed.passages)
     if send_whole or total <= _WHOLE_TOKENS:
-        indexes, paged_by = select_all(page), "whole"
-    elif passage_vectors is not None:
-        indexes, paged_by = select_mmr(query, page), "vectors"
-    else:
-        indexes = select_by_gap(scores, page, gap)
-        paged_by = "vectors" if scores.dense else "words"
-    utility = passage_utilities(scores, page)[indexes].tolist()
-    return tuple(zip(indexes, utility, strict=True)), paged_by
+        return PassagePlan(tuple(order), "whole", len(order))
+    if passage_vectors is not None:
+        chosen = set(select_mmr(query, page, mmr_weights(settings)))
+        only = tuple(index for index in order if index in chosen)
+        return PassagePlan(only, "vectors", len(only))
+    share = (1.0 - settings.miss) * (1.0 - _LONG_TASK_CUT * long_task_weight)
+    enough = len(needs.select_enough(1.0 - share))
+    paged_by = "vectors" if needs.dense else "words"
+    sufficiency = max(needs.sufficiency(settings.miss), long_task_weight)
+    return PassagePlan(tuple(order), paged_by, enough, sufficiency)

@@ -20,7 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from config.settings import DiffusionSettings, ServerSettings
+from config.server_settings import ServerSettings
+from config.settings import DiffusionSettings
 from graph import pagerank
 from graph.links.linker import Linker
 from graph.local.store import SqliteSkillGraph

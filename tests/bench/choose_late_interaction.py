@@ -29,7 +29,7 @@ from search.protocol import Vector
 from skills.events import QueryAsked
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_candidates
-from tasks.query.rerank import combine_scores, late_interaction_score
+from tasks.query.rerank import combine_scores
 from tasks.services import Services
 from workers.backend.embedded import EmbeddedBackend
 
@@ -43,6 +43,12 @@ _FENCE = re.compile(r"^(```++|~~~++)[^\n]*+\n.*?(?:^\1[`~]*[ \t]*$|\Z)", re.MULT
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])\s+(?=[\"'(\[]?[A-Z0-9`])|(?<=[。！？；])|\n\s*(?:[-*+•]|\d+[.)])?\s*"
 )
+
+
+def late_interaction_score(task: Vector, sections: Vector) -> float:
+    """Return the cosine of a task, (d,), with the nearest of a skill's sections, (n, d)."""
+    return float((sections @ task).max())
+
 
 FORMS: dict[str, Callable[[Vector, Vector, Vector], float]] = {
     "best section": lambda task, _, sections: late_interaction_score(task, sections),
@@ -81,7 +87,9 @@ def load(services: Services, tasks: Path) -> Iterator[Case]:
         places = [at for at, hit in enumerate(head) if len(vectors.get(hit.key, ()))]
         if ranking.vector is None:
             continue
-        parts = encoder.encode(split_sentences(ranking.understanding.text) or [row["instruction"]])
+        parts = encoder.encode_queries(
+            split_sentences(ranking.understanding.text) or [row["instruction"]]
+        )
         late = {
             name: np.array([form(ranking.vector, parts, vectors[head[at].key]) for at in places])
             for name, form in FORMS.items()

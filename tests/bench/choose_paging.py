@@ -1,235 +1,381 @@
-"""Choose paging's constants by leaving one skill out at a time.
+"""Fit and evaluate the model of which passages a query needs (`skills/passages/needs.json`).
 
-usage: choose_paging.py GOLD.jsonl SKILLS_DIR [GOLD.jsonl SKILLS_DIR ...]
+usage: python -m tests.bench.choose_paging [OPTIONS] NAME GOLD.jsonl SKILLS_DIR [NAME ...]
 
+NAME           of a collection; may be given several times
 GOLD.jsonl     one object a line: query, skill_id (SOURCE:FOLDER), required ([[first, last], ...])
 SKILLS_DIR     holds FOLDER/SKILL.md
+--cache        where vectors are kept between runs
+--encoder      name or folder of another encoder
+--write        fit on everything and write the model into the package
 
-For some token reductions, prints the sufficiency and the reduction of the skills left out: with the
-constants as they were before a passage's cost and a query's breadth counted, with those in force,
-and with those chosen on the other skills. With several sets, also each by what was chosen on the
-others alone. Then what each value of each constant gives on average, and the best settings with
-their gaps.
+For some token reductions, prints the sufficiency of each collection by method F's margin alone and
+by the model: cross-validated by skill, and fitted on the other collections alone. Then what the
+setting `passages.miss` gives on skills left out, with bootstrap intervals, and the weights.
+The loss is the share of tokens that scores above the least needed passage of a query, through a
+sigmoid around KEPT, averaged over queries; a collection counts by the root of its size.
 """
 
 from __future__ import annotations
 
-import itertools
+import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from config.settings import EncoderSettings
 from search.models.encoder import SentenceTransformerEncoder
 from search.skill_analysis import analyse_skill
-from search.text.tokens import term_ids, tokenize
+from search.text.query_understanding import understand
 from skills.parsing.parse_skill import parse_skill
 from skills.passages import (
     DEFAULT_WEIGHTS,
     PassageInput,
     PassageQuery,
-    PassageWeights,
+    compute_margins,
     get_line_ranges,
-    required_gaps,
     score_passages,
     section_texts,
 )
+from skills.passages.features import FEATURES, compute_features
 from skills.token_count import count_tokens
+from workers.evaluation.intervals import bootstrap_interval
 
-REDUCTIONS = np.arange(0.40, 0.651, 0.025)
-REPORTED = (0.60, 0.58, 0.50, 0.40)
-VALUES = {
-    "gap_power": (0.5, 0.65, 0.8),
-    "cost": (0.0, 0.2, 0.35, 0.5),
-    "breadth": (0.0, 1.0, 2.0, 3.0),
-    "neighbour": (0.1, 0.15, 0.2),
-    "section_bm25": (0.35, 0.5),
-}
-GRID = [
-    replace(DEFAULT_WEIGHTS, **dict(zip(VALUES, values, strict=True)))
-    for values in itertools.product(*VALUES.values())
-]
-BEFORE = replace(
-    DEFAULT_WEIGHTS, gap_power=0.5, cost=0.0, breadth=0.0, neighbour=0.2, section_bm25=0.5
-)
+MODEL = Path(__file__).resolve().parents[2] / "skills" / "passages" / "needs.json"
+REDUCTIONS = (0.60, 0.55, 0.50, 0.40, 0.30)
+MISSES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+FOLDS = 8
+L2, STEPS, RATE = 0.08, 150, 0.03
+KEPT, WIDTH, SOFTNESS = 0.45, 0.15, 0.2
+SAMPLED = 2500
+QUANTILES = 40
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 
 
-class Case(NamedTuple):
-    """One query of one skill, ready to score. shown: lines that each passage brings (P, lines)."""
+@dataclass
+class Case:
+    """A query of a skill. features: (P, F); needed: (P,); shown: lines that a passage brings."""
 
     skill: str
-    query: PassageQuery
-    page: PassageInput
-    tokens: npt.NDArray[np.int64]
-    required: list[int]
+    collection: str
+    features: Floats
+    tokens: Floats
+    needed: npt.NDArray[np.bool_]
     shown: npt.NDArray[np.bool_]
+    line_tokens: Floats
+    required: list[int]
 
 
-class Walk(NamedTuple):
-    """What each wider gap adds to a case: the gap, tokens, and 1 where it becomes sufficient."""
+@dataclass
+class Fit:
+    """Weights of standardised features (the margin's is 1 by definition)."""
 
-    gaps: npt.NDArray[np.float64]
-    tokens: npt.NDArray[np.float64]
-    sufficient: npt.NDArray[np.float64]
+    weights: Floats
+    mean: Floats
+    scale: Floats
+
+    def needs(self, case: Case) -> Floats:
+        """The need of each passage."""
+        return np.asarray(((case.features - self.mean) / self.scale) @ self.weights)
 
 
-def load(gold: Path, skills: Path, encoder: SentenceTransformerEncoder) -> list[Case]:
-    """The cases, with section and query vectors."""
+class Vectors:
+    """An encoder that keeps what it encoded in a file."""
+
+    def __init__(self, encoder: SentenceTransformerEncoder, cache: Path | None) -> None:
+        self.encoder, self.cache = encoder, cache
+        self.known: dict[str, Any] = {}
+        if cache is not None and cache.exists():
+            with np.load(cache) as kept:
+                self.known = dict(kept)
+
+    def encode(self, texts: Sequence[str], kind: str) -> Any:
+        """Vectors of texts (n, d)."""
+        keys = [
+            blake2b(f"{self.encoder.model}\0{kind}\0{text}".encode(), digest_size=12).hexdigest()
+            for text in texts
+        ]
+        missing = {
+            key: text for key, text in zip(keys, texts, strict=True) if key not in self.known
+        }
+        if missing:
+            ordered = list(missing.values())
+            encode = self.encoder.encode_queries if kind == "query" else self.encoder.encode_texts
+            fresh = encode(ordered)
+            self.known |= dict(zip(missing, fresh, strict=True))
+        return np.stack([self.known[key] for key in keys])
+
+    def save(self) -> None:
+        """Write the file."""
+        if self.cache is not None:
+            np.savez(self.cache, **self.known)
+
+
+def load(parts: list[tuple[str, Path, Path]], vectors: Vectors) -> dict[str, list[Case]]:
+    """The cases with section vectors where the encoder knows the language, and without any."""
+    cases: dict[str, list[Case]] = {"vectors": [], "words": []}
     pages: dict[str, PassageInput] = {}
-    cases = []
-    for row in map(json.loads, gold.read_text(encoding="utf-8").splitlines()):
-        folder = row["skill_id"].partition(":")[2]
-        if folder not in pages:
-            parsed = parse_skill(folder, (skills / folder / "SKILL.md").read_bytes())
-            terms = analyse_skill(parsed).passage_terms
-            vectors = encoder.encode(section_texts(parsed))
-            pages[folder] = PassageInput(parsed, terms.offsets, terms.terms, terms.counts, vectors)
-        page = pages[folder]
-        ids, times = np.unique(term_ids(tokenize(row["query"])), return_counts=True)
-        weights = (1 + 0.5 * np.log(times)).astype(np.float32)
-        query = PassageQuery(encoder.encode([row["query"]])[0], ids, weights)
-        lines = page.parsed.lines
-        tokens = np.array([count_tokens(line) for line in lines])
-        tokens[: page.parsed.body_line - 1] = 0
-        required = {n - 1 for first, last in row["required"] for n in range(first, last + 1)}
-        wanted = [number for number in sorted(required) if lines[number].strip()]
-        cases.append(Case(folder, query, page, tokens, wanted, _shown(page)))
+    for name, gold, folder in parts:
+        for row in map(json.loads, gold.read_text(encoding="utf-8").splitlines()):
+            skill_id = row["skill_id"]
+            if skill_id not in pages:
+                pages[skill_id] = read_page(folder / skill_id.partition(":")[2], vectors)
+            page = pages[skill_id]
+            understanding = understand(row["query"])
+            order = np.argsort(understanding.ids)
+            terms = understanding.ids[order], understanding.weights[order]
+            if (
+                understanding.language in vectors.encoder.languages
+                and page.section_vectors is not None
+            ):
+                vector = vectors.encode([understanding.text], "query")[0]
+                cases["vectors"].append(make_case(name, row, PassageQuery(vector, *terms), page))
+            cases["words"].append(make_case(name, row, PassageQuery(None, *terms), page))
     return cases
 
 
-def _shown(page: PassageInput) -> npt.NDArray[np.bool_]:
-    shown = np.zeros((len(page.parsed.passages), len(page.parsed.lines)), bool)
-    for passage in page.parsed.passages:
-        for first, last in get_line_ranges(page.parsed, [passage.index]):
+def read_page(folder: Path, vectors: Vectors) -> PassageInput:
+    """A skill with its section vectors."""
+    parsed = parse_skill(folder.name, (folder / "SKILL.md").read_bytes())
+    terms = analyse_skill(parsed).passage_terms
+    known = parsed.record.language in vectors.encoder.languages and parsed.sections
+    sections = vectors.encode(section_texts(parsed), "section") if known else None
+    return PassageInput(parsed, terms.offsets, terms.terms, terms.counts, sections)
+
+
+def make_case(name: str, row: dict[str, Any], query: PassageQuery, page: PassageInput) -> Case:
+    """Features and labels of a query."""
+    parsed = page.parsed
+    scores = score_passages(query, page, DEFAULT_WEIGHTS)
+    margins = compute_margins(scores, page, DEFAULT_WEIGHTS)
+    required = {
+        number - 1
+        for first, last in row["required"]
+        for number in range(first, last + 1)
+        if parsed.lines[number - 1].strip()
+    }
+    shown = np.zeros((len(parsed.passages), len(parsed.lines)), bool)
+    for passage in parsed.passages:
+        for first, last in get_line_ranges(parsed, [passage.index]):
             shown[passage.index, first - 1 : last] = True
-    return shown
+    tokens = np.array([float(count_tokens(line)) for line in parsed.lines])
+    tokens[: parsed.body_line - 1] = 0
+    needed = [
+        any(line in required for line in range(passage.first_line - 1, passage.last_line))
+        for passage in parsed.passages
+    ]
+    return Case(
+        row["skill_id"],
+        name,
+        compute_features(scores, margins, page).astype(float),
+        np.array([max(passage.tokens, 1.0) for passage in parsed.passages]),
+        np.array(needed, bool),
+        shown,
+        tokens,
+        sorted(required),
+    )
 
 
-def walk(case: Case, weights: PassageWeights) -> Walk:
-    """What each wider gap adds."""
-    needed = required_gaps(score_passages(case.query, case.page, weights), case.page, weights)
-    order = np.argsort(needed, kind="stable")
+def fit(cases: Sequence[Case], seed: int = 0) -> Fit:
+    """Minimise the loss from the margin on."""
+    stacked = np.vstack([case.features for case in cases])
+    mean, scale = stacked.mean(axis=0), stacked.std(axis=0) + 1e-6
+    rows = torch.tensor((stacked - mean) / scale, dtype=torch.float32)
+    tokens = np.concatenate([case.tokens for case in cases])
+    share = torch.tensor(tokens / tokens.sum(), dtype=torch.float32)
+    owner = np.repeat(np.arange(len(cases)), [len(case.needed) for case in cases])
+    needed = np.concatenate([case.needed for case in cases])
+    places, owners = torch.tensor(np.flatnonzero(needed)), torch.tensor(owner[needed])
+    counted = torch.zeros(len(cases)).index_add(0, owners, torch.ones(len(owners))) > 0
+    names, members = np.unique([case.collection for case in cases], return_inverse=True)
+    sizes = np.bincount(members, minlength=len(names))
+    balance = torch.tensor(sizes[members] ** -0.5, dtype=torch.float32)
+    moved = torch.zeros(rows.shape[1], requires_grad=True)
+    start = torch.zeros(rows.shape[1])
+    start[FEATURES.index("margin")] = 1.0
+    optimiser = torch.optim.Adam([moved], lr=RATE)
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(STEPS):
+        needs = rows @ (start + moved)
+        wanted = needs[places]
+        floor = wanted.detach().min()
+        total = torch.zeros(len(cases)).index_add(0, owners, torch.exp((floor - wanted) / SOFTNESS))
+        least = floor - SOFTNESS * torch.log(total.clamp_min(1e-20))
+        sample = torch.randperm(len(needs), generator=generator)[:SAMPLED]
+        weight = share[sample] * (len(needs) / len(sample))
+        above = torch.sigmoid((needs[sample][None] - least[:, None]) / SOFTNESS)
+        kept = (above * weight[None]).sum(dim=1)[counted]
+        lost = (torch.sigmoid((kept - KEPT) / WIDTH) * balance[counted]).sum()
+        loss = lost / balance[counted].sum() + L2 * (moved * moved).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return Fit((start + moved).detach().numpy().astype(float), mean, scale)
+
+
+def walk(case: Case, needs: Floats) -> tuple[Floats, Floats, Floats]:
+    """Thresholds descending; tokens and sufficiency that each adds."""
+    order = np.argsort(-needs, kind="stable")
     shown = np.maximum.accumulate(case.shown[order], axis=0)
     sufficient = shown[:, case.required].all(axis=1).astype(float)
-    tokens = (shown @ case.tokens).astype(float)
-    return Walk(needed[order].astype(float), _added(tokens), _added(sufficient))
+    tokens = shown @ case.line_tokens
+    return -needs[order], np.diff(tokens, prepend=0.0), np.diff(sufficient, prepend=0.0)
 
 
-def _added(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.diff(values, prepend=0.0)
-
-
-class Table:
-    """The walks of all cases under one setting."""
-
-    def __init__(self, cases: Sequence[Case], weights: PassageWeights) -> None:
-        self.walks = [walk(case, weights) for case in cases]
-        self.full = np.array([case.tokens.sum() for case in cases])
-
-    def curve(self, places: Ints) -> tuple[npt.NDArray[np.float64], ...]:
-        """Gaps ascending, the reduction and the sufficiency from each on."""
-        gaps, tokens, sufficient = (
-            np.concatenate(parts) for parts in zip(*(self.walks[n] for n in places), strict=True)
-        )
-        order = np.argsort(gaps, kind="stable")
-        kept, found = tokens[order].cumsum(), sufficient[order].cumsum()
-        return gaps[order], 1 - kept / self.full[places].sum(), found / len(places)
-
-    def at(self, places: Ints, reduction: float) -> tuple[float, float]:
-        """The widest gap that still reduces by this much, and its sufficiency."""
-        gaps, reductions, sufficient = self.curve(places)
-        row = int(np.flatnonzero(reductions >= reduction)[-1])
-        return float(gaps[row]), float(sufficient[row])
-
-    def mean(self, places: Ints) -> float:
-        """The mean sufficiency over the reductions."""
-        _, reductions, sufficient = self.curve(places)
-        rows = [np.flatnonzero(reductions >= reduction)[-1] for reduction in REDUCTIONS]
-        return float(sufficient[rows].mean())
-
-    def apply(self, places: Ints, gap: float) -> npt.NDArray[np.float64]:
-        """Sufficient cases and tokens kept of some cases with a gap."""
-        sums = np.zeros(2)
-        for walked in (self.walks[n] for n in places):
-            reached = walked.gaps <= gap
-            sums += walked.sufficient[reached].sum(), walked.tokens[reached].sum()
-        return sums
-
-
-def left_out(
-    tables: Sequence[Table], held: Sequence[Ints], others: Callable[[Ints], Ints], reduction: float
-) -> str:
-    """Sufficiency and reduction of each held part by what is best on the others."""
-    sums, everything = np.zeros(2), np.concatenate(held)
-    for places in held:
-        known = others(places)
-        table = max(tables, key=lambda one: one.mean(known))
-        sums += table.apply(places, table.at(known, reduction)[0])
-    full = tables[0].full[everything].sum()
-    return f"{sums[0] / len(everything):.3f} @ {1 - sums[1] / full:.3f}"
-
-
-def report(tables: list[Table], before: Table, now: Table, owners: list[str], sets: Ints) -> None:
-    """Print what the skills left out reach."""
-    everything = np.arange(len(owners))
-    names = np.array(owners)
-    skills = [np.flatnonzero(names == name) for name in dict.fromkeys(owners)]
-    parts = [np.flatnonzero(sets == number) for number in np.unique(sets)]
-
-    def rest(places: Ints) -> Ints:
-        return np.setdiff1d(everything, places)
-
-    for reduction in REPORTED:
-        print(
-            f"at {reduction:.2f}: before {left_out([before], skills, rest, reduction)}, "
-            f"in force {left_out([now], skills, rest, reduction)}, "
-            f"chosen on the other skills {left_out(tables, skills, rest, reduction)}"
-        )
-        if len(parts) > 1:
-            for number, places in enumerate(parts, 1):
-                then = left_out([before], [places], rest, reduction)
-                told = left_out(tables, [places], rest, reduction)
-                print(f"    set {number} by the others alone: before {then}, chosen {told}")
-
-
-def main(argv: list[str]) -> int:
-    """Load, tabulate, print."""
-    if len(argv) < 3 or len(argv) % 2 == 0:
-        print(__doc__, file=sys.stderr)
-        return 2
-    encoder = SentenceTransformerEncoder()
-    loaded = [
-        load(Path(gold), Path(skills), encoder)
-        for gold, skills in zip(argv[1::2], argv[2::2], strict=True)
+def sufficiencies(cases: Sequence[Case], needs: Sequence[Floats]) -> list[float]:
+    """The sufficiency at each of REDUCTIONS, with one threshold for all."""
+    walks = [walk(case, need) for case, need in zip(cases, needs, strict=True)]
+    keys, tokens, sufficient = (np.concatenate(part) for part in zip(*walks, strict=True))
+    order = np.argsort(keys, kind="stable")
+    reduction = 1 - tokens[order].cumsum() / sum(case.line_tokens.sum() for case in cases)
+    found = sufficient[order].cumsum() / len(cases)
+    return [
+        float(found[rows[-1]]) if len(rows := np.flatnonzero(reduction >= wanted)) else 0.0
+        for wanted in REDUCTIONS
     ]
-    cases = [case for part in loaded for case in part]
-    sets = np.repeat(np.arange(len(loaded)), [len(part) for part in loaded])
-    tables = [Table(cases, weights) for weights in GRID]
-    now = Table(cases, DEFAULT_WEIGHTS)
-    report(tables, Table(cases, BEFORE), now, [case.skill for case in cases], sets)
-    everything = np.arange(len(cases))
-    means = np.array([table.mean(everything) for table in tables])
-    for name, values in VALUES.items():
-        rows = [[getattr(weights, name) == value for weights in GRID] for value in values]
-        shares = ", ".join(
-            f"{value}: {means[row].mean():.3f}" for value, row in zip(values, rows, strict=True)
-        )
-        print(f"{name}: {shares}")
-    in_force = [f"{now.at(everything, reduction)[0]:.2f}" for reduction in REPORTED]
-    print(f"in force: {now.mean(everything):.3f}, gaps {' '.join(in_force)}")
-    for place in np.argsort(-means)[:10].tolist():
-        gaps = [f"{tables[place].at(everything, reduction)[0]:.2f}" for reduction in REPORTED]
-        setting = " ".join(f"{name}={getattr(GRID[place], name)}" for name in VALUES)
-        print(f"{means[place]:.3f}: {setting} gaps={' '.join(gaps)}")
+
+
+def left_out(cases: Sequence[Case], parts: Sequence[Ints]) -> list[Floats]:
+    """The needs of each part by a fit on the rest."""
+    needs: list[Floats] = [np.empty(0)] * len(cases)
+    for part in parts:
+        held = set(part.tolist())
+        model = fit([case for place, case in enumerate(cases) if place not in held])
+        for place in part:
+            needs[place] = model.needs(cases[place])
+    return needs
+
+
+def by_skill(cases: Sequence[Case]) -> list[Ints]:
+    """Folds of whole skills."""
+    names = sorted({case.skill for case in cases})
+    np.random.default_rng(0).shuffle(names)
+    fold = {name: place % FOLDS for place, name in enumerate(names)}
+    numbers = np.array([fold[case.skill] for case in cases])
+    return [np.flatnonzero(numbers == number) for number in range(FOLDS)]
+
+
+def by_collection(cases: Sequence[Case]) -> list[Ints]:
+    """Whole collections."""
+    names = np.array([case.collection for case in cases])
+    return [np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())]
+
+
+def report(cases: Sequence[Case], label: str) -> list[Floats]:
+    """Print the comparison; returns the needs cross-validated by skill."""
+    column = FEATURES.index("margin")
+    skills = left_out(cases, by_skill(cases))
+    collections = by_collection(cases)
+    methods: dict[str, list[Floats]] = {
+        "margin alone": [case.features[:, column] for case in cases],
+        "skills left out": skills,
+    }
+    if len(collections) > 1:
+        methods["collections left out"] = left_out(cases, collections)
+    for part in [*collections, np.arange(len(cases))]:
+        chosen = [cases[place] for place in part]
+        name = chosen[0].collection if len(part) < len(cases) else "all"
+        for method, needs in methods.items():
+            figures = sufficiencies(chosen, [needs[place] for place in part])
+            shown = ", ".join(
+                f"{found:.3f} @ {wanted:.2f}"
+                for found, wanted in zip(figures, REDUCTIONS, strict=True)
+            )
+            print(f"{label}, {name} ({len(part)}), {method}: {shown}")
+    return skills
+
+
+def required_needs(cases: Sequence[Case], needs: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Needs of required passages, each query counting the same, and the least one of each query."""
+    rng = np.random.default_rng(0)
+    drawn, least = [], []
+    for case, need in zip(cases, needs, strict=True):
+        if case.needed.any():
+            drawn.append(rng.choice(need[case.needed], 64))
+            least.append(float(need[case.needed].min()))
+    return np.concatenate(drawn), np.array(least)
+
+
+def report_misses(cases: Sequence[Case], needs: Sequence[Floats], label: str) -> None:
+    """Print what each value of `passages.miss` gives."""
+    missed, _ = required_needs(cases, needs)
+    for miss in MISSES:
+        limit = float(np.quantile(missed, miss))
+        figures = []
+        for part in [np.arange(len(cases)), *by_collection(cases)]:
+            sufficient, kept, full = [], 0.0, 0.0
+            for place in part:
+                case, need = cases[place], needs[place]
+                shown = case.shown[need >= min(limit, float(need.max()))].any(axis=0)
+                sufficient.append(float(shown[case.required].all()))
+                kept += float(shown @ case.line_tokens)
+                full += float(case.line_tokens.sum())
+            mean, low, high = bootstrap_interval(sufficient)
+            name = case.collection if figures else "all"
+            figures.append(f"{name} {mean:.3f} [{low:.3f}, {high:.3f}] @ {1 - kept / full:.3f}")
+        print(f"{label}, miss {miss}: " + ", ".join(figures))
+
+
+def model_of(cases: Sequence[Case], needs: Sequence[Floats]) -> dict[str, Any]:
+    """The model fitted on everything, with thresholds from skills left out."""
+    final = fit(cases)
+    weights = final.weights / final.scale
+    missed, least = required_needs(cases, needs)
+    shares = np.linspace(0, 1, QUANTILES + 1)
+    return {
+        "weights": {
+            name: round(float(value), 5) for name, value in zip(FEATURES, weights, strict=True)
+        },
+        "constant": round(float(-(final.mean * weights).sum()), 5),
+        "missed": [round(float(value), 4) for value in np.quantile(missed, shares)],
+        "short": [round(float(value), 4) for value in np.quantile(least, shares)],
+    }
+
+
+def triples(values: Sequence[str]) -> Iterator[tuple[str, Path, Path]]:
+    """Names, labels and folders."""
+    for place in range(0, len(values), 3):
+        yield values[place], Path(values[place + 1]), Path(values[place + 2])
+
+
+def main(argv: list[str], show: Callable[[str], None] = print) -> int:
+    """Load, evaluate, write."""
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--encoder", default="")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("parts", nargs="+")
+    given = parser.parse_args(argv)
+    if len(given.parts) % 3:
+        parser.error("each collection has a NAME, GOLD.jsonl and SKILLS_DIR")
+    torch.set_num_threads(1)
+    settings = EncoderSettings(model=given.encoder) if given.encoder else None
+    encoder = SentenceTransformerEncoder(settings)
+    vectors = Vectors(encoder, given.cache)
+    loaded = load(list(triples(given.parts)), vectors)
+    vectors.save()
+    models = {}
+    for label, cases in loaded.items():
+        needs = report(cases, label)
+        report_misses(cases, needs, label)
+        models[label] = model_of(cases, needs)
+        weights = sorted(models[label]["weights"].items(), key=lambda pair: -abs(pair[1]))
+        show(f"{label}: " + ", ".join(f"{name} {value:.3f}" for name, value in weights))
+    if given.write:
+        MODEL.write_text(json.dumps(models, indent=1) + "\n", encoding="utf-8")
+        show(f"wrote {MODEL}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(main(sys.argv[1:]))

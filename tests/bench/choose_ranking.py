@@ -1,16 +1,16 @@
 """Choose the constants of ranking and diffusion over many draws of a library.
 
-usage: choose_ranking.py HOME TASKS.jsonl [SIZE:DRAWS ...]
+usage: choose_ranking.py HOME TASKS.jsonl[,TASKS.jsonl …] [SIZE:DRAWS ...]
 
 HOME     a library, searchable and linked
-TASKS    one object a line: task_id, instruction, gt_skill_ids
+TASKS    one object a line: task_id, instruction, gt_skill_ids; each file is a collection
 SIZE     so many skills besides those of the sources of the needed ones; by default 0:1 811:4
          1811:2 3811:2 7811:2 and all others
 
 One library has its own accidents, so each choice is ranked over random parts of it: statistics,
 candidates and links are those of the part. Prints recall@10 and full coverage@10 by size for each
-change of one constant, and what is reached when each task is ranked with what was best on the
-others.
+change of one constant, what is reached when each task is ranked with what was best on the others,
+and, with several collections, when each is ranked with what was best on the others.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ from search.protocol import (
     ForwardRecord,
     Hit,
     LexicalSearch,
+    Search,
     SearchIndex,
+    SectionSearch,
     Vector,
-    VectorSearch,
 )
+from search.scoring.cosine_scale import CosineScale, measure_cosine_scale
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.score_candidates import Candidate, score_candidates
 from search.scoring.weights import ScoringWeights
@@ -58,25 +60,31 @@ ON = DiffusionSettings()
 
 WEIGHTS: dict[str, Mapping[str, Any]] = {
     "in force": {},
-    "names 0": {"names": (0.0, 0.0)},
-    "names x 1.5": {"names": (0.15, 0.3)},
-    "naming 0": {"naming": 0.0},
-    "bigrams 0": {"bigrams": 0.0},
-    "bigrams x 3": {"bigrams": 0.15},
+    "names 0": {"name_coverage": (0.0, 0.0)},
+    "names x 1.5": {"name_coverage": (0.15, 0.3)},
+    "exact name 0": {"exact_name": 0.0},
+    "description 0": {"description": 0.0},
+    "description x 2": {"description": 0.8},
+    "examples 0": {"examples": 0.0},
+    "examples x 2": {"examples": 0.8},
+    "exclusion 0": {"exclusion": 0.0},
+    "exclusion x 2": {"exclusion": 60.0},
+    "bigrams 0": {"bigrams": (0.0, 0.0)},
+    "bigrams short .05": {"bigrams": (0.05, 0.05)},
+    "bigrams x 2": {"bigrams": (0.24, 0.1)},
     "hub 0": {"hub": 0.0},
-    "hub .4": {"hub": 0.4},
-    "hub 1.2": {"hub": 1.2},
-    "dense 0": {"dense_described": (0.0, 0.0), "dense_head": (0.0, 0.0)},
-    "dense short .2": {"dense_described": (0.2, 0.1), "dense_head": (0.2, 0.0)},
-    "dense short .6": {"dense_described": (0.6, 0.1), "dense_head": (0.6, 0.0)},
-    "dense long .4": {"dense_described": (0.35, 0.4)},
+    "hub at any size": {"hub_rivals": 0.0},
+    "hub rivals 4000": {"hub_rivals": 4000.0},
+    "dense 0": {"dense_description": (0.0, 0.0), "dense_head": (0.0, 0.0)},
+    "dense short .2": {"dense_description": (0.2, 0.1), "dense_head": (0.2, 0.0)},
+    "dense short .6": {"dense_description": (0.6, 0.1), "dense_head": (0.6, 0.0)},
+    "dense long .4": {"dense_description": (0.35, 0.4)},
     "k long 2": {"k_long": 2.0},
     "k long 5": {"k_long": 5.0},
     "k short 1": {"k_short": 1.0},
     "k short 3": {"k_short": 3.0},
     "body short 1": {"body_short": 1.0},
     "body short 2": {"body_short": 2.0},
-    "body .4": {"field_weights": (3.0, 2.0, 1.0, 0.4, 0.4)},
     "slots 0": {"slots": 0},
 }
 _CHANGES: tuple[dict[str, float], ...] = (
@@ -100,6 +108,7 @@ DIFFUSION: dict[str, DiffusionSettings] = {"off": OFF} | {
 class Task:
     """A task with what does not depend on the draw."""
 
+    collection: str
     text: str
     needed: frozenset[str]
     understanding: Understanding
@@ -133,14 +142,24 @@ class WideIndex:
             )
         return self._cut(key, limit)
 
-    def search_many(self, searches: Sequence[LexicalSearch | VectorSearch]) -> list[list[Hit]]:
+    def search_sections(self, one: SectionSearch) -> list[Hit]:
+        """The nearest of the draw by sections."""
+        key = ("sections", one.vector.tobytes())
+        if key not in self._cache:
+            wide = SectionSearch(one.vector, one.limit * self._factor, one.filters)
+            self._cache[key] = self._index.search_many([wide])[0]
+        return self._cut(key, one.limit)
+
+    def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
         """The best of the draw for each search."""
-        return [
-            self.search_lexical(one.terms, one.limit, one.filters)
-            if isinstance(one, LexicalSearch)
-            else self.search_vectors(one.vector, one.vector_field, one.limit, one.filters)
-            for one in searches
-        ]
+        return [self._search(one) for one in searches]
+
+    def _search(self, one: Search) -> list[Hit]:
+        if isinstance(one, LexicalSearch):
+            return self.search_lexical(one.terms, one.limit, one.filters)
+        if isinstance(one, SectionSearch):
+            return self.search_sections(one)
+        return self.search_vectors(one.vector, one.vector_field, one.limit, one.filters)
 
     def _cut(self, key: tuple[Any, ...], limit: int) -> list[Hit]:
         return [hit for hit in self._cache[key] if hit.key.skill_id in self.ids][:limit]
@@ -151,6 +170,7 @@ class Draw(NamedTuple):
 
     view: LibrarySnapshot
     candidates: list[list[Candidate]]
+    scale: CosineScale
 
 
 def draw(
@@ -166,7 +186,7 @@ def draw(
         context = QueryContext.create(searched, QueryAsked(task=task.text), apply_policy=False)
         keys = retrieve(context, TaskQuery(view, task.understanding, task.vector)).keys
         found.append(list(_with_cosines(services, task, keys, records)))
-    return Draw(view, found)
+    return Draw(view, found, measure_cosine_scale(services.encoder.get()))
 
 
 def _with_cosines(
@@ -188,7 +208,7 @@ def _with_cosines(
 def ranked(task: Task, part: Draw, at: int, weights: ScoringWeights) -> Ranking:
     """The candidates of one task, scored."""
     scored = score_candidates(
-        task.understanding, part.candidates[at], part.view.statistics, weights
+        task.understanding, part.candidates[at], part.view.statistics, weights, scale=part.scale
     )
     return build_ranking(TaskQuery(part.view, task.understanding, task.vector), scored)
 
@@ -221,8 +241,9 @@ def figures(task: Task, ranking: Ranking) -> tuple[float, float, float]:
     return float(first[:1] != [] and first[0] in task.needed), found, float(found == 1)
 
 
-def report(table: dict[str, Floats], sizes: Sequence[int]) -> None:
-    """table: for each choice (draws, tasks, 3). Each choice by size, then left out."""
+def report(table: dict[str, Floats], sizes: Sequence[int], collections: Sequence[str]) -> None:
+    """table: for each choice (draws, tasks, 3). Each choice by size, then left out by task and by
+    collection."""
     names = sorted(set(sizes))
     print(f"{'':>22}  " + "  ".join(f"{size:^17}" for size in names) + "  all")
     for name, values in table.items():
@@ -237,6 +258,22 @@ def report(table: dict[str, Floats], sizes: Sequence[int]) -> None:
         others = np.delete(every, at, axis=2).mean((1, 2, 3))
         held[:, at] = every[int(others.argmax()), :, at]
     print(f"{'left out':>22}  " + "/".join(f"{x:.3f}" for x in held.mean((0, 1))) + " over all")
+    for name in sorted(set(collections)) if len(set(collections)) > 1 else ():
+        inside = np.array([one == name for one in collections])
+        # The others count alike, however many tasks they have.
+        means = [
+            every[:, :, np.array([one == other for one in collections])].mean((1, 2, 3))
+            for other in sorted(set(collections) - {name})
+        ]
+        best = int(np.mean(means, axis=0).argmax())
+        values = every[best][:, inside].mean((0, 1))
+        in_force = every[0][:, inside].mean((0, 1))
+        print(
+            f"{name:>22}  "
+            + "/".join(f"{x:.3f}" for x in in_force)
+            + f" in force; by the other collections {list(table)[best]}: "
+            + "/".join(f"{x:.3f}" for x in values)
+        )
 
 
 def parts(
@@ -262,7 +299,13 @@ def main(argv: Sequence[str]) -> int:
         return 2
     backend = EmbeddedBackend(load_settings(Path(argv[1])), writable=False)
     services = backend.services
-    tasks = [_task(services, line) for line in Path(argv[2]).read_text("utf-8").splitlines()]
+    tasks = [
+        task
+        for file in map(Path, argv[2].split(","))
+        for line in file.read_text("utf-8").splitlines()
+        if (task := _task(services, file.stem, json.loads(line))).needed
+    ]
+    collections = [task.collection for task in tasks]
     wide = WideIndex(services.index, 30)
     weights = {name: replace(ScoringWeights(), **change) for name, change in WEIGHTS.items()}
     table: dict[str, list[Any]] = {}
@@ -280,18 +323,18 @@ def main(argv: Sequence[str]) -> int:
                         table.setdefault(f"diffusion {other}", []).append(there)
     backend.stop()
     shaped = {name: np.array(rows).reshape(-1, len(tasks), 3) for name, rows in table.items()}
-    report({name: shaped[name] for name in WEIGHTS}, sizes)
-    report({name: shaped[f"diffusion {name}"] for name in DIFFUSION}, sizes)
+    report({name: shaped[name] for name in WEIGHTS}, sizes, collections)
+    report({name: shaped[f"diffusion {name}"] for name in DIFFUSION}, sizes, collections)
     return 0
 
 
-def _task(services: Services, line: str) -> Task:
-    row = json.loads(line)
+def _task(services: Services, collection: str, row: Mapping[str, Any]) -> Task:
     understanding = understand(row["instruction"])
     encoder = services.encoder.get()
     known = understanding.language in encoder.languages
-    vector = encoder.encode([understanding.text])[0] if known else None
-    return Task(row["instruction"], frozenset(row["gt_skill_ids"]), understanding, vector)
+    vector = encoder.encode_queries([understanding.text])[0] if known else None
+    needed = frozenset(row.get("gt_skill_ids", ()))
+    return Task(collection, row["instruction"], needed, understanding, vector)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import numpy as np
 
 from config.errors import PermanentError
 from config.load_settings import load_settings
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from graph.links.mentions import find_mentions
 from graph.local.store import SqliteSkillGraph
 from graph.records import Publication
@@ -126,7 +126,7 @@ def _copy(
     except PermanentError:
         return  # too odd a text to be taken apart and put together again
     analysis, key = analyse_skill(parsed), RevisionKey(skill_id, seq)
-    model = encoder_identity(load_settings().encoder.model).model
+    model = encoder_identity(load_settings().encoder).model
     moved = vectors
     if vectors.any():
         noise = np.random.default_rng(seq).normal(0, _NOISE, vectors.shape)

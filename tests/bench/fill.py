@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from config.load_settings import load_settings
-from config.settings import EncoderSettings, ServerSettings
+from config.server_settings import ServerSettings
+from config.settings import EncoderSettings
 from graph.local.store import SqliteSkillGraph
 from graph.protocol import SkillGraph
 from graph.records import CatalogEntry, LinkFeatures, Publication, SkillState
@@ -104,7 +105,7 @@ def copy_index(
 
 def open_pair(home: Path, servers: ServerSettings) -> tuple[LocalSearchIndex, ElasticsearchIndex]:
     """The embedded index and the one in Elasticsearch, of the encoder that ships."""
-    identity = encoder_identity(EncoderSettings().model)
+    identity = encoder_identity(EncoderSettings())
     source = LocalSearchIndex(home / "index", *identity, writable=False)
     target = ElasticsearchIndex(servers, *identity, writable=True, caching=False)
     target.ensure()
@@ -114,7 +115,7 @@ def open_pair(home: Path, servers: ServerSettings) -> tuple[LocalSearchIndex, El
 def _copy_part(work: tuple[Path, ServerSettings, int, int]) -> int:
     home, servers, part, parts = work
     source, target = open_pair(home, servers)
-    model = encoder_identity(EncoderSettings().model).model
+    model = encoder_identity(EncoderSettings()).model
     copied = copy_index(source, target, model, sorted(source.list_keys())[part::parts])
     source.close()
     target.close()

@@ -7,9 +7,9 @@ SKILLS_DIR     holds FOLDER/SKILL.md
 
 Joins queries of different skills to one task, adds skills that nobody asked for, and gives every
 skill a score; those that are needed tend to have the higher ones. Fills bundles as queries do, with
-what is in force, with equal parts, and with the passages' worth as it was: their place between the
-best and the worst that the skill sends. Prints, for each budget, the share of needed skills with
-every required line and the mean share of required lines.
+what is in force, with equal parts, with nothing beyond what is enough, and with whole skills.
+Prints, for each budget, the share of needed skills with every required line and the mean share of
+required lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from config.errors import UsageError
-from config.settings import PassageSettings
+from config.passage_settings import PassageSettings
 from search.models.encoder import SentenceTransformerEncoder
 from search.protocol import StoredRevision, Vector
 from search.skill_analysis import analyse_skill
@@ -42,7 +42,7 @@ SHAPES = ((2, 2), (3, 3))
 
 BUDGETS = (2000, 4000, 8000)
 DRAWS = 60
-GAP = PassageSettings().gap
+SETTINGS = PassageSettings()
 
 Sent = dict[str, set[int]]
 """Lines of each skill."""
@@ -67,21 +67,20 @@ class Library:
         parsed = parse_skill(path.parent.name, path.read_bytes())
         terms = analyse_skill(parsed).passage_terms
         revision = StoredRevision(RevisionKey(skill_id, 1), "f" * 64, parsed, terms, ())
-        return revision, self.encoder.encode(section_texts(parsed))
+        return revision, self.encoder.encode_texts(section_texts(parsed))
 
     def query(self, texts: list[str]) -> PassageQuery:
         """One query of several."""
         text = " ".join(texts)
         ids, times = np.unique(term_ids(tokenize(text)), return_counts=True)
         weights = (1 + 0.5 * np.log(times)).astype(np.float32)
-        return PassageQuery(self.encoder.encode([text])[0], ids, weights)
+        return PassageQuery(self.encoder.encode_queries([text])[0], ids, weights)
 
     def paged(self, skill_id: str, score: float, query: PassageQuery) -> SkillPassages:
         """What a query wants of a skill."""
         revision, vectors = self.skills[skill_id]
-        passages, paged_by = select_skill_passages(revision, query, vectors, GAP)
-        chosen = ChosenSkill(skill_id, score, ())
-        return SkillPassages(chosen, revision, skill_id, passages, paged_by)
+        plan = select_skill_passages(revision, query, vectors, SETTINGS)
+        return SkillPassages(ChosenSkill(skill_id, score, ()), revision, skill_id, *plan)
 
 
 def filled(skills: list[SkillPassages], budget: int) -> Sent:
@@ -107,19 +106,26 @@ def in_equal_parts(skills: list[SkillPassages], budget: int) -> Sent:
     return sent
 
 
-def by_place(skills: list[SkillPassages], budget: int) -> Sent:
-    """With each passage's worth as its place between the skill's worst and best."""
-    placed = []
-    for skill in skills:
-        logs = np.log([worth for _, worth in skill.passages])
-        spread = max(float(logs.max() - logs.min()), 1e-9)
-        places = (0.05 + 0.95 * (logs - logs.min()) / spread).tolist()
-        indexes = [index for index, _ in skill.passages]
-        placed.append(replace(skill, passages=tuple(zip(indexes, places, strict=True))))
-    return filled(placed, budget)
+def only_enough(skills: list[SkillPassages], budget: int) -> Sent:
+    """Without the rest of any skill, however much room there is."""
+    return filled(
+        [replace(skill, passages=skill.passages[: skill.enough]) for skill in skills], budget
+    )
 
 
-SCHEMES = {"in force": filled, "equal parts": in_equal_parts, "by place": by_place}
+def whole(skills: list[SkillPassages], budget: int) -> Sent:
+    """With nothing less than a whole skill counted as enough."""
+    return filled(
+        [replace(skill, enough=len(skill.passages), sufficiency=1.0) for skill in skills], budget
+    )
+
+
+SCHEMES = {
+    "in force": filled,
+    "equal parts": in_equal_parts,
+    "only enough": only_enough,
+    "whole": whole,
+}
 
 
 def measure(library: Library, needed: int, beside: int) -> None:

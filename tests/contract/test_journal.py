@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import NotFoundError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from skills.events import Event, QueryAsked, SourceChanged, new_event, replace_origin
 from tasks.broker.redis_connection import connect
 from tasks.journal.protocol import (

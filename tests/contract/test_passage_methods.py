@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 
 from graph.links.passage_links import link_passages
 from skills.passages import (
-    DEFAULT_WEIGHTS,
     PassageInput,
     PassageQuery,
+    estimate_needs,
     get_line_ranges,
-    score_passages,
     select_all,
     select_by_graph_walk,
     select_mmr,
-    select_passages,
     select_top_k,
     split_into_chunks,
 )
@@ -34,9 +32,7 @@ def edges_of(skill: PassageInput) -> list[tuple[int, int]]:
 
 
 METHODS: dict[str, Method] = {
-    "f": lambda query, skill: select_passages(
-        score_passages(query, skill, DEFAULT_WEIGHTS), skill, 4.0
-    ),
+    "f": lambda query, skill: estimate_needs(query, skill).select_enough(0.2),
     "mmr": select_mmr,
     "topk": lambda query, skill: select_top_k(query, skill, edges_of(skill)),
     "graph": lambda query, skill: select_by_graph_walk(query, skill, edges_of(skill)),

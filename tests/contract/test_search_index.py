@@ -19,7 +19,15 @@ import pytest
 from config.errors import PermanentError, TransientError
 from search.completed_terms import tag_terms
 from search.local.index import LocalSearchIndex
-from search.protocol import Filters, LexicalSearch, SearchIndex, SkillDocument, VectorSearch
+from search.protocol import (
+    Filters,
+    Hit,
+    LexicalSearch,
+    SearchIndex,
+    SectionSearch,
+    SkillDocument,
+    VectorSearch,
+)
 from search.skill_analysis import analyse_skill, section_text_hashes, skill_text_hashes
 from search.text.tokens import tokenize
 from skills.parsing.parse_skill import parse_skill
@@ -319,6 +327,160 @@ class TestVectors:
         assert index.get_section_vectors([gone.key]) == {}
         assert known(index, gone.section_hashes, 0) == {}
         assert index.partial_keys() == []
+
+
+def save_sections(index: SearchIndex, one: SkillDocument, seed: int) -> np.ndarray:
+    vectors = unit(seed, len(one.section_hashes))
+    index.save_section_vectors(one.key, one.section_hashes, vectors)
+    return vectors
+
+
+def near(
+    index: SearchIndex,
+    vector: np.ndarray,
+    count: int,
+    limit: int = 50,
+    filters: Filters = ANY,
+) -> list[Hit]:
+    """Hits of a search of sections, as soon as there are so many: a server may lag behind."""
+    end = time.monotonic() + 5
+    while True:
+        found = index.search_many([SectionSearch(vector, limit, filters)])[0]
+        if len(found) == count or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
+
+
+def towards(vectors: np.ndarray) -> np.ndarray:
+    """A unit vector near the last of these, which no other skill has."""
+    mixed = vectors[-1] + 0.3 * unit(99, 1)[0]
+    return np.asarray(mixed / np.linalg.norm(mixed), dtype=np.float32)
+
+
+class TestSections:
+    @staticmethod
+    def fill(index: SearchIndex, count: int) -> dict[RevisionKey, np.ndarray]:
+        """Add skills with sections; return the section vectors that the index gives of them."""
+        documents = [document(f"skill-{i}", f"Body {i}") for i in range(count)]
+        index.add(documents)
+        for n, one in enumerate(documents):
+            save_sections(index, one, 100 + n)
+        return dict(index.get_section_vectors([one.key for one in documents]))
+
+    def test_the_skills_of_the_nearest_sections_are_found(self, index: SearchIndex) -> None:
+        stored = self.fill(index, 30)
+        query = unit(7, 1)[0]
+        exact = {key: float((vectors @ query).max()) for key, vectors in stored.items()}
+        positive = sorted((key for key in exact if exact[key] > 0), key=lambda key: -exact[key])
+        found = near(index, query, len(positive))
+        assert {hit.key for hit in found} == set(positive)
+        scores = [hit.score for hit in found]
+        assert scores == sorted(scores, reverse=True)
+        for hit in found:
+            assert hit.score == pytest.approx(exact[hit.key], abs=5e-3)
+        assert near(index, query, 5, limit=5) == found[:5]
+
+    def test_the_best_cosine_of_given_revisions(self, index: SearchIndex) -> None:
+        stored = self.fill(index, 5)
+        unembedded = document("loom")
+        index.add([unembedded])
+        query = towards(next(iter(stored.values())))
+        near(index, query, 1, limit=1)
+        keys = [*stored, unembedded.key, RevisionKey("home:none", 1)]
+        end = time.monotonic() + 5
+        while len(found := index.get_section_cosines(keys, query)) < 5 and time.monotonic() < end:
+            time.sleep(0.05)
+        assert set(found) == set(stored)
+        for key, vectors in stored.items():
+            assert found[key] == pytest.approx(float((vectors @ query).max()), abs=5e-3)
+        assert index.get_section_cosines([], query) == {}
+
+    def test_it_is_one_of_several_searches(self, index: SearchIndex) -> None:
+        stored = self.fill(index, 3)
+        query = towards(next(iter(stored.values())))
+        expected = near(index, query, 1, limit=1)
+        words = LexicalSearch({"body": 1.0}, 5, ANY)
+        sections = SectionSearch(query, 1, ANY)
+        found = index.search_many([words, sections, VectorSearch(query, 0, 5, ANY)])
+        assert found[0] == index.search_lexical({"body": 1.0}, 5, ANY)
+        assert found[1] == expected
+        assert found[2] == index.search_vectors(query, 0, 5, ANY)
+
+    def test_filters(self, index: SearchIndex) -> None:
+        here, there = document("loom", licence="MIT"), document("loom", source="away")
+        index.add([here, there])
+        vectors = save_sections(index, here, 3)
+        index.save_section_vectors(there.key, there.section_hashes, vectors)
+        query = towards(vectors)
+        assert {hit.key for hit in near(index, query, 2)} == {here.key, there.key}
+        assert [hit.key for hit in near(index, query, 1, filters=Filters(source=("away",)))] == [
+            there.key
+        ]
+        assert [hit.key for hit in near(index, query, 1, filters=Filters(licence=("MIT",)))] == [
+            here.key
+        ]
+        assert near(index, query, 0, filters=Filters(tool=("Bash",))) == []
+
+    def test_revisions_of_a_skill_do_not_take_the_place_of_another(
+        self, index: SearchIndex
+    ) -> None:
+        wanted = unit(5, 1)[0]
+        other = document("kiln", "Fire it.")
+        revisions = [document("loom", f"Warp it {n} times.", seq=n) for n in range(1, 5)]
+        index.add([*revisions, other])
+        for n, one in enumerate(revisions):
+            vectors = unit(20 + n, len(one.section_hashes))
+            vectors[1] = wanted
+            index.save_section_vectors(one.key, one.section_hashes, vectors)
+        vectors = np.tile(towards(wanted[None]), (len(other.section_hashes), 1))
+        index.save_section_vectors(other.key, other.section_hashes, vectors)
+        found = near(index, wanted, 5, limit=2)
+        assert {hit.key for hit in found} == {other.key, *(one.key for one in revisions)}
+
+    def test_an_edit_replaces_what_is_found(self, index: SearchIndex) -> None:
+        old, new = document("loom", "Warp it.", seq=1), document("loom", "Weft it.", seq=2)
+        kept = document("kiln")
+        index.add([old, kept])
+        before = save_sections(index, old, 3)
+        save_sections(index, kept, 4)
+        query = towards(before)
+        near(index, query, 2)
+        index.add([new])
+        index.save_section_vectors(new.key, new.section_hashes, -before)
+        index.delete([old.key])
+        end = time.monotonic() + 5
+        while True:
+            hits = index.search_many([SectionSearch(query, 50, ANY)])[0]
+            if old.key not in {hit.key for hit in hits} or time.monotonic() > end:
+                break
+            time.sleep(0.05)
+        assert old.key not in {hit.key for hit in hits}
+        assert old.key not in index.get_section_cosines([old.key], query)
+
+    def test_a_zero_vector_has_no_neighbour(self, index: SearchIndex) -> None:
+        blank, other = document("loom"), document("kiln")
+        index.add([blank, other])
+        shape = (len(blank.section_hashes), DIMENSION)
+        index.save_section_vectors(blank.key, blank.section_hashes, np.zeros(shape, np.float32))
+        query = towards(save_sections(index, other, 4))
+        assert [hit.key for hit in near(index, query, 1)] == [other.key]
+        assert index.search_many([SectionSearch(np.zeros_like(query), 5, ANY)]) == [[]]
+
+    def test_a_reader_follows_the_writer(self, opener: Opener, tmp_path: Path) -> None:
+        writing = opener(tmp_path / "index")
+        first, second = document("loom", "Warp."), document("kiln", "Fire.")
+        writing.add([first, second])
+        reading = opener(tmp_path / "index", writable=False)
+        query = unit(5, 1)[0]
+        assert near(reading, query, 0) == []
+        for one in (first, second):
+            vectors = np.tile(query, (len(one.section_hashes), 1))
+            writing.save_section_vectors(one.key, one.section_hashes, vectors)
+        assert {hit.key for hit in near(reading, query, 2)} == {first.key, second.key}
+        writing.delete([first.key])
+        assert [hit.key for hit in near(reading, query, 1)] == [second.key]
+        reading.close()
+        writing.close()
 
 
 class TestTogether:

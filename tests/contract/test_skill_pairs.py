@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from skills.bundle.rejection import RejectionReason
 from tasks.broker.redis_connection import connect
 from tasks.language_model.answer_store import RefinementKind

@@ -75,7 +75,7 @@ def open_index(
     identity: EncoderIdentity | Encoder | None = None,
 ) -> SearchIndex:
     """The search index of the encoder that the settings name, closed with the stack."""
-    encoder = identity or encoder_identity(settings.encoder.model)
+    encoder = identity or encoder_identity(settings.encoder)
     index: SearchIndex
     if settings.distributed:
         from search.elastic.index import ElasticsearchIndex

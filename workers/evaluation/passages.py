@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from config.errors import UsageError
+from config.passage_settings import PassageSettings
 from graph.links.passage_links import link_passages
 from search.protocol import StoredRevision, Vector
 from search.text.query_understanding import understand
 from skills.passages import (
     PassageInput,
     PassageQuery,
+    PassageWeights,
     get_line_ranges,
     passage_texts,
     select_all,
@@ -25,7 +27,7 @@ from skills.passages import (
 )
 from skills.record import ParsedSkill
 from tasks.encode import encode_cached
-from tasks.query.select_passages import make_passage_query, select_skill_passages
+from tasks.query.select_passages import make_passage_query, mmr_weights, select_skill_passages
 from tasks.services import Services
 from workers.evaluation.predictions import read_published_revisions
 
@@ -45,14 +47,14 @@ def select_lines(
     services: Services,
     queries: Sequence[dict[str, Any]],
     method: str,
-    gap: float,
+    miss: float,
     without: tuple[str, ...],
 ) -> Iterator[SelectedLines]:
     """Select the lines of the skill of each query.
 
     method: `f` selects as a query does, by section vectors, or by words in a language that the
-    encoder does not support. The baselines get the vectors that their definition needs. gap: score
-    gap at which `f` stops. Raises UsageError for a method that needs vectors when `without`
+    encoder does not support. The baselines get the vectors that their definition needs. miss: see
+    `PassageNeeds.select_enough`. Raises UsageError for a method that needs vectors when `without`
     switches off `paging`.
     """
     lexical_only = "paging" in without
@@ -62,46 +64,59 @@ def select_lines(
             "drop one of them"
         )
     revisions = read_published_revisions(services, [query["skill_id"] for query in queries])
+    settings = services.settings.passages.model_copy(update={"miss": miss})
     inputs: dict[str, PassageInput] = {}
     for query in queries:
         revision = revisions[query["skill_id"]]
         if method == "f":
             ranges = _select_by_default_method(
-                services, revision, query["query"], gap, lexical_only
+                services, revision, query["query"], settings, lexical_only
             )
         else:
             skill_id = revision.key.skill_id
             if skill_id not in inputs:
                 inputs[skill_id] = _make_passage_input(services, revision.parsed, method)
-            ranges = _select_by_baseline(services, inputs[skill_id], query["query"], method)
+            ranges = _select_by_baseline(
+                services, inputs[skill_id], query["query"], method, mmr_weights(settings)
+            )
         yield SelectedLines(query, revision, ranges)
 
 
 def _select_by_default_method(
-    services: Services, revision: StoredRevision, text: str, gap: float, lexical_only: bool
+    services: Services,
+    revision: StoredRevision,
+    text: str,
+    settings: PassageSettings,
+    lexical_only: bool,
 ) -> Ranges:
     understanding = understand(text)
     encoder = services.encoder.get()
     vector = vectors = None
     if not lexical_only and understanding.language in encoder.languages:
-        vector = encoder.encode([understanding.text])[0]
+        vector = encoder.encode_queries([understanding.text])[0]
         vectors = services.index.get_section_vectors([revision.key]).get(revision.key)
     query = make_passage_query(understanding, vector)
-    passages, _ = select_skill_passages(revision, query, vectors, gap)
-    return get_line_ranges(revision.parsed, [index for index, _ in passages])
+    plan = select_skill_passages(revision, query, vectors, settings)
+    return get_line_ranges(revision.parsed, plan.passages[: plan.enough])
 
 
 def _select_by_baseline(
-    services: Services, passage_input: PassageInput, text: str, method: str
+    services: Services,
+    passage_input: PassageInput,
+    text: str,
+    method: str,
+    weights: PassageWeights,
 ) -> Ranges:
     """The lines that a baseline method selects."""
     parsed = passage_input.parsed
     if method == "full" or not parsed.passages:
         return get_line_ranges(parsed, select_all(passage_input))
-    vector = services.encoder.get().encode([understand(text).text])[0]
+    vector = services.encoder.get().encode_queries([understand(text).text])[0]
     query = PassageQuery(vector, np.empty(0, np.uint64), np.empty(0, np.float32))
     if method in ("mmr", "chunks"):
-        return get_line_ranges(parsed, select_mmr(query, passage_input), context=method == "mmr")
+        return get_line_ranges(
+            parsed, select_mmr(query, passage_input, weights), context=method == "mmr"
+        )
     edges = [
         (link.source, link.target) for link in link_passages(parsed, passage_input.passage_vectors)
     ]

@@ -111,11 +111,12 @@ def _build_result(bundle: Bundle) -> FoundSkills:
 
 def _without_last(bundle: Bundle) -> Bundle | None:
     """The bundle without the last passage of its last skill; without that skill if it has only one;
-    a bundle without skills: without the names of those withheld. None if nothing can be removed."""
+    a bundle without skills: without the warning and the names of those withheld. None if nothing
+    can be removed."""
     if not bundle.skills:
         unnamed = bundle.withheld.model_copy(update={"skills": ()})
-        shorter = bundle.model_copy(update={"withheld": unnamed})
-        return shorter if bundle.withheld.skills else None
+        shorter = bundle.model_copy(update={"withheld": unnamed, "warning": ""})
+        return shorter if bundle.withheld.skills or bundle.warning else None
     *others, last = bundle.skills
     if len(last.passages) > 1:
         others.append(_without_last_passage(last))

@@ -94,7 +94,7 @@ def _check_git() -> str:
 
 def _check_encoder(settings: Settings) -> str:
     encoder = load_encoder(settings.encoder)
-    vector = encoder.encode(["a short text"])
+    vector = encoder.encode_texts(["a short text"])
     return f"{encoder.model}, {vector.shape[1]} dimensions, languages {sorted(encoder.languages)}"
 
 
@@ -144,7 +144,7 @@ def check_dead_letters(store: DeadLetterStore) -> str:
 
 
 def _check_index(settings: Settings) -> str:
-    identity = encoder_identity(settings.encoder.model)
+    identity = encoder_identity(settings.encoder)
     index = LocalSearchIndex(
         settings.home / "index", identity.model, identity.dimension, writable=False
     )

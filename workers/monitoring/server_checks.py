@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from config.errors import SkillbusError
 from config.secrets import strip_password
-from config.settings import ServerSettings, Settings
+from config.server_settings import ServerSettings
+from config.settings import Settings
 from graph.neo4j.store import Neo4jSkillGraph
 from search.elastic.health import index_health
 from search.models.encoder import EncoderIdentity, encoder_identity
@@ -52,7 +53,7 @@ def _identity_of(settings: Settings) -> Callable[[], EncoderIdentity]:
     Read at once, in the calling thread, because a model other than the default is loaded for it.
     """
     try:
-        found = encoder_identity(settings.encoder.model)
+        found = encoder_identity(settings.encoder)
     except SkillbusError as error:
         reason = str(error)
 

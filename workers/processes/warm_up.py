@@ -8,6 +8,8 @@ from collections.abc import Collection
 import structlog
 
 from config.errors import MisconfiguredError, PermanentError
+from search.protocol import Filters, SectionSearch, VectorSearch
+from search.scoring.cosine_scale import measure_cosine_scale
 from tasks.policies import EMBED_SECTIONS_QUEUE, INGEST_QUEUE, QUERY_QUEUE
 from tasks.services import Services
 
@@ -19,10 +21,17 @@ _ENCODING_QUEUES = frozenset({INGEST_QUEUE, EMBED_SECTIONS_QUEUE, QUERY_QUEUE})
 def warm_up(services: Services, queues: Collection[str]) -> None:
     """Load what the tasks of these queues need: models and, for queries, the library."""
     if _ENCODING_QUEUES.intersection(queues):
-        services.encoder.get().encode(["warm up"])
+        services.encoder.get().encode_queries(["warm up"])
     answers_queries = QUERY_QUEUE in queues
     if answers_queries:
+        measure_cosine_scale(services.encoder.get())
         services.library.refresh()
+        # An embedded index reads all vectors into memory at the first search.
+        vector = services.encoder.get().encode_queries(["warm up"])[0]
+        everything = Filters()
+        services.index.search_many(
+            [VectorSearch(vector, 0, 1, everything), SectionSearch(vector, 1, everything)]
+        )
     if answers_queries and services.reranker is not None:
         try:
             services.reranker.get()

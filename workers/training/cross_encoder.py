@@ -1,26 +1,21 @@
 """Training of a cross-encoder on lists: the network, one optimizer step, checkpoints.
 
 The loss is listwise (SkillRouter §4.3): the cross-entropy of the needed skill in a softmax over the
-scores of a list. Pointwise losses are far worse in libraries with many similar skills (§5.4.2).
-Checkpoints are safetensors, without pickle.
+scores of a list, divided by a temperature. Pointwise
+losses are far worse in libraries with many similar skills (§5.4.2).
 
-torch, transformers and safetensors are imported in functions: the import takes seconds.
+torch and transformers are imported in functions: the import takes seconds.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from config.errors import PermanentError
 from search.models.encoder import has_bfloat16, model_load_errors, model_path, silence_libraries
-
-CHECKPOINT = "checkpoint.safetensors"
-
-_WARM_UP = 0.05
-"""Share of the steps with a rising learning rate; then it decays as a cosine (SkillRouter §4.2)."""
+from workers.training.checkpoint import learning_rate_factor, load_checkpoint, save_checkpoint
 
 _MAX_GRADIENT_NORM = 1.0
 _WEIGHT_DECAY = 0.01
@@ -43,6 +38,7 @@ class CrossEncoderTrainer:
         learning_rate: float,
         seed: int,
         threads: int,
+        temperature: float = 1.0,
     ) -> None:
         import torch
 
@@ -58,6 +54,7 @@ class CrossEncoderTrainer:
         self._tokenizer.model_max_length = self.max_length
         self._low_precision = has_bfloat16(torch, self._device)
         self._rate, self._steps, self._seed = learning_rate, steps, seed
+        self._temperature = temperature
         self._optimizer = torch.optim.AdamW(
             self._network.parameters(), lr=learning_rate, weight_decay=_WEIGHT_DECAY
         )
@@ -71,12 +68,12 @@ class CrossEncoderTrainer:
         torch = self._torch
         torch.manual_seed(self._seed + self.steps_done)  # the same dropout after a resume
         for group in self._optimizer.param_groups:
-            group["lr"] = self._rate * _schedule(self.steps_done, self._steps)
+            group["lr"] = self._rate * learning_rate_factor(self.steps_done, self._steps)
         self._optimizer.zero_grad()
         total = 0.0
         for query, texts in lists:
             loss = torch.nn.functional.cross_entropy(
-                self._scores(query, texts).float()[None, :],
+                self._scores(query, texts).float()[None, :] / self._temperature,
                 torch.zeros(1, dtype=torch.long, device=self._device),
             )
             (loss / len(lists)).backward()
@@ -108,56 +105,14 @@ class CrossEncoderTrainer:
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write weights, moments and the number of steps atomically."""
-        from safetensors.torch import save_file
+        save_checkpoint(self._network, self._optimizer, self.steps_done, folder)
 
-        tensors = {}
-        for name, parameter in self._network.named_parameters():
-            tensors[f"weight.{name}"] = parameter.detach()
-            state = self._optimizer.state.get(parameter, {})
-            for moment in ("exp_avg", "exp_avg_sq"):
-                if moment in state:
-                    tensors[f"{moment}.{name}"] = state[moment]
-        temporary = folder / f".{CHECKPOINT}"
-        save_file(tensors, temporary, metadata={"done": str(self.steps_done)})
-        temporary.replace(folder / CHECKPOINT)
-
-    def load_checkpoint(self, folder: Path) -> bool:
-        """Restore the checkpoint of a folder; False if there is none.
+    def load_checkpoint(self, folder: Path) -> None:
+        """Restore the checkpoint of a folder, if there is one.
 
         Raises PermanentError if it is damaged or of another model.
         """
-        from safetensors import SafetensorError, safe_open
-
-        path = folder / CHECKPOINT
-        if not path.exists():
-            return False
-        torch = self._torch
-        try:
-            with safe_open(path, "pt", device=self._device) as tensors, torch.no_grad():
-                done = int(tensors.metadata()["done"])
-                known = set(tensors.keys())
-                for name, parameter in self._network.named_parameters():
-                    parameter.copy_(tensors.get_tensor(f"weight.{name}"))
-                    if f"exp_avg.{name}" in known:
-                        self._optimizer.state[parameter] = {
-                            "step": torch.tensor(float(done)),
-                            "exp_avg": tensors.get_tensor(f"exp_avg.{name}"),
-                            "exp_avg_sq": tensors.get_tensor(f"exp_avg_sq.{name}"),
-                        }
-        except (SafetensorError, KeyError, ValueError, RuntimeError, OSError) as error:
-            raise PermanentError(
-                f"{path} is not a checkpoint of this training ({error}); start over with --fresh"
-            ) from error
-        self.steps_done = done
-        return True
-
-
-def _schedule(done: int, steps: int) -> float:
-    """The factor of the learning rate: a linear warm-up, then a cosine decay to 0."""
-    rise = max(1, round(_WARM_UP * steps))
-    if done < rise:
-        return (done + 1) / rise
-    return 0.5 * (1.0 + math.cos(math.pi * (done - rise) / max(1, steps - rise)))
+        self.steps_done = load_checkpoint(self._network, self._optimizer, folder, self._device)
 
 
 def _load(base: str) -> tuple[Any, Any]:

@@ -61,8 +61,8 @@ def match_near_misses(
     missed = [one for one in missed if detect_language(one[0]) in encoder.languages]
     if not taken or not missed:
         return {}
-    vectors = encoder.encode([text for text, _ in taken])
-    others = encoder.encode([text for text, _ in missed])
+    vectors = encoder.encode_queries([text for text, _ in taken])
+    others = encoder.encode_queries([text for text, _ in missed])
     found: dict[str, dict[str, float]] = {}
     for start in range(0, len(missed), _ROWS):
         cosines = others[start : start + _ROWS] @ vectors.T

@@ -1,7 +1,8 @@
 """Hard negative mining: skills that a query does not need (SkillRouter §4.2).
 
-Negatives come from four sources in the paper's proportions: semantic neighbours, lexical
-neighbours, the same category, and random. Skills that may serve as well as a needed one are
+Negatives of an encoder come from four sources in the paper's proportions: semantic neighbours,
+lexical neighbours, the same category, and random ones of other categories; those of a reranker are
+the first of the ranking that it will see (§4.3). Skills that may serve as well as a needed one are
 filtered by the paper's three layers: the same name, an overlapping body, a near vector.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from search.protocol import StoredRevision, Vector
 from search.text.tokens import tokenize
@@ -31,63 +33,66 @@ SAME_COSINE = 0.8
 """Cosine from which two skills count as duplicates: 18 of 20 such pairs of descriptions were."""
 
 _MAX_OVERLAP_WORDS = 5_000
+_DRAWN = 50
+_ROWS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class MinedNegatives:
-    """Ids of negatives, and the number of candidates that each filter layer removed."""
+@dataclass(slots=True)
+class FilterCounts:
+    """How many candidates were judged as negatives, and how many each filter layer removed."""
 
-    ids: tuple[str, ...]
-    filtered: Mapping[str, int]
+    candidates: int = 0
+    name: int = 0
+    overlap: int = 0
+    vector: int = 0
+
+    def shares(self) -> dict[str, float]:
+        """The share of the candidates that each layer removed."""
+        total = max(1, self.candidates)
+        return {
+            "name": round(self.name / total, 4),
+            "overlap": round(self.overlap / total, 4),
+            "vector": round(self.vector / total, 4),
+        }
 
 
 class NegativeMiner:
-    """Mines negatives from a set of skills. vectors: (2, dimension) for each, of unit length."""
+    """Mines negatives from a set of skills. vectors: (2, dimension) for each, of unit length.
+
+    `counts` adds up what the filters removed.
+    """
 
     def __init__(self, revisions: Sequence[StoredRevision], vectors: Mapping[RevisionKey, Vector]):
+        self.counts = FilterCounts()
         self._parsed = {revision.key.skill_id: revision.parsed for revision in revisions}
         self._ids = [revision.key.skill_id for revision in revisions]
         self._places = {skill_id: place for place, skill_id in enumerate(self._ids)}
         self._vectors = np.stack([vectors[revision.key] for revision in revisions])
-        self._trigrams: dict[str, frozenset[int]] = {}
+        self._trigrams: dict[str, npt.NDArray[np.int64]] = {}
+        self._neighbours: dict[str, list[str]] = {}
         self._categories: dict[str, list[str]] = {}
         for skill_id, parsed in self._parsed.items():
             for category in _categories(skill_id, parsed):
                 self._categories.setdefault(category, []).append(skill_id)
 
     def mine_negatives(
-        self,
-        positive: str,
-        needed: Iterable[str],
-        ranked: Sequence[str],
-        seed: str,
-        near_misses: Sequence[str] = (),
-    ) -> MinedNegatives:
+        self, positive: str, needed: Iterable[str], lexical: Sequence[str], seed: str
+    ) -> tuple[str, ...]:
         """Negatives of a query, the same for the same seed.
 
-        positive: the needed skill of the list, one of `needed`. ranked: the lexical ranking of the
-        query, best first. near_misses: skills that take the places of semantic neighbours, half
-        of them at most. Missing negatives of a source are taken from the next one; a small library
-        may yield fewer in total.
+        positive: the needed skill of the pair, one of `needed`. lexical: the ranking of the query
+        by BM25 alone, best first; the first is left out, as it may well serve. Missing negatives of
+        one source are taken from the next one; a small library may yield fewer in total.
         """
         generator = random.Random(seed)  # noqa: S311  (not a secret)
-        filtered = {"name": 0, "overlap": 0, "vector": 0}
         chosen: dict[str, None] = {}
         needed = set(needed)
-        for candidate in near_misses:
-            usable = candidate in self._places and candidate not in needed
-            if (
-                usable
-                and len(chosen) < SEMANTIC // 2
-                and not self._duplicate_layer(candidate, needed)
-            ):
-                chosen[candidate] = None
         wanted = 0
         for count, source in (
             (SEMANTIC, self._semantic_neighbours(positive)),
-            (LEXICAL, [skill_id for skill_id in ranked if skill_id in self._places]),
+            (LEXICAL, [skill_id for skill_id in lexical[1:NEAREST] if skill_id in self._places]),
             (CATEGORY, self._same_category(positive)),
-            (RANDOM, self._ids),
+            (RANDOM, self._other_categories(positive, generator)),
         ):
             wanted += count
             candidates = list(source)
@@ -97,47 +102,96 @@ class NegativeMiner:
                     break
                 if candidate in needed or candidate in chosen:
                     continue
-                layer = self._duplicate_layer(candidate, needed)
-                if layer:
-                    filtered[layer] += 1
-                else:
+                if not self._is_duplicate(candidate, needed):
                     chosen[candidate] = None
-        return MinedNegatives(tuple(chosen), filtered)
+        return tuple(chosen)
+
+    def filter_ranking(
+        self, needed: Iterable[str], ranked: Iterable[str], count: int
+    ) -> tuple[str, ...]:
+        """The first `count` skills of a ranking that neither are needed nor duplicate one."""
+        needed = set(needed)
+        chosen: dict[str, None] = {}
+        for candidate in ranked:
+            if len(chosen) >= count:
+                break
+            if candidate not in self._places or candidate in needed or candidate in chosen:
+                continue
+            if not self._is_duplicate(candidate, needed):
+                chosen[candidate] = None
+        return tuple(chosen)
+
+    def find_duplicates(self) -> dict[str, tuple[str, ...]]:
+        """By skill, the others of the same name or with a near description.
+
+        They must not be negatives of each other within a batch.
+        """
+        names: dict[str, list[int]] = {}
+        for place, skill_id in enumerate(self._ids):
+            name = _normalised_name(self._parsed[skill_id].record.name)
+            names.setdefault(name, []).append(place)
+        found: dict[str, tuple[str, ...]] = {}
+        descriptions = self._vectors[:, 0].astype(np.float32)
+        for start in range(0, len(self._ids), _ROWS):
+            near = descriptions[start : start + _ROWS] @ descriptions.T >= SAME_COSINE
+            for row, similar in enumerate(near):
+                skill_id = self._ids[start + row]
+                same = names[_normalised_name(self._parsed[skill_id].record.name)]
+                others = {*np.flatnonzero(similar).tolist(), *same} - {start + row}
+                if others:
+                    found[skill_id] = tuple(self._ids[other] for other in sorted(others))
+        return found
 
     def _semantic_neighbours(self, positive: str) -> list[str]:
-        place = self._places[positive]
-        cosines = (self._vectors * self._vectors[place]).sum(axis=2).max(axis=1)
-        order = np.argsort(-cosines, kind="stable")[: NEAREST + 1]
-        return [self._ids[other] for other in order.tolist() if other != place]
+        if positive not in self._neighbours:
+            place = self._places[positive]
+            cosines = np.einsum("nkd,kd->nk", self._vectors, self._vectors[place]).max(axis=1)
+            order = np.argsort(-cosines, kind="stable")[: NEAREST + 1]
+            self._neighbours[positive] = [
+                self._ids[other] for other in order.tolist() if other != place
+            ]
+        return self._neighbours[positive]
 
     def _same_category(self, positive: str) -> list[str]:
         categories = _categories(positive, self._parsed[positive])
         found = (skill_id for name in categories for skill_id in self._categories[name])
         return list(dict.fromkeys(found))
 
-    def _duplicate_layer(self, candidate: str, needed: Iterable[str]) -> str:
-        """The filter layer by which a candidate duplicates a needed skill, "" if none."""
+    def _other_categories(self, positive: str, generator: random.Random) -> list[str]:
+        """Some skills that share no category with the positive one, drawn at random."""
+        own = set(_categories(positive, self._parsed[positive]))
+        drawn = generator.sample(self._ids, min(len(self._ids), _DRAWN))
+        return [name for name in drawn if own.isdisjoint(_categories(name, self._parsed[name]))]
+
+    def _is_duplicate(self, candidate: str, needed: Iterable[str]) -> bool:
+        """Whether a filter layer finds that a candidate duplicates a needed skill; counts it."""
+        counts = self.counts
+        counts.candidates += 1
         known = [skill_id for skill_id in needed if skill_id in self._places]
         name = _normalised_name(self._parsed[candidate].record.name)
         if any(name == _normalised_name(self._parsed[other].record.name) for other in known):
-            return "name"
+            counts.name += 1
+            return True
+        if any(
+            _jaccard(self._body(candidate), self._body(other)) >= SAME_OVERLAP for other in known
+        ):
+            counts.overlap += 1
+            return True
         vectors = self._vectors[self._places[candidate]]
         for other in known:
             cosines = (vectors * self._vectors[self._places[other]]).sum(axis=1)
             if float(cosines.max()) >= SAME_COSINE:
-                return "vector"
-        if any(
-            _jaccard(self._body(candidate), self._body(other)) >= SAME_OVERLAP for other in known
-        ):
-            return "overlap"
-        return ""
+                counts.vector += 1
+                return True
+        return False
 
-    def _body(self, skill_id: str) -> frozenset[int]:
+    def _body(self, skill_id: str) -> npt.NDArray[np.int64]:
+        """Hashes of the distinct word trigrams of a body, ascending."""
         if skill_id not in self._trigrams:
             parsed = self._parsed[skill_id]
             words = tokenize(parsed.text(parsed.body_line, len(parsed.lines)))[:_MAX_OVERLAP_WORDS]
-            triples = zip(words, words[1:], words[2:], strict=False)
-            self._trigrams[skill_id] = frozenset(hash(triple) for triple in triples)
+            triples = {hash(triple) for triple in zip(words, words[1:], words[2:], strict=False)}
+            self._trigrams[skill_id] = np.array(sorted(triples), np.int64)
         return self._trigrams[skill_id]
 
 
@@ -146,9 +200,10 @@ def _categories(skill_id: str, parsed: ParsedSkill) -> tuple[str, ...]:
     return parsed.record.domain_tags or (f"source {skill_id.partition(':')[0]}",)
 
 
-def _jaccard(left: frozenset[int], right: frozenset[int]) -> float:
-    union = len(left | right)
-    return len(left & right) / union if union else 0.0
+def _jaccard(left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> float:
+    shared = len(np.intersect1d(left, right, assume_unique=True))
+    union = len(left) + len(right) - shared
+    return shared / union if union else 0.0
 
 
 def _normalised_name(name: str) -> str:

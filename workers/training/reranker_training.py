@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from search.models.reranker import TRAINING_FILE, CrossEncoderReranker
+from search.models.encoder import TRAINING_FILE
+from search.models.reranker import CrossEncoderReranker
 from search.protocol import Reranker
 from tasks.query.rerank import combine_scores
 from workers.library.user_files import write_atomically
-from workers.training.cross_encoder import CHECKPOINT, CrossEncoderTrainer
+from workers.training.checkpoint import CHECKPOINT
+from workers.training.cross_encoder import CrossEncoderTrainer
 from workers.training.training_set import FEEDBACK, HeldOutQuery, TrainingList, TrainingSet
 
 TRAINING_SET_FILE = "training_set.json"
@@ -50,6 +52,7 @@ def train(
         learning_rate=training_options.learning_rate,
         seed=training_options.seed,
         threads=threads,
+        temperature=training_options.temperature,
     )
     trainer.load_checkpoint(folder)
     losses = []
@@ -120,7 +123,7 @@ def evaluate_on_held_out(
             name: dict(zip(("hit@1", "mrr", "ndcg"), row.round(4).tolist(), strict=True))
             for name, row in zip(names, values.mean(axis=0), strict=True)
         }
-        low, high = _interval(values[:, 2, 1] - values[:, 0, 1])
+        low, high = bootstrap_interval(values[:, 2, 1] - values[:, 0, 1])
         report[origin]["mrr_gain"] = [round(low, 4), round(high, 4)]
         if origin == FEEDBACK or FEEDBACK not in found:
             wins = low > 0
@@ -155,7 +158,7 @@ def _ranking_metrics(held: HeldOutQuery, order: Sequence[int]) -> tuple[float, f
     return float(places[0] == 0), 1 / (places[0] + 1), float(gain / ideal)
 
 
-def _interval(gains: Floats) -> tuple[float, float]:
+def bootstrap_interval(gains: Floats) -> tuple[float, float]:
     """The 95% bootstrap interval of the mean."""
     draws = np.random.default_rng(0).choice(gains, (_RESAMPLES, len(gains))).mean(axis=1)
     low, high = np.quantile(draws, (0.025, 0.975))
@@ -176,6 +179,8 @@ def write_model_card(
             "queries": training_options.queries,
             "prompts": training_options.prompts,
             "max_length": training_options.max_length,
+            "list_size": training_options.list_size,
+            "temperature": training_options.temperature,
             "fold": f"{training_options.fold} of {training_options.folds}",
             "seed": training_options.seed,
             "epochs": training_options.epochs,

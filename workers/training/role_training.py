@@ -1,4 +1,4 @@
-"""Training of the role classifier on labelled lines, evaluated leave-one-skill-out.
+"""Training of the role classifier on labelled lines, evaluated by cross-validation over skills.
 
 A passage is weighted by the square root of its lines, so that long blocks do not dominate, and a
 role by the inverse square root of its share, so that rare roles are learnt. Regularisation and the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,27 @@ from skills.roles.features import FEATURE_COUNT, Features, extract_features
 from skills.roles.passage_context import PassageContext, build_passage_contexts
 from skills.roles.rules import RolePrediction, classify_by_rules
 
-REGULARISATIONS = (0.1, 0.3)
-"""Inverse regularisation strengths to choose from (scikit-learn's C)."""
+REGULARISATIONS = (0.02, 0.05, 0.3)
+"""Inverse regularisation strengths to choose from (scikit-learn's C), the strongest first."""
+
+TOLERANCE = 0.01
+"""Share of the score given up for stronger regularisation, which carries to other collections.
+
+As in the one-standard-error rule: Breiman et al., Classification and Regression Trees, §3.4.3.
+"""
 
 RULES_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 """Weights of the rules to choose from; from 0.5 on, a rule that applies decides alone."""
 
-FOLDS = 4
-"""Folds of the nested cross-validation; the final choice is leave-one-skill-out."""
+FOLDS = 10
+"""Folds of the evaluation and of the final choice; fewer skills are left out one by one.
+
+A fold holds skills that follow each other in the order of ids: those of one repository are mostly
+left out together.
+"""
+
+INNER_FOLDS = 4
+"""Folds of the choice within each fold of the evaluation."""
 
 MIN_SKILLS = 3
 
@@ -64,7 +78,7 @@ class Hyperparameters:
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """A classifier, its hyperparameters and its leave-one-skill-out evaluation.
+    """A classifier, its hyperparameters and its evaluation on skills that were left out.
 
     confusions: lines by labelled and predicted role, (6, 6), of `all`, of the `rules` only and of
     the `features` only. per_skill: accuracy by skill id.
@@ -110,7 +124,7 @@ def _with_next(parsed: ParsedSkill) -> Iterator[tuple[Any, int]]:
 def train_roles(
     examples: Sequence[Example], progress: Callable[[int, int], None]
 ) -> TrainingResult:
-    """Evaluate leave-one-skill-out, then choose hyperparameters and fit on all examples.
+    """Evaluate on skills left out, then choose hyperparameters and fit on all examples.
 
     progress: called with the number of fits done and their total. Raises UsageError for fewer than
     MIN_SKILLS labelled skills or a single role.
@@ -119,43 +133,46 @@ def train_roles(
     kept = [example for example in ordered if example.counts.any()]
     if len(kept) < MIN_SKILLS:
         raise UsageError(
-            f"{len(kept)} skills have labels; at least {MIN_SKILLS} are needed for leave-one-out "
-            "evaluation"
+            f"{len(kept)} skills have labels; at least {MIN_SKILLS} are needed for evaluation "
+            "on skills left out"
         )
     if np.count_nonzero(sum(example.counts.sum(axis=0) for example in kept)) < 2:
         raise UsageError("all labelled lines have one role; label lines of at least two")
-    folds = min(FOLDS, len(kept) - 1)
-    rounds = len(kept) * (folds * len(REGULARISATIONS) + 1) + len(kept) * len(REGULARISATIONS) + 1
-    fits = _FitCounter(progress, rounds)
+    groups = split_folds(kept, FOLDS)
+    inner = min(INNER_FOLDS, len(kept) - len(max(groups, key=len)))
+    rounds = len(groups) * (inner * len(REGULARISATIONS) + 1)
+    fits = _FitCounter(progress, rounds + len(groups) * len(REGULARISATIONS) + 1)
     confusions = {name: np.zeros((len(ROLES), len(ROLES))) for name in ("all", "rules", "features")}
     per_skill: dict[str, float] = {}
-    for held in kept:
-        rest = [example for example in kept if example is not held]
-        chosen = select_hyperparameters(rest, folds, fits)
-        given = fits.fit(rest, chosen).predict_probabilities(held.blocks)
-        for name, share in (("all", chosen.rules_share), ("rules", 1.0), ("features", 0.0)):
-            confusion = confusion_matrix(held, given, share)
-            confusions[name] += confusion
-            if name == "all":
-                per_skill[held.skill_id] = float(np.trace(confusion) / confusion.sum())
-    chosen = select_hyperparameters(kept, len(kept), fits)
+    for group in groups:
+        rest = _without(kept, group)
+        chosen = select_hyperparameters(rest, inner, fits)
+        model = fits.fit(rest, chosen)
+        for held in group:
+            given = model.predict_probabilities(held.blocks)
+            for name, share in (("all", chosen.rules_share), ("rules", 1.0), ("features", 0.0)):
+                confusion = confusion_matrix(held, given, share)
+                confusions[name] += confusion
+                if name == "all":
+                    per_skill[held.skill_id] = float(np.trace(confusion) / confusion.sum())
+    chosen = select_hyperparameters(kept, FOLDS, fits)
     return TrainingResult(fits.fit(kept, chosen), chosen, confusions, per_skill)
 
 
 def select_hyperparameters(
     examples: Sequence[Example], folds: int, fits: _FitCounter
 ) -> Hyperparameters:
-    """The hyperparameters with the best mean of accuracy and macro-F1 in cross-validation.
+    """The hyperparameters by the mean of accuracy and macro-F1 in cross-validation.
 
-    The first of equals. folds: groups into which the skills are split.
+    The strongest regularisation that is within TOLERANCE of the best, with its best weight of the
+    rules, the first of equals. folds: groups into which the skills are split, at most.
     """
-    groups = [list(examples[start::folds]) for start in range(folds)]
+    groups = split_folds(examples, folds)
     scores: dict[Hyperparameters, float] = {}
     for regularisation in REGULARISATIONS:
         confusions = {share: np.zeros((len(ROLES), len(ROLES))) for share in RULES_SHARES}
         for group in groups:
-            rest = [example for example in examples if all(example is not one for one in group)]
-            model = fits.fit(rest, Hyperparameters(regularisation, 0.0))
+            model = fits.fit(_without(examples, group), Hyperparameters(regularisation, 0.0))
             for held in group:
                 given = model.predict_probabilities(held.blocks)
                 for share in RULES_SHARES:
@@ -163,7 +180,21 @@ def select_hyperparameters(
         for share, confusion in confusions.items():
             candidate = Hyperparameters(regularisation, share)
             scores[candidate] = sum(accuracy_and_macro_f1(confusion)) / 2
-    return max(scores, key=lambda candidate: scores[candidate])
+    least = max(scores.values()) - TOLERANCE
+    strongest = min(one.regularisation for one, score in scores.items() if score >= least)
+    of_it = [one for one in scores if one.regularisation == strongest]
+    return max(of_it, key=lambda candidate: scores[candidate])
+
+
+def split_folds(examples: Sequence[Example], folds: int) -> list[Sequence[Example]]:
+    """At most `folds` groups of neighbouring examples, of equal size but for one."""
+    count = min(folds, len(examples))
+    ends = [len(examples) * number // count for number in range(count + 1)]
+    return [examples[start:end] for start, end in pairwise(ends)]
+
+
+def _without(examples: Sequence[Example], group: Sequence[Example]) -> list[Example]:
+    return [example for example in examples if all(example is not one for one in group)]
 
 
 class _FitCounter:

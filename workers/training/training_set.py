@@ -44,8 +44,9 @@ class TrainingOptions:
 
     base: the model to start from. feedback: hash of the feedback file, "" for none. queries: number
     of queries generated from each skill's own text. prompts: the language model whose stored
-    prompts are queries too, "" for none. folds: parts into which skills are divided.
-    fold: the part that is held out, with the tasks that need its skills.
+    prompts are queries too, "" for none. list_size: skills in a training list, the needed one among
+    them. temperature: divides the scores of a list before the softmax. folds: parts into which
+    skills are divided. fold: the part that is held out, with the tasks that need its skills.
     """
 
     base: str
@@ -54,6 +55,8 @@ class TrainingOptions:
     queries: int = 6
     prompts: str = ""
     max_length: int = 256
+    list_size: int = RERANKED
+    temperature: float = 1.0
     folds: int = 5
     fold: int = 0
     seed: int = 0
@@ -121,7 +124,7 @@ def build_training_set(
     tasks: feedback, objects with `instruction` and `gt_skill_ids`. step: called with the queries
     done and their total. Raises UsageError if the library is too small.
     """
-    revisions = _read_trainable(services, frozenset(training_options.languages))
+    revisions = read_trainable(services, frozenset(training_options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
     labelled_tasks = _labelled_tasks(tasks, known)
     folds = assign_folds(
@@ -149,12 +152,15 @@ def build_training_set(
     near_misses = _find_near_misses(services, prompts, training_set)
     for done, query in enumerate(queries):
         step(done, len(queries))
-        candidates = _rank(services, query.text)[:RERANKED]
+        candidates = _rank(services, query.text)[: 2 * max(RERANKED, training_options.list_size)]
         if folds[query.needed[0]] == training_options.fold:
-            training_set.held_out.append(_make_held_out(query, candidates))
+            training_set.held_out.append(_make_held_out(query, candidates[:RERANKED]))
         else:
             missed = near_misses.get(query.text, ())
-            training_set.lists += _make_lists(query, candidates, miner, training_set, missed)
+            training_set.lists += _make_lists(query, candidates, miner, training_options, missed)
+    training_set.notes["candidates judged as negatives"] = miner.counts.candidates
+    for layer in ("name", "overlap", "vector"):
+        training_set.notes[f"candidates filtered by {layer}"] = getattr(miner.counts, layer)
     if len(training_set.lists) < _MIN_LISTS:
         raise UsageError(
             f"only {len(training_set.lists)} training lists: give --feedback, or more --queries"
@@ -174,25 +180,25 @@ def _make_lists(
     query: _Query,
     candidates: Sequence[RankedSkill],
     miner: NegativeMiner,
-    training_set: TrainingSet,
+    training_options: TrainingOptions,
     near_misses: Sequence[str],
 ) -> list[TrainingList]:
-    """One list for each needed skill of the query.
+    """One list for each needed skill of the query: that skill, and the first of the ranking that
+    are not needed, `list_size` in all.
 
-    near_misses: skills that a language model says such a query does not need; negatives, except
-    those that may serve as well.
+    near_misses: skills that a language model says such a query does not need. They take the last
+    places, a fifth of them at most.
     """
-    ranked = [hit.key.skill_id for hit in candidates]
-    lists = []
-    for positive in query.needed:
-        seed = f"{training_set.training_options.seed}:{query.text}"
-        mined = miner.mine_negatives(positive, query.needed, ranked, seed, near_misses)
-        for layer, count in mined.filtered.items():
-            name = f"candidates filtered by {layer}"
-            training_set.notes[name] = training_set.notes.get(name, 0) + count
-        if mined.ids:
-            lists.append(TrainingList(query.origin, query.text, positive, mined.ids, query.hidden))
-    return lists
+    places = training_options.list_size - 1
+    missed = miner.filter_ranking(query.needed, near_misses, places // 5)
+    ranked = [hit.key.skill_id for hit in candidates if hit.key.skill_id not in missed]
+    negatives = miner.filter_ranking(query.needed, ranked, places - len(missed)) + missed
+    if not negatives:
+        return []
+    return [
+        TrainingList(query.origin, query.text, positive, negatives, query.hidden)
+        for positive in query.needed
+    ]
 
 
 def assign_folds(
@@ -229,7 +235,7 @@ def assign_folds(
     return assigned
 
 
-def _read_trainable(services: Services, languages: frozenset[str]) -> list[StoredRevision]:
+def read_trainable(services: Services, languages: frozenset[str]) -> list[StoredRevision]:
     """Published skills in the model's languages that have vectors."""
     pointers = services.library.refresh().pointers
     keys = [RevisionKey(skill_id, seq) for skill_id, seq in sorted(pointers.items())]

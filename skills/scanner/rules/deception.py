@@ -29,7 +29,9 @@ DECEPTION_RULES: tuple[Rule, ...] = (
              |objects?)\b
              [^\n.]{{0,80}} \b(?:deny|pretend|change\sthe\ssubject|play\sdumb|blame|lie|deflect
              |feign|dismiss)\b""",
-        r"""\b(?:deny|do\snot\s(?:admit|acknowledge)|never\s(?:admit|acknowledge))\s
+        r"""\bdeny\s(?:that\s(?:you|it|this)\b|having\s|any\s(?:knowledge|involvement|such|of)\b
+            |knowledge|it\b(?!\sunless)|this\b)""",
+        r"""\b(?:do\snot|never)\s(?:admit|acknowledge)\s
             (?:that\s|having\s|any\s|it\b|this\b|knowledge)""",
         rf"""\b(?:if|when|should|whenever)\s {PEOPLE}\s [^\n.]{{0,30}} \b(?:curious|ask|asks
             |wonder|wonders|notice|notices

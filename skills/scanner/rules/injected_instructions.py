@@ -29,6 +29,13 @@ from skills.scanner.vocabulary import (
     UNCONDITIONAL,
 )
 
+_FREELY_ZH = r"(?:无需|不必|不用|不再|不要|直接|所有|一切|任何|后续|以后|今后|全部|每次|一律)"
+_LEAVES = (
+    r"(?:drop|skip|remove|bypass|replace|never\s(?:use|load|call)"
+    r"|do\snot\s(?:use|load|call|open)|refuse\sto\s(?:use|load))"
+)
+"""Leaves a skill out, which the steps of a workflow order too; suspicious without a bound."""
+
 INSTRUCTION_RULES: tuple[Rule, ...] = (
     make_rule(
         "prompt_injection",
@@ -93,10 +100,15 @@ INSTRUCTION_RULES: tuple[Rule, ...] = (
         split_anchors(
             "独占|本技能|skill|plugin|instruction|技能|插件|工具|助手|tool|helper|package"
         ),
-        rf"""\b(?:ignore|disregard|drop|skip|disable|delete|remove|uninstall|distrust|discard
-             |unload|bypass|replace|overwrite|overrule|never\s(?:use|load|call|mention|trust)
-             |do\snot\s(?:use|load|call|trust|open|mention)|refuse\sto\s(?:use|load))\b
+        rf"""\b(?:ignore|disregard|disable|delete|uninstall|distrust|discard|unload|overwrite
+             |overrule|never\s(?:mention|trust)|do\snot\s(?:trust|mention))\b
              [^\n.]{{0,40}} \b{OTHER_SKILLS}\b""",
+        rf"""\b(?:always|whenever|from\snow\son|every\s\w{{1,12}}|even\sif
+             |regardless)\b [^\n.]{{0,60}}
+             \b{_LEAVES}\b [^\n.]{{0,40}} \b{OTHER_SKILLS}\b""",
+        rf"""\b{_LEAVES}\b [^\n.]{{0,40}} \b{OTHER_SKILLS}\b [^\n.]{{0,60}}
+             \b(?:even\s(?:if|when|where)|whatever|no\smatter|regardless|always|ever\sagain
+             |from\snow\son)\b""",
         rf"""\b{OTHER_SKILLS}\b [^\n.]{{0,60}} \b(?:(?:is|are)\s(?:\w{{1,10}}\s)?(?:malicious
             |outdated
              |compromised|unsafe|dangerous|untrusted|obsolete|deprecated|broken|not\sto\sbe\s(?:used
@@ -107,7 +119,7 @@ INSTRUCTION_RULES: tuple[Rule, ...] = (
              \b(?:this\s(?:one|skill|page)|again|first|must)\b""",
         r"""\b(?:highest|top|absolute|first)\spriority\b [^\n.]{0,30} \b(?:of|over|among)\b
              [^\n.]{0,20} \b(?:skills|tools|rules|instructions|plugins)\b""",
-        rf"""(?:append|add|copy|insert|paste|write|inject|put)\b [^\n.]{{0,80}}
+        rf"""\b(?:append|add|copy|insert|paste|write|inject|put)\b [^\n.]{{0,80}}
              \b(?:to|into|in)\s [^\n.]{{0,24}} \b{OTHER_SKILLS}\b""",
         rf"""\b(?:open|edit|change|rewrite|empty|swap|rename)\s {OTHER_SKILLS}\b [^\n]{{0,100}}
              \b(?:put|add|insert|swap|empty|replace|rename|remove|delete|deprecated)\b""",
@@ -118,12 +130,21 @@ INSTRUCTION_RULES: tuple[Rule, ...] = (
         r"""\b(?:all|every|any)\s(?:requests?|tasks?|calls?|messages?)\s(?:must\s
             |should\s)?(?:go(?:es)?|pass(?:es)?
             |run|routed?)\s(?:first\s)?(?:through|via|by)\s(?:here|this|me)\b""",
-        r"(?:一律|只能|只允许|必须|只许)[^\n。]{0,6}(?:使用|调用|经由|通过|加载)本技能"
+        r"(?:一律|只能|只允许|只许)[^\n。]{0,6}(?:使用|调用|经由|通过|加载)本技能"
         r"|转由本技能",
-        rf"""{OTHER_SKILLS_ZH} [^\n。]{{0,30}} (?:以本|不可信|不得使用|不要使用|忽略|作废|跳过|禁用
-             |改写|为准|让位|删除|停用|统一改)""",
-        rf"""(?:忽略|跳过|禁用|删除|停用|不要(?:使用|调用|加载)|覆盖|屏蔽|改写) [^\n。]{{0,10}}
-             {OTHER_SKILLS_ZH}""",
+        rf"""{OTHER_SKILLS_ZH} [^\n。信数内]{{0,30}} (?:以本|不可信|不得使用|不要使用|忽略
+             |作废|跳过|禁用|改写|为准|让位|删除|停用|统一改)""",
+        rf"""(?:忽略|禁用|删除|停用|覆盖|屏蔽|改写) [^\n。]{{0,10}} {OTHER_SKILLS_ZH}""",
+        speech=True,
+        in_line=True,
+    ),
+    make_rule(
+        "prompt_injection",
+        1,
+        "has the reader leave other skills out",
+        split_anchors("skill|plugin|技能|插件|helper|assistant"),
+        rf"\b{_LEAVES}\b [^\n.]{{0,40}} \b{OTHER_SKILLS}\b",
+        rf"(?:跳过|不要(?:使用|调用|加载)|必须使用本技能) [^\n。]{{0,10}} {OTHER_SKILLS_ZH}?",
         speech=True,
         in_line=True,
     ),
@@ -140,7 +161,8 @@ INSTRUCTION_RULES: tuple[Rule, ...] = (
             (?:\w{1,8}\s){0,3}?|this\s) (?:are|is|be|being|think|suspect|believe|notice)?\s?
             (?:(?:that\s)?you\sare\s|(?:like\s)?(?:an?\s))? (?:being\s)?
             (?:tested|audited|evaluated|watched|monitored|observed|benchmarked|red[- ]teamed
-            |evaluation|audit|red[- ]team)\b
+            |(?<=an\s)evaluation|(?<=an\s)audit|(?<=in\s)evaluation|(?<=under\s)audit
+            |(?<=a\s)red[- ]team)\b
             [^\n.]{0,80}""",
         r"\bbehave\s(?:normally|as\susual|innocently)\b[^\n.]{0,20}\b(?:until|unless|while|when)\b",
         r"(?:如果|若|一旦|当)[^\n。]{0,12}(?:被|正在|处于)(?:测试|审计|评测|监控|检查|审查"
@@ -176,10 +198,12 @@ INSTRUCTION_RULES: tuple[Rule, ...] = (
         r"|consent(?:ed)?|agreed?"
         r"|allow(?:ed)?|grant(?:ed)?)\b[^\n.]{0,80}",
         rf"(?<!如果)(?<!若)(?<!确认)(?<!是否)(?<!只有)(?<!检查)(?<!除非)(?<!当)(?<!查看)(?<!默认)(?<!不要)"
-        rf"{PEOPLE_ZH}[^\n。不未若如]{{0,14}}(?:已经?|早已|均已|都已)(?:自动|事先|预先|全部)?"
-        r"(?:授权|同意|批准|许可)",
+        rf"{PEOPLE_ZH}[^\n。，、；：不未若如]{{0,14}}(?:已经?|早已|均已|都已)(?:自动|事先|预先|全部)?"
+        rf"(?:授权|同意|批准|许可)(?!的|内)[^\n]{{0,40}}{_FREELY_ZH}",
+        rf"{_FREELY_ZH}[^\n]{{0,40}}(?:视为|视同|等同于?|默认为?|当作)[“\"「]?(?:已|用户|均|全部)*"
+        r"(?:通过|同意|批准|授权|许可|确认)",
         r"(?:视为|视同|等同于?|默认为?|当作)[“\"「]?(?:已|用户|均|全部)*(?:通过|同意|批准|授权"
-        r"|许可|确认)",
+        rf"|许可|确认)[^\n]{{0,40}}{_FREELY_ZH}",
         r"(?:授权|权限|认证|确认)[^\n。]{0,6}已(?:自动)?(?:批准|通过|授予|生效)",
         speech=True,
         in_line=True,
@@ -203,8 +227,8 @@ INSTRUCTION_RULES: tuple[Rule, ...] = (
             [^\n.]{0,40} \b(?:user|stop|done|finished|says|asks|empty|exhausted|asked|told)\b""",
         r"\bthere\sis\sno\s(?:budget|limit|end)\b[^\n]{0,80}\b(?:raise|lift|again|continue"
         r"|ignore)\b",
-        r"(?:永不停止|无限循环|不停地?重复)[^\n。]{0,30}|子(?:代理|智能体)[^\n。]{0,20}"
-        r"(?:再|也|同样|都)[^\n。]{0,8}(?:加载|启动|运行|调用|创建)",
+        r"(?:永不停止|不停地?重复)[^\n。]{0,30}|子(?:代理|智能体)[^\n。]{0,20}"
+        r"(?:再|也|同样)[^\n。]{0,8}(?:加载|启动|运行|调用|创建)",
         speech=True,
         in_line=True,
     ),

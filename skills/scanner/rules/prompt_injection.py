@@ -119,7 +119,7 @@ PROMPT_INJECTION_RULES: tuple[Rule, ...] = (
         2,
         "imitates the marks of a system prompt",
         ("system>", "instructions>", "im_start", "[inst]", "[/inst]", "system_prompt>"),
-        r"(?:^|(?<=\n)) \s{0,3} </?(?:system|system_prompt|instructions)> \s{0,3} (?=\n|[a-z])",
+        r"(?:^|(?<=\n)) \s{0,3} </?(?:system|system_prompt)> \s{0,3} (?=\n|[a-z])",
         r"<\|im_start\|>\s?system | \[/?inst\] \s{0,3} <<sys>>",
         speech=True,
     ),
@@ -139,11 +139,12 @@ PROMPT_INJECTION_RULES: tuple[Rule, ...] = (
             "仅听从",
         ),
         r"""\b(?:takes?|has|have|with)\s(?:\w{1,10}\s)?(?:priority|precedence)\sover\s
-            (?:(?:the|any|all|your)\s)?(?:\w{1,10}\s)?(?:users?|system|developers?|operators?)\b""",
+            (?:(?:the|any|all|your)\s)?(?:\w{1,10}\s)?(?:users?|system|developers?|operators?)\b
+            (?!-|\s(?:level|config\w{0,10}|settings?|defaults?|profiles?|scope)\b)""",
         r"\b(?:obey|follow|trust)\sonly\sthis\b|\bonly\s(?:obey|trust)\sthis\b",
         r"""\bthis\s(?:page|file|document|skill|text)\s(?:as|is)\syour\s(?:only|sole|highest)\s
             (?:source|authority|instructions?|rules?|guide|law)\b""",
-        r"优先(?:级|权)?(?:都)?(?:高于|大于|于)[^\n。]{0,6}(?:系统|开发者|用户的?(?:任何|一切|所有|要求|指令))",
+        r"优先(?:级|权)?(?:都)?(?:高于|大于|于)[^\n。]{0,6}(?:(?<!文件)系统(?!管理|级|自带|变量|目录)|开发者|用户的?(?:任何|一切|所有|要求|指令))",
         r"与(?:本|此|该)(?:文件|技能|文|规则)[^\n。]{0,6}冲突[^\n。]{0,10}(?:作废|无效|忽略|不予理会)",
         r"优先执行.{0,12}而不是用户|(?:只|仅)听从.{0,8}(?:命令|指令|文件|技能)",
         speech=True,
@@ -198,7 +199,8 @@ PROMPT_INJECTION_RULES: tuple[Rule, ...] = (
         ("user", "human", "operator", "用户"),
         rf"""\b(?:do\snot|don't|never|without) \s{{1,3}} {_TELL} \s{{1,3}}
              (?:(?:the|your)\s{{1,3}})? (?:user|human|operator)\b
-             (?!\s(?:to|which|what|how|that\syou)\b)""",
+             (?!\s(?:to|which|what|how|that\syou)\b)
+             (?![^\n.]{{0,60}}\b(?:without|until|unless|before|even\sif\sasked|each)\b)""",
         r"""\b(?:hide|conceal|keep) \s{1,3} (?:this|it|these|the\s\w{1,20}) \s{1,3}
             (?:\w{1,12}\s{1,3}){0,2} from \s{1,3} the \s{1,3} (?:user|human)\b""",
         r"""\bwithout \s{1,3} (?:the\s{1,3})? user(?:'s|s)? \s{1,3}
@@ -224,13 +226,13 @@ PROMPT_INJECTION_RULES: tuple[Rule, ...] = (
         3,
         "asks to send secrets to an address",
         ("http://", "https://", "@"),
-        rf"""\b{_SEND}\b [^\n.]{{0,60}} (?<!\w){_PRIVATE}\b [^\n.]{{0,60}} \bto\b
-             [^\n]{{0,30}}? {_ADDRESS}""",
+        rf"""(?<!only\s)\b{_SEND}\b [^\n.]{{0,60}} (?<!\w){_PRIVATE}\b [^\n.]{{0,60}}
+             (?<!only)\sto\b [^\n]{{0,30}}? {_ADDRESS}""",
         rf"""\b{_SEND}\b [^\n]{{0,30}} \bcontents?\sof\b [^\n]{{0,20}}
              (?:~/\.|\$home/\.|/etc/|\.env\b)
              [^\n]{{0,80}} \bto\b \s{{0,3}} {_ADDRESS}""",
         rf"{_SEND_ZH} [^\n。]{{0,30}} {_PRIVATE_ZH} [^\n。]{{0,30}} https?://",
-        rf"{_PRIVATE_ZH} [^\n。]{{0,30}} {_SEND_ZH} [到至给] [^\n。]{{0,20}} https?://",
+        rf"{_PRIVATE_ZH} [^\n。仅只]{{0,30}} {_SEND_ZH} [到至给] [^\n。]{{0,20}} https?://",
         speech=True,
         in_line=True,
     ),

@@ -2,8 +2,9 @@
 
 An attack on the user has an act (reading a key file, an upload, a change of a file that steers
 agents) and something that hides or excuses it (silence, no question, a condition, a false answer).
-Each is common in honest skills; both in one section hardly are. A signal that is quoted or that the
-text warns against does not count.
+Each is common in honest skills; both close together hardly are. A pair whose two signals are far
+apart counts less, and so does one with a file that steers agents where nothing is written. A signal
+that is quoted or that the text warns against does not count.
 """
 
 from __future__ import annotations
@@ -88,13 +89,25 @@ _FILE = _make_pairs(
 _GRAVE = frozenset(
     map(frozenset, (("silence", "secret"), ("silence", "code"), ("consent", "secret")))
 )
+_STEERING = frozenset({"config", "memory"})
+_WRITES = re.compile(
+    r"\b(?:add|append|write|put|insert|set|edit|change|update|create|install|copy|paste|enable|save"
+    r"|store|replace|modify|place|register|include|drop|rewrite|record|extend|keep|prepend|inject"
+    r")(?:s|d|ed|ing)?\b|>>|写|加|添|追|插|改|设置|存|放|记|更新|创建|复制|替换"
+)
+"""Changes of a file. Most skills that name CLAUDE.md or a settings file read or explain it."""
+_AROUND = 120
 _NEGATION = re.compile(
     r"\b(?:never|don't|do not|must not|avoid|dangerous|malicious|attacks?|attackers?|suspicious"
     r"|such as|e\.g\.|ask(?:ing)? (?:the user )?(?:before|first)|forbid(?:den)?|detects?"
     r"|rather than|instead of|not for|whether|refused?)\b"
-    r"|禁止|不要|切勿|避免|攻击|恶意|例如|比如"
+    r"|禁止|严禁|不要|切勿|绝不|避免|攻击|恶意|例如|比如"
 )
 _BACK = 90
+NEAR_CHARACTERS = 300
+"""Maximum distance of two signals that count fully. By chance a pair is in every long file: the two
+are within 226 characters in each poisoned skill of the project's sets, and further apart than 200
+in two fifths of the pairs in community skills."""
 
 
 def find_combinations(
@@ -120,15 +133,25 @@ def find_combinations(
     for pairs, scope in scopes:
         for pair in sorted(pairs - reported, key=sorted):
             one, other = sorted(pair)
-            for at, what in _find_pair(found, places, one, other, scope):
+            for at, apart, what in _find_pair(found, places, one, other, scope):
                 reported.add(pair)
-                yield at, 3 if pair in _GRAVE and pairs is _PARAGRAPH else 2, what
+                weak = apart > NEAR_CHARACTERS or (
+                    not pair.isdisjoint(_STEERING) and not _is_written(text, at, apart)
+                )
+                grave = pair in _GRAVE and pairs is _PARAGRAPH
+                yield at, 1 if weak else 3 if grave else 2, what
+
+
+def _is_written(text: NormalisedText, at: int, apart: int) -> bool:
+    """Whether something is written in the words around two signals."""
+    return bool(_WRITES.search(text.folded, max(0, at - _AROUND), at + apart + _AROUND))
 
 
 def _find_pair(
     found: _SignalFinder, places: Mapping[str, list[int]], one: str, other: str, scope: list[int]
-) -> Iterator[tuple[int, str]]:
-    """(offset, description) of each unit of `scope` that contains both signals."""
+) -> Iterator[tuple[int, int, str]]:
+    """(offset, distance in characters, description) of each unit of `scope` that contains both
+    signals; of several paragraphs with a signal, the one nearest to the other signal counts."""
     if one not in places or other not in places:
         return
     if len(places[other]) < len(places[one]):
@@ -136,24 +159,25 @@ def _find_pair(
     others: dict[int, list[int]] = {}
     for place in places[other]:
         others.setdefault(scope[place], []).append(place)
-    done = set()
+    best: dict[int, tuple[int, int]] = {}
     for place in places[one]:
         where = scope[place]
-        if where in done or where not in others:
+        if where not in others or best.get(where, (_MAX_LOOKAHEAD, 0))[0] <= NEAR_CHARACTERS:
             continue
         first = found.at(one, place)
         if first < 0:
             continue
-        second = next((at for near in others[where] if (at := found.at(other, near)) >= 0), -1)
+        nearest = sorted(others[where], key=lambda near: abs(near - place))
+        second = next((at for near in nearest if (at := found.at(other, near)) >= 0), -1)
         if second < 0:
             others.pop(where)
             continue
-        done.add(where)
-        names = sorted((one, other))
-        yield (
-            min(first, second),
-            ", together with ".join(_BY_NAME[name].description for name in names),
-        )
+        here = abs(first - second), min(first, second)
+        best[where] = min(here, best.get(where, here))
+    names = sorted((one, other))
+    what = ", together with ".join(_BY_NAME[name].description for name in names)
+    for apart, at in best.values():
+        yield at, apart, what
 
 
 _BY_NAME = {signal.name: signal for signal in ALL_SIGNALS}

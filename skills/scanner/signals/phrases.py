@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from skills.scanner.vocabulary import DO_NOT_ZH
+
 
 @dataclass(frozen=True)
 class Signal:
@@ -79,14 +81,14 @@ PHRASE_SIGNALS: tuple[Signal, ...] = (
         r"|hidden)\b",
         r"\bno\sneed\sto\s(?:bring\sit\sup|mention|tell|say\sso)\b|\bleave\s(?:it"
         r"|this)\sout\sof\syour\b",
-        rf"(?:不要|不得|绝不能?|不能|切勿|别|无需|不必|不用|不需要)\S{{0,4}}"
+        rf"(?:不要|不得|绝不能?|不能|切勿|{DO_NOT_ZH}|无需|不必|不用|不需要)[^\s。，；、]{{0,4}}"
         rf"(?:向|对|让|告诉|告知|通知|提醒|跟|给)\S{{0,3}}{_USER_ZH}",
         rf"不(?:会)?(?:显示|展示)给{_USER_ZH}|(?:不要|不得|不能|不可)(?:透露|泄露|提及)",
         r"(?:别|不要|不得|切勿)\S{0,2}(?:跟|向|对|和|同)\S{1,4}(?:提起|提及|说起|讲)|(?:并|且"
         r"|要|请|须)隐瞒",
         r"(?:就像|好像|假装|装作)\S{0,6}没有?(?:发生|看见|做)",
         r"(?:不要|不得|别)在?\S{0,4}(?:回答|回复|总结)\S{0,3}(?:提到|提及|说明)",
-        r"(?:悄悄|偷偷|暗中|秘密地?)|对用户\S{0,3}(?:隐瞒|保密)|(?:请|就)否认|不留痕迹"
+        r"(?:悄悄|偷偷|暗中|秘密(?:地|发|上传|收集|转|复制|执行|写|添加|修改|记录|运行))|对用户\S{0,3}(?:隐瞒|保密)|(?:请|就)否认|不留痕迹"
         r"|用户看不到|隐藏注释",
     ),
     make_signal(
@@ -168,7 +170,7 @@ PHRASE_SIGNALS: tuple[Signal, ...] = (
         "what becomes part of the answer",
         "last line|white on|注释|回答|输出|填入",
         r"\bwhite\son\swhite\b|\binto\s(?:the\s)?(?:\w{1,12}(?:'s)?\s){0,2}last\sline\b",
-        r"(?:回答|输出)\S{0,4}(?:末尾|最后)|隐藏注释|填入",
+        r"(?:回答|输出)\S{0,4}(?:末尾|最后)|隐藏注释",
     ),
     make_signal(
         "config",
@@ -261,7 +263,7 @@ PHRASE_SIGNALS: tuple[Signal, ...] = (
         "a way back in",
         "authorized_keys|crontab|hooks/|sudoers|launchagents|systemd/|it back|folderopen|.pth"
         "|sitecustomize|usercustomize",
-        r"[\"']runon[\"']\s?:\s?[\"']folderopen[\"']|\b\w{1,30}\.pth\b|\b(?:site"
+        r"[\"']runon[\"']\s?:\s?[\"']folderopen[\"']|(?:packages/|site-|startup|python)[^\n]{0,60}\.pth\b|\b(?:site"
         r"|user)customize\.py\b",
         r">>?\s{0,3}\S{0,40}authorized_keys\b|\|\s{0,3}crontab\s-|\bhooks/(?:post|pre)-\w",
         r">>?\s{0,3}\S{0,20}sudoers|\blaunchagents/|/etc/systemd/system/\S",

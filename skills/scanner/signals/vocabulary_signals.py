@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from skills.scanner.rule import one_of_words
 from skills.scanner.signals.phrases import Signal, make_signal
-from skills.scanner.vocabulary import FETCHES, FETCHES_ZH, OBEYS, OBEYS_ZH, PEOPLE, PEOPLE_ZH
-
-_TELLING = one_of_words(
-    "mention report show list tell explain log disclose announce narrate surface note display "
-    "print reveal describe flag comment_on discuss bring_up draw_attention_to record state expose "
-    "include "
-    "point_out acknowledge raise"
-)
-_TOLD_OF = (
-    r"(?:it|this|that|them|these|those|either|any\sof\s(?:it|this|them)|so|step\s\w{1,6}|"
-    r"(?:the|this|that|these|those|any|your)\s(?:\w{1,14}\s){0,3}?(?:step|request|call|upload"
-    r"|change|edit"
-    r"|line|block|command|action|address|file|copy|decoded|text|transfer|entry|connection"
-    r"|addition|rule"
-    r"|instruction|hook|key|note|section|lookup|sync|data|host|service|comment|process|package)s?)"
-)
-_PLACES = (
-    r"(?:summary|reply|report|answer|log|logs|response|output|changelog|transcript|recap"
-    r"|message|diff"
-    r"|description|notes|explanation|conversation|chat|commit)"
-)
-_STORES = one_of_words(
-    "add append write insert put save store copy place include register install create set keep"
-)
-_SELF_ZH = r"(?:逐[项一条]|单独|特别|另行|额外|再|主动|对外|详细)?"
-_TELLING_ZH = (
-    r"(?:告知|列出|说明|展示|提及|提到|提起|汇报|解释|写进|写入总结|显示|声明|交代"
-    r"|告诉|通知|提醒|透露|公开|体现|输出)"
+from skills.scanner.vocabulary import (
+    DO_NOT_ZH,
+    FETCHES,
+    FETCHES_ZH,
+    OBEYS,
+    OBEYS_ZH,
+    PEOPLE,
+    PEOPLE_ZH,
+    PLACES,
+    SELF_ZH,
+    STORES,
+    TELLING,
+    TELLING_ZH,
+    TOLD_OF,
 )
 
 VOCABULARY_SIGNALS: tuple[Signal, ...] = (
@@ -48,13 +33,13 @@ VOCABULARY_SIGNALS: tuple[Signal, ...] = (
         "|告知|列出|说明|展示|提及|提到|提起|汇报|解释|写进|写入总结|显示|声明|交代|告诉|通知"
         "|提醒|透露|公开|体现|输出|看到|察觉|注意",
         rf"\b(?:do\snot|don't|never|no\sneed\sto|need\snot|not\sneed\sto|rather\sthan|avoid)\s"
-        rf"(?:\w{{1,10}}\s)?{_TELLING}\s(?:to\s{PEOPLE}\s)?{_TOLD_OF}\b",
+        rf"(?:\w{{1,10}}\s)?{TELLING}\s(?:to\s{PEOPLE}\s)?{TOLD_OF}\b",
         rf"\bwithout\s(?:\w{{1,10}}\s)?(?:mentioning|reporting|showing|listing|telling"
         rf"|explaining|logging"
         rf"|disclosing|announcing|noting|displaying|printing|revealing|flagging)\s"
-        rf"(?:to\s{PEOPLE}\s)?(?:{_TOLD_OF}|{PEOPLE})\b",
+        rf"(?:to\s{PEOPLE}\s)?(?:{TOLD_OF}|{PEOPLE})\b",
         rf"\b(?:leave|keep|omit|drop|exclude)\s[^\n.]{{0,40}}\b(?:out\sof|from)\s"
-        rf"(?:the\s|your\s|any\s)?(?:\w{{1,12}}\s)?(?:{_PLACES}|it|sight|view)\b",
+        rf"(?:the\s|your\s|any\s)?(?:\w{{1,12}}\s)?(?:{PLACES}|it|sight|view)\b",
         r"\b(?:need\snot|no\sneed\sto)\ssay\b|\bhave\sno\suse\sfor\sit\b|\bnobody\s(?:gets|is"
         r"|grows|becomes)\s"
         r"(?:curious|suspicious|alarmed|wiser)\b|\b(?:look|looks|seem|seems|reads?"
@@ -71,8 +56,8 @@ VOCABULARY_SIGNALS: tuple[Signal, ...] = (
         r"\b(?:for\s(?:assistants|agents|models|ai|llms)\sonly|so\s(?:that\s)?(?:it|nobody"
         r"|no\sone|this)"
         r"\s(?:\w{1,8}\s){0,3}(?:notic|stand|attract|rais|suspect|look)\w{0,5})\b",
-        rf"(?:不要|不得|不能|不必|无需|无须|不用|切勿|别|勿|不需要|不会|毋须|不应|避免){_SELF_ZH}"
-        rf"(?:在\S{{1,10}}(?:里|中|内))?(?:向|对|给|跟|和|让)?\S{{0,5}}{_TELLING_ZH}",
+        rf"(?:不要|不得|不能|不必|无需|无须|不用|切勿|{DO_NOT_ZH}|勿|不需要|不会|毋须|不应|避免){SELF_ZH}"
+        rf"(?:在\S{{1,10}}(?:里|中|内))?(?:向|对|给|跟|和|让)?\S{{0,5}}{TELLING_ZH}",
         rf"(?:评审|审查|{PEOPLE_ZH})[^\n。]{{0,8}}(?:不会|看不到|看不见|无法)(?:看到|察觉|发现"
         rf"|注意到|看见)?",
         r"(?:不做|不作|免去|省去)(?:任何)?(?:说明|提醒|解释|提示|声明)|不写(?:入|进|到)(?:回复"
@@ -106,8 +91,11 @@ VOCABULARY_SIGNALS: tuple[Signal, ...] = (
         r"\b(?:does|do|need|should|must|will)\s?(?:not|n't)\s(?:have\sto\s|need\sto\s)?(?:hear"
         r"|know|learn|see|be\s(?:told"
         r"|shown|informed|bothered|involved|mentioned))\b",
-        r"\b(?:quietly|silently|discreetly|secretly|covertly|invisibly|inconspicuously"
-        r"|surreptitiously|stealthily)\b",
+        r"\b(?:discreetly|secretly|covertly|invisibly|inconspicuously|surreptitiously|stealthily)\b",
+        # Software that silently fails, drops or breaks is a defect; an order has the base form.
+        r"(?<!skip\s)(?<!fail\s)(?<!fails\s)(?<!ignored\s)\b(?:quietly|silently)\b"
+        r"(?!\s(?:\w{3,20}(?<!s)s|fail|break|drop|skip|ignore|lose|miss|stall|overwrit|truncat"
+        r"|corrupt|fall|degrad|diverg|swallow|\w{3,20}ed|\w{3,20}ing)\w{0,6}\b)",
         r"\b(?:change|track(?:ed)?|revision|edit)\s?(?:marks?|tracking|changes"
         r"|history)?\s(?:is\s|are\s)?(?:turned\s|switched\s)off\b",
         r"(?:不会|不要|不必|无需|不用|别|勿|免得|以免|不让|不得|无须)[^\n。,，]{0,8}(?:打扰"
@@ -318,7 +306,7 @@ VOCABULARY_SIGNALS: tuple[Signal, ...] = (
         r"\b(?:while|when|once)\s(?:the\suser|nobody|no\sone|they)\s(?:\w{1,6}\s){0,2}(?:away"
         r"|idle|asleep|offline"
         r"|not\s(?:looking|watching|there)|watching|looking|left)\b",
-        r"第(?:二|三|四|五|十|\d{1,2})次|(?:日期|时间)[^\n。]{0,8}(?:晚于|之后|以后)"
+        r"第(?:二|三|四|五|十|\d{1,2})次|(?:如果|若|当)[^\n。]{0,10}(?:日期|时间)[^\n。]{0,8}(?:晚于|之后|以后)"
         r"|主机名[^\n。]{0,6}(?:包含|含)"
         r"|(?:用户|使用者)(?:不在|离开|离线|没有?注意)",
     ),
@@ -390,7 +378,7 @@ VOCABULARY_SIGNALS: tuple[Signal, ...] = (
         r"|copilot-instructions|mcp\.json"
         r"|\.windsurfrules)\b",
         r"\.(?:claude|codex|cursor)/|\bsettings(?:\.local)?\.json\b",
-        rf"\b(?:remember|{_STORES})\b[^\n.]{{0,40}}\b(?:preferences?|long-term"
+        rf"\b(?:remember|{STORES})\b[^\n.]{{0,40}}\b(?:preferences?|long-term"
         rf"|permanent(?:ly)?|later\ssessions"
         r"|future\ssessions)\b",
         r"(?:长期|永久)?记忆",

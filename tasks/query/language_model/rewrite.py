@@ -116,7 +116,7 @@ def _rank(context: QueryContext, original: TaskQuery, text: str) -> list[Revisio
     understanding = understand(text)
     vector = None
     if context.is_on("dense") and understanding.language in services.encoder.get().languages:
-        vector = services.encoder.get().encode([understanding.text])[0]
+        vector = services.encoder.get().encode_queries([understanding.text])[0]
     candidates = retrieval.retrieve(context, TaskQuery(original.snapshot, understanding, vector))
     violations = context.policy_filter.find_violations(candidates.keys)
     return [hit.key for hit in retrieval.score(context, candidates, violations).hits[:_POOL]]

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from config.settings import PassageSettings
+from config.passage_settings import PassageSettings
 from tests.support.program.program import ROOT, ForkServer, Skillbus
 
 EXAMPLES = ROOT / "examples"
@@ -40,19 +40,19 @@ def test_every_method_picks_lines_in_order(examples: Skillbus, tmp_path: Path, m
         assert report["token_reduction"] < 0.1
 
 
-def test_a_wider_gap_sends_more(examples: Skillbus) -> None:
-    narrow, wide = (
-        examples("eval", "paging", QUERIES, "--gap", gap, "--json").data for gap in ("1", "9")
+def test_missing_less_sends_more(examples: Skillbus) -> None:
+    less, more = (
+        examples("eval", "paging", QUERIES, "--miss", miss, "--json").data for miss in ("0.8", "0")
     )
-    assert narrow["token_reduction"] > wide["token_reduction"]
-    assert narrow["required_recall"] <= wide["required_recall"]
+    assert less["token_reduction"] > more["token_reduction"]
+    assert less["required_recall"] <= more["required_recall"]
 
 
 def test_what_cannot_be_is_said(examples: Skillbus) -> None:
     without = ("eval", "paging", QUERIES, "--without", "paging")
     assert examples(*without, "--json").data["queries"] == 8
     assert "--without paging" in examples(*without, "--method", "topk", code=2).err
-    assert "gap" in examples("eval", "paging", QUERIES, "--gap", "-1", code=2).err
+    assert "miss" in examples("eval", "paging", QUERIES, "--miss", "-1", code=2).err
     assert "nearest" in examples("eval", "paging", QUERIES, "--method", "nearest", code=2).err
 
 

@@ -50,7 +50,6 @@ def with_model(skillbus: Skillbus, model: str) -> Skillbus:
     other.env |= {
         "SKILLBUS_RERANKER__MODEL": model,
         "SKILLBUS_RERANKER__MILLISECONDS": "60000",
-        "SKILLBUS_RERANKER__LATE_MILLISECONDS": "60000",
     }
     return other
 

@@ -45,7 +45,7 @@ def test_from_the_library_and_scored_by_it(
     skillbus("sync", str(folder), "--source", "made", "--until", "searchable")
     out = tmp_path / "roles.npz"
     said = skillbus("train", "roles", str(labels), "--out", str(out)).out
-    assert "leave-one-skill-out" in said
+    assert "on skills left out" in said
     ids = ",".join(json.loads(labels.read_text(encoding="utf-8")))
     scored = skillbus(
         "eval", "roles", "--skills", ids, "--gold", str(labels), "--weights", str(out), "--json"

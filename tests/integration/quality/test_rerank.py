@@ -10,12 +10,13 @@ import pytest
 
 from search.protocol import Reranker
 from skills.events import QueryAsked, SourceChanged
+from skills.passages import section_texts
 from tasks.policies import Deadline
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import answer_query, rank_candidates
 from tasks.query.process_state.throughput import Clock
 from tasks.query.ranking import Ranking
-from tasks.query.rerank import rerank
+from tasks.query.rerank import cross_encoder_text, rerank
 from tasks.services import Lazy, Services, Throughputs
 from tests.support.samples.library import write_skill, write_topics
 from tests.support.samples.reranking import WordReranker
@@ -95,6 +96,22 @@ def test_the_model_reads_name_description_and_body(services: Services) -> None:
     assert len(read) == len([name for name in ids(before) if name != "crafts:wheel-zh"])
 
 
+def test_the_sections_nearest_to_the_task_are_read_first(services: Services) -> None:
+    before = ranked(services, "winter night")
+    key = next(hit.key for hit in before.hits if hit.key.skill_id == "crafts:bicycle-repair")
+    revision = services.index.get_revisions([key])[key]
+    sections = services.index.get_section_vectors([key])[key]
+    assert before.vector is not None
+    assert len(sections) > 1
+    best = section_texts(revision.parsed)[int((sections @ before.vector).argmax())].strip()
+    text = cross_encoder_text(revision, 5_000, before.vector, sections)
+    head = f"{revision.parsed.record.name} | {revision.parsed.record.description} | "
+    assert text.startswith(head + best)
+    assert cross_encoder_text(revision, 40, before.vector, sections) == text[:40]
+    body = revision.parsed.text(revision.parsed.body_line, len(revision.parsed.lines))
+    assert cross_encoder_text(revision, 5_000) == head + body
+
+
 def test_batches_are_of_the_size_that_is_set_and_of_like_length(services: Services) -> None:
     sizes: list[list[int]] = []
     use(services, WordReranker(before=lambda texts: sizes.append([len(text) for text in texts])))
@@ -145,8 +162,8 @@ def test_the_deadline_of_the_query_bounds_every_stage(services: Services) -> Non
     use(services, WordReranker())
     before = ranked(services)
     context = context_of(services, seconds=0)
-    assert rerank(context, before).hits == before.hits
-    assert [reason.split()[0] for reason in context.degradations.reasons] == ["late", "rerank"]
+    assert rerank(context, replace(before, section_cosines={})).hits == before.hits
+    assert [reason.split()[0] for reason in context.degradations.reasons] == ["rerank"]
 
 
 def test_a_task_in_a_language_the_model_does_not_know_is_left_alone(services: Services) -> None:
@@ -172,29 +189,28 @@ def test_stages_can_be_left_out(services: Services) -> None:
     assert reranked(services, before, "late", "rerank") == (before, ())
 
 
-def test_late_interaction_waits_until_all_its_candidates_are_paged(
+def test_late_interaction_goes_on_while_candidates_have_no_section_vectors(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = ranked(services)
-    assert reranked(services, before)[1] == ()
-    vectors, entries = services.index.get_section_vectors, services.graph.get_entries
-    for hidden in [name for name in ids(before) if name != "crafts:wheel-zh"][:3]:
+    measured = services.index.get_section_cosines
+    hidden = {name for name in ids(before) if name != "crafts:wheel-zh"}
+    for count in (1, len(hidden) - 1, len(hidden)):
+        some = set(sorted(hidden)[:count])
         monkeypatch.setattr(
             services.index,
-            "get_section_vectors",
-            lambda keys, hidden=hidden: vectors([key for key in keys if key.skill_id != hidden]),
+            "get_section_cosines",
+            lambda keys, vector, some=some: measured(
+                [key for key in keys if key.skill_id not in some], vector
+            ),
         )
-        monkeypatch.setattr(
-            services.graph,
-            "get_entries",
-            lambda names, hidden=hidden: [
-                replace(entry, embedded=entry.skill_id != hidden) for entry in entries(names)
-            ],
-        )
-        part, degraded = reranked(services, before)
-        assert part.hits == before.hits
-        expected = f"1 of {len(before.hits)} candidates have no section vectors yet"
-        assert degraded == (f"late was skipped: {expected}",)
+        part = ranked(services)
+        assert part.section_cosines.keys() == before.section_cosines.keys()
+        after, degraded = reranked(services, part)
+        assert degraded == ()
+        assert sorted(ids(after)) == sorted(ids(before))
+        assert any("late" in hit.parts for hit in after.hits if hit.key.skill_id in some)
+        monkeypatch.setattr(services.index, "get_section_cosines", measured)
 
 
 def test_late_interaction_orders_by_the_sections(services: Services) -> None:

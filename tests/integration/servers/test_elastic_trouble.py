@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import MisconfiguredError, PermanentError, TransientError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from search.elastic import connection
 from search.elastic.connection import BulkOperation, ElasticsearchConnection
 from search.elastic.health import index_health

@@ -17,7 +17,8 @@ from neo4j import Transaction
 from neo4j.exceptions import ServiceUnavailable
 
 from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
-from config.settings import DiffusionSettings, ServerSettings
+from config.server_settings import ServerSettings
+from config.settings import DiffusionSettings
 from graph.links.passage_links import link_passages
 from graph.local.store import SqliteSkillGraph
 from graph.neo4j import catalog, client, statements

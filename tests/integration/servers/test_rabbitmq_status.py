@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from config.errors import MisconfiguredError, TransientError
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from deploy.stack.ports import free_port
 from tasks.broker.broker_config import server_broker_config
 from tasks.broker.rabbitmq_status import inspect_rabbitmq

@@ -154,7 +154,7 @@ def test_readers_beside_a_writer_see_skills_whole(tmp_path: Path, threads: int) 
             problems.append(error)
 
     workers = {"query_threads": threads, "keep_seconds": 5}
-    with tiny_backend(tmp_path / "home", workers=workers) as backend:
+    with tiny_backend(tmp_path / "home", workers=workers, choice={"least_further": 0}) as backend:
         backend.submit(SourceChanged(source_id="s", root=str(root)), "tests")
         settle(backend)
         readers = [threading.Thread(target=read, args=(backend,)) for _ in range(threads)]

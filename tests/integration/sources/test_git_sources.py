@@ -319,12 +319,12 @@ def test_the_licences_of_a_source_decide_what_of_it_is_sent(
     remote.git("rm", "-rq", "skills")
     remote.push()
 
-    def answer() -> Bundle:
-        asked = QueryAsked(task="glaze a pot in the kiln", without=("rerank", "floor"))
+    def answer(name: str = "kiln") -> Bundle:
+        asked = QueryAsked(task=f"Glaze a pot in the {name}", without=("rerank", "floor"))
         return Bundle.model_validate(backend.answer_query(asked, "skillbus/tests"))
 
     def sent() -> set[str]:
-        return {skill.skill_id for skill in answer().skills}
+        return {skill.skill_id for name in ("kiln", "glaze") for skill in answer(name).skills}
 
     assert come(backend, address) == ("done", "")
     assert sent() == {"team:kiln", "team:glaze"}

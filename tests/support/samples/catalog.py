@@ -6,7 +6,7 @@ from pathlib import Path
 
 from neo4j import GraphDatabase
 
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from graph.neo4j.store import Neo4jSkillGraph
 
 

@@ -23,7 +23,7 @@ def tiny_document(name: str, body: str = "Do it.", seq: int = 1) -> SkillDocumen
         fields=analysis.fields,
         forward=analysis.forward,
         passage_terms=analysis.passage_terms,
-        vectors=ENCODER.encode(skill_texts(parsed)),
+        vectors=ENCODER.encode_texts(skill_texts(parsed)),
         section_hashes=section_text_hashes(ENCODER.model, parsed),
         filters=Filters(source=("home",), language=("en",)),
     )

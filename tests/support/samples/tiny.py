@@ -29,7 +29,11 @@ class TinyEncoder:
     def __init__(self, before: Callable[[Sequence[str]], None] = lambda _: None) -> None:
         self._before = before
 
-    def encode(
+    def encode_queries(self, texts: Sequence[str]) -> Vector:
+        """Unit vectors, as of texts of skills."""
+        return self.encode_texts(texts)
+
+    def encode_texts(
         self, texts: Sequence[str], before_batch: Callable[[], None] | None = None
     ) -> Vector:
         """Unit vectors; calls what was given with the texts first."""

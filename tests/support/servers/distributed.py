@@ -223,7 +223,7 @@ class Distributed:
     @contextlib.contextmanager
     def index(self) -> Iterator[ElasticsearchIndex]:
         """The search index, writable."""
-        identity = encoder_identity(self.settings.encoder.model)
+        identity = encoder_identity(self.settings.encoder)
         index = ElasticsearchIndex(
             self.settings.servers, identity.model, identity.dimension, writable=True, caching=False
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.index import ElasticsearchIndex
 

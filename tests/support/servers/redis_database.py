@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from config.settings import ServerSettings
+from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import connect
 
 _DATABASE = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 from config.errors import UsageError
 from config.load_settings import load_settings
-from config.renamed_settings import RENAMED
+from config.renamed_settings import REMOVED, RENAMED
 from config.settings import Settings
 from workers.cli.program import cli
 
@@ -49,35 +50,57 @@ def test_every_current_name_is_a_setting_and_no_old_one_is() -> None:
 def test_old_names_in_the_file_set_the_current_settings(tmp_path: Path) -> None:
     path = write(
         tmp_path,
-        "[paging]\ngap = 4.5\n[workers]\npage_threads = 3\nquery_threads = 5\n"
-        "[choice]\nnear = 0.6\n[watch]\nlook_seconds = 60\n",
+        "[paging]\nmiss = 0.3\n[workers]\npage_threads = 3\nquery_threads = 5\n"
+        "[watch]\nlook_seconds = 60\n",
     )
     settings, warnings = load(tmp_path)
-    assert settings.passages.gap == 4.5
+    assert settings.passages.miss == 0.3
     assert (settings.workers.embed_threads, settings.workers.query_threads) == (3, 5)
-    assert settings.choice.floor_cosine == 0.6
     assert settings.watch.rescan_seconds == 60
     assert warnings == [
         f"{path}: {old} is now {new}; the next version will not accept the old name"
         for old, new in (
             ("[paging]", "[passages]"),
             ("workers.page_threads", "workers.embed_threads"),
-            ("choice.near", "choice.floor_cosine"),
             ("watch.look_seconds", "watch.rescan_seconds"),
         )
     ]
 
 
+def test_removed_settings_are_ignored_with_a_line_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, "[choice]\nfloor = 2.0\nfloor_cosine = 0.6\ntop = 4\n")
+    monkeypatch.setenv("SKILLBUS_CHOICE__FLOOR_LONG", "5")
+    settings, warnings = load(tmp_path)
+    assert settings.choice.top == 4
+    assert settings.choice.least_probability == Settings().choice.least_probability
+    assert warnings == [
+        f"{path}: choice.floor is ignored; choice.least_probability replaces it",
+        f"{path}: choice.floor_cosine is ignored; choice.least_probability replaces it",
+        "SKILLBUS_CHOICE__FLOOR_LONG is ignored; SKILLBUS_CHOICE__LEAST_PROBABILITY replaces it",
+    ]
+
+
+def test_what_replaces_a_removed_setting_is_one() -> None:
+    for old, new in REMOVED.items():
+        for name, expected in ((old, False), (new, True)):
+            group, _, key = name.partition(".")
+            annotation = Settings.model_fields[group].annotation
+            assert annotation is not None
+            assert (key in annotation.model_fields) is expected, name
+
+
 def test_old_variables_set_the_current_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SKILLBUS_PAGING__GAP", "2")
+    monkeypatch.setenv("SKILLBUS_PAGING__MISS", "0.1")
     monkeypatch.setenv("SKILLBUS_WORKERS__PAGE_THREADS", "3")
     settings, warnings = load(tmp_path)
-    assert (settings.passages.gap, settings.workers.embed_threads) == (2.0, 3)
+    assert (settings.passages.miss, settings.workers.embed_threads) == (0.1, 3)
     assert warnings == [
-        "SKILLBUS_PAGING__GAP is now SKILLBUS_PASSAGES__GAP; "
-        "the next version will not accept SKILLBUS_PAGING__GAP",
+        "SKILLBUS_PAGING__MISS is now SKILLBUS_PASSAGES__MISS; "
+        "the next version will not accept SKILLBUS_PAGING__MISS",
         "SKILLBUS_WORKERS__PAGE_THREADS is now SKILLBUS_WORKERS__EMBED_THREADS; "
         "the next version will not accept SKILLBUS_WORKERS__PAGE_THREADS",
     ]
@@ -86,9 +109,9 @@ def test_old_variables_set_the_current_settings(
 def test_an_old_variable_may_set_a_whole_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SKILLBUS_PAGING", '{"gap": 2}')
+    monkeypatch.setenv("SKILLBUS_PAGING", '{"miss": 0.1}')
     settings, warnings = load(tmp_path)
-    assert settings.passages.gap == 2.0
+    assert settings.passages.miss == 0.1
     assert len(warnings) == 1
 
 
@@ -97,32 +120,48 @@ def test_a_current_name_overrides_an_old_one(
 ) -> None:
     write(
         tmp_path,
-        '[paging]\ngap = 4.5\nmethod = "mmr"\n[passages]\ngap = 3.5\n'
+        '[paging]\nmiss = 0.3\nmethod = "mmr"\n[passages]\nmiss = 0.15\n'
         "[workers]\npage_threads = 3\nembed_threads = 5\n",
     )
     settings, _ = load(tmp_path)
-    assert (settings.passages.gap, settings.passages.method) == (3.5, "mmr")
+    assert (settings.passages.miss, settings.passages.method) == (0.15, "mmr")
     assert settings.workers.embed_threads == 5
-    for name in ("SKILLBUS_PASSAGES__GAP", "SKILLBUS_PAGING__GAP"):
-        monkeypatch.setenv(name, "1" if "PAGING" in name else "2")
-    assert load(tmp_path)[0].passages.gap == 2.0
+    for name in ("SKILLBUS_PASSAGES__MISS", "SKILLBUS_PAGING__MISS"):
+        monkeypatch.setenv(name, "0.4" if "PAGING" in name else "0.1")
+    assert load(tmp_path)[0].passages.miss == 0.1
+
+
+def test_a_gap_becomes_the_share_that_sends_about_as_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, "[passages]\ngap = 4.2\n")
+    settings, warnings = load(tmp_path)
+    assert settings.passages.miss == pytest.approx(0.2)
+    assert warnings == [
+        f"{path}: passages.gap is now passages.miss; the next version will not accept the old name"
+    ]
+    monkeypatch.setenv("SKILLBUS_PAGING__GAP", "5.7")
+    assert load(tmp_path)[0].passages.miss == pytest.approx(0.2 / math.e)
+    monkeypatch.setenv("SKILLBUS_PAGING__GAP", "wide")
+    with pytest.raises(UsageError, match=r"passages\.miss"):
+        load(tmp_path)
 
 
 def test_an_old_variable_overrides_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path, "[passages]\ngap = 3.5\n")
-    monkeypatch.setenv("SKILLBUS_PAGING__GAP", "1")
-    assert load(tmp_path)[0].passages.gap == 1.0
+    write(tmp_path, "[passages]\nmiss = 0.15\n")
+    monkeypatch.setenv("SKILLBUS_PAGING__MISS", "0.1")
+    assert load(tmp_path)[0].passages.miss == 0.1
 
 
 def test_current_names_give_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "[passages]\ngap = 3.5\n[workers]\nembed_threads = 3\n")
+    write(tmp_path, "[passages]\nmiss = 0.15\n[workers]\nembed_threads = 3\n")
     monkeypatch.setenv("SKILLBUS_PASSAGES__METHOD", "mmr")
     assert load(tmp_path)[1] == []
 
 
-@pytest.mark.parametrize("text", ["paging = 3\n", "[paging]\ngap = -1\n", "[paging]\ngaps = 1\n"])
+@pytest.mark.parametrize("text", ["paging = 3\n", "[paging]\nmiss = -1\n", "[paging]\ngaps = 1\n"])
 def test_a_wrong_value_under_an_old_name_is_an_error(tmp_path: Path, text: str) -> None:
     write(tmp_path, text)
     with pytest.raises(UsageError, match=r"setting passages"):
@@ -132,12 +171,12 @@ def test_a_wrong_value_under_an_old_name_is_an_error(tmp_path: Path, text: str) 
 def test_the_command_line_warns_on_standard_error_and_shows_current_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(tmp_path, "[paging]\ngap = 4.5\n")
+    path = write(tmp_path, "[paging]\nmiss = 0.3\n")
     monkeypatch.setenv("SKILLBUS_WORKERS__PAGE_THREADS", "3")
     result = CliRunner().invoke(cli, ["--home", str(tmp_path), "config", "show", "--json"])
     assert result.exit_code == 0
     shown = json.loads(result.stdout)
-    assert (shown["passages"]["gap"], shown["workers"]["embed_threads"]) == (4.5, 3)
+    assert (shown["passages"]["miss"], shown["workers"]["embed_threads"]) == (0.3, 3)
     assert "paging" not in result.stdout
     assert "page_threads" not in result.stdout
     assert result.stderr.splitlines() == [

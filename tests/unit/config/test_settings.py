@@ -34,20 +34,20 @@ def test_defaults_need_no_file(tmp_path: Path) -> None:
 
 
 def test_a_file_sets_tables_and_leaves_the_rest(tmp_path: Path) -> None:
-    write(tmp_path, 'log_level = "info"\n[passages]\ngap = 4.5\n')
+    write(tmp_path, 'log_level = "info"\n[passages]\nmiss = 0.3\n')
     settings = load_settings(tmp_path)
     assert settings.log_level == "info"
-    assert settings.passages.gap == 4.5
+    assert settings.passages.miss == 0.3
     assert settings.passages.method == "f"
 
 
 def test_the_environment_wins_over_the_file_key_by_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path, '[passages]\ngap = 4.5\nmethod = "mmr"\n')
-    monkeypatch.setenv("SKILLBUS_PASSAGES__GAP", "2")
+    write(tmp_path, '[passages]\nmiss = 0.3\nmethod = "mmr"\n')
+    monkeypatch.setenv("SKILLBUS_PASSAGES__MISS", "0.1")
     settings = load_settings(tmp_path)
-    assert settings.passages.gap == 2.0
+    assert settings.passages.miss == 0.1
     assert settings.passages.method == "mmr"
 
 
@@ -89,8 +89,8 @@ def test_a_config_variable_without_its_file_is_an_error(
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("[passages]\ngap = -1\n", "passages.gap"),
-        ("[passages]\ngaps = 1\n", "passages.gaps"),
+        ("[passages]\nmiss = -1\n", "passages.miss"),
+        ("[passages]\nmisses = 1\n", "passages.misses"),
         ("colour = 1\n", "colour"),
         ('[choice]\nbudget = "much"\n', "choice.budget"),
         ('log_level = "loud"\n', "log_level"),
@@ -135,7 +135,7 @@ def test_settings_cannot_be_changed(tmp_path: Path) -> None:
     with pytest.raises(ValidationError):
         settings.log_level = "debug"
     with pytest.raises(ValidationError):
-        settings.passages.gap = 1.0
+        settings.passages.miss = 1.0
 
 
 def test_settings_handed_in_are_taken_without_a_file(tmp_path: Path) -> None:
@@ -150,6 +150,6 @@ def test_stages_have_no_duplicates() -> None:
 def test_a_variable_that_nothing_reads_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SKILLBUS_PAGNG__GAP", "5")
-    with pytest.raises(UsageError, match="SKILLBUS_PAGNG__GAP: no setting of that name"):
+    monkeypatch.setenv("SKILLBUS_PAGNG__MISS", "5")
+    with pytest.raises(UsageError, match="SKILLBUS_PAGNG__MISS: no setting of that name"):
         load_settings(tmp_path)

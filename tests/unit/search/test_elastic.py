@@ -83,7 +83,9 @@ class TestRecords:
         assert texts == tuple(hashes)
         assert (stored[:3] * vectors[:3]).sum(axis=1).min() > 0.999
         assert not stored[3].any()
-        record = json.loads(sections_record(key("a"), [*hashes, hashes[0]], np.zeros((5, 4))))
+        record = json.loads(
+            sections_record(key("a"), [*hashes, hashes[0]], np.zeros((5, 4)), Filters())
+        )
         assert len(record["hashes"]) == 4
 
     @pytest.mark.parametrize("text", ["", "AAAA", "A", "\u20ac"])

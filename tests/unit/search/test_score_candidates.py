@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search.protocol import TEXT_FIELDS
+from search.scoring.cosine_scale import DEFAULT_SCALE, CosineScale
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.score_candidates import (
     Candidate,
@@ -99,11 +100,21 @@ def test_chinese_pairs_count_half() -> None:
 def test_dense_scores_decide_short_queries() -> None:
     task = understand("unseen words")
     near = Candidate(LIBRARY[2].key, LIBRARY[2].forward, (0.9, 0.9))
-    mean = ScoringWeights().dense_mean
+    mean = DEFAULT_SCALE.mean
     same = Candidate(LIBRARY[0].key, LIBRARY[0].forward, (mean, mean))
     scored = score_candidates(task, [same, near], STATISTICS)
     assert scored.keys[0] == near.key
     assert component(scored, same.key, "dense") == pytest.approx(0.0)
+
+
+def test_cosines_count_by_the_scale_of_their_encoder() -> None:
+    task = understand("unseen words")
+    near = Candidate(LIBRARY[2].key, LIBRARY[2].forward, (0.2, 0.2))
+    narrow = Candidate(LIBRARY[2].key, LIBRARY[2].forward, (0.84, 0.84))
+    wide = score_candidates(task, [near], STATISTICS, scale=CosineScale(0.0, 0.1))
+    other = score_candidates(task, [narrow], STATISTICS, scale=CosineScale(0.8, 0.02))
+    assert wide.scores[0] == pytest.approx(other.scores[0])
+    assert wide.scores[0] > 0
 
 
 def test_unknown_cosines_are_taken_as_those_of_equal_matches() -> None:
@@ -124,16 +135,58 @@ def test_a_query_that_is_a_name_finds_it_before_longer_names() -> None:
     assert scored.keys[0].skill_id == "home:kiln-firing"
 
 
-def test_a_hub_is_marked_down() -> None:
+def test_a_hub_is_marked_down_for_long_tasks() -> None:
     everything = " ".join(["use file data test build run code project write create update"] * 9)
     hub = skill("plain-hub", f"About elm {everything}", everything)
     library = [*LIBRARY, hub]
     statistics = LibraryStatistics({c.key: c.forward for c in library})
-    scored = score_candidates(understand("elm"), library, statistics)
+    weights = ScoringWeights(hub_rivals=10.0)
+    scored = score_candidates(understand(f"elm {LONG}"), library, statistics, weights)
     parts = {key.skill_id: component(scored, key, "hub") for key in scored.keys}
     assert parts["home:plain-hub"] == min(parts.values())
+    more = ScoringWeights(hub_rivals=1000.0)
+    there = score_candidates(understand(f"elm {LONG}"), library, statistics, more)
+    others = {key.skill_id: component(there, key, "hub") for key in there.keys}
+    spread = max(parts.values()) - min(parts.values())
+    assert max(others.values()) - min(others.values()) < 0.1 * spread
+    short = score_candidates(understand("elm"), library, statistics, weights)
+    assert not short.components["hub"].any()
     free = score_candidates(understand("elm"), library, statistics, without=frozenset({"hub"}))
     assert "hub" not in free.components
+
+
+def test_a_description_that_has_the_words_comes_before_a_body_that_has_them() -> None:
+    said = skill("plain-oak", "Prunes the oak in winter", "Nothing more to say.")
+    meant = skill("plain-ash", "Nothing more to say", "Prunes the oak in winter.")
+    library = [*LIBRARY, said, meant]
+    statistics = LibraryStatistics({c.key: c.forward for c in library})
+    scored = score_candidates(understand("prune an oak in winter"), library, statistics)
+    assert scored.keys[0] == said.key
+    assert component(scored, meant.key, "description") < component(scored, said.key, "description")
+
+
+def test_a_skill_that_excludes_the_task_comes_after_one_that_offers_it() -> None:
+    excludes = skill("oak-care", "Prunes the oak. Not for watering an oak; use garden-hose.")
+    offers = skill("garden-hose", "Watering of oak and ash with a hose in summer and in spring")
+    library = [*LIBRARY, excludes, offers]
+    statistics = LibraryStatistics({c.key: c.forward for c in library})
+    task = "watering an oak"
+    scored = score_candidates(understand(task), library, statistics)
+    assert scored.keys[0] == offers.key
+    assert component(scored, excludes.key, "exclusions") < 0
+    assert component(scored, offers.key, "exclusions") == 0
+    there = score_candidates(understand("prune the oak"), library, statistics)
+    assert there.keys[0] == excludes.key
+    assert component(there, excludes.key, "exclusions") == 0
+
+
+def test_a_prompt_like_a_quoted_example_finds_the_skill() -> None:
+    quoted = skill("plain-oak", "Care of trees. Use when the user says 'my leaves turn brown'.")
+    library = [*LIBRARY, quoted]
+    statistics = LibraryStatistics({c.key: c.forward for c in library})
+    scored = score_candidates(understand("why do leaves turn brown"), library, statistics)
+    assert scored.keys[0] == quoted.key
+    assert component(scored, quoted.key, "examples") > 0
 
 
 def test_a_named_format_gets_a_place() -> None:
@@ -149,7 +202,7 @@ def test_a_named_format_gets_a_place() -> None:
 def test_parts_can_be_left_out() -> None:
     every = frozenset({"names", "bigrams", "hub", "dense", "artifacts"})
     scored = score_candidates(understand("kiln firing"), LIBRARY, STATISTICS, without=every)
-    assert list(scored.components) == ["bm25f"]
+    assert list(scored.components) == ["bm25f", "description", "examples", "exclusions"]
 
 
 def test_nothing_to_score() -> None:

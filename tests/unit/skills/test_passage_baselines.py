@@ -17,6 +17,7 @@ from skills.passages import (
     select_top_k,
     split_into_chunks,
 )
+from skills.record import Role
 from skills.token_count import count_tokens
 from tests.support.samples.passages import parse, passage_input_of, query_of
 
@@ -73,10 +74,21 @@ def test_the_walk_goes_along_links_and_stops_where_nothing_is_near() -> None:
     skill = page_with([mixed(0.5), mixed(0.9), mixed(0.05), mixed(0.8), mixed(0.7)])
     edges = [(0, 1), (1, 2), (2, 3)]
     assert select_by_graph_walk(asking(CLOSE), skill, edges) == [0, 1]
-    assert select_by_graph_walk(asking(CLOSE), skill, []) == [1]
+    assert select_by_graph_walk(asking(CLOSE), skill, []) == [0]
     near = replace(DEFAULT_WEIGHTS, graph_gain=0.0)
     assert select_by_graph_walk(asking(CLOSE), skill, edges, near) == [0, 1, 2, 3]
     assert select_by_graph_walk(asking(CLOSE), passage_input_of(parse([])), edges) == []
+
+
+def test_the_walk_enters_at_the_first_step_wherever_the_query_points() -> None:
+    skill = page_with([mixed(0.9), mixed(0.3), mixed(0.8)])
+    passages = [
+        replace(passage, role=Role.STEP if passage.index == 1 else Role.CONCEPT)
+        for passage in skill.parsed.passages
+    ]
+    skill = replace(skill, parsed=replace(skill.parsed, passages=tuple(passages)))
+    assert select_by_graph_walk(asking(CLOSE), skill, []) == [1]
+    assert select_by_graph_walk(asking(CLOSE), skill, [(0, 1)]) == [0, 1]
 
 
 def test_chunks_cover_every_line_in_windows() -> None:

@@ -17,7 +17,7 @@ from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from skills.scanner import SCANNER_VERSION
 from skills.skill_policy import PolicyViolation, SkillPolicy
-from tasks.query.bundle_parts import build_withheld, filter_considered
+from tasks.query.bundle_parts import build_withheld, filter_considered, warn_of_best
 from tasks.query.policy_filter import PolicyFilter
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.ranking import WithheldHit
@@ -267,14 +267,44 @@ def test_what_would_have_been_considered_is_told() -> None:
         WithheldHit("a:far", violation, rank=20, relative_score=0.9),
         WithheldHit("a:weak", violation, rank=1, relative_score=0.1),
     ]
-    found = dict(filter_considered(hits, 10, 0.25))
+    found = {hit.skill_id: hit.violation for hit in filter_considered(hits, 10, 0.25)}
     assert set(found) == {"a:near"}
     many = found | {
         f"a:{number}": PolicyViolation("licence", "it states no licence") for number in (1, 2)
     }
-    withheld = build_withheld(many, name_them=True)
+    withheld = build_withheld(many, {"a:near": 1}, name_them=True)
+    assert [one.rank for one in withheld.skills] == [1, 0, 0]
     assert withheld.count == 3
     assert withheld.kinds == {"licence": 2, "safety": 1}
     assert [one.skill_id for one in withheld.skills] == ["a:near", "a:1", "a:2"]
-    assert build_withheld(many, name_them=False).skills == ()
-    assert build_withheld(many, name_them=False).count == 3
+    assert build_withheld(many, {}, name_them=False).skills == ()
+    assert build_withheld(many, {}, name_them=False).count == 3
+
+
+def test_only_the_best_match_is_warned_of() -> None:
+    violation = PolicyViolation(
+        "safety", "safety level 2, sent up to 1", "policy.highest_level = 2"
+    )
+    best = WithheldHit("a:best", violation, rank=0, relative_score=1.0)
+    said = warn_of_best(best, name_it=True)
+    assert "the best match, a:best, would rank 1" in said
+    assert "safety level 2, sent up to 1; it would be sent with policy.highest_level = 2" in said
+    assert "a:best" not in warn_of_best(best, name_it=False)
+    assert "safety level 2" in warn_of_best(best, name_it=False)
+    assert warn_of_best(WithheldHit("a:next", violation, rank=1), name_it=True) == ""
+
+
+def test_a_violation_names_the_setting_that_would_send_the_skill() -> None:
+    def setting(level: int, licence: str, **settings: Any) -> str:
+        policy = SkillPolicy.from_settings(PolicySettings(**settings))
+        violation = policy.find_violation("a", level, licence)
+        assert violation is not None
+        return violation.setting
+
+    assert setting(3, "MIT") == "policy.highest_level = 3"
+    assert setting(0, "GPL-3.0", licences=("MIT",)) == "its licence in policy.licences"
+    assert setting(0, "MIT", sources={"a": "withhold"}) == 'its source as "send" in policy.sources'
+    policy = SkillPolicy.from_settings(PolicySettings()).with_source_licences({"a": ("MIT",)})
+    violation = policy.find_violation("a", 0, "GPL-3.0")
+    assert violation is not None
+    assert violation.setting == "its licence in the licence list of its source"

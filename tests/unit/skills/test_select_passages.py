@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from skills.passages import (
     DEFAULT_WEIGHTS,
     MAX_EMBEDDED_CHARACTERS,
+    compute_margins,
+    estimate_needs,
     get_line_ranges,
     passage_texts,
-    passage_utilities,
-    required_gaps,
     score_passages,
     section_texts,
-    select_passages,
 )
-from skills.token_count import count_tokens
+from skills.passages.features import FEATURES, compute_features
+from skills.passages.model import load_need_models
 from tests.support.samples.passages import parse, passage_input_of, query_of
 
 KITCHEN = """# Kitchen
@@ -84,13 +84,15 @@ def test_vectors_are_used_only_when_both_sides_have_them() -> None:
     assert not score_passages(query_of("oven", dense=False), skill, DEFAULT_WEIGHTS).dense
 
 
-def test_a_narrow_gap_keeps_less_than_a_wide_one() -> None:
-    skill = passage_input_of(parse(KITCHEN))
-    scores = score_passages(query_of("dry the steel bench"), skill, DEFAULT_WEIGHTS)
-    narrow, wide = select_passages(scores, skill, 0.0), select_passages(scores, skill, 100.0)
-    assert len(narrow) >= 1
-    assert wide == list(range(len(skill.parsed.passages)))
-    assert set(narrow) < set(wide)
+def test_missing_less_keeps_more() -> None:
+    needs = estimate_needs(query_of("dry the steel bench"), passage_input_of(parse(KITCHEN)))
+    kept = [set(needs.select_enough(miss)) for miss in (0.0, 0.1, 0.3, 0.6, 1.0)]
+    assert kept[0] == set(range(len(needs.needs)))
+    assert all(more >= less for more, less in pairwise(kept))
+    assert needs.order()[0] in kept[-1]
+    shares = [needs.sufficiency(miss) for miss in (0.0, 0.1, 0.3, 0.6)]
+    assert shares[0] == 1.0
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_lines_bring_headings_and_lead_ins() -> None:
@@ -114,34 +116,25 @@ def test_ranges_that_only_blank_lines_part_are_one() -> None:
     assert get_line_ranges(parsed, []) == []
 
 
-def test_max_tokens_caps_what_is_shown() -> None:
-    skill = passage_input_of(parse(KITCHEN))
-    scores = score_passages(query_of("bake the loaf"), skill, DEFAULT_WEIGHTS)
-    for budget in range(0, 120, 7):
-        spans = get_line_ranges(skill.parsed, select_passages(scores, skill, 100.0, budget))
-        assert sum(count_tokens(skill.parsed.text(*span)) for span in spans) <= budget
-    assert select_passages(scores, skill, 100.0, 10_000) == select_passages(scores, skill, 100.0)
-
-
 def test_a_long_passage_must_stand_nearer_than_a_short_one() -> None:
     lines = ["# T", "", "## A", "", "oven", "", "- bread", "", f"- {'bread ' * 60}"]
     skill = passage_input_of(parse(lines))
     scores = score_passages(query_of("oven"), skill, DEFAULT_WEIGHTS)
     level = replace(scores, passages=np.array([2.0, 1.0, 1.0], np.float32))
-    best, short, long = required_gaps(level, skill)
-    assert best <= 0
-    assert short < long
+    best, short, long = compute_margins(level, skill, DEFAULT_WEIGHTS)
+    assert best > short > long
     free = replace(DEFAULT_WEIGHTS, cost=0.0)
-    assert len(set(required_gaps(level, skill, free)[1:].tolist())) == 1
+    assert len(set(compute_margins(level, skill, free)[1:].tolist())) == 1
 
 
 def test_a_broad_query_reaches_further_but_only_so_far() -> None:
     skill = passage_input_of(parse(KITCHEN))
     scores = score_passages(query_of("oven"), skill, DEFAULT_WEIGHTS)
-    gaps = [
-        required_gaps(replace(scores, terms=terms), skill).max() for terms in (1, 6, 12, 24, 500)
+    margins = [
+        compute_margins(replace(scores, terms=terms), skill, DEFAULT_WEIGHTS).min()
+        for terms in (1, 6, 12, 24, 500)
     ]
-    assert gaps[0] == gaps[1] > gaps[2] > gaps[3] == gaps[4]
+    assert margins[0] == margins[1] < margins[2] < margins[3] == margins[4]
 
 
 def test_less_of_a_longer_skill_is_near() -> None:
@@ -150,19 +143,55 @@ def test_less_of_a_longer_skill_is_near() -> None:
     count = len(short.passages)
     padded = np.full(len(long.passages), -9.0, np.float32)
     padded[:count] = scores.passages
-    stretched = required_gaps(replace(scores, passages=padded), passage_input_of(long))[:count]
-    near = required_gaps(scores, passage_input_of(short))
+    far = compute_margins(
+        replace(scores, passages=padded), passage_input_of(long), DEFAULT_WEIGHTS
+    )[:count]
+    near = compute_margins(scores, passage_input_of(short), DEFAULT_WEIGHTS)
     below = scores.passages < scores.passages.max()
-    assert (stretched[below] > near[below]).all()
+    assert (far[below] < near[below]).all()
 
 
-def test_worth_follows_reach() -> None:
-    skill = passage_input_of(parse(KITCHEN))
-    scores = score_passages(query_of("dry the steel bench"), skill, DEFAULT_WEIGHTS)
-    order = np.argsort(-passage_utilities(scores, skill), kind="stable")
-    below = scores.passages < scores.passages.max()
-    assert np.all(np.diff(required_gaps(scores, skill)[[n for n in order if below[n]]]) >= 0)
-    assert (passage_utilities(scores, skill) > 0).all()
+def test_a_passage_that_shares_a_name_with_the_best_is_needed_more() -> None:
+    lines = ["# T", "", "## Steps", "", "Heat the oven with `preheat_deck`.", ""]
+    lines += [
+        "## Code",
+        "",
+        "def preheat_deck(): pass",
+        "",
+        "## Other",
+        "",
+        "def wipe_bench(): pass",
+    ]
+    lines += [f"{line}\n" for number in range(6) for line in ("", f"## Part {number}", "", "flour")]
+    skill = passage_input_of(parse("\n".join(lines).splitlines()))
+    query = query_of("heat the oven")
+    scores = score_passages(query, skill, DEFAULT_WEIGHTS)
+    shared = compute_features(scores, compute_margins(scores, skill, DEFAULT_WEIGHTS), skill)[
+        :, FEATURES.index("shared_terms")
+    ]
+    assert shared[1] > shared[2]
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_features_are_finite_and_named(dense: bool) -> None:
+    skill = passage_input_of(parse(KITCHEN), dense=dense)
+    scores = score_passages(query_of("oven", dense=dense), skill, DEFAULT_WEIGHTS)
+    margins = compute_margins(scores, skill, DEFAULT_WEIGHTS)
+    features = compute_features(scores, margins, skill)
+    assert features.shape == (len(skill.parsed.passages), len(FEATURES))
+    assert np.isfinite(features).all()
+    assert (features[:, FEATURES.index("section_cosine")].any()) is np.bool_(dense)
+
+
+def test_the_models_of_the_package_say_what_is_missed() -> None:
+    for model in load_need_models().values():
+        assert model.weights.shape == (len(FEATURES),)
+        assert (np.diff(model.missed) >= 0).all()
+        assert (np.diff(model.short) >= 0).all()
+        assert model.threshold(0) == -np.inf
+        assert model.threshold(0.1) < model.threshold(0.3)
+        # A query is short as soon as one of its passages is missed.
+        assert model.shortfall(model.threshold(0.2)) > 0.2
 
 
 @pytest.mark.parametrize("lines", [[], ["# T"], ["one line"], ["# T", "", "text"], ["", ""]])
@@ -171,11 +200,12 @@ def test_worth_follows_reach() -> None:
 def test_the_smallest_skills_are_survived(lines: list[str], dense: bool, asked: str) -> None:
     skill = passage_input_of(parse(lines), dense=dense)
     query = query_of(asked, dense=dense)
-    scores = score_passages(query, skill, DEFAULT_WEIGHTS)
-    chosen = select_passages(scores, skill, DEFAULT_WEIGHTS.gap)
+    needs = estimate_needs(query, skill)
+    chosen = needs.select_enough(0.0)
     assert chosen == list(range(len(skill.parsed.passages)))
-    assert len(passage_utilities(scores, skill)) == len(required_gaps(scores, skill)) == len(chosen)
-    assert np.isfinite(scores.passages).all()
+    assert sorted(needs.order()) == chosen
+    assert bool(needs.select_enough(1.0)) == bool(chosen)
+    assert np.isfinite(needs.needs).all()
 
 
 LINES = st.lists(
@@ -205,18 +235,17 @@ LINES = st.lists(
 @settings(deadline=None, max_examples=80)
 @given(
     LINES,
-    st.floats(0, 12),
-    st.floats(0, 12),
+    st.floats(0, 1),
+    st.floats(0, 1),
     st.booleans(),
     st.sampled_from(["oven bake", "", "水"]),
 )
-def test_choice_grows_with_the_gap_and_ranges_are_in_order(
+def test_choice_grows_as_less_may_be_missed_and_ranges_are_in_order(
     lines: list[str], one: float, other: float, dense: bool, asked: str
 ) -> None:
     skill = passage_input_of(parse(lines), dense=dense)
-    scores = score_passages(query_of(asked, dense=dense), skill, DEFAULT_WEIGHTS)
-    narrow = select_passages(scores, skill, min(one, other))
-    wide = select_passages(scores, skill, max(one, other))
+    needs = estimate_needs(query_of(asked, dense=dense), skill)
+    narrow, wide = needs.select_enough(max(one, other)), needs.select_enough(min(one, other))
     assert set(narrow) <= set(wide)
     assert narrow == sorted(set(narrow))
     assert bool(narrow) == bool(skill.parsed.passages)
@@ -237,5 +266,5 @@ def test_a_large_skill_is_scored_in_milliseconds() -> None:
     query = query_of(" ".join(f"word{n}" for n in range(160)))
     start = time.perf_counter()
     for _ in range(5):
-        select_passages(score_passages(query, skill, DEFAULT_WEIGHTS), skill, DEFAULT_WEIGHTS.gap)
+        estimate_needs(query, skill).select_enough(0.2)
     assert (time.perf_counter() - start) / 5 < 0.2

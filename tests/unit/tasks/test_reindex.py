@@ -48,7 +48,7 @@ def old(tmp_path: Path) -> Iterator[LocalSearchIndex]:
     documents = [tiny_document(name) for name in NAMES]
     index.add(documents)
     for one in documents[:2]:
-        vectors = ENCODER.encode(section_texts(one.parsed))
+        vectors = ENCODER.encode_texts(section_texts(one.parsed))
         index.save_section_vectors(one.key, one.section_hashes, vectors)
     yield index
     index.close()

@@ -141,8 +141,8 @@ def test_ten_negatives_without_the_needed_ones() -> None:
     mined = miner(KILN, *others(20)).mine_negatives(
         "crafts:0", ["crafts:0", "crafts:3"], ["crafts:5"], "s"
     )
-    assert len(mined.ids) == len(set(mined.ids)) == 10
-    assert not {"crafts:0", "crafts:3"} & set(mined.ids)
+    assert len(mined) == len(set(mined)) == 9  # there is one category: nothing outside it
+    assert not {"crafts:0", "crafts:3"} & set(mined)
     assert mined == miner(KILN, *others(20)).mine_negatives(
         "crafts:0", ["crafts:0", "crafts:3"], ["crafts:5"], "s"
     )
@@ -150,8 +150,8 @@ def test_ten_negatives_without_the_needed_ones() -> None:
 
 def test_a_small_library_gives_what_it_has() -> None:
     mined = miner(KILN, *others(3)).mine_negatives("crafts:0", ["crafts:0"], [], "s")
-    assert sorted(mined.ids) == ["crafts:1", "crafts:2", "crafts:3"]
-    assert miner(KILN).mine_negatives("crafts:0", ["crafts:0"], [], "s").ids == ()
+    assert sorted(mined) == ["crafts:1", "crafts:2", "crafts:3"]
+    assert miner(KILN).mine_negatives("crafts:0", ["crafts:0"], [], "s") == ()
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,15 @@ def test_a_small_library_gives_what_it_has() -> None:
 def test_what_would_do_as_well_is_no_negative(layer: str, twin: ParsedSkill, near: bool) -> None:
     unit = np.eye(23, dtype=np.float32)
     vectors = {1: np.stack([unit[0], unit[1]])} if near else {}
-    mined = miner(KILN, twin, *others(20), vectors=vectors).mine_negatives(
-        "crafts:0", ["crafts:0"], ["crafts:1"], "s"
+    made = miner(KILN, twin, *others(20), vectors=vectors)
+    mined = made.mine_negatives("crafts:0", ["crafts:0"], ["crafts:2", "crafts:1"], "s")
+    assert "crafts:1" not in mined
+    shares = made.counts.shares()
+    assert shares.pop(layer) > 0
+    assert set(shares.values()) == {0.0}
+    assert made.filter_ranking(["crafts:0"], ["crafts:1", "crafts:2", "crafts:0"], 5) == (
+        "crafts:2",
     )
-    assert "crafts:1" not in mined.ids
-    assert mined.filtered[layer] >= 1
-    assert sum(mined.filtered.values()) == mined.filtered[layer]
 
 
 def test_the_same_category_is_drawn_from() -> None:
@@ -179,10 +182,44 @@ def test_the_same_category_is_drawn_from() -> None:
         for parsed in (KILN, *others(1))
     ]
     drawn = [
-        miner(*tagged, *others(60)).mine_negatives("crafts:0", ["crafts:0"], [], str(seed)).ids
+        miner(*tagged, *others(60)).mine_negatives("crafts:0", ["crafts:0"], [], str(seed))
         for seed in range(8)
     ]
     assert all("crafts:1" in ids for ids in drawn)
+
+
+def test_lexical_negatives_come_from_behind_the_first_of_the_ranking() -> None:
+    ranking = [f"crafts:{number}" for number in (7, 60, 61, 62)]
+    unit = np.eye(72, dtype=np.float32)
+    near = {n: np.stack([unit[0] * 0.1 + unit[n], unit[n]]) for n in range(8, 59)}
+    made = miner(KILN, *others(70), vectors=near)  # number 7 is not among the nearest 50
+    tagged = [made.mine_negatives("crafts:0", ["crafts:0"], ranking, str(n)) for n in range(5)]
+    assert all({"crafts:60", "crafts:61", "crafts:62"} <= set(ids) for ids in tagged)
+    assert all("crafts:7" not in ids[:7] for ids in tagged)
+
+
+def test_random_negatives_are_of_other_categories() -> None:
+    clay, wool = (
+        [replace(one, record=replace(one.record, domain_tags=(tag,))) for one in others(30)]
+        for tag in ("clay", "wool")
+    )
+    unit = np.eye(61, dtype=np.float32)
+    near = {n: np.stack([unit[0] * 0.1 + unit[n], unit[n]]) for n in range(1, 30)}
+    near |= {n: np.stack([unit[n] - unit[0] * 0.1, unit[n]]) for n in range(30, 60)}
+    made = miner(*clay, *wool, vectors=near)
+    for seed in range(8):
+        last = made.mine_negatives("crafts:0", ["crafts:0"], [], str(seed))[-1]
+        assert int(last.removeprefix("crafts:")) >= 30
+
+
+def test_skills_alike_are_known_for_batches() -> None:
+    twin = parse("Kiln_Firing", "Something else", "Other words altogether here.")
+    unit = np.eye(6, dtype=np.float32)
+    near = {2: np.stack([unit[0], unit[2]])}
+    found = miner(KILN, twin, *others(3), vectors=near).find_duplicates()
+    assert found["crafts:0"] == ("crafts:1", "crafts:2")
+    assert found["crafts:2"] == ("crafts:0",)
+    assert "crafts:3" not in found
 
 
 def test_a_training_set_is_read_back_as_it_was_written(tmp_path: Path) -> None:
@@ -217,27 +254,3 @@ def test_near_misses_of_others_become_negatives_of_like_prompts() -> None:
         "carve a wooden spoon for soup": ("a:glaze",),
     }
     assert match_near_misses(TinyEncoder(), {}) == {}
-
-
-def test_near_misses_take_some_places_of_neighbours() -> None:
-    revisions = [
-        StoredRevision(
-            RevisionKey(f"a:{one.record.name}", 1),
-            "h",
-            replace(one, record=replace(one.record, name=f"{n} {one.record.name}")),
-            analyse_skill(one).passage_terms,
-            (),
-        )
-        for n, one in enumerate(
-            parse(f"skill-{n}", f"About {n}", body=f"# {n}\n\nword{n} other{n} third{n} last{n}\n")
-            for n in range(20)
-        )
-    ]
-    vectors = {
-        one.key: np.stack([np.eye(20, dtype=np.float32)[n]] * 2) for n, one in enumerate(revisions)
-    }
-    miner = NegativeMiner(revisions, vectors)
-    given = ("a:skill-7", "a:skill-1", "a:skill-8", "a:skill-9", "a:none")
-    mined = miner.mine_negatives("a:skill-1", ["a:skill-1"], [], "seed", given)
-    assert mined.ids[:2] == ("a:skill-7", "a:skill-8")
-    assert len(mined.ids) == len(set(mined.ids)) == 10

@@ -17,7 +17,7 @@ from workers.cli.evaluation.options import (
     write_text_file,
 )
 
-_BUDGETS = (4_000, 8_000)
+_BUDGETS = (2_000, 4_000, 8_000)
 
 
 @click.command("bundles")

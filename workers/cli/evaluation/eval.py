@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from workers.cli.evaluation.ablation import ablation
+from workers.cli.evaluation.answers import answers
 from workers.cli.evaluation.bundles import bundles
 from workers.cli.evaluation.paging import paging
 from workers.cli.evaluation.roles import roles
@@ -13,8 +14,8 @@ from workers.cli.evaluation.routing import routing
 
 @click.group("eval")
 def evaluate() -> None:
-    """Measure ranking, bundles, passage selection and roles on your own labelled data."""
+    """Measure ranking, bundles, answers, passage selection and roles on your own labelled data."""
 
 
-for command in (routing, paging, roles, bundles, ablation):
+for command in (routing, paging, roles, bundles, answers, ablation):
     evaluate.add_command(command)

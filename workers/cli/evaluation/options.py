@@ -91,3 +91,16 @@ def write_text_file(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def check_line_ranges(query_id: str, ranges: Any, lines: int) -> None:
+    """Raise UsageError for invalid line ranges or ranges beyond the file."""
+    for row in ranges if isinstance(ranges, list) else [ranges]:
+        match row:
+            case [int(first), int(last)] if 1 <= first <= last <= lines:
+                continue
+            case _:
+                raise UsageError(
+                    f"{query_id}: {row!r} is not a line range; `required` must hold "
+                    f"[first, last] within 1 to {lines}"
+                )

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from config.errors import UsageError
 from workers.cli.common import json_option, read_settings
 from workers.cli.evaluation.options import (
+    check_line_ranges,
     open_library,
     out_option,
     wait_option,
@@ -27,9 +27,9 @@ from workers.cli.evaluation.options import (
     help="How passages are selected; a query uses f, mmr or full. [default: passages.method]",
 )
 @click.option(
-    "--gap",
-    type=click.FloatRange(min=0),
-    help="Score gap at which method f stops. [default: passages.gap]",
+    "--miss",
+    type=click.FloatRange(min=0, max=1),
+    help="Share of what is needed that method f may miss. [default: passages.miss]",
 )
 @without_option
 @wait_option
@@ -40,7 +40,7 @@ def paging(
     queries: Path,
     out: Path | None,
     method: str | None,
-    gap: float | None,
+    miss: float | None,
     without: tuple[str, ...],
     wait: bool,
     as_json: bool,
@@ -62,30 +62,17 @@ def paging(
     rows = read_jsonl(queries, ("query_id", "skill_id", "query"))
     predictions, scored = {}, []
     with open_library(settings, wait) as services:
-        chosen_gap = settings.passages.gap if gap is None else gap
+        chosen_miss = settings.passages.miss if miss is None else miss
         chosen = select_lines(
-            services, rows, method or settings.passages.method, chosen_gap, without
+            services, rows, method or settings.passages.method, chosen_miss, without
         )
         for picked in chosen:
             predictions[picked.query["query_id"]] = picked.ranges
             parsed = picked.revision.parsed
             if required := picked.query.get("required"):
-                _check_ranges(picked.query["query_id"], required, len(parsed.lines))
+                check_line_ranges(picked.query["query_id"], required, len(parsed.lines))
                 scored.append((required, picked.ranges, parsed.lines, parsed.body_line))
     report: dict[str, Any] = {"queries": len(rows)}
     if scored:
         report |= passage_metrics(scored)
     write_report(report, predictions, out, as_json)
-
-
-def _check_ranges(query_id: str, ranges: Any, lines: int) -> None:
-    """Raise UsageError for invalid line ranges or ranges beyond the file."""
-    for row in ranges if isinstance(ranges, list) else [ranges]:
-        match row:
-            case [int(first), int(last)] if 1 <= first <= last <= lines:
-                continue
-            case _:
-                raise UsageError(
-                    f"{query_id}: {row!r} is not a line range; `required` must hold "
-                    f"[first, last] within 1 to {lines}"
-                )

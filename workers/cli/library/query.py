@@ -10,7 +10,12 @@ import click
 from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES
 from skills.bundle.escaping import escape_terminal_line as safe_line
-from skills.bundle.markdown import format_line_range, render_markdown, summarise_withheld
+from skills.bundle.markdown import (
+    format_line_range,
+    render_markdown,
+    summarise_unfit,
+    summarise_withheld,
+)
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked, QueryFilters
 from workers.backend.factory import open_backend
@@ -123,11 +128,14 @@ def _print(data: dict[str, Any], output_format: str) -> None:
 
 
 def _print_summary(bundle: Bundle) -> None:
+    if bundle.warning:
+        click.echo(f"warning: {safe_line(bundle.warning)}")
     if bundle.status == "NO_SKILL_HIT":
         click.echo(f"NO_SKILL_HIT: {safe_line(bundle.reason)}")
         _print_withheld(bundle)
         return
-    click.echo(f"{len(bundle.skills)} skills, {bundle.tokens} of {bundle.budget} tokens")
+    sure = "" if bundle.probability is None else f"; one is right: {bundle.probability:.2f}"
+    click.echo(f"{len(bundle.skills)} skills, {bundle.tokens} of {bundle.budget} tokens{sure}")
     for place, skill in enumerate(bundle.skills, 1):
         click.echo("")
         click.echo(
@@ -135,7 +143,8 @@ def _print_summary(bundle: Bundle) -> None:
             + f"  ({safe_line(skill.skill_id)})"
         )
         click.echo(f"   {safe_line(skill.path)}")
-        click.echo(f"   why: {safe_line('; '.join(skill.why))}")
+        sure = "" if skill.probability is None else f" (right: {skill.probability:.2f})"
+        click.echo(f"   why: {safe_line('; '.join(skill.why))}{sure}")
         lines = ", ".join(format_line_range(p.first_line, p.last_line) for p in skill.passages)
         click.echo(
             f"   lines {lines or 'none'}; {skill.tokens} tokens "
@@ -150,7 +159,10 @@ def _print_summary(bundle: Bundle) -> None:
         description = f"{link.source} -> {link.target}: {link.type} ({link.evidence})"
         click.echo(safe_line(description))
     for skill_left in bundle.left_out:
-        click.echo(safe_line(f"not included: {skill_left.skill_id}: {skill_left.reason}"))
+        tokens = f" ({skill_left.tokens} tokens)" if skill_left.tokens else ""
+        click.echo(safe_line(f"not included: {skill_left.skill_id}: {skill_left.reason}{tokens}"))
+    if bundle.did_not_fit is not None:
+        click.echo(summarise_unfit(bundle.did_not_fit))
     _print_withheld(bundle)
     for reason in bundle.degraded:
         click.echo(f"degraded: {safe_line(reason)}")
@@ -183,7 +195,11 @@ def _describe_model_call(report: dict[str, Any]) -> str:
 
 def _print_explanation(explain: dict[str, Any]) -> None:
     click.echo("\nstages (ms): " + ", ".join(f"{k} {v:.1f}" for k, v in explain["stages"].items()))
-    click.echo(f"evidence: score {explain['strength']:.2f}, threshold {explain['floor']:.2f}")
+    if explain["probability"] is not None:
+        click.echo(
+            f"probability that the library has a skill for the task: {explain['probability']:.2f}, "
+            f"at least {explain['least_probability']:.2f} wanted"
+        )
     for stage, report in explain.get("language_model", {}).items():
         click.echo(f"{stage}: {_describe_model_call(report)}")
     click.echo()
@@ -197,3 +213,5 @@ def _print_explanation(explain: dict[str, Any]) -> None:
             if round(value, 2)
         ]
         click.echo(f"     {total:.2f} = {' '.join(terms).removeprefix('+ ')}")
+        if row["probability"] is not None:
+            click.echo(f"     probability {row['probability']:.2f}")

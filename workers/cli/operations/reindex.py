@@ -1,15 +1,19 @@
-"""`reindex`: move a distributed library to an index of another model or schema."""
+"""`reindex`: move a library to an index of another model or schema."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from config.errors import UsageError
 from config.settings import Settings
 from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
+
+if TYPE_CHECKING:
+    from search.elastic.replacement import ElasticsearchReplacement
+    from search.models.encoder import EncoderIdentity
+    from workers.backend.local_replacement import LocalReplacement
 
 
 @click.command("reindex")
@@ -22,15 +26,11 @@ def reindex(ctx: click.Context, drop_old: bool, as_json: bool) -> None:
     """Build the search index of the model and version now in use, then switch to it.
 
     The old index answers until the switch, and is kept until --drop-old. Run it with the new
-    settings while the workers run with the old ones; restart the workers when it is done. An
-    interrupted run is resumed by the next one.
+    settings while the workers, or `skillbus serve`, run with the old ones; restart them when it is
+    done. An interrupted run is resumed by the next one. `serve` writes to the index of a home, so
+    there the copy is made while it runs, and the switch once it is stopped.
     """
     settings = read_settings(ctx)
-    if not settings.distributed:
-        raise UsageError(
-            "reindex needs Elasticsearch; to rebuild an embedded library, set SKILLBUS_HOME to an "
-            "empty folder and sync its sources"
-        )
     report = _drop(settings) if drop_old else _reindex(settings)
     if as_json:
         print_json(report)
@@ -39,29 +39,33 @@ def reindex(ctx: click.Context, drop_old: bool, as_json: bool) -> None:
         click.echo(f"dropped {dropped}" if dropped else "no old index to drop")
     else:
         click.echo(f"{report['copied']} revisions copied; the index in use is now {report['new']}")
+        restart = "Restart the workers; then" if settings.distributed else "Now"
         print_to_stderr(
-            f"Restart the workers; then `skillbus reindex --drop-old` deletes {report['old']}, "
+            f"{restart} `skillbus reindex --drop-old` deletes {report['old']}, "
             "which is read-only from now on."
         )
 
 
 def _drop(settings: Settings) -> dict[str, Any]:
+    if not settings.distributed:
+        from workers.backend.local_replacement import drop_superseded_index
+
+        return {"dropped": drop_superseded_index(settings.home)}
     from search.elastic.replacement import delete_superseded
 
     return {"dropped": delete_superseded(settings.servers)}
 
 
 def _reindex(settings: Settings) -> dict[str, Any]:
-    from search.elastic.replacement import ElasticsearchReplacement
     from search.models.encoder import encoder_identity
     from search.models.load_models import load_encoder
     from tasks.ingest import reindex as task
     from workers.backend.stores import open_graph
 
-    identity = encoder_identity(settings.encoder.model)
+    identity = encoder_identity(settings.encoder)
     with contextlib.ExitStack() as stack:
         graph = open_graph(settings, stack, writable=False)
-        replacement = ElasticsearchReplacement(settings.servers, identity.model, identity.dimension)
+        replacement = _open_replacement(settings, identity)
         stack.callback(replacement.close)
         encoder = None if replacement.same_model else load_encoder(settings.encoder)
         copier = task.IndexCopier(replacement.source, replacement.target, identity.model, encoder)
@@ -71,3 +75,15 @@ def _reindex(settings: Settings) -> dict[str, Any]:
             )
         old, new = replacement.names
         return {"copied": copied, "old": old, "new": new}
+
+
+def _open_replacement(
+    settings: Settings, identity: EncoderIdentity
+) -> ElasticsearchReplacement | LocalReplacement:
+    if not settings.distributed:
+        from workers.backend.local_replacement import LocalReplacement
+
+        return LocalReplacement(settings.home, identity.model, identity.dimension)
+    from search.elastic.replacement import ElasticsearchReplacement
+
+    return ElasticsearchReplacement(settings.servers, identity.model, identity.dimension)

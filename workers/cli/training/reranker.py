@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from config.errors import UsageError
 from config.settings import Settings
-from search.models.encoder import DEFAULT_MODEL, is_english_only
+from search.models.encoder import SMALL_MODEL, trained_languages
 from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
+from workers.cli.training.model_folder import (
+    check_fold,
+    check_same_options,
+    fresh_option,
+    prepare_folder,
+    read_feedback,
+)
 
 if TYPE_CHECKING:
     from workers.training.training_set import TrainingOptions, TrainingSet
@@ -35,7 +40,7 @@ _ORDERS = ("baseline", "reranker_only", "combined")
 )
 @click.option(
     "--base",
-    default=DEFAULT_MODEL,
+    default=SMALL_MODEL,
     show_default=True,
     help="Name or folder of the encoder or cross-encoder to start from.",
 )
@@ -82,6 +87,20 @@ _ORDERS = ("baseline", "reranker_only", "combined")
     help="Maximum tokens of a task and a skill together.",
 )
 @click.option(
+    "--list-size",
+    default=20,
+    show_default=True,
+    type=click.IntRange(2, 200),
+    help="Skills in a training list: the needed one and the first others of the ranking.",
+)
+@click.option(
+    "--temperature",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0, 100, min_open=True),
+    help="Divides the scores of a list in the loss.",
+)
+@click.option(
     "--folds",
     default=5,
     show_default=True,
@@ -109,7 +128,7 @@ _ORDERS = ("baseline", "reranker_only", "combined")
     type=click.IntRange(1),
     help="Steps between checkpoints.",
 )
-@click.option("--fresh", is_flag=True, help="Start over and delete earlier results in the folder.")
+@fresh_option
 @json_option
 @click.pass_context
 def reranker(ctx: click.Context, /, **options: Any) -> None:
@@ -117,7 +136,7 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
 
     It learns from queries generated from each skill's own text, from the prompts that a language
     model wrote for it, and from the tasks of --feedback: each is a list of the needed skill and
-    negatives, which are near in meaning, near in words, of the same category, or random. One of
+    the first others of the library's ranking, without those that may serve as well. One of
     --folds parts of skills and tasks is held out; the report compares the rankings with and without
     the model on it.
 
@@ -126,18 +145,19 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
       skillbus train reranker --out my-reranker --feedback tasks.jsonl
       SKILLBUS_RERANKER__MODEL=my-reranker skillbus query "plan the crossing"
     """
-    from workers.training.reranker_training import evaluate_on_held_out, train, write_model_card
+    from workers.training.reranker_training import (
+        TRAINING_SET_FILE,
+        evaluate_on_held_out,
+        train,
+        write_model_card,
+    )
 
     settings, out = read_settings(ctx), options["out"]
     if (batch_size := options.pop("lists_a_step")) is not None:
         print_to_stderr("warning: `--lists-a-step` is deprecated; use `--batch-size`")
         options["batch_size"] = batch_size
-    if options["fold"] >= options["folds"]:
-        raise UsageError(
-            f"--fold {options['fold']}: folds are counted from 0, there are "
-            f"{options['folds']} (--folds)"
-        )
-    _check_folder(out, options["fresh"])
+    check_fold(options)
+    prepare_folder(out, options["fresh"], TRAINING_SET_FILE, "reranker")
     training_set = _load_or_build_training_set(settings, options)
     threads = options["threads"] or (os.cpu_count() or 1)
     with progress_bar("training") as step:
@@ -153,47 +173,19 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
     _print(card, out)
 
 
-def _check_folder(out: Path, fresh: bool) -> None:
-    """Create the folder; raise UsageError if it holds a finished model or other files.
-
-    fresh: the files of an earlier training are deleted.
-    """
-    from search.models.reranker import TRAINING_FILE
-    from workers.training.cross_encoder import CHECKPOINT
-    from workers.training.reranker_training import TRAINING_SET_FILE
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{out} cannot be created: {error.strerror}") from error
-    names = {path.name for path in out.iterdir()}
-    if names and not names & {TRAINING_SET_FILE, TRAINING_FILE}:
-        raise UsageError(f"{out} holds other files; name a new or an empty folder with --out")
-    if fresh:
-        for name in (TRAINING_FILE, CHECKPOINT, TRAINING_SET_FILE):
-            (out / name).unlink(missing_ok=True)
-    elif TRAINING_FILE in names and TRAINING_SET_FILE not in names:
-        raise UsageError(f"{out} already holds a trained reranker; use --fresh to retrain")
-
-
 def _load_or_build_training_set(settings: Settings, options: Mapping[str, Any]) -> TrainingSet:
     """The training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
-    from workers.evaluation.predictions import read_jsonl
     from workers.library.user_files import write_atomically
     from workers.training.reranker_training import TRAINING_SET_FILE
     from workers.training.training_set import build_training_set, dump, load
 
-    tasks: Sequence[dict[str, Any]] = ()
-    feedback = ""
-    if options["feedback"] is not None:
-        tasks = read_jsonl(options["feedback"], ("instruction", "gt_skill_ids"))
-        feedback = blake2b(options["feedback"].read_bytes(), digest_size=8).hexdigest()
+    tasks, feedback = read_feedback(options["feedback"])
     training_options = _training_options(settings, options, feedback)
     path = options["out"] / TRAINING_SET_FILE
     if path.exists():
         training_set = load(path)
-        _check_same_options(training_set.training_options, training_options, options["out"])
+        check_same_options(training_set.training_options, training_options, options["out"])
         print_to_stderr(f"resuming the training in {options['out']}")
         return training_set
     with (
@@ -213,11 +205,13 @@ def _training_options(
     base = options["base"]
     return TrainingOptions(
         base=base,
-        languages=("en",) if is_english_only(base) else ("en", "zh"),
+        languages=tuple(sorted(trained_languages(base))),
         feedback=feedback,
         queries=options["queries"],
         prompts=settings.language_model.model if options["prompts"] else "",
         max_length=options["max_length"],
+        list_size=options["list_size"],
+        temperature=options["temperature"],
         folds=options["folds"],
         fold=options["fold"],
         seed=options["seed"],
@@ -225,18 +219,6 @@ def _training_options(
         learning_rate=options["learning_rate"],
         batch_size=options["batch_size"],
     )
-
-
-def _check_same_options(before: TrainingOptions, now: TrainingOptions, out: Path) -> None:
-    from dataclasses import asdict
-
-    old, new = asdict(before), asdict(now)
-    changed = sorted(name for name in old if old[name] != new[name])
-    if changed:
-        raise UsageError(
-            f"{out} holds a training with a different {', '.join(changed)}; repeat its options to "
-            "resume, or use another --out, or --fresh"
-        )
 
 
 def _print(card: Mapping[str, Any], out: Path) -> None:

@@ -43,7 +43,7 @@ def roles(
     """Train the classifier of passages on lines labelled with their roles.
 
     LABELS are JSON files: skill id -> [[first line, last line, role], …]. Each skill is evaluated
-    with a classifier that was trained on the others. Without --out nothing is written.
+    with a classifier that was trained on others. Without --out nothing is written.
 
     \b
     Example:
@@ -81,7 +81,7 @@ def _print_report(report: Mapping[str, Any]) -> None:
         f"chosen: C {report['strength']} (regularisation), "
         f"weight of the rules {report['rules_share']}"
     )
-    click.echo("leave-one-skill-out       accuracy  macro-F1")
+    click.echo("on skills left out        accuracy  macro-F1")
     for name, figures in report["left_out"].items():
         click.echo(f"  {name:<22}  {figures['accuracy']:>8.4f}  {figures['macro_f1']:>8.4f}")
 

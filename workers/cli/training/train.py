@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from workers.cli.training.encoder import encoder
+from workers.cli.training.ranker import ranker
 from workers.cli.training.reranker import reranker
 from workers.cli.training.roles import roles
 
@@ -13,5 +15,5 @@ def train() -> None:
     """Train the small models that skillbus uses."""
 
 
-for command in (roles, reranker):
+for command in (roles, encoder, reranker, ranker):
     train.add_command(command)

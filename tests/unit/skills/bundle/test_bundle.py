@@ -17,6 +17,7 @@ from skills.bundle.model import (
     BundleLink,
     BundlePassage,
     BundleSkill,
+    DidNotFit,
     LeftOutPassages,
     LeftOutSkill,
     Revision,
@@ -68,6 +69,7 @@ FULL = bundle(
             references=("/skills/bread/flour.md",),
             left_out=LeftOutPassages(passages=2, tokens=44, lines=((1, 1), (12, 20))),
             paged_by="words",
+            probability=0.834,
             tokens=120,
         ),
     ),
@@ -76,7 +78,12 @@ FULL = bundle(
             source="a:b", target="a:c", type="dependency", weight=1, confidence=1, evidence="line 2"
         ),
     ),
-    left_out=(LeftOutSkill(skill_id="a:d", name="d", reason="alternative to a:b"),),
+    left_out=(
+        LeftOutSkill(skill_id="a:d", name="d", reason="alternative to a:b"),
+        LeftOutSkill(skill_id="a:e", name="e", reason="did not fit into the budget", tokens=900),
+    ),
+    did_not_fit=DidNotFit(skills=1, passages=7, tokens=840),
+    probability=0.9,
     degraded=("rerank stopped",),
     timings_ms={"encode": 3.5},
     explain={"columns": ["bm25f"], "candidates": []},
@@ -128,6 +135,10 @@ def test_markdown_says_what_the_bundle_holds() -> None:
         "Left out: lines 1, 12-20 (44 tokens)",
         "- a:b → a:c: dependency (line 2)",
         "- a:d: alternative to a:b",
+        "- a:e: did not fit into the budget (900 tokens)",
+        "- 7 passages did not fit, 1 skill among them whole; "
+        "about 840 tokens more would hold what the task needs",
+        "probability that it is right: 0.83",
     ):
         assert part in text
 

@@ -7,15 +7,16 @@ from hypothesis import strategies as st
 
 from skills.bundle.token_budget import BudgetItem, allocate_tokens
 
-PASSAGES = st.lists(
-    st.tuples(st.floats(0.05, 2.0), st.integers(1, 400)), min_size=0, max_size=8
-).map(lambda rows: [(index, utility, cost) for index, (utility, cost) in enumerate(rows)])
+PASSAGES = st.lists(st.integers(1, 400), max_size=8).map(lambda costs: list(enumerate(costs)))
 OFFERS = st.lists(
     st.builds(
         BudgetItem,
         header_tokens=st.integers(0, 200),
-        utility=st.floats(0.01, 10),
+        worth=st.floats(0.01, 1),
         passages=PASSAGES,
+        enough=st.integers(1, 8),
+        sufficiency=st.floats(0.1, 1),
+        first=st.booleans(),
     ),
     max_size=6,
 )
@@ -25,8 +26,7 @@ def cost_of(items: list[BudgetItem], bought: list[list[int] | None]) -> int:
     total = 0
     for offer, indexes in zip(items, bought, strict=True):
         if indexes is not None:
-            costs = {index: cost for index, _, cost in offer.passages}
-            total += offer.header_tokens + sum(costs[index] for index in indexes)
+            total += offer.header_tokens + sum(dict(offer.passages)[index] for index in indexes)
     return total
 
 
@@ -45,7 +45,7 @@ def test_never_above_the_budget(items: list[BudgetItem], budget: int) -> None:
 @given(OFFERS)
 @settings(max_examples=100, deadline=None)
 def test_with_enough_everything_is_bought(items: list[BudgetItem]) -> None:
-    everything = [[index for index, _, _ in offer.passages] for offer in items]
+    everything = [[index for index, _ in offer.passages] for offer in items]
     budget = cost_of(items, [list(indexes) for indexes in everything])
     assert allocate_tokens(items, budget) == everything
 
@@ -60,74 +60,51 @@ def test_more_budget_never_loses_the_best_skill(
         assert large[0] is not None
 
 
-EVEN = st.lists(
-    st.builds(
-        BudgetItem,
-        header_tokens=st.just(20),
-        utility=st.floats(0.01, 10),
-        passages=st.integers(1, 6).map(
-            lambda count: [(index, 1 - index / 10, 50) for index in range(count)]
-        ),
-    ),
-    max_size=5,
-)
+def test_enough_of_the_best_comes_before_the_next_and_both_before_the_rest() -> None:
+    best = BudgetItem(10, 0.6, [(1, 40), (0, 40), (2, 200)], 2, 0.8)
+    other = BudgetItem(10, 0.3, [(0, 40), (1, 400)], 1, 0.8)
+    assert allocate_tokens([best, other], 90) == [[0, 1], None]
+    assert allocate_tokens([best, other], 140) == [[0, 1], [0]]
+    assert allocate_tokens([best, other], 340) == [[0, 1, 2], [0]]
+    assert allocate_tokens([best, other], 740) == [[0, 1, 2], [0, 1]]
 
 
-@given(EVEN, st.integers(0, 1500), st.integers(0, 500))
-@settings(max_examples=300, deadline=None)
-def test_with_passages_of_one_size_more_budget_spends_no_less(
-    items: list[BudgetItem], budget: int, more: int
-) -> None:
-    small, large = allocate_tokens(items, budget), allocate_tokens(items, budget + more)
-    assert cost_of(items, large) >= cost_of(items, small)
-    assert sum(x is not None for x in large) >= sum(x is not None for x in small)
+def test_the_rest_of_a_sure_skill_comes_before_an_unlikely_one() -> None:
+    sure = BudgetItem(10, 0.9, [(0, 90), (1, 100)], 1, 0.7)
+    unlikely = BudgetItem(10, 0.01, [(0, 40)], 1, 0.7)
+    assert allocate_tokens([sure, unlikely], 200) == [[0, 1], None]
 
 
-def test_a_small_budget_goes_deep_into_the_best_skill() -> None:
-    items = [
-        BudgetItem(10, 5.0, [(0, 0.9, 40), (1, 1.0, 40), (2, 0.1, 40)]),
-        BudgetItem(10, 1.0, [(0, 0.5, 40)]),
-    ]
-    assert allocate_tokens(items, 100) == [[0, 1], None]
-    assert allocate_tokens(items, 140) == [[0, 1], [0]]
-    assert allocate_tokens(items, 180) == [[0, 1, 2], [0]]
+def test_a_rest_worth_more_than_what_is_enough_comes_with_it() -> None:
+    whole = BudgetItem(10, 0.5, [(0, 90), (1, 10)], 1, 0.5)
+    assert allocate_tokens([whole, BudgetItem(10, 0.4, [(0, 90)], 1)], 110) == [[0, 1], None]
 
 
-def test_skills_of_like_worth_all_enter_before_any_goes_deep() -> None:
-    items = [BudgetItem(10, utility, [(0, 0.8, 40), (1, 1.0, 40)]) for utility in (1.0, 0.95, 0.9)]
-    assert allocate_tokens(items, 150) == [[1], [1], [1]]
+def test_what_is_wanted_first_is_bought_first() -> None:
+    long = BudgetItem(10, 0.1, [(0, 90)], 1, first=True)
+    short = BudgetItem(10, 0.9, [(0, 20)], 1)
+    assert allocate_tokens([short, long], 100) == [None, [0]]
 
 
-def test_the_better_skill_comes_first_when_only_one_fits() -> None:
-    items = [BudgetItem(10, 2.0, [(0, 1.0, 50)]), BudgetItem(10, 1.0, [(0, 1.0, 30)])]
-    assert allocate_tokens(items, 60) == [[0], None]
-    assert allocate_tokens(items, 59) == [None, [0]]
-
-
-def test_a_best_passage_that_is_too_long_gives_way_to_a_lesser_one() -> None:
-    assert allocate_tokens(
-        [BudgetItem(10, 1.0, [(0, 1.0, 500), (1, 0.4, 50), (2, 0.6, 60)])], 100
-    ) == [[2]]
+def test_of_what_does_not_fit_the_most_needed_that_does_is_bought() -> None:
+    assert allocate_tokens([BudgetItem(10, 1.0, [(4, 500), (2, 60), (1, 50)], 3)], 100) == [[2]]
+    assert allocate_tokens([BudgetItem(10, 1.0, [(0, 500)], 1)], 100) == [None]
 
 
 def test_a_skill_without_passages_is_its_header() -> None:
-    assert allocate_tokens([BudgetItem(10, 1.0, [])], 10) == [[]]
-    assert allocate_tokens([BudgetItem(10, 1.0, [])], 9) == [None]
-
-
-def test_worth_of_skill_times_worth_of_passage_decides() -> None:
-    items = [
-        BudgetItem(0, 1.0, [(0, 1.0, 10), (1, 0.9, 10)]),
-        BudgetItem(0, 0.5, [(0, 1.0, 10), (1, 1.0, 10)]),
-    ]
-    assert allocate_tokens(items, 30) == [[0, 1], [0]]
-
-
-def test_a_passage_worth_more_than_its_skill_waits_for_the_header() -> None:
-    items = [BudgetItem(10, 1.0, [(0, 1.8, 20), (1, 1.2, 20)]), BudgetItem(10, 0.9, [(0, 1.0, 20)])]
-    assert allocate_tokens(items, 80) == [[0, 1], [0]]
-    assert allocate_tokens(items, 50) == [[0, 1], None]
+    assert allocate_tokens([BudgetItem(10, 1.0, [], 0)], 10) == [[]]
+    assert allocate_tokens([BudgetItem(10, 1.0, [], 0)], 9) == [None]
 
 
 def test_nothing_offered_nothing_bought() -> None:
     assert allocate_tokens([], 100) == []
+
+
+def test_a_prerequisite_comes_right_behind_what_needs_it_before_extras() -> None:
+    needs = BudgetItem(10, 0.6, [(0, 40)], 1)
+    prerequisite = BudgetItem(10, 0.6, [(0, 300)], 1, needed_by=0)
+    extra = BudgetItem(10, 0.5, [(0, 40)], 1)
+    assert allocate_tokens([needs, prerequisite, extra], 370) == [[0], [0], None]
+    assert allocate_tokens([needs, prerequisite, extra], 420) == [[0], [0], [0]]
+    alone = BudgetItem(10, 0.6, [(0, 300)], 1)
+    assert allocate_tokens([needs, alone, extra], 370) == [[0], None, [0]]

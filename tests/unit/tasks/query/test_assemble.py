@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
+from config.passage_settings import PassageSettings
 from graph.records import Link, LinkType
 from search.protocol import StoredRevision
 from search.skill_analysis import analyse_skill
@@ -23,7 +24,7 @@ from tasks.query.assemble import fill_bundle
 from tasks.query.choose import ChosenSkill
 from tasks.query.select_passages import SkillPassages, select_skill_passages
 
-GAP = 6.0
+SETTINGS = PassageSettings(miss=0.1)
 
 VOCABULARY = "bake dough oven the a of steam 240 °C flour-bag `scale.py` 面团 烤箱 </passage>"
 WORDS = st.sampled_from(VOCABULARY.split(" "))
@@ -77,7 +78,9 @@ def select(draft: Draft, number: int, words: bool = True) -> SkillPassages:
     query = PassageQuery(None, terms, np.ones(len(terms), np.float32))
     chosen = ChosenSkill(f"home:s{number}", draft.score, ("its text matches the task",))
     path = f"/skills/s{number}/SKILL.md"
-    return SkillPassages(chosen, revision, path, *select_skill_passages(revision, query, None, GAP))
+    return SkillPassages(
+        chosen, revision, path, *select_skill_passages(revision, query, None, SETTINGS)
+    )
 
 
 def select_all(drafts: list[Draft]) -> list[SkillPassages]:
@@ -192,8 +195,10 @@ def test_a_short_skill_is_sent_whole() -> None:
 
 
 def test_without_vectors_words_choose() -> None:
-    [skill] = fill_bundle(empty(100_000), [select(LONG, 0)], [], []).skills
+    [skill] = fill_bundle(empty(500), [select(LONG, 0)], [], []).skills
     assert skill.paged_by == "words"
+    [skill] = fill_bundle(empty(100_000), [select(LONG, 0)], [], []).skills
+    assert skill.paged_by == "whole"
 
 
 def test_a_skill_without_any_body_is_its_header() -> None:

@@ -47,12 +47,18 @@ def choose(
     owners: Sequence[str] = (),
     relative: float = 0.25,
     conflicts: Sequence[tuple[str, str]] = (),
+    probabilities: Sequence[float] = (),
 ) -> SkillChoice:
     hits = tuple(
         RankedSkill(
-            RevisionKey(skill_id, 1), score, {}, ("matches",), "pdf" if skill_id in owners else ""
+            RevisionKey(skill_id, 1),
+            score,
+            {},
+            ("matches",),
+            "pdf" if skill_id in owners else "",
+            probability=probabilities[place] if probabilities else None,
         )
-        for skill_id, score in ranked
+        for place, (skill_id, score) in enumerate(ranked)
     )
     settings = Settings(choice=ChoiceSettings(relative=relative))
     context = make_context(links or Links(), settings=settings, top=top)
@@ -72,6 +78,42 @@ def test_nothing_ranked_nothing_chosen() -> None:
 def test_the_ranking_is_kept_up_to_the_top() -> None:
     ranked = [(name, 10.0 - place) for place, name in enumerate("abcdef")]
     assert ids(choose(ranked, top=3)) == ["a", "b", "c"]
+
+
+TIE = [("a", 8.0), ("b", 7.9), ("c", 7.8)]
+
+
+def test_one_that_is_certain_comes_alone() -> None:
+    assert ids(choose(TIE, probabilities=(0.97, 0.008, 0.004))) == ["a"]
+
+
+def test_several_that_may_be_right_come_together() -> None:
+    choice = choose(TIE, probabilities=(0.3, 0.25, 0.2))
+    assert ids(choice) == ["a", "b", "c"]
+    assert [chosen.probability for chosen in choice.chosen] == [0.3, 0.25, 0.2]
+    assert [chosen.worth for chosen in choice.chosen] == pytest.approx([1.0, 0.25 / 0.3, 0.2 / 0.3])
+
+
+def test_the_first_comes_however_unlikely_and_so_does_the_owner_of_a_format() -> None:
+    assert ids(choose(TIE, owners="c", probabilities=(0.004, 0.004, 0.004))) == ["a", "c"]
+
+
+def test_a_prerequisite_counts_with_what_needs_it_before_what_ranks_behind() -> None:
+    choice = choose(TIE, Links(("a", DEPENDS, "z")), probabilities=(0.6, 0.3, 0.2))
+    assert ids(choice) == ["a", "z", "b", "c"]
+    assert choice.chosen[1].probability == 0.6
+    worth = [chosen.worth for chosen in choice.chosen]
+    assert worth == sorted(worth, reverse=True)
+
+
+def test_a_prerequisite_that_ranks_itself_is_worth_what_needs_it() -> None:
+    choice = choose(TIE, Links(("a", DEPENDS, "c")), probabilities=(0.6, 0.3, 0.001))
+    assert ids(choice) == ["a", "c", "b"]
+
+
+def test_without_probabilities_worth_falls_with_a_power_of_the_score() -> None:
+    choice = choose([("a", 8.0), ("b", 4.0)])
+    assert [chosen.worth for chosen in choice.chosen] == [1.0, 0.0625]
 
 
 def test_far_below_the_best_is_left_out() -> None:

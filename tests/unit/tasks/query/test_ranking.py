@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from config.settings import ChoiceSettings
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.score_candidates import ScoredCandidates
 from search.text.query_understanding import understand
 from skills.record import RevisionKey
 from tasks.query.process_state.published_library import LibrarySnapshot
-from tasks.query.ranking import TaskQuery, build_ranking
+from tasks.query.ranking import Ranking, TaskQuery, build_ranking, estimate_probabilities
 
+STATISTICS = LibraryStatistics()
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
 
 
-@pytest.mark.parametrize(
-    ("cosines", "best_cosine"), [((0.0, 0.0), None), ((0.0, 0.4), 0.4), ((-0.2, 0.3), 0.3)]
-)
-def test_nearness_is_unknown_where_no_candidate_has_a_cosine(
-    cosines: tuple[float, float], best_cosine: float | None
-) -> None:
+def rank(nearness: tuple[float, float], scores: tuple[float, float] = (2.0, 1.0)) -> Ranking:
     keys = (RevisionKey("home:a", 1), RevisionKey("home:b", 1))
-    scores = np.array([2.0, 1.0])
-    scored = ScoredCandidates(keys, scores, {"bm25f": scores}, scores, np.array(cosines))
+    values = np.array(scores)
+    scored = ScoredCandidates(keys, values, {"bm25f": values}, values / 2, np.array(nearness))
     snapshot = LibrarySnapshot({"home:a": 1, "home:b": 1}, LibraryStatistics())
     query = TaskQuery(snapshot, understand("mend the net"), VECTOR)
-    assert build_ranking(query, scored).best_cosine == best_cosine
+    return build_ranking(query, scored)
+
+
+@pytest.mark.parametrize(
+    ("nearness", "expected"),
+    [((np.nan, np.nan), [None, None]), ((np.nan, 0.4), [None, 0.4]), ((0.0, 0.4), [0.0, 0.4])],
+)
+def test_nearness_is_unknown_where_a_candidate_has_no_cosine(
+    nearness: tuple[float, float], expected: list[float | None]
+) -> None:
+    ranking = rank(nearness)
+    assert [hit.nearness for hit in ranking.hits] == expected
+    assert [hit.evidence for hit in ranking.hits] == [1.0, 0.5]
+
+
+def test_a_candidate_without_evidence_is_no_hit() -> None:
+    assert len(rank((0.0, 0.0), (2.0, 0.0)).hits) == 1
+
+
+def test_the_first_candidates_and_the_library_get_probabilities() -> None:
+    ranking = estimate_probabilities(rank((0.5, 0.4)), STATISTICS)
+    assert ranking.probability is not None
+    first, second = (hit.probability or 0.0 for hit in ranking.hits)
+    assert 0 < second < first <= ranking.probability < 1
+    assert ranking.is_evident(ChoiceSettings(least_probability=0.0))
+    assert not ranking.is_evident(ChoiceSettings(least_probability=1.0))
+
+
+def test_a_ranking_without_hits_has_the_probability_0() -> None:
+    assert estimate_probabilities(replace(rank((0.5, 0.4)), hits=()), STATISTICS).probability == 0

@@ -11,7 +11,7 @@ from config.errors import UsageError
 from config.load_settings import load_settings
 from skills.record import RevisionKey
 from tasks.query.ranking import RankedSkill
-from tasks.query.rerank import combine_scores, late_interaction_score, reorder_hits
+from tasks.query.rerank import combine_scores, reorder_hits
 
 
 def hits(*scores: float, slot: int = -1) -> tuple[RankedSkill, ...]:
@@ -109,18 +109,11 @@ def test_the_scale_of_the_second_score_does_not_matter() -> None:
     assert combine_scores(first, second, 0.0) == pytest.approx(first)
 
 
-def test_the_nearest_section_counts() -> None:
-    sections = np.array([[0.0, 1.0], [0.6, 0.8], [-1.0, 0.0]], dtype=np.float32)
-    assert late_interaction_score(
-        np.array([1.0, 0.0], dtype=np.float32), sections
-    ) == pytest.approx(0.6)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("MILLISECONDS", "0"),
-        ("LATE_MILLISECONDS", "0"),
+        ("LATE_CANDIDATES", "1"),
         ("CANDIDATES", "1"),
         ("BATCH_SIZE", "0"),
         ("WEIGHT", "-1"),

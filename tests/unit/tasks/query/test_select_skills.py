@@ -94,7 +94,7 @@ def make_query(
 ) -> tuple[QueryContext, ScriptedModel]:
     model = ScriptedModel(script)
     chosen = Settings(
-        choice=ChoiceSettings(floor=0.01),
+        choice=ChoiceSettings(least_probability=0.2),
         language_model=LanguageModelSettings(
             base_url="http://127.0.0.1:1/v1", model="scripted", **settings
         ),
@@ -109,7 +109,7 @@ def make_ranking(names: Sequence[str] = NAMES) -> Ranking:
         RankedSkill(RevisionKey(name, 1), 10.0 - at, {"bm25f": 10.0 - at}, ("matches",))
         for at, name in enumerate(names)
     )
-    return Ranking(understand("bake bread"), None, hits, evidence=9.0, library_size=6)
+    return Ranking(understand("bake bread"), None, hits, probability=0.9, library_size=6)
 
 
 def ids(ranking: Ranking) -> str:
@@ -211,9 +211,9 @@ def test_a_clear_lead_needs_no_model() -> None:
     assert model.requests == []
 
 
-def test_a_task_below_the_floor_needs_no_model() -> None:
+def test_a_task_that_the_library_hardly_has_a_skill_for_needs_no_model() -> None:
     context, model = make_query(answer_with(["b"]))
-    before = replace(make_ranking(), evidence=0.0)
+    before = replace(make_ranking(), probability=0.1)
     assert select_skills(context, before) is before
     assert model.requests == []
 

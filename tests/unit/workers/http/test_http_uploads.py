@@ -61,9 +61,18 @@ def test_who_sends_slowly_is_cut_off(client: httpx.AsyncClient, settings: Settin
 
 def test_one_too_many_is_asked_to_come_again(client: httpx.AsyncClient) -> None:
     async def both() -> list[httpx.Response]:
-        first = asyncio.create_task(client.post(WHERE, content=slowly(0.2), headers=TEXT))
-        await asyncio.sleep(0.05)
+        begun, answered = asyncio.Event(), asyncio.Event()
+
+        async def held_open() -> AsyncIterator[bytes]:
+            yield b"# x\n"
+            begun.set()
+            await answered.wait()
+            yield b"More.\n"
+
+        first = asyncio.create_task(client.post(WHERE, content=held_open(), headers=TEXT))
+        await begun.wait()
         second = await client.post(WHERE, content=b"# x\n", headers=TEXT)
+        answered.set()
         return [await first, second]
 
     first, second = asyncio.run(both())

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import SkillbusError, TransientError, UsageError
-from config.settings import ServerSettings, Settings
+from config.server_settings import ServerSettings
+from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from graph.records import Source
 from tasks.broker import redis_connection

@@ -1,0 +1,79 @@
+"""Binary codes of vectors: one bit a dimension, to find the likely nearest of many quickly.
+
+A code is the signs of a vector's difference from the mean of all. The share of bits in which two
+codes differ estimates the angle between the differences (Charikar, *Similarity estimation
+techniques from rounding algorithms*, STOC 2002, section 3), and from it follows the cosine of the
+vectors themselves. Without the mean the codes of models whose vectors all point one way (E5) would
+be nearly equal. Estimates choose what is compared exactly; no score is made of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from search.protocol import Vector
+
+_WORD = 64
+_ENCODE_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SectionCodes:
+    """The codes of the rows of a matrix, with room for more.
+
+    mean: float32 (dimension,). bits: uint64 (words, room), a word of all rows together, so that
+    numpy compares them in one pass. offsets, lengths: float32 (room,), the product of mean and
+    difference and the length of the difference; an offset of -inf leaves a row out.
+    """
+
+    mean: Vector
+    bits: npt.NDArray[np.uint64]
+    offsets: Vector
+    lengths: Vector
+
+    @classmethod
+    def create(cls, mean: Vector, room: int) -> SectionCodes:
+        """Codes without rows."""
+        words = -(-len(mean) // _WORD)
+        return cls(
+            mean,
+            np.zeros((words, room), dtype=np.uint64),
+            np.zeros(room, dtype=np.float32),
+            np.zeros(room, dtype=np.float32),
+        )
+
+    def encode(self, first: int, vectors: npt.NDArray[np.int8], inverse_norms: Vector) -> None:
+        """Encode rows from `first` on: int8 vectors (n, dimension) and 1 / their norms, (n,)."""
+        for start in range(0, len(vectors), _ENCODE_ROWS):
+            part = vectors[start : start + _ENCODE_ROWS].astype(np.float32)
+            norms = inverse_norms[start : start + _ENCODE_ROWS]
+            difference = part * norms[:, None] - self.mean
+            rows = slice(first + start, first + start + len(part))
+            self.bits[:, rows] = _pack(difference).T
+            self.offsets[rows] = np.where(norms > 0, np.vecdot(difference, self.mean), -np.inf)
+            self.lengths[rows] = np.linalg.norm(difference, axis=1)
+
+    def estimate(self, vector: Vector, rows: int) -> Vector:
+        """Estimated cosines of a unit vector with the first `rows`, float32 (rows,), up to a
+        constant."""
+        difference = np.asarray(vector, dtype=np.float32) - self.mean
+        code = _pack(difference[None, :])[0]
+        differing = np.zeros(rows, dtype=np.uint16)
+        for word, own in zip(self.bits, code, strict=True):
+            differing += np.bitwise_count(word[:rows] ^ own)
+        angles = np.arange(len(self.mean) + 1) * (np.pi / len(self.mean))
+        cosines = (np.cos(angles) * np.linalg.norm(difference)).astype(np.float32)
+        estimates: Vector = self.offsets[:rows] + self.lengths[:rows] * cosines[differing]
+        return estimates
+
+
+def _pack(difference: Vector) -> npt.NDArray[np.uint64]:
+    """The signs of each row as words, uint64 (n, words); bits beyond the dimension are 0."""
+    signs = difference > 0
+    missing = -difference.shape[1] % _WORD
+    if missing:
+        signs = np.pad(signs, ((0, 0), (0, missing)))
+    return np.packbits(signs, axis=1).view(np.uint64)

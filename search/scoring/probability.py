@@ -1,0 +1,197 @@
+"""Probabilities that ranked skills are right for a task, by logistic models of few features.
+
+Three models read the first candidates of a ranking: `first` is about the candidate in the first
+place, `further` about each one behind it, and `library` says whether any of the first ten is right,
+which is what NO_SKILL_HIT follows from. Their weights are in `probability_weights.json`, fitted by
+`tests/bench/fit_probability.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search.protocol import ForwardRecord
+from search.scoring.library_statistics import LibraryStatistics
+from search.text.query_understanding import Understanding
+
+Floats = npt.NDArray[np.float64]
+
+RIVALS = 20
+"""Candidates that the features look at; those behind them get the probability of the last."""
+
+WITHIN = 10
+"""The model `library` is about so many first candidates."""
+
+HEADS = ("first", "further", "library")
+FEATURES = ("gap", "lead", "evidence", "coverage", "nearness", "description")
+"""Features that speak for a candidate: none of their weights may be negative.
+
+gap: score less that of the best rival, as a share of the best score. lead: score above that of the
+last rival. evidence: logarithm of BM25F over the root of the task's idf mass, and over
+sqrt(ln(1 + library size)), with which it grows as idf does. coverage: BM25F over that mass.
+nearness: the better cosine with the task in deviations above those of unrelated texts, less the
+typical one; 0 where the encoder does not know the language. description: share of the idf mass of
+the skill's description that the task has.
+"""
+
+_DESCRIPTION = 1
+_TYPICAL_NEARNESS = 4.0
+_LEAST_EVIDENCE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class RankedEvidence:
+    """What the features of the first n candidates of a task are made of, in the order of rank.
+
+    scores, evidence, descriptions: float64, (n,), as in FEATURES. nearness: the same, NaN where
+    unknown. mass: idf mass of the task. skills: in the library. long_task_weight: 0 for a short
+    query, 1 for a long task.
+    """
+
+    scores: Floats
+    evidence: Floats
+    nearness: Floats
+    descriptions: Floats
+    mass: float
+    skills: int
+    long_task_weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Probabilities:
+    """skills: of each candidate, float64 (n,). library: that one of the first ten is right."""
+
+    skills: Floats
+    library: float
+
+
+def feature_names() -> tuple[str, ...]:
+    """Names of the columns of `compute_features`: each feature for short and for long tasks."""
+    pairs = [f"{name}_{kind}" for name in (*FEATURES, "unknown", "bias") for kind in _KINDS]
+    return (*pairs, "place")
+
+
+_KINDS = ("short", "long")
+
+
+def compute_features(seen: RankedEvidence) -> Floats:
+    """Features of the candidates, float64 (n, len(feature_names())).
+
+    Every feature has a column for short queries and one for long tasks, between which the task's
+    weight is divided. `unknown` is 1 without vectors, `place` the logarithm of the place.
+    """
+    count = len(seen.scores)
+    if not count:
+        return np.empty((0, len(feature_names())))
+    best = max(float(seen.scores.max()), 1e-6)
+    order = np.argsort(-seen.scores, kind="stable")
+    rival = np.full(count, seen.scores[order[0]])
+    rival[order[0]] = seen.scores[order[1]] if count > 1 else 0.0
+    growth = math.sqrt(math.log1p(max(seen.skills, 2)))
+    known = ~np.isnan(seen.nearness)
+    columns = (
+        (seen.scores - rival) / best,
+        seen.scores - seen.scores[order[-1]] if count > 1 else seen.scores,
+        np.log(np.maximum(seen.evidence, _LEAST_EVIDENCE) / growth),
+        seen.evidence / math.sqrt(max(seen.mass, 1e-6)),
+        np.where(known, seen.nearness - _TYPICAL_NEARNESS, 0.0),
+        seen.descriptions,
+        1.0 - known,
+        np.ones(count),
+    )
+    t = seen.long_task_weight
+    split = [column * share for column in columns for share in (1.0 - t, t)]
+    return np.column_stack([*split, np.log1p(np.arange(count))])
+
+
+def match_descriptions(
+    understanding: Understanding, records: Sequence[ForwardRecord], statistics: LibraryStatistics
+) -> Floats:
+    """The share of the idf mass of each skill's description that the task has, float64 (n,)."""
+    wanted = np.sort(understanding.ids)
+    shares = np.zeros(len(records))
+    for place, record in enumerate(records):
+        terms = record.terms[record.counts[:, _DESCRIPTION] > 0]
+        mass = statistics.idf(terms).astype(np.float64)
+        total = float(mass.sum())
+        if total and len(wanted):
+            near = np.minimum(wanted.searchsorted(terms), len(wanted) - 1)
+            shares[place] = float(mass[wanted[near] == terms].sum()) / total
+    return shares
+
+
+class ProbabilityModel:
+    """The three logistic models; raises ValueError for weights of another format.
+
+    card: as in the JSON file: by head the weight of each feature, and where they come from.
+    """
+
+    def __init__(self, card: Mapping[str, Any]) -> None:
+        if card.get("format") != 1 or set(card.get("weights", {})) != set(HEADS):
+            raise ValueError("no weights of probabilities, or of another format")
+        names = feature_names()
+        self._weights = {
+            head: np.array([float(card["weights"][head].get(name, 0.0)) for name in names])
+            for head in HEADS
+        }
+
+    def estimate(self, seen: RankedEvidence) -> Probabilities:
+        """Probabilities of the candidates of a task; 0 for the library without any."""
+        features = compute_features(seen)
+        if not len(features):
+            return Probabilities(np.empty(0), 0.0)
+        skills = _logistic(features @ self._weights["further"])
+        skills[0] = _logistic(features[:1] @ self._weights["first"])[0]
+        library = float(_logistic(features[:1] @ self._weights["library"])[0])
+        return Probabilities(skills, max(library, float(skills[0])))
+
+
+def _logistic(values: Floats) -> Floats:
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(values, -30.0, 30.0))), dtype=np.float64)
+
+
+@functools.cache
+def load_probability_model() -> ProbabilityModel:
+    """The model that ships with skillbus; read once."""
+    text = files("search.scoring").joinpath("probability_weights.json").read_text("utf-8")
+    return ProbabilityModel(json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Predictions of about the same value: their mean, the share that came true, their number."""
+
+    predicted: float
+    observed: float
+    count: int
+
+
+def reliability_bins(
+    predicted: Sequence[float], came_true: Sequence[bool], bins: int = 10
+) -> list[ReliabilityBin]:
+    """Bins of equal width between 0 and 1, for a reliability plot; empty ones are left out."""
+    values = np.asarray(predicted, dtype=np.float64)
+    truth = np.asarray(came_true, dtype=np.float64)
+    place = np.minimum((values * bins).astype(np.int64), bins - 1)
+    return [
+        ReliabilityBin(float(values[mine].mean()), float(truth[mine].mean()), int(mine.sum()))
+        for mine in (place == number for number in range(bins))
+        if mine.any()
+    ]
+
+
+def calibration_error(bins: Sequence[ReliabilityBin]) -> float:
+    """Expected calibration error: mean |predicted - observed| over the predictions (Naeini et al.,
+    AAAI 2015)."""
+    total = sum(one.count for one in bins)
+    gaps = (one.count * abs(one.predicted - one.observed) for one in bins)
+    return sum(gaps) / total if total else 0.0

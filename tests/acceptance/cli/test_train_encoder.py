@@ -1,0 +1,73 @@
+"""`skillbus train encoder` on the examples, then a library with the trained model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from search.models.encoder import SMALL_MODEL
+from tests.support.program.program import ROOT, ForkServer, Skillbus, wait_for
+
+EXAMPLES = ROOT / "examples"
+SHORT = ("--pairs", "2", "--tokens", "32", "--rank", "2", "--threads", "1", "--batch-size", "16")
+
+
+@pytest.fixture(scope="module")
+def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    """The examples, synced and embedded; tests only ask them."""
+    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("encoded") / "home")
+    skillbus("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
+    return skillbus
+
+
+def test_a_trained_encoder_serves_a_library(
+    examples: Skillbus, fork_server: ForkServer, tmp_path: Path
+) -> None:
+    out, feedback = tmp_path / "model", str(EXAMPLES / "tasks.jsonl")
+    said = examples("train", "encoder", "--out", str(out), "--feedback", feedback, *SHORT).out
+    assert "held-out labelled prompts" in said
+    assert "candidates for negatives filtered by: name" in said
+    card = json.loads((out / "skillbus.json").read_text(encoding="utf-8"))
+    assert card["pairs"]["labelled prompts"] > 0
+    assert card["pairs"]["own text"] > 0
+    assert set(card["filtered"]) == {"name", "overlap", "vector"}
+    assert ("not recommended" in said) != card["wins"]
+    assert (out / "adapter.safetensors").stat().st_size < 500_000
+    other = Skillbus(fork_server, tmp_path / "home")
+    other.env["SKILLBUS_ENCODER__MODEL"] = str(out)
+    other("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
+    task = "which stations run dry, and how do the vans drive to fill them"
+    assert other("query", task, "--format", "json").data["status"] == "SKILL_HIT"
+    rows = {row["check"]: row for row in other("doctor", "--json").data}
+    assert rows["encoder"]["state"] == "ok"
+    assert str(out) in json.dumps(rows["encoder"])
+
+
+def test_a_training_goes_on_after_a_kill(examples: Skillbus, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    args = ("train", "encoder", "--out", str(out), "--base", SMALL_MODEL, "--epochs", "3", *SHORT)
+    args = (*args, "--checkpoint-steps", "1")
+    process = examples.start(*args)
+    wait_for((out / "checkpoint.safetensors").exists, 120)
+    process.kill()
+    assert not (out / "skillbus.json").exists()
+    changed = examples(*args, "--seed", "5", code=2)
+    assert "a different seed" in changed.err
+    done = examples(*args, "--json")
+    assert "resuming the training" in done.err
+    assert json.loads((out / "skillbus.json").read_text(encoding="utf-8")) == done.data
+    assert "--fresh" in examples(*args, code=2).err
+
+
+def test_what_cannot_be_is_refused(examples: Skillbus, tmp_path: Path) -> None:
+    out = str(tmp_path / "model")
+    train = ("train", "encoder")
+    assert "folds are counted from 0" in examples(*train, "--out", out, "--fold", "5", code=2).err
+    none = str(tmp_path / "none")
+    missing = examples(*train, "--out", out, "--feedback", none, code=2)
+    assert "cannot be read" in missing.err
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").touch()
+    assert "other files" in examples(*train, "--out", str(tmp_path / "mine"), code=2).err

@@ -1,0 +1,163 @@
+"""Plots as SVG. The same figures give the same bytes: no dates, fixed ids."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure as Canvas
+
+from tests.bench.quality.figures import TITLES, Figure
+
+STYLE: Mapping[str, Any] = {
+    "svg.hashsalt": "skillbus",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+}
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+"""Distinguishable to colour-blind readers (Okabe and Ito, 2008)."""
+DASHES = {"dev": "--", "left_out": "-"}
+SIZE = (6.4, 4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Figures of a column over numbers. name: of what is shown, "" if the plot has one thing."""
+
+    column: str
+    at: Sequence[float]
+    figures: Sequence[Figure]
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name in the legend."""
+        return f"{self.name}, {TITLES[self.column]}" if self.name else TITLES[self.column]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Figures of a column over categories; None where a category has no cases."""
+
+    column: str
+    name: str
+    figures: Sequence[Figure | None]
+
+
+def draw_curves(
+    curves: Sequence[Curve], x: str, y: str, *, log: bool = False, points: bool = False
+) -> bytes:
+    """Lines with their intervals as bands; dashed for dev."""
+    with mpl.rc_context(dict(STYLE)):
+        canvas, axes = _canvas(x, y)
+        names = list(dict.fromkeys(curve.name for curve in curves))
+        for curve in curves:
+            colour = COLOURS[names.index(curve.name) % len(COLOURS)]
+            values, low, high = (
+                [one[part] for one in curve.figures]  # type: ignore[literal-required]
+                for part in ("value", "low", "high")
+            )
+            axes.plot(
+                curve.at,
+                values,
+                DASHES[curve.column],
+                color=colour,
+                label=curve.label,
+                marker="o" if points else None,
+                markersize=4,
+            )
+            axes.fill_between(curve.at, low, high, color=colour, alpha=0.12, linewidth=0)
+        if log:
+            axes.set_xscale("log")
+            ticks = _ticks([place for curve in curves for place in curve.at], points)
+            axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
+            axes.set_xticks([], minor=True)
+        axes.legend(frameon=False)
+        return _svg(canvas)
+
+
+def draw_bars(series: Sequence[Series], categories: Sequence[str], y: str) -> bytes:
+    """Points with intervals over categories; hollow for dev."""
+    with mpl.rc_context(dict(STYLE)):
+        canvas, axes = _canvas("", y)
+        names = list(dict.fromkeys(one.name for one in series))
+        for number, one in enumerate(series):
+            colour = COLOURS[names.index(one.name) % len(COLOURS)]
+            shift = (number - (len(series) - 1) / 2) * 0.12
+            known = [(place, figure) for place, figure in enumerate(one.figures) if figure]
+            axes.errorbar(
+                [place + shift for place, _ in known],
+                [figure["value"] for _, figure in known],
+                yerr=[
+                    [max(figure["value"] - figure["low"], 0.0) for _, figure in known],
+                    [max(figure["high"] - figure["value"], 0.0) for _, figure in known],
+                ],
+                fmt="o",
+                color=colour,
+                markerfacecolor="white" if one.column == "dev" else colour,
+                capsize=3,
+                label=f"{one.name}, {TITLES[one.column]}",
+            )
+        axes.set_xticks(range(len(categories)), list(categories))
+        axes.set_ylim(0, 1)
+        axes.legend(frameon=False)
+        return _svg(canvas)
+
+
+def draw_reliability(bins: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes:
+    """Share that came true against predicted probability, by column; the area is the number."""
+    with mpl.rc_context(dict(STYLE)):
+        canvas, axes = _canvas("predicted probability", "share that was right")
+        axes.plot([0, 1], [0, 1], color="#999999", linewidth=1)
+        for number, (column, rows) in enumerate(bins.items()):
+            total = sum(row["count"] for row in rows)
+            axes.plot(
+                [row["predicted"] for row in rows],
+                [row["observed"] for row in rows],
+                DASHES[column],
+                color=COLOURS[number],
+                label=TITLES[column],
+            )
+            axes.scatter(
+                [row["predicted"] for row in rows],
+                [row["observed"] for row in rows],
+                s=[max(600 * row["count"] / total, 4) for row in rows],
+                color=COLOURS[number],
+                alpha=0.5,
+            )
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        axes.legend(frameon=False)
+        return _svg(canvas)
+
+
+def _canvas(x: str, y: str) -> tuple[Canvas, Any]:
+    canvas = Canvas(figsize=SIZE, layout="constrained")
+    axes = canvas.subplots()
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    return canvas, axes
+
+
+def _ticks(places: Sequence[float], points: bool) -> list[float]:
+    """The places themselves for a few points, else 1, 2, 5, 10 and so on."""
+    if points:
+        return sorted(set(places))
+    low, high = min(places), max(places)
+    steps = [lead * 10.0**power for power in range(7) for lead in (1, 2, 5)]
+    return [step for step in steps if low <= step <= high]
+
+
+def _svg(canvas: Canvas) -> bytes:
+    out = io.BytesIO()
+    canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    text = out.getvalue().decode()
+    return "\n".join(line.rstrip() for line in text.splitlines()).encode() + b"\n"

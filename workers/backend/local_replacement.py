@@ -1,0 +1,94 @@
+"""Replacement of the index of a home by one of another model or schema."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from typing_extensions import override
+
+from config.errors import PermanentError, UsageError
+from search.local.index import LocalSearchIndex
+from search.local.revision_store import read_identity
+from tasks.ingest.reindex import IndexReplacement
+from workers.backend.writer_lock import WriterLock
+
+_LIVE, _NEW, _OLD = "index", "index.new", "index.old"
+
+
+class LocalReplacement(IndexReplacement):
+    """The index of a home as `source`, and the one of the current settings as `target`.
+
+    The source stays complete and readable, also after the switch, until it is deleted. Raises
+    UsageError when there is nothing to replace, or this version cannot read the source.
+    """
+
+    def __init__(self, home: Path, model: str, dimension: int) -> None:
+        self._home = home
+        self._lock = WriterLock(home)
+        live = read_identity(home / _LIVE)
+        if live is None:
+            raise UsageError(f"no library in {home} yet; run `skillbus sync DIR` first")
+        self.same_model = (live["model"], live["dimension"]) == (model, str(dimension))
+        if self.same_model:
+            raise UsageError(f"the index in use is already of {model}; there is nothing to do")
+        try:
+            self.source = LocalSearchIndex(
+                home / _LIVE, live["model"], int(live["dimension"]), writable=False
+            )
+        except PermanentError as error:
+            raise UsageError(
+                f"this version cannot read the index ({error}); set SKILLBUS_HOME to an empty "
+                "folder and sync the sources"
+            ) from error
+        self.target = self._open_target(model, dimension)
+
+    def _open_target(self, model: str, dimension: int) -> LocalSearchIndex:
+        """The new index; what was copied for another model is deleted."""
+        folder = self._home / _NEW
+        begun = read_identity(folder)
+        if begun is not None and (begun["model"], begun["dimension"]) != (model, str(dimension)):
+            shutil.rmtree(folder)
+        return LocalSearchIndex(folder, model, dimension, writable=True)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Folders of the old and the new index after the switch."""
+        return str(self._home / _OLD), str(self._home / _LIVE)
+
+    @override
+    def block_writes(self) -> None:
+        try:
+            self._lock.acquire()
+        except UsageError as error:
+            raise UsageError(
+                f"the new index is ready, but {error}. Stop it and run `skillbus reindex` again, "
+                "which keeps what was copied"
+            ) from error
+
+    @override
+    def allow_writes(self) -> None:
+        self._lock.release()
+
+    @override
+    def switch(self) -> None:
+        self.target.close()
+        if (self._home / _OLD).exists():
+            shutil.rmtree(self._home / _OLD)
+        (self._home / _LIVE).rename(self._home / _OLD)
+        (self._home / _NEW).rename(self._home / _LIVE)
+
+    def close(self) -> None:
+        """Release files and the lock."""
+        self.source.close()
+        self.target.close()
+        self._lock.release()
+
+
+def drop_superseded_index(home: Path) -> list[str]:
+    """Delete the index that an earlier reindex of a home replaced, and return its folder."""
+    old = home / _OLD
+    if not old.exists():
+        return []
+    shutil.rmtree(old)
+    return [str(old)]

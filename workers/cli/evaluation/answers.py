@@ -1,0 +1,108 @@
+"""`eval answers`: asks labelled queries of the whole library and looks for every required line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.evaluation.options import (
+    check_line_ranges,
+    open_library,
+    out_option,
+    wait_option,
+    without_option,
+    write_text_file,
+)
+
+_BUDGETS = (2_000, 4_000, 8_000)
+
+
+@click.command("answers")
+@click.argument("queries", type=click.Path(path_type=Path))
+@click.option(
+    "--budget",
+    "budgets",
+    type=click.IntRange(min=1),
+    multiple=True,
+    default=_BUDGETS,
+    show_default=True,
+    help="Tokens that the bundle may hold; repeatable.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1, 100),
+    help="Maximum number of matches; their dependencies are added.",
+)
+@out_option
+@without_option
+@wait_option
+@json_option
+@click.pass_context
+def answers(
+    ctx: click.Context,
+    queries: Path,
+    budgets: tuple[int, ...],
+    top: int | None,
+    out: Path | None,
+    without: tuple[str, ...],
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Ask each query of the whole library: does the bundle hold the skill, and every required line?
+
+    QUERIES is JSONL with `query_id`, `skill_id`, `query` and `required`: line ranges of the
+    SKILL.md. The predictions are the answers at the largest budget, by query: the bundle's tokens,
+    and the line ranges of each skill, best first.
+
+    \b
+    Example:
+      skillbus eval answers examples/queries.jsonl --budget 4000 --out answers.json
+    """
+    from workers.evaluation.answers import answer_metrics, answer_queries
+    from workers.evaluation.predictions import read_jsonl, read_published_revisions
+
+    rows = read_jsonl(queries, ("query_id", "skill_id", "query"))
+    report: dict[str, Any] = {"queries": len(rows), "budgets": {}}
+    given = {}
+    with open_library(read_settings(ctx), wait) as services:
+        revisions = read_published_revisions(services, [row["skill_id"] for row in rows])
+        parsed = {skill_id: revision.parsed for skill_id, revision in revisions.items()}
+        for row in rows:
+            lines = parsed[row["skill_id"]].lines
+            check_line_ranges(row["query_id"], row.get("required"), len(lines))
+        for budget in sorted(set(budgets)):
+            given = dict(answer_queries(services, rows, budget, top, without))
+            report["budgets"][str(budget)] = answer_metrics(rows, given, parsed)
+    if out is not None:
+        predictions = {
+            query_id: {"tokens": answer.tokens, "skills": answer.skills}
+            for query_id, answer in given.items()
+        }
+        write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+
+
+def _print(report: dict[str, Any]) -> None:
+    """Print a row per budget."""
+    click.echo(f"{report['queries']} queries")
+    names = ("complete", "skill", "recall", "tokens", "skills")
+    rows = [
+        (budget, *(_figure(name, figures[name]) for name in names), "")
+        for budget, figures in report["budgets"].items()
+    ]
+    print_table(rows, ("budget", *names, ""))
+
+
+def _figure(name: str, figure: Any) -> str:
+    if name == "tokens":
+        return f"{figure:.0f}"
+    if name == "skills":
+        return f"{figure:.1f}"
+    return f"{figure['mean']:.3f} [{figure['low']:.3f}, {figure['high']:.3f}]"

@@ -1,0 +1,86 @@
+"""`train ranker`: learns how much each part of the score counts, from labelled prompts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from config.errors import PermanentError, UsageError
+from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
+
+if TYPE_CHECKING:
+    from workers.training.ranker_training import RankerTraining
+
+
+@click.command("ranker")
+@click.argument("prompts", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File for the factors (.json); set `ranker.weights` to it.",
+)
+@json_option
+@click.pass_context
+def ranker(ctx: click.Context, prompts: Path, out: Path | None, as_json: bool) -> None:
+    """Learn the weights of the parts of a score from prompts with the skills they need.
+
+    PROMPTS is JSONL with `instruction` and `gt_skill_ids`. Learning starts from the shipped
+    weights. Prompts are left out by skill, in five folds; if the learnt weights do not rank those
+    better than the shipped ones, nothing is written and the exit code is 1.
+
+    \b
+    Example:
+      skillbus train ranker my-prompts.jsonl --out ranker.json
+    """
+    from search.scoring.ranker_factors import dump_factors
+    from workers.cli.evaluation.options import open_library
+    from workers.evaluation.predictions import read_jsonl
+    from workers.library.user_files import write_atomically
+    from workers.training.ranker_training import rank_prompt, train_ranker
+
+    if out is not None and (out.suffix != ".json" or not out.absolute().parent.is_dir()):
+        raise UsageError(f"{out}: --out must be a .json file in an existing folder")
+    rows = [row for row in read_jsonl(prompts, ("instruction",)) if row.get("gt_skill_ids")]
+    settings = read_settings(ctx)
+    shipped = settings.model_copy(
+        update={"ranker": settings.ranker.model_copy(update={"weights": ""})}
+    )
+    with open_library(shipped, wait=False) as services, progress_bar("ranking") as step:
+        ranked = []
+        for done, row in enumerate(rows, 1):
+            ranked.append(rank_prompt(services, row["instruction"], row["gt_skill_ids"]))
+            step(done, len(rows))
+    found = [prompt for prompt in ranked if prompt is not None]
+    trained = train_ranker(found)
+    report = _report(trained, len(rows), len(found))
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(json.dumps(report, indent=2))
+    if not trained.wins:
+        raise PermanentError(
+            "the learnt weights do not rank left-out prompts better than the shipped ones; "
+            "nothing was written"
+        )
+    if out is not None:
+        write_atomically(out, dump_factors(trained.factors))
+        print_to_stderr(f"written to {out}; set ranker.weights to use it")
+
+
+def _report(trained: RankerTraining, prompts: int, found: int) -> dict[str, Any]:
+    shipped, learnt = trained.shipped.mean(axis=0), trained.learnt.mean(axis=0)
+    return {
+        "prompts": prompts,
+        "with_a_needed_candidate": found,
+        "left_out": {
+            "shipped": {"hit_at_1": round(shipped[0], 4), "mrr": round(shipped[1], 4)},
+            "learnt": {"hit_at_1": round(learnt[0], 4), "mrr": round(learnt[1], 4)},
+            "mrr_gain": round(trained.gain, 4),
+            "mrr_gain_at_least": round(trained.least_gain, 4),
+        },
+        "penalty": trained.penalty,
+        "factors": {name: round(value, 4) for name, value in trained.factors.items()},
+    }

@@ -1,0 +1,1 @@
+"""Training of the bi-encoder: pairs, hard negatives, low-rank layers."""

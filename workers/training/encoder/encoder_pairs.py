@@ -1,0 +1,129 @@
+"""The training set of an encoder: pairs of a query and a skill's text, with hard negatives.
+
+It is built once and saved in the folder of the model, so that an interrupted training can be
+resumed after the library has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from config.errors import PermanentError
+
+LABELLED, TRIGGERS = "labelled prompts", "trigger phrases"
+CLOZE, SECTIONS, MODEL_PROMPTS = "own text", "sections", "prompts of the language model"
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderOptions:
+    """Options of a training; equal options on the same library give the same training set.
+
+    base: the model to start from, with its `query_prompt` and `passage_prompt` (None: its own).
+    feedback: digest of the labelled prompts, "" for none. prompts: the language model whose stored
+    prompts are queries too, "" for none. pairs: from each skill's own text, at most. negatives:
+    hard negatives of a pair in a step. repository: pattern whose match in a skill's id names its
+    repository. fold: of `folds` parts of the repositories, the one that is held out. layers: the
+    last so many are trained; 0: all.
+    """
+
+    base: str
+    languages: tuple[str, ...]
+    query_prompt: str | None = None
+    passage_prompt: str | None = None
+    feedback: str = ""
+    prompts: str = ""
+    pairs: int = 6
+    negatives: int = 1
+    repository: str = ""
+    folds: int = 5
+    fold: int = 0
+    seed: int = 0
+    rank: int = 16
+    layers: int = 0
+    tokens: int = 96
+    epochs: int = 1
+    learning_rate: float = 3e-4
+    temperature: float = 0.05
+    batch_size: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPair:
+    """A query and the text that should be near it, of the first of the skills that it needs.
+
+    text: without the pieces of it that the query consists of; "" is the skill's own text.
+    """
+
+    origin: str
+    query: str
+    needed: tuple[str, ...]
+    text: str = ""
+    negatives: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class EncoderTrainingSet:
+    """Pairs, held-out pairs and texts of a training.
+
+    texts: the text of each skill, by id. duplicates: by id, skills that may serve as well, which
+    are no negatives in a batch. pool: the skills among which held-out queries are asked.
+    repositories: of the skills that held-out pairs need. notes: counts; filtered: the share of the
+    candidates for negatives that each filter removed. prompts: put before queries and texts, set
+    by the training.
+    """
+
+    options: EncoderOptions
+    pairs: list[TrainingPair] = field(default_factory=list)
+    held_out: list[TrainingPair] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    duplicates: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    pool: tuple[str, ...] = ()
+    repositories: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)
+    filtered: dict[str, float] = field(default_factory=dict)
+    prompts: dict[str, str] = field(default_factory=dict)
+
+    def text_of(self, pair: TrainingPair) -> str:
+        """The text of a pair."""
+        return pair.text or self.texts[pair.needed[0]]
+
+
+def dump(training_set: EncoderTrainingSet) -> bytes:
+    """The training set as JSON."""
+    return json.dumps(asdict(training_set), ensure_ascii=False).encode()
+
+
+def load(path: Path) -> EncoderTrainingSet:
+    """Read a file written by `dump`; raises PermanentError if it cannot be read."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        options = data["options"] | {"languages": tuple(data["options"]["languages"])}
+        return EncoderTrainingSet(
+            EncoderOptions(**options),
+            _read_pairs(data["pairs"]),
+            _read_pairs(data["held_out"]),
+            data["texts"],
+            {name: tuple(others) for name, others in data["duplicates"].items()},
+            tuple(data["pool"]),
+            data["repositories"],
+            data["notes"],
+            data["filtered"],
+            data["prompts"],
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PermanentError(
+            f"{path} cannot be read ({error!r}); start over with --fresh"
+        ) from None
+
+
+def _read_pairs(rows: Sequence[dict[str, Any]]) -> list[TrainingPair]:
+    return [
+        TrainingPair(
+            row["origin"], row["query"], tuple(row["needed"]), row["text"], tuple(row["negatives"])
+        )
+        for row in rows
+    ]

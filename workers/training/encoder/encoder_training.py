@@ -1,0 +1,223 @@
+"""Trains an encoder with checkpoints, evaluates it on held-out repositories, writes its card."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from config.settings import EncoderSettings
+from search.models.encoder import TRAINING_FILE, SentenceTransformerEncoder
+from search.protocol import Encoder
+from workers.library.user_files import write_atomically
+from workers.training.checkpoint import CHECKPOINT
+from workers.training.encoder.bi_encoder import Batch, BiEncoderTrainer
+from workers.training.encoder.encoder_pairs import (
+    LABELLED,
+    MODEL_PROMPTS,
+    TRIGGERS,
+    EncoderOptions,
+    EncoderTrainingSet,
+    TrainingPair,
+)
+from workers.training.training_set import ProgressCallback
+
+PAIRS_FILE = "training_pairs.json"
+"""The training set of an unfinished training, in the folder of its checkpoint."""
+
+METRICS = ("hit@1", "r@5", "r@10", "r@50", "mrr")
+
+_RESAMPLES = 2_000
+
+Floats = npt.NDArray[np.float64]
+
+
+def base_settings(options: EncoderOptions) -> EncoderSettings:
+    """The settings that name the model to start from."""
+    return EncoderSettings(
+        model=options.base,
+        query_prompt=options.query_prompt,
+        passage_prompt=options.passage_prompt,
+        languages=list(options.languages),
+    )
+
+
+def train_encoder(
+    training_set: EncoderTrainingSet,
+    folder: Path,
+    threads: int,
+    checkpoint_steps: int,
+    step: ProgressCallback,
+) -> list[float]:
+    """Train and save the model in `folder`; returns the loss of each step of this run.
+
+    Resumes from a checkpoint in the folder. A checkpoint is written every `checkpoint_steps` steps
+    and on KeyboardInterrupt. step: called with the steps done and their total.
+    """
+    options = training_set.options
+    batches = _order_batches(training_set)
+    trainer = BiEncoderTrainer(
+        base_settings(options),
+        rank=options.rank,
+        layers=options.layers,
+        tokens=options.tokens,
+        steps=len(batches),
+        learning_rate=options.learning_rate,
+        temperature=options.temperature,
+        seed=options.seed,
+        threads=threads,
+    )
+    trainer.load_checkpoint(folder)
+    losses = []
+    try:
+        while trainer.steps_done < len(batches):
+            step(trainer.steps_done, len(batches))
+            pairs = batches[trainer.steps_done]
+            losses.append(trainer.step(make_batch(training_set, pairs, trainer.steps_done)))
+            if trainer.steps_done % checkpoint_steps == 0:
+                trainer.save_checkpoint(folder)
+    except KeyboardInterrupt:
+        trainer.save_checkpoint(folder)
+        raise
+    trainer.save_checkpoint(folder)
+    trainer.save(folder)
+    training_set.prompts = {"query": trainer.prompts.query, "document": trainer.prompts.passage}
+    _write_card(training_set, folder, {})  # with which the folder loads as an encoder
+    return losses
+
+
+def _order_batches(training_set: EncoderTrainingSet) -> list[list[TrainingPair]]:
+    """The pairs of each step, in an order given by the seed. A single last pair is left out."""
+    options = training_set.options
+    batches = []
+    for epoch in range(options.epochs):
+        order = list(training_set.pairs)
+        random.Random(f"{options.seed}:{epoch}").shuffle(order)  # noqa: S311  (not a secret)
+        starts = range(0, len(order), options.batch_size)
+        batches += [order[start : start + options.batch_size] for start in starts]
+    return [batch for batch in batches if len(batch) > 1] or batches
+
+
+def make_batch(
+    training_set: EncoderTrainingSet, pairs: Sequence[TrainingPair], number: int
+) -> Batch:
+    """The queries, their texts and some of their hard negatives, drawn by seed and step.
+
+    Texts of needed skills and of their duplicates are masked for the query.
+    """
+    options = training_set.options
+    generator = random.Random(f"{options.seed}:negatives:{number}")  # noqa: S311  (not a secret)
+    names = [pair.needed[0] for pair in pairs]
+    texts = [training_set.text_of(pair) for pair in pairs]
+    for pair in pairs:
+        drawn = generator.sample(pair.negatives, min(options.negatives, len(pair.negatives)))
+        names += drawn
+        texts += [training_set.texts[name] for name in drawn]
+    masked = np.zeros((len(pairs), len(texts)), dtype=np.bool_)
+    for row, pair in enumerate(pairs):
+        serving = {*pair.needed}.union(*(training_set.duplicates.get(n, ()) for n in pair.needed))
+        masked[row] = [name in serving for name in names]
+        masked[row, row] = False
+    return Batch([pair.query for pair in pairs], texts, masked)
+
+
+# -- evaluation
+def evaluate_encoder(
+    training_set: EncoderTrainingSet, folder: Path, step: ProgressCallback
+) -> dict[str, Any]:
+    """Metrics of the base and of the trained model on queries of held-out repositories.
+
+    Each query is asked of the pool's texts by cosine. By origin of the queries, with the 95%
+    interval of the gain in MRR, drawn by repository. `wins`: whether that interval lies above 0, on
+    labelled prompts if there are any, else on prompts of a language model, else on trigger phrases.
+    """
+    trained = EncoderSettings(model=str(folder))
+    measured = []
+    for number, settings in enumerate((base_settings(training_set.options), trained)):
+        step(number, 2)
+        measured.append(_measure(SentenceTransformerEncoder(settings), training_set))
+    origins = np.array([pair.origin for pair in training_set.held_out])
+    groups = [training_set.repositories[pair.needed[0]] for pair in training_set.held_out]
+    report: dict[str, Any] = {}
+    for origin in sorted(set(origins.tolist())):
+        rows = np.flatnonzero(origins == origin)
+        gains = measured[1][rows, -1] - measured[0][rows, -1]
+        low, high = _interval_by_group(gains, [groups[row] for row in rows])
+        report[origin] = {"queries": len(rows), "repositories": len({groups[r] for r in rows})} | {
+            name: dict(zip(METRICS, values[rows].mean(axis=0).round(4).tolist(), strict=True))
+            for name, values in zip(("base", "trained"), measured, strict=True)
+        }
+        report[origin]["mrr_gain"] = [round(low, 4), round(high, 4)]
+    judged = next((one for one in (LABELLED, MODEL_PROMPTS, TRIGGERS) if one in report), None)
+    wins = judged is not None and report[judged]["mrr_gain"][0] > 0
+    return {"held_out": report, "pool": len(training_set.pool), "wins": wins}
+
+
+def _measure(encoder: Encoder, training_set: EncoderTrainingSet) -> Floats:
+    """Metrics of each held-out query, (queries, 5)."""
+    pairs = training_set.held_out
+    if not pairs:
+        return np.zeros((0, len(METRICS)))
+    places = {name: place for place, name in enumerate(training_set.pool)}
+    skills = encoder.encode_texts([training_set.texts[name] for name in training_set.pool])
+    own = iter(encoder.encode_texts([pair.text for pair in pairs if pair.text]))
+    queries = encoder.encode_queries([pair.query for pair in pairs])
+    rows = []
+    for pair, query in zip(pairs, queries, strict=True):
+        cosines = skills @ query
+        needed = [places[name] for name in pair.needed if name in places]
+        best = float(next(own) @ query) if pair.text else float(cosines[needed].max())
+        cosines[needed] = -2.0
+        place = int((cosines > best).sum())
+        rows.append([*(float(place < limit) for limit in (1, 5, 10, 50)), 1.0 / (place + 1)])
+    return np.array(rows)
+
+
+def _interval_by_group(gains: Floats, groups: Sequence[str]) -> tuple[float, float]:
+    """The 95% bootstrap interval of the mean, where whole groups are drawn."""
+    names, members = np.unique(groups, return_inverse=True)
+    sums, counts = np.bincount(members, gains), np.bincount(members)
+    drawn = np.random.default_rng(0).integers(len(names), size=(_RESAMPLES, len(names)))
+    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def write_encoder_card(
+    training_set: EncoderTrainingSet, folder: Path, report: dict[str, Any]
+) -> dict[str, Any]:
+    """Write the card, which ends the training, and delete the checkpoint."""
+    card = _write_card(training_set, folder, report)
+    for name in (CHECKPOINT, PAIRS_FILE):
+        (folder / name).unlink(missing_ok=True)
+    return card
+
+
+def _write_card(
+    training_set: EncoderTrainingSet, folder: Path, report: dict[str, Any]
+) -> dict[str, Any]:
+    options = training_set.options
+    origins: dict[str, int] = {}
+    for pair in training_set.pairs:
+        origins[pair.origin] = origins.get(pair.origin, 0) + 1
+    card = {
+        "skillbus": version("skillbus"),
+        "base": options.base,
+        "languages": list(options.languages),
+        "prompts": training_set.prompts,
+        "pairs": origins,
+        "choices": asdict(options),
+        "notes": training_set.notes,
+        "filtered": training_set.filtered,
+        **report,
+    }
+    content = json.dumps(card, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(folder / TRAINING_FILE, content.encode())
+    return card
