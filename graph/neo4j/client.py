@@ -9,8 +9,9 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from neo4j import READ_ACCESS, WRITE_ACCESS, Driver, GraphDatabase, Query, Session
@@ -106,13 +107,12 @@ class Neo4jClient:
         def attempt(driver: Driver, retried: bool) -> T:
             with self._session(driver, WRITE_ACCESS) as session:
                 transaction = session.begin_transaction(timeout=limit)
-                with transaction:
 
-                    def run(statement: str, **parameters: object) -> Rows:
-                        return transaction.run(statement, parameters).values()
+                def run(statement: str, **parameters: object) -> Rows:
+                    return transaction.run(statement, parameters).values()
 
-                    result = work(run, retried)
-                    transaction.commit()
+                result = work(run, retried)
+                transaction.commit()
                 return result
 
         return self._retrying(attempt, limit)
@@ -132,12 +132,32 @@ class Neo4jClient:
             query = Query(statement, timeout=self._timeout_seconds)
             return session.run(query, parameters).values()
 
-    def _session(self, driver: Driver, access: str) -> Session:
-        return driver.session(
-            database=self._settings.neo4j_database,
-            default_access_mode=access,
-            bookmark_manager=self._bookmarks,
-        )
+    @contextmanager
+    def _session(self, driver: Driver, access: str) -> Iterator[Session]:
+        """A session that is closed at the end, or after an interrupt cancelled.
+
+        Celery ends a worker process by raising SystemExit in whatever runs. Closing the session
+        would read on in the answer that was interrupted, and the driver would raise BufferError in
+        place of SystemExit. After CancelledError it drops the connection instead.
+        """
+        interrupt: BaseException | None = None
+        try:
+            with driver.session(
+                database=self._settings.neo4j_database,
+                default_access_mode=access,
+                bookmark_manager=self._bookmarks,
+            ) as session:
+                try:
+                    yield session
+                except Exception:
+                    raise
+                except BaseException as error:
+                    interrupt = error
+                    raise CancelledError from error
+        except CancelledError:
+            if interrupt is None:
+                raise
+            raise interrupt from None
 
     def _retrying(self, attempt: Callable[[Driver, bool], T], limit: float | None = None) -> T:
         """Repeat the attempt until it succeeds, fails for good, or the time limit is over."""
