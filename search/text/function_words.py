@@ -59,10 +59,15 @@ def drop_function_words(terms: Sequence[str], text: str) -> list[str]:
     more of them than of English stop words, and at least two.
     """
     foreign = _TERMS if _is_foreign(text) else frozenset()
-    return [term for term in terms if term not in foreign and not _CHARACTERS.issuperset(term)]
+    return [term for term in terms if term not in foreign and not _is_function_bigram(term)]
 
 
 def _is_foreign(text: str) -> bool:
     words = [word.lower() for word in _LETTERS.findall(text)]
     count = sum(word in _WORDS for word in words)
     return count >= _LEAST_WORDS and count > sum(word in STOP_WORDS for word in words)
+
+
+def _is_function_bigram(term: str) -> bool:
+    # Most terms are ASCII: looked at first, since a task may have ten thousand.
+    return not term.isascii() and _CHARACTERS.issuperset(term)

@@ -51,8 +51,8 @@ class Understanding:
 def understand(task: str) -> Understanding:
     """Analyse a task; raises UsageError if it is empty.
 
-    Deterministic. Of a very long task only the first FIRST_CHARACTERS and the last
-    LAST_CHARACTERS are used, which bounds the time (about 30 ms).
+    Deterministic. Function words are no terms. Of a very long task only the first FIRST_CHARACTERS
+    and the last LAST_CHARACTERS are used, which bounds the time (about 30 ms).
     """
     text = _truncate(task.replace("\0", " ").strip())
     if not text:
