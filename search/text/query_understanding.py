@@ -12,6 +12,7 @@ from config.errors import UsageError
 from search.protocol import TermIds, Vector
 from search.text.background_frequencies import load_background
 from search.text.file_formats import find_formats
+from search.text.function_words import drop_function_words
 from search.text.tokens import bigram_ids, term_ids, tokenize, word_count
 from skills.parsing.language_detection import detect_language
 
@@ -50,13 +51,13 @@ class Understanding:
 def understand(task: str) -> Understanding:
     """Analyse a task; raises UsageError if it is empty.
 
-    Deterministic. Of a very long task only the first FIRST_CHARACTERS and the last
-    LAST_CHARACTERS are used, which bounds the time (about 30 ms).
+    Deterministic. Function words are no terms. Of a very long task only the first FIRST_CHARACTERS
+    and the last LAST_CHARACTERS are used, which bounds the time (about 30 ms).
     """
     text = _truncate(task.replace("\0", " ").strip())
     if not text:
         raise UsageError("the task is empty: say in words what is to be done")
-    stream = tokenize(text)
+    stream = _drop_function_words(tokenize(text), text)
     terms, weights = _weigh_terms(stream)
     pairs, places = _find_pairs(stream, terms)
     return Understanding(
@@ -69,6 +70,11 @@ def understand(task: str) -> Understanding:
         formats=find_formats(text),
         language=detect_language(text),
     )
+
+
+def _drop_function_words(stream: Sequence[str], text: str) -> Sequence[str]:
+    """Return the terms without function words, or all of them if there are no others."""
+    return drop_function_words(stream, text) or stream
 
 
 def _truncate(text: str) -> str:

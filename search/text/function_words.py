@@ -1,0 +1,73 @@
+"""Function words of tasks that are not in English: what says nothing about a task's subject.
+
+The tokenizer drops the stop words of English. In a library of mostly English and Chinese skills the
+function words of another language are rare, and so weigh as much as names: any task in Italian
+finds the one Italian skill. In Chinese it is the pairs of function characters, as in 帮我一下.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from search.text.tokens import STOP_WORDS, tokenize
+
+_CHARACTERS = frozenset(
+    "的了吗呢吧啊呀嘛我你您他她它们咱这那哪此其之个些种样下点儿次就都也还又再很太更最只才刚已曾"
+    "把被给让使请帮替对向从到在于为以因所和与及跟或但而且若如是有没不无非别要想能会可该得做弄搞来去"
+    "上中里内外什么怎谁多少何时候一两"
+)
+_WORDS_BY_LANGUAGE = {
+    "Italian": """il lo la gli le un uno una di del dello della dei degli delle da dal dalla
+    in nel nella con su sul per tra fra ed ma se che chi cui non mi ti ci vi si ne ha ho hai
+    hanno sono sei siamo era questo questa questi quello quella quale quali quanto quanta
+    quanti quante come dove quando perché cosa fa fai fare posso puoi devo deve voglio vorrei
+    mio mia tuo tua suo sua più meno molto anche""",
+    "Spanish": """el los las unos unas de al con por para que quien cual cuál como cómo cuando
+    cuándo donde dónde porque qué mi mis tu tus su sus es son está están hay ser muy más pero
+    si sí me te se lo le nos esto esta este eso esa ese quiero puedo puedes necesito hacer en
+    sin sobre entre desde hasta ya han fue tengo""",
+    "Portuguese": """o os um uma uns umas do dos das no nos na nas ao pelo pela em com sem
+    qual quais quando onde porque meu minha seu sua é são está estão muito mais mas eu você
+    ele ela isso esta este quero posso preciso fazer""",
+    "French": """le les un une en des du au aux et ou où mais donc ni dans sur sous avec sans
+    pour par ce cet cette ces qui quoi dont quel quelle est sont être avoir je tu il elle nous
+    vous ils mon ma mes ton ta tes son sa ses notre votre leur ne pas plus très comment
+    pourquoi quand faire veux peux""",
+    "German": """der die das den dem des ein eine einen einem einer eines und oder aber wenn
+    als wie was wer wo warum wann ich du er sie es wir ihr mich mir dich dir ist sind war hat
+    haben kann muss soll will nicht kein keine auf aus bei mit nach von vor zu zum zur für
+    über unter durch im am auch noch nur sehr mein meine dein""",
+    "Indonesian": """yang dan atau di ke dari untuk dengan pada dalam oleh ini itu saya aku
+    kamu anda kita kami mereka dia adalah ada tidak bukan apa aja siapa mana kapan bagaimana
+    kenapa berapa bisa mau akan sudah belum juga saja lagi sama buat gak ya tolong""",
+    "Russian": """и или но а не ни в во на с со к ко у о об от до по из за для при под без что
+    как где когда кто почему чтобы это этот эта эти тот та те он она оно они мы вы я ты наш
+    наша наше мой моя его её их все всё бы ли же то так уже ещё если есть нет нужно надо
+    можно""",
+}
+_WORDS = frozenset(word for words in _WORDS_BY_LANGUAGE.values() for word in words.split())
+_TERMS = frozenset(term for word in _WORDS for term in tokenize(word))
+_LETTERS = re.compile(r"[^\W\d_]+")
+_LEAST_WORDS = 2
+
+
+def drop_function_words(terms: Sequence[str], text: str) -> list[str]:
+    """Return the terms of a text in reading order without its function words.
+
+    Chinese: bigrams of two function characters. Other languages: their words, where the text has
+    more of them than of English stop words, and at least two.
+    """
+    foreign = _TERMS if _is_foreign(text) else frozenset()
+    return [term for term in terms if term not in foreign and not _is_function_bigram(term)]
+
+
+def _is_foreign(text: str) -> bool:
+    words = [word.lower() for word in _LETTERS.findall(text)]
+    count = sum(word in _WORDS for word in words)
+    return count >= _LEAST_WORDS and count > sum(word in STOP_WORDS for word in words)
+
+
+def _is_function_bigram(term: str) -> bool:
+    # Most terms are ASCII: looked at first, since a task may have ten thousand.
+    return not term.isascii() and _CHARACTERS.issuperset(term)

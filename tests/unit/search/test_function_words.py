@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from search.text.function_words import drop_function_words
+from search.text.query_understanding import understand
+from search.text.tokens import tokenize
+
+
+def kept(text: str) -> list[str]:
+    return drop_function_words(tokenize(text), text)
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("Quanti grammi di riso devo cuocere per la cena?", "grammi riso cuocere cena"),
+        ("¿Qué tengo que revisar en el puerto?", "revisar puerto"),
+        ("Wie lange ist der Hafen nicht für Boote offen?", "lange Hafen Boote offen"),
+        ("как починить лодку для рыбалки", "починить лодку рыбалки"),
+    ],
+)
+def test_function_words_of_other_languages_are_dropped(text: str, content: str) -> None:
+    assert kept(text) == tokenize(content)
+
+
+def test_bigrams_of_chinese_function_characters_are_dropped() -> None:
+    assert kept("帮我检查一下水闸") == ["我检", "检查", "查一", "下水", "水闸"]
+
+
+def test_english_keeps_words_that_are_function_words_elsewhere() -> None:
+    text = "Die cast parts come from the man in the plus size car"
+    assert kept(text) == tokenize(text)
+
+
+def test_a_task_has_no_function_words_as_terms() -> None:
+    assert understand("我想要一张潮汐表").terms == tuple(
+        term for term in tokenize("我想要一张潮汐表") if term not in ("我想", "想要", "要一")
+    )
+
+
+def test_a_task_of_function_words_alone_keeps_them() -> None:
+    assert understand("帮我弄一下").terms == tuple(tokenize("帮我弄一下"))
