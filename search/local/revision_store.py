@@ -78,9 +78,10 @@ class RevisionStore:
             stored = dict(connection.execute("SELECT name, value FROM meta"))
         for name, value in identity.items():
             if stored.get(name) != value:
+                back = "" if name == "schema" else "set it back, or "
                 raise PermanentError(
                     f"the search index at {self._path.parent} was made with {name} "
-                    f"{stored.get(name)!r}, not {value!r}: set it back, or run `skillbus reindex`"
+                    f"{stored.get(name)!r}, not {value!r}: {back}run `skillbus reindex`"
                 )
 
     # -- connections
