@@ -13,7 +13,6 @@ from config.settings import EncoderSettings
 from search.models.encoder import SentenceTransformerEncoder, encoder_identity, load_network
 from search.models.low_rank import ADAPTER_FILE, add_adapter, apply_adapter, take_adapter
 from tests.support.samples.reranking import write_cross_encoder
-from workers.training.checkpoint import CHECKPOINT
 from workers.training.encoder.encoder_pairs import (
     CLOZE,
     LABELLED,
@@ -27,6 +26,7 @@ from workers.training.encoder.encoder_training import (
     train_encoder,
     write_encoder_card,
 )
+from workers.training.trainer import CHECKPOINT
 
 LETTERS = "abcdefghij"
 

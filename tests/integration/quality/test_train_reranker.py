@@ -11,9 +11,9 @@ from safetensors.numpy import load_file
 from config.errors import PermanentError
 from search.models.reranker import CrossEncoderReranker
 from tests.support.samples.reranking import write_cross_encoder
-from workers.training.checkpoint import CHECKPOINT
 from workers.training.cross_encoder import CrossEncoderTrainer
 from workers.training.reranker_training import evaluate_on_held_out, train, write_model_card
+from workers.training.trainer import CHECKPOINT
 from workers.training.training_set import (
     FEEDBACK,
     OWN_TEXT,

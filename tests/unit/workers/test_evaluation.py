@@ -67,7 +67,7 @@ def test_figures_that_no_task_speaks_of_are_left_out() -> None:
 
 
 def test_reasons_add_up() -> None:
-    no_hit = BundleOutcome((), {"s:a": "not told"}, 0, no_hit=True)
+    no_hit = BundleOutcome((), {"s:a": "not said"}, 0, no_hit=True)
     assert count_missing_skills(NEEDED, GIVEN) == {"alternative to another, which ranks better": 1}
     assert count_missing_skills({"one": ["s:a", "s:b"]}, {"one": no_hit}) == {NO_HIT_REASON: 2}
     assert GIVEN["one"].reason("s:z") == NOT_RANKED_REASON

@@ -47,7 +47,7 @@ class EncoderOptions:
     tokens: int = 96
     epochs: int = 1
     learning_rate: float = 3e-4
-    temperature: float = 0.05
+    temperature: float = 0.02
     batch_size: int = 64
 
 
