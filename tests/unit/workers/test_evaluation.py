@@ -145,6 +145,15 @@ def test_only_labelled_tasks_are_scored() -> None:
             "tasks.jsonl:2: gt_skill_ids must be a list of skill ids",
         ),
         ('{"task_id": "b", "instruction": "bake", "gt_skill_ids": null}', "must be a list"),
+        (
+            '{"task_id": "b", "instruction": "bake", "also": "s:a"}',
+            "tasks.jsonl:2: also must be a list of skill ids",
+        ),
+        ('{"task_id": "b", "instruction": " "}', "tasks.jsonl:2: instruction must not be empty"),
+        (
+            '{"task_id": "a", "instruction": "boil"}',
+            "tasks.jsonl:2: task_id 'a' is that of line 1 too",
+        ),
         ("{", "tasks.jsonl:2: not JSON"),
     ],
 )

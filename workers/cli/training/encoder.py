@@ -16,6 +16,7 @@ from workers.cli.training.model_training import (
     check_fold,
     choose_options,
     data_options,
+    number_option,
     prepare_folder,
     print_comparison,
     read_feedback,
@@ -31,26 +32,17 @@ if TYPE_CHECKING:
 @click.command("encoder")
 @data_options
 @click.option("--base", help="Name or folder of the encoder to start from. [default: the one used]")
-@click.option(
-    "--pairs",
-    default=6,
-    show_default=True,
-    type=click.IntRange(0, 100),
-    help="Training pairs from each skill's own text, at most.",
+@number_option(
+    "--pairs", 6, click.IntRange(0, 100), "Training pairs from each skill's own text, at most."
 )
-@click.option(
-    "--negatives",
-    default=1,
-    show_default=True,
-    type=click.IntRange(0, 10),
-    help="Hard negatives of a pair in each step, of ten.",
+@number_option(
+    "--negatives", 1, click.IntRange(0, 10), "Hard negatives of a pair in each step, of ten."
 )
-@click.option(
+@number_option(
     "--rank",
-    default=16,
-    show_default=True,
-    type=click.IntRange(0, 1024),
-    help="Rank of the adapter that is trained; 0 trains all weights.",
+    16,
+    click.IntRange(0, 1024),
+    "Rank of the adapter that is trained; 0 trains all weights.",
 )
 @click.option(
     "--layers",
@@ -58,33 +50,24 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 1000),
     help="Adapt the last so many layers only, which is faster. [default: all]",
 )
-@click.option(
-    "--tokens",
-    default=96,
-    show_default=True,
-    type=click.IntRange(16, 8192),
-    help="Maximum tokens of a text in training.",
-)
-@click.option(
+@number_option("--tokens", 96, click.IntRange(16, 8192), "Maximum tokens of a text in training.")
+@number_option(
     "--learning-rate",
-    default=3e-4,
-    show_default=True,
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Peak learning rate; with --rank 0, 2e-5 suits.",
+    3e-4,
+    click.FloatRange(0, 1, min_open=True),
+    "Peak learning rate; with --rank 0, 2e-5 suits.",
 )
-@click.option(
+@number_option(
     "--temperature",
-    default=0.02,
-    show_default=True,
-    type=click.FloatRange(0, 10, min_open=True),
-    help="Divides the cosines in the loss.",
+    0.02,
+    click.FloatRange(0, 10, min_open=True),
+    "Divides the cosines in the loss.",
 )
-@click.option(
+@number_option(
     "--batch-size",
-    default=64,
-    show_default=True,
-    type=click.IntRange(2, 4096),
-    help="Pairs per step; the texts of the others are negatives.",
+    64,
+    click.IntRange(2, 4096),
+    "Pairs per step; the texts of the others are negatives.",
 )
 @click.option(
     "--repository",

@@ -33,6 +33,14 @@ class BuiltTrainingSet(Protocol):
 SetT = TypeVar("SetT", bound=BuiltTrainingSet)
 OptionsT = TypeVar("OptionsT", bound="DataclassInstance")
 
+
+def number_option(
+    name: str, default: float, kind: click.IntRange | click.FloatRange, explanation: str
+) -> Callable[[CommandT], CommandT]:
+    """An option with a number, whose default and range are shown."""
+    return click.option(name, default=default, show_default=True, type=kind, help=explanation)
+
+
 _DATA_OPTIONS = (
     click.option(
         "--out",
@@ -53,27 +61,14 @@ _DATA_OPTIONS = (
     ),
 )
 _RUN_OPTIONS = (
-    click.option(
-        "--epochs",
-        default=1,
-        show_default=True,
-        type=click.IntRange(1, 100),
-        help="Passes over the training set.",
-    ),
-    click.option(
+    number_option("--epochs", 1, click.IntRange(1, 100), "Passes over the training set."),
+    number_option(
         "--folds",
-        default=5,
-        show_default=True,
-        type=click.IntRange(2, 100),
-        help="Parts into which the library and its tasks are divided.",
+        5,
+        click.IntRange(2, 100),
+        "Parts into which the library and its tasks are divided.",
     ),
-    click.option(
-        "--fold",
-        default=0,
-        show_default=True,
-        type=click.IntRange(0, 99),
-        help="The part that is held out, counted from 0.",
-    ),
+    number_option("--fold", 0, click.IntRange(0, 99), "The part that is held out, counted from 0."),
     click.option("--seed", default=0, show_default=True, help="Seed of all random choices."),
     click.option(
         "--threads",
@@ -81,13 +76,7 @@ _RUN_OPTIONS = (
         type=click.IntRange(0, 256),
         help="CPU threads of the training. [default: processors]",
     ),
-    click.option(
-        "--checkpoint-steps",
-        default=10,
-        show_default=True,
-        type=click.IntRange(1),
-        help="Steps between checkpoints.",
-    ),
+    number_option("--checkpoint-steps", 10, click.IntRange(1), "Steps between checkpoints."),
     click.option(
         "--fresh", is_flag=True, help="Start over and delete earlier results in the folder."
     ),

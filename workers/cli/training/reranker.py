@@ -15,6 +15,7 @@ from workers.cli.training.model_training import (
     check_fold,
     choose_options,
     data_options,
+    number_option,
     prepare_folder,
     print_comparison,
     read_feedback,
@@ -38,48 +39,31 @@ _ORDERS = ("baseline", "reranker_only", "combined")
     show_default=True,
     help="Name or folder of the encoder or cross-encoder to start from.",
 )
-@click.option(
-    "--queries",
-    default=6,
-    show_default=True,
-    type=click.IntRange(0, 100),
-    help="Queries generated from each skill's own text.",
+@number_option(
+    "--queries", 6, click.IntRange(0, 100), "Queries generated from each skill's own text."
 )
-@click.option(
-    "--learning-rate",
-    default=2e-5,
-    show_default=True,
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Peak learning rate.",
+@number_option(
+    "--learning-rate", 2e-5, click.FloatRange(0, 1, min_open=True), "Peak learning rate."
 )
-@click.option(
-    "--batch-size",
-    default=16,
-    show_default=True,
-    type=click.IntRange(1, 1024),
-    help="Training lists per step.",
-)
+@number_option("--batch-size", 16, click.IntRange(1, 1024), "Training lists per step.")
 @click.option("--lists-a-step", type=click.IntRange(1, 1024), hidden=True)
-@click.option(
+@number_option(
     "--max-length",
-    default=256,
-    show_default=True,
-    type=click.IntRange(16, 32_768),
-    help="Maximum tokens of a task and a skill together.",
+    256,
+    click.IntRange(16, 32_768),
+    "Maximum tokens of a task and a skill together.",
 )
-@click.option(
+@number_option(
     "--list-size",
-    default=20,
-    show_default=True,
-    type=click.IntRange(2, 200),
-    help="Skills in a training list: the needed one and the first others of the ranking.",
+    20,
+    click.IntRange(2, 200),
+    "Skills in a training list: the needed one and the first others of the ranking.",
 )
-@click.option(
+@number_option(
     "--temperature",
-    default=1.0,
-    show_default=True,
-    type=click.FloatRange(0, 100, min_open=True),
-    help="Divides the scores of a list in the loss.",
+    1.0,
+    click.FloatRange(0, 100, min_open=True),
+    "Divides the scores of a list in the loss.",
 )
 @run_options
 @click.pass_context
