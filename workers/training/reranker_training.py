@@ -17,8 +17,9 @@ from search.protocol import Reranker
 from tasks.query.rerank import combine_scores
 from workers.evaluation.intervals import bootstrap_interval
 from workers.training.cross_encoder import CrossEncoderTrainer
+from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT
 from workers.training.trainer import ProgressCallback, end_training, write_training_card
-from workers.training.training_set import FEEDBACK, HeldOutQuery, TrainingList, TrainingSet
+from workers.training.training_set import HeldOutQuery, TrainingList, TrainingSet
 
 TRAINING_SET_FILE = "training_set.json"
 """The training set of an unfinished training, in the folder of its checkpoint."""
@@ -86,8 +87,8 @@ def evaluate_on_held_out(
 
     weight: of the reranker in the combined score. The report has the metrics by origin of the
     queries, with the 95% interval of the combined ranking's gain in MRR over the baseline. `wins`:
-    whether that interval lies above 0, on feedback if there is any, else on prompts of a language
-    model, since lexical search does better on queries taken from a skill's own text.
+    whether that interval lies above 0, on labelled prompts if there are any, else on prompts of a
+    language model, else on own text, where lexical search is hard to beat.
     """
     reranker = CrossEncoderReranker(str(folder), max_length=training_set.options.max_length)
     found: dict[str, list[Floats]] = {}
@@ -98,7 +99,6 @@ def evaluate_on_held_out(
                 _metrics_by_order(reranker, training_set, held, weight)
             )
     report: dict[str, Any] = {}
-    wins = False
     for origin in sorted(found):
         values = np.array(found[origin])
         names = ("baseline", "reranker_only", "combined")
@@ -108,8 +108,8 @@ def evaluate_on_held_out(
         }
         _, low, high = bootstrap_interval((values[:, 2, 1] - values[:, 0, 1]).tolist())
         report[origin]["mrr_gain"] = [round(low, 4), round(high, 4)]
-        if origin == FEEDBACK or FEEDBACK not in found:
-            wins = low > 0
+    judged = next((one for one in (LABELLED, MODEL_PROMPTS, OWN_TEXT) if one in report), None)
+    wins = judged is not None and report[judged]["mrr_gain"][0] > 0
     return {"held_out": report, "weight": weight, "wins": wins}
 
 

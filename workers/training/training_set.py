@@ -26,9 +26,9 @@ from tasks.services import Services
 from workers.training.cloze_queries import make_cloze_queries
 from workers.training.model_prompts import StoredPrompts, match_near_misses, read_prompts
 from workers.training.negative_mining import NegativeMiner
+from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT
 from workers.training.trainer import ProgressCallback
 
-OWN_TEXT, FEEDBACK, MODEL_PROMPTS = "own text", "feedback", "prompts of the language model"
 RERANKED = 20
 """Candidates of the first stage that are reranked (SkillRouter §4.3)."""
 
@@ -269,7 +269,7 @@ def _make_queries(
     labelled_tasks: Sequence[tuple[str, tuple[str, ...]]],
     options: TrainingOptions,
 ) -> list[_Query]:
-    found = [_Query(FEEDBACK, task, needed, ()) for task, needed in labelled_tasks]
+    found = [_Query(LABELLED, task, needed, ()) for task, needed in labelled_tasks]
     for skill_id, revision in known.items():
         own = make_cloze_queries(revision.parsed, options.queries, f"{options.seed}:{skill_id}")
         found += [_Query(OWN_TEXT, query.text, (skill_id,), query.pieces) for query in own]

@@ -68,6 +68,10 @@ def test_what_cannot_be_is_refused(examples: Skillbus, tmp_path: Path) -> None:
     none = str(tmp_path / "none")
     missing = examples(*train, "--out", out, "--feedback", none, code=2)
     assert "cannot be read" in missing.err
+    assert "only an adapter" in examples(*train, "--out", out, "--rank", "0", code=2).err
+    assert "cannot be loaded" in examples(*train, "--out", out, "--base", none, code=1).err
+    pattern = examples(*train, "--out", out, "--repository", "[", code=2)
+    assert "no regular expression" in pattern.err
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").touch()
     assert "other files" in examples(*train, "--out", str(tmp_path / "mine"), code=2).err

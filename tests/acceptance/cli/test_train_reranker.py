@@ -57,7 +57,7 @@ def with_model(skillbus: Skillbus, model: str) -> Skillbus:
 def test_it_says_how_it_compares_on_what_was_held_out(trained: tuple[Path, str]) -> None:
     out, said = trained
     card = json.loads((out / "skillbus.json").read_text(encoding="utf-8"))
-    assert card["held_out"]["feedback"]["queries"] >= 1
+    assert card["held_out"]["labelled prompts"]["queries"] >= 1
     assert card["held_out"]["own text"]["queries"] >= 1
     assert "baseline" in said
     assert "combined" in said

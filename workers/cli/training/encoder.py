@@ -121,14 +121,16 @@ def _check_pattern(pattern: str) -> None:
 def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTrainingSet:
     """The training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
+    from workers.training.encoder.bi_encoder import check_base
     from workers.training.encoder.encoder_pairs import dump, load
-    from workers.training.encoder.encoder_training import PAIRS_FILE
+    from workers.training.encoder.encoder_training import PAIRS_FILE, base_settings
     from workers.training.encoder.mine_pairs import build_encoder_training_set
 
     tasks, feedback = read_feedback(options["feedback"])
     chosen = _choose(settings, options, feedback)
 
     def build() -> EncoderTrainingSet:
+        check_base(base_settings(chosen), chosen.rank)  # mining takes long
         with open_library(settings, wait=True) as services, progress_bar("mining") as step:
             return build_encoder_training_set(services, chosen, tasks, step)
 

@@ -19,7 +19,15 @@ from typing_extensions import override
 
 from config.errors import UsageError
 from config.settings import EncoderSettings
-from search.models.encoder import load_network, resolve_prompts, transformer_of
+from search.models.encoder import (
+    DEFAULT_MODEL,
+    PLAIN_MODEL,
+    base_model,
+    encoder_identity,
+    load_network,
+    resolve_prompts,
+    transformer_of,
+)
 from search.models.low_rank import ADAPTER_FILE, add_adapter, save_adapter, take_adapter
 from workers.training.trainer import Trainer
 
@@ -37,6 +45,14 @@ class Batch:
     queries: Sequence[str]
     texts: Sequence[str]
     masked: npt.NDArray[np.bool_]
+
+
+def check_base(settings: EncoderSettings, rank: int) -> None:
+    """Raise PermanentError if the model to start from cannot be loaded, UsageError if its weights
+    cannot be saved: of a packaged one with packed weights only an adapter can be trained."""
+    encoder_identity(settings)
+    if not rank and base_model(settings.model) in (DEFAULT_MODEL, PLAIN_MODEL):
+        raise UsageError(f"of {settings.model} only an adapter can be trained; give --rank")
 
 
 class BiEncoderTrainer(Trainer[Batch]):
@@ -61,6 +77,7 @@ class BiEncoderTrainer(Trainer[Batch]):
         seed: int,
         threads: int,
     ) -> None:
+        check_base(settings, rank)
         super().__init__(steps=steps, learning_rate=learning_rate, seed=seed, threads=threads)
         network = load_network(settings.model, self._device).float()
         network.eval()  # no dropout: an adapter of so few weights needs none
@@ -68,13 +85,8 @@ class BiEncoderTrainer(Trainer[Batch]):
         self._tokens = min(tokens, int(network.max_seq_length or tokens))
         self._rank, self._temperature = rank, temperature
         transformer = transformer_of(network)
-        if rank:
-            parameters = add_adapter(transformer, rank, layers)
-        elif hasattr(network, "save"):
-            parameters = list(transformer.parameters())
-        else:
-            raise UsageError(f"of {settings.model} only an adapter can be trained; give --rank")
-        self._prepare(network, parameters)
+        trained = add_adapter(transformer, rank, layers) if rank else transformer.parameters()
+        self._prepare(network, list(trained))
 
     @override
     def _add_gradients(self, batch: Batch) -> float:

@@ -14,9 +14,6 @@ from typing import Any
 
 from config.errors import PermanentError
 
-LABELLED, TRIGGERS = "labelled prompts", "trigger phrases"
-CLOZE, SECTIONS, MODEL_PROMPTS = "own text", "sections", "prompts of the language model"
-
 
 @dataclass(frozen=True, slots=True)
 class EncoderOptions:

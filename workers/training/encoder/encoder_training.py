@@ -19,13 +19,11 @@ from search.protocol import Encoder
 from workers.evaluation.intervals import bootstrap_groups
 from workers.training.encoder.bi_encoder import Batch, BiEncoderTrainer
 from workers.training.encoder.encoder_pairs import (
-    LABELLED,
-    MODEL_PROMPTS,
-    TRIGGERS,
     EncoderOptions,
     EncoderTrainingSet,
     TrainingPair,
 )
+from workers.training.query_origins import LABELLED, MODEL_PROMPTS, TRIGGERS
 from workers.training.trainer import ProgressCallback, end_training, write_training_card
 
 PAIRS_FILE = "training_pairs.json"

@@ -22,11 +22,6 @@ from tasks.query.pipeline import rank_candidates
 from tasks.services import Services
 from workers.training.cloze_queries import make_cloze_queries
 from workers.training.encoder.encoder_pairs import (
-    CLOZE,
-    LABELLED,
-    MODEL_PROMPTS,
-    SECTIONS,
-    TRIGGERS,
     EncoderOptions,
     EncoderTrainingSet,
     TrainingPair,
@@ -34,6 +29,7 @@ from workers.training.encoder.encoder_pairs import (
 from workers.training.encoder.trigger_phrases import find_trigger_phrases
 from workers.training.model_prompts import read_prompts
 from workers.training.negative_mining import NEAREST, NegativeMiner
+from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT, SECTIONS, TRIGGERS
 from workers.training.trainer import ProgressCallback
 from workers.training.training_set import assign_folds, read_trainable
 
@@ -156,7 +152,7 @@ def make_own_pairs(
     pairs += [pair for pair, _ in zip(sections, range(left // _SECTION_EVERY), strict=False)]
     cloze = make_cloze_queries(revision.parsed, options.pairs - len(pairs), seed)
     return pairs + [
-        TrainingPair(CLOZE, query.text, (skill_id,), _without(text, query.pieces))
+        TrainingPair(OWN_TEXT, query.text, (skill_id,), _without(text, query.pieces))
         for query in cloze
     ]
 
