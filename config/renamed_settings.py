@@ -56,7 +56,10 @@ def drop_removed_keys(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 
 def _convert_gap(gap: Any) -> float:
     """The `miss` that sends about as much as method F did with a score gap; raises ValueError."""
-    return min(1.0, 0.2 * math.exp((4.2 - float(gap)) / 1.5))
+    miss = 0.2 * math.exp((4.2 - float(gap)) / 1.5)
+    if math.isnan(miss):
+        raise ValueError("not a number")
+    return min(1.0, miss)
 
 
 CONVERTED: dict[str, Callable[[Any], Any]] = {"passages.gap": _convert_gap}
@@ -117,7 +120,7 @@ def _convert(old: str, value: Any) -> Any:
     """The current value of a value under an old name; an invalid one is left to the validation."""
     try:
         return CONVERTED[old](value) if old in CONVERTED else value
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return value
 
 

@@ -56,7 +56,7 @@ class EncoderSettings(SettingsGroup):
     or list of languages needs new vectors: see `skillbus reindex`.
     """
 
-    model: str = "multilingual-e5-small-skills"
+    model: str = Field("multilingual-e5-small-skills", min_length=1)
     batch_tokens: int = Field(768, ge=128, description="padded tokens in one forward pass")
     query_prompt: str | None = Field(
         None, description="put before each query; unset: what the model was trained with"
@@ -199,7 +199,7 @@ class ChoiceSettings(SettingsGroup):
         0.02,
         ge=0,
         le=1,
-        description="least probability of a skill behind the first; higher means fewer skills, "
+        description="least probability of a skill after the first; higher means fewer skills, "
         "and more of the budget for each",
     )
     relative: float = Field(0.25, ge=0, le=1, description="least score, as a share of the best")

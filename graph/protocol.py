@@ -197,12 +197,14 @@ class LinkStore(Protocol):
         ...
 
     def get_link_origin(self) -> str:
-        """What links were made from besides the library, as `set_link_origin` stored it; "" at
-        first."""
+        """What links were made from in addition to the library, as `set_link_origin` stored it.
+
+        "" at first.
+        """
         ...
 
     def set_link_origin(self, origin: str) -> None:
-        """Store what links are made from besides the library."""
+        """Store what links are made from in addition to the library."""
         ...
 
     def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:

@@ -33,6 +33,10 @@ from search.text.tokens import bigram_ids, is_cjk, term_id, term_ids, tokenize, 
 from skills.passages import section_texts
 from skills.record import ParsedSkill, PassageKind, SkillRecord
 
+ANALYSIS_VERSION = 3
+"""Part of every index's schema: increment when `analyse_skill` or `tokenize` gives another result
+for the same skill, so that `skillbus reindex` analyses all skills again."""
+
 BIGRAM_WEIGHTS = {"name": 3.0, "description": 2.0, "headings": 1.0}
 """Weight of a bigram, an adjacent pair of tokens, by field."""
 

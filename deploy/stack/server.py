@@ -238,7 +238,7 @@ class Server(ABC):
         while problem_with(port) is None:
             if time.monotonic() >= deadline:
                 raise StackError(
-                    f"nothing listens on port {port} beside {self.name}{self._log_end()}"
+                    f"nothing listens on port {port} next to {self.name}{self._log_end()}"
                 )
             time.sleep(0.01)
 

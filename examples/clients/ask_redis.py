@@ -28,7 +28,7 @@ def main() -> None:
         "type": "skillbus.query.asked.v1",
         "data": {"task": sys.argv[1], "budget": 2000, "top": 3},
     }
-    # No MAXLEN: it would drop what nobody has read.
+    # No MAXLEN: it would drop entries that have not been read.
     fields = {"event": json.dumps(event), "reply_to": reply_to, "correlation_id": "1"}
     client.xadd(STREAM, fields)
     answer = client.xread({reply_to: "0"}, block=60_000)

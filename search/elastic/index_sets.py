@@ -17,7 +17,7 @@ from typing import Any
 from config.errors import MisconfiguredError, PermanentError, UsageError
 from config.server_settings import ServerSettings
 from search.elastic.connection import ElasticsearchConnection
-from search.text.tokens import TOKENS_VERSION
+from search.skill_analysis import ANALYSIS_VERSION
 
 STORAGE_VERSION = 1
 """Incremented when documents of earlier versions can no longer be read."""
@@ -25,8 +25,8 @@ STORAGE_VERSION = 1
 _MAPPING_VERSION = 1
 """Incremented when mappings change in a way that an existing index cannot follow."""
 
-SCHEMA = f"{STORAGE_VERSION}.{TOKENS_VERSION}.{_MAPPING_VERSION}"
-"""Version of mappings and tokens; another schema needs another set."""
+SCHEMA = f"{STORAGE_VERSION}.{ANALYSIS_VERSION}.{_MAPPING_VERSION}"
+"""Version of mappings and of the analysis of skills; another schema needs another set."""
 
 INDEX_KINDS = ("skills", "forward", "revisions", "sections")
 """The indices of a set. A revision is written to `skills` last and deleted from it first."""

@@ -40,29 +40,34 @@ from search.protocol import (
     Vector,
     VectorSearch,
 )
-from search.skill_analysis import analyse_skill
-from search.text.tokens import TOKENS_VERSION
+from search.skill_analysis import ANALYSIS_VERSION, analyse_skill
 from skills import record_codec
 from skills.record import RevisionKey
 
-SCHEMA_VERSION = 1
+STORAGE_VERSION = 1
 """Incremented when indexes of earlier versions can no longer be read."""
+
+SCHEMA = f"{STORAGE_VERSION}.{ANALYSIS_VERSION}"
+"""Version of storage and of the analysis of skills; an index of another schema is replaced."""
+
+
+def index_identity(model: str, dimension: int, schema: str = SCHEMA) -> dict[str, str]:
+    """What an index is of, as it is stored with it."""
+    return {"schema": schema, "model": model, "dimension": str(dimension)}
 
 
 class LocalSearchIndex(SearchIndex):
     """A `SearchIndex` in one folder, for one writing process and any number of readers.
 
-    Raises PermanentError for an index that was made with another `model` or `dimension`. Threads
-    may search and write at the same time; writes are serialised. With `writable` false nothing is
-    created or locked, and each search sees the last commit of the writing process.
+    Raises PermanentError for an index that was made with another `model`, `dimension` or `schema`.
+    Threads may search and write at the same time; writes are serialised. With `writable` false
+    nothing is created or locked, and each search sees the last commit of the writing process.
     """
 
-    def __init__(self, folder: Path, model: str, dimension: int, *, writable: bool) -> None:
-        identity = {
-            "schema": f"{SCHEMA_VERSION}.{TOKENS_VERSION}",
-            "model": model,
-            "dimension": str(dimension),
-        }
+    def __init__(
+        self, folder: Path, model: str, dimension: int, *, writable: bool, schema: str = SCHEMA
+    ) -> None:
+        identity = index_identity(model, dimension, schema)
         self._dimension = dimension
         self._write_lock = threading.Lock()
         self._store = RevisionStore(folder / "revisions.sqlite", identity, writable=writable)

@@ -33,9 +33,18 @@ SQL_BATCH = 400
 """Rows or hashes per SQL statement, below SQLite's limit of bound parameters."""
 
 
-def placeholders(count: int) -> str:
-    """Return `?, ?, …` for `count` bound parameters."""
-    return ", ".join("?" * count)
+def select_vectors(
+    connection: sqlite3.Connection, hashes: Iterable[bytes]
+) -> Iterator[tuple[bytes, float, bytes]]:
+    """Yield (text hash, scale, data) of the stored vectors with these hashes; see `dequantise`."""
+    for batch in batches(dict.fromkeys(hashes), SQL_BATCH):
+        slots = ", ".join("?" * len(batch))
+        rows = connection.execute(
+            f"SELECT hash, scale, data FROM vectors WHERE hash IN ({slots})",  # noqa: S608 - only placeholders
+            batch,
+        )
+        for text, scale, data in rows:
+            yield bytes(text), scale, data
 
 
 class RevisionStore:
@@ -78,9 +87,10 @@ class RevisionStore:
             stored = dict(connection.execute("SELECT name, value FROM meta"))
         for name, value in identity.items():
             if stored.get(name) != value:
+                back = "" if name == "schema" else "set it back, or "
                 raise PermanentError(
                     f"the search index at {self._path.parent} was made with {name} "
-                    f"{stored.get(name)!r}, not {value!r}: set it back, or run `skillbus reindex`"
+                    f"{stored.get(name)!r}, not {value!r}: {back}run `skillbus reindex`"
                 )
 
     # -- connections
@@ -276,8 +286,7 @@ class RevisionStore:
         self, keys: Sequence[RevisionKey], names: Sequence[str]
     ) -> dict[RevisionKey, tuple[bytes, ...]]:
         """Return columns of those of the revisions that are stored; `names` are trusted SQL."""
-        # The column names are constants of this package.
-        statement = f"SELECT {', '.join(names)} FROM revisions WHERE skill_id = ? AND seq = ?"  # noqa: S608
+        statement = f"SELECT {', '.join(names)} FROM revisions WHERE skill_id = ? AND seq = ?"  # noqa: S608 - constants of this package
         found = {}
         with self.read_connection() as connection:
             for key in keys:
@@ -288,17 +297,11 @@ class RevisionStore:
 
     def vectors(self, hashes: Iterable[bytes]) -> dict[bytes, Vector]:
         """Return vectors by text hash; a hash without one is left out."""
-        found = {}
         with self.read_connection() as connection:
-            for batch in batches(dict.fromkeys(hashes), SQL_BATCH):
-                slots = placeholders(len(batch))
-                rows = connection.execute(
-                    f"SELECT hash, scale, data FROM vectors WHERE hash IN ({slots})",  # noqa: S608
-                    batch,
-                )
-                for text, scale, data in rows:
-                    found[bytes(text)] = dequantise(scale, data)
-        return found
+            return {
+                text: dequantise(scale, data)
+                for text, scale, data in select_vectors(connection, hashes)
+            }
 
     def max_seq(self) -> int:
         """Return the highest seq of any revision, 0 without any."""

@@ -6,17 +6,19 @@ vectors, so that every score is exact. Up to EXACT_ROWS sections all are compare
 
 from __future__ import annotations
 
-import threading
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from search.local.filter_places import FilterPlaces
 from search.local.revision_store import RevisionStore
 from search.local.section_codes import SectionCodes
 from search.local.section_rows import RevisionSections, read_embedded, read_removed
+from search.local.store_follower import StoreFollower
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
@@ -68,16 +70,13 @@ class _Table:
         return np.asarray(products * self.inverse_norms[rows], dtype=np.float32)
 
 
-class SectionMatrix:
-    """The section vectors of the revisions that have them, loaded at first use and extended by
-    `refresh`. Several threads may search while one refreshes."""
+class SectionMatrix(StoreFollower):
+    """The section vectors of the revisions that have them."""
 
     def __init__(self, store: RevisionStore, dimension: int) -> None:
-        self._store = store
+        super().__init__(store)
         self._dimension = dimension
-        self._lock = threading.Lock()
         self._table = self._empty(0)
-        self._version = -1
         self._position = 0
 
     def _empty(self, room: int) -> _Table:
@@ -121,27 +120,19 @@ class SectionMatrix:
 
     # -- following the store
 
-    def refresh(self) -> None:
-        """Load what was committed since the last call; cheap if nothing was."""
-        with self._lock:
-            version = self._store.data_version()
-            if version != self._version:
-                self._read()
-                self._version = version
-
-    def _read(self) -> None:
-        with self._store.read_connection() as connection:
-            connection.execute("BEGIN")
-            try:
-                for number in read_removed(connection, self._table.numbers, self._position):
-                    self._remove(number)
-                for some in read_embedded(connection, self._position, self._dimension):
-                    self._append(some)
-                    self._position = some[-1].position
-            finally:
-                connection.execute("COMMIT")
+    @override
+    def _load_changes(self) -> None:
+        super()._load_changes()
         self._compact()
         self._code()
+
+    @override
+    def _read(self, connection: sqlite3.Connection) -> None:
+        for number in read_removed(connection, self._table.numbers, self._position):
+            self._remove(number)
+        for some in read_embedded(connection, self._position, self._dimension):
+            self._append(some)
+            self._position = some[-1].position
 
     def _remove(self, number: int) -> None:
         table = self._table

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from search.batches import batches
 from search.blob_codec import dequantise, quantise, unpack_filters, unpack_hashes
-from search.local.revision_store import SQL_BATCH, placeholders
+from search.local.revision_store import SQL_BATCH, select_vectors
 from search.protocol import Filters
 from skills.record import RevisionKey
 
@@ -78,15 +78,10 @@ def read_embedded(
 
 def _read_int8(connection: sqlite3.Connection, hashes: set[bytes]) -> dict[bytes, bytes]:
     """Return vectors by text hash, quantised where they are stored exactly."""
-    found = {}
-    for batch in batches(sorted(hashes), SQL_BATCH):
-        rows = connection.execute(
-            f"SELECT hash, scale, data FROM vectors WHERE hash IN ({placeholders(len(batch))})",  # noqa: S608  (only placeholders)
-            batch,
-        )
-        for text, scale, data in rows:
-            found[text] = data if scale else quantise(dequantise(scale, data))[1]
-    return found
+    return {
+        text: data if scale else quantise(dequantise(scale, data))[1]
+        for text, scale, data in select_vectors(connection, hashes)
+    }
 
 
 def _has_table(connection: sqlite3.Connection) -> bool:

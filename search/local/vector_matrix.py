@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from search.batches import batches
 from search.blob_codec import HASH_BYTES, dequantise, unpack_filters
 from search.local.filter_places import FilterPlaces
-from search.local.revision_store import SQL_BATCH, RevisionStore, placeholders
+from search.local.revision_store import SQL_BATCH, RevisionStore, select_vectors
+from search.local.store_follower import StoreFollower
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
@@ -36,19 +37,17 @@ class _Table:
     size: int = 0
 
 
-class VectorMatrix:
-    """The skill vectors of every revision, loaded at first use and extended by `refresh`.
+class VectorMatrix(StoreFollower):
+    """The skill vectors of every revision.
 
     Row numbers only grow, so that new rows are those above the last number; after a delete the
-    whole table is read again. Several threads may search while one refreshes.
+    whole table is read again.
     """
 
     def __init__(self, store: RevisionStore, dimension: int) -> None:
-        self._store = store
+        super().__init__(store)
         self._dimension = dimension
-        self._lock = threading.Lock()
         self._table = self._empty(0)
-        self._version = -1
 
     def _empty(self, room: int) -> _Table:
         return _Table(
@@ -95,33 +94,21 @@ class VectorMatrix:
 
     # -- following the store
 
-    def refresh(self) -> None:
-        """Load what was committed since the last call; cheap if nothing was."""
-        with self._lock:
-            data_version = self._store.data_version()
-            if data_version != self._version:
-                self._read()
-                self._version = data_version
-
-    def _read(self) -> None:
-        with self._store.read_connection() as connection:
-            connection.execute("BEGIN")
-            try:
-                newest, rows = connection.execute(
-                    "SELECT COALESCE(MAX(number), 0), COUNT(*) FROM revisions"
-                ).fetchone()
-                table = self._table
-                last = int(table.numbers[table.size - 1]) if table.size else 0
-                if newest == last and rows == table.size:
-                    return
-                added = connection.execute(
-                    "SELECT COUNT(*) FROM revisions WHERE number > ?", (last,)
-                ).fetchone()[0]
-                if table.size + added != rows:
-                    table, last, added = self._empty(rows), 0, rows
-                self._table = self._extended(connection, table, last, int(added))
-            finally:
-                connection.execute("COMMIT")
+    @override
+    def _read(self, connection: sqlite3.Connection) -> None:
+        newest, rows = connection.execute(
+            "SELECT COALESCE(MAX(number), 0), COUNT(*) FROM revisions"
+        ).fetchone()
+        table = self._table
+        last = int(table.numbers[table.size - 1]) if table.size else 0
+        if newest == last and rows == table.size:
+            return
+        added = connection.execute(
+            "SELECT COUNT(*) FROM revisions WHERE number > ?", (last,)
+        ).fetchone()[0]
+        if table.size + added != rows:
+            table, last, added = self._empty(rows), 0, rows
+        self._table = self._extended(connection, table, last, int(added))
 
     def _extended(
         self, connection: sqlite3.Connection, old: _Table, last: int, added: int
@@ -158,19 +145,9 @@ def _rows(
     for batch in batches(rows, SQL_BATCH):
         hashes = [bytes(blob[i : i + HASH_BYTES]) for *_, blob in batch for i in (0, HASH_BYTES)]
         known = {
-            bytes(text): dequantise(scale, data)
-            for text, scale, data in _vectors(connection, hashes)
+            text: dequantise(scale, data)
+            for text, scale, data in select_vectors(connection, hashes)
         }
         for place, (number, skill_id, seq, filters, _) in enumerate(batch):
             pair = np.stack([known[hashes[2 * place]], known[hashes[2 * place + 1]]])
             yield number, RevisionKey(skill_id, seq), filters, pair
-
-
-def _vectors(
-    connection: sqlite3.Connection, hashes: list[bytes]
-) -> Iterator[tuple[bytes, float, bytes]]:
-    wanted = list(dict.fromkeys(hashes))
-    yield from connection.execute(
-        f"SELECT hash, scale, data FROM vectors WHERE hash IN ({placeholders(len(wanted))})",  # noqa: S608  (only placeholders)
-        wanted,
-    )

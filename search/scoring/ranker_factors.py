@@ -12,6 +12,8 @@ from config.errors import MisconfiguredError
 FORMAT = 1
 """Incremented when files of earlier versions can no longer be read."""
 
+_MAX_FACTOR = 1e6
+
 PARTS = ("bm25f", "description", "examples", "exclusions", "names", "bigrams", "hub", "dense")
 """The parts of a score that a factor can weigh, as `ScoredCandidates.components` names them."""
 
@@ -23,15 +25,18 @@ def dump_factors(factors: Mapping[str, float]) -> bytes:
 
 
 def read_factors(content: bytes) -> dict[str, float]:
-    """Parse the content of a file; raises MisconfiguredError if it is not valid."""
-    try:
-        found = json.loads(content)
-        factors = {name: float(found["factors"][name]) for name in PARTS}
-        valid = found["format"] == FORMAT and all(0.0 <= x < 1e6 for x in factors.values())
-    except (ValueError, KeyError, TypeError) as error:
-        raise MisconfiguredError(f"the factors of the ranker cannot be read: {error}") from error
-    if not valid:
-        raise MisconfiguredError("the factors of the ranker are of another version, or negative")
+    """Parse the content of a file; raises ValueError, with the reason, if it is not valid."""
+    found = json.loads(content)
+    if not isinstance(found, dict) or not isinstance(found.get("factors"), dict):
+        raise ValueError("it holds no `factors`")
+    if found.get("format") != FORMAT:
+        raise ValueError(f"its format is {found.get('format')!r}, not {FORMAT}")
+    factors = {}
+    for name in PARTS:
+        factor = found["factors"].get(name)
+        if not isinstance(factor, (int, float)) or not 0.0 <= factor < _MAX_FACTOR:
+            raise ValueError(f"the factor of {name} is {factor!r}, not a number of at least 0")
+        factors[name] = float(factor)
     return factors
 
 
@@ -44,9 +49,10 @@ def load_factors(path: str) -> Mapping[str, float] | None:
     if not path:
         return None
     try:
-        content = Path(path).expanduser().read_bytes()
-    except OSError as error:
+        return read_factors(Path(path).expanduser().read_bytes())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise MisconfiguredError(
-            f"the file {path} of `ranker.weights` cannot be read: {error.strerror}"
+            f"the file {path} of `ranker.weights` cannot be read: {reason}; make it by "
+            "`skillbus train ranker`, or leave the setting empty"
         ) from error
-    return read_factors(content)

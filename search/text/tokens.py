@@ -19,9 +19,6 @@ import Stemmer
 from search.protocol import TermIds
 from search.text.simplified_chinese import to_simplified
 
-TOKENS_VERSION = 2
-"""Part of every index's schema: increment when `tokenize` changes, so that skills are reindexed."""
-
 MIN_TOKEN_LENGTH, MAX_TOKEN_LENGTH = 2, 40
 """Tokens outside these lengths are dropped; single Chinese characters are the exception."""
 

@@ -100,7 +100,7 @@ class WithheldHit:
 class Selection:
     """What the language model selected of the candidates, by skill_id.
 
-    needed: best match first. useful: help besides, best first, with their relevancy as a share of
+    needed: best match first. useful: help as well, best first, with their relevancy as a share of
     the best one's. order: the needed ones as the work uses them. rejected: skill_id -> reason.
     complete: the needed ones cover the task.
     """

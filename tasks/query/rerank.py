@@ -1,6 +1,6 @@
 """Rerank: better scores put the best candidates in a better order (spec §5.3).
 
-Two steps, each for a number of candidates. Late interaction takes the cosine of the task with the
+Two steps, each for a number of candidates. Late interaction uses the cosine of the task with the
 nearest of a skill's sections, which retrieval has computed; a cross-encoder reads the task together
 with name, description and body within a time budget. It scores all its candidates or none: if it
 would not finish in time it is skipped, and the bundle's `degraded` names it.
@@ -9,7 +9,7 @@ would not finish in time it is skipped, and the bundle's `degraded` names it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -49,18 +49,20 @@ def rerank(context: QueryContext, ranking: Ranking, clock: Clock = time.monotoni
     """
     settings = context.services.settings.reranker
     late_weight = settings.late_weight * max(1.0 - 2.0 * ranking.long_task_weight, 0.0)
-    steps: list[tuple[str, float, int, _ScoreStep]] = []
     if late_weight > 0 and context.is_on("late"):
-        steps.append(("late", late_weight, settings.late_candidates, _late_interaction))
+        # Candidates in a language that the encoder does not know have no cosine.
+        cosines = ranking.section_cosines
+        head = [hit.key for hit in ranking.hits[: settings.late_candidates]]
+        scores = {key: cosines[key] for key in head if key in cosines}
+        ranking = replace(ranking, hits=reorder_hits(ranking.hits, scores, late_weight, "late"))
     if context.services.reranker is not None and settings.weight > 0 and context.is_on("rerank"):
-        steps.append(("rerank", settings.weight, settings.candidates, _cross_encoder))
-    for name, weight, count, score in steps:
         try:
-            scores = score(context, ranking, ranking.hits[:count], clock)
+            scores = _cross_encoder(context, ranking, ranking.hits[: settings.candidates], clock)
         except (StepSkippedError, TimeBudgetExceededError) as reason:
-            context.degradations.add(f"{name} was skipped: {reason}")
+            context.degradations.add(f"rerank was skipped: {reason}")
         else:
-            ranking = replace(ranking, hits=reorder_hits(ranking.hits, scores, weight, name))
+            hits = reorder_hits(ranking.hits, scores, settings.weight, "rerank")
+            ranking = replace(ranking, hits=hits)
     return ranking
 
 
@@ -100,19 +102,6 @@ def combine_scores(first: Scores, second: Scores, weight: float) -> Scores:
 def _standardize(scores: Scores) -> Scores:
     spread = float(scores.std())
     return (scores - scores.mean()) / spread if spread > 1e-9 else np.zeros_like(scores)
-
-
-def _late_interaction(
-    context: QueryContext, ranking: Ranking, head: Sequence[RankedSkill], clock: Clock
-) -> dict[RevisionKey, float]:
-    """The cosine of the task with each candidate's nearest section.
-
-    A candidate that has no section vectors yet counts with what its other vectors let expect;
-    those in a language that the encoder does not know have none, and keep their place.
-    """
-    del context, clock
-    cosines = ranking.section_cosines
-    return {hit.key: cosines[hit.key] for hit in head if hit.key in cosines}
 
 
 def _cross_encoder(
@@ -158,8 +147,8 @@ def cross_encoder_text(
     characters.
 
     With the vectors of the task, (d,), and of the sections, (n, d), the body is its sections by
-    their nearness to the task: a model reads some hundred words, so that the first words of a body
-    would be all that it sees. Without them it is the body from its start.
+    their nearness to the task, since a model reads only some hundred words. Without them it is the
+    body from its start.
     """
     parsed = revision.parsed
     head = f"{parsed.record.name} | {parsed.record.description} | "
@@ -174,8 +163,3 @@ def _make_budget(
     context: QueryContext, throughput: Throughput, milliseconds: int, clock: Clock
 ) -> TimeBudget:
     return TimeBudget(throughput, min(milliseconds / 1000, context.deadline.remaining()), clock)
-
-
-_ScoreStep = Callable[
-    [QueryContext, Ranking, Sequence[RankedSkill], Clock], dict[RevisionKey, float]
-]

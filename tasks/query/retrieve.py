@@ -44,11 +44,10 @@ _FORMAT_CANDIDATES = 20
 """Candidates for a file format that has its own skills: the task may mention it just once."""
 
 _LONG_TASK_NEIGHBOUR_CUT = 0.75
-"""Share of the nearest neighbours that a long task does without: its words say enough."""
-
+"""Share of the nearest neighbours that are not searched for a long task, whose words suffice."""
 
 _MIN_MEASURED = 10
-"""Candidates from which the line between the two kinds of cosines is drawn, at least."""
+"""Least number of candidates from which section cosines are predicted by regression."""
 
 
 def retrieve(context: QueryContext, query: TaskQuery) -> Candidates:
@@ -208,10 +207,10 @@ def complete_section_cosines(
     """The section cosine of every candidate that has any vector.
 
     measured: of the candidates whose sections have vectors. cosines: of the task with the two
-    skill vectors. A skill that was just changed has no section vectors for a while. It gets what
-    its better skill vector lets expect: the least-squares line over the candidates that have both,
-    which holds for any model and task. With too few of these, all candidates get the cosine of
-    their better skill vector, so that they are compared by the same.
+    skill vectors. A skill that was just changed has no section vectors for a while. Its section
+    cosine is predicted from that of its better skill vector, by the least-squares line over the
+    candidates that have both, so that no constant depends on the model. With fewer than
+    _MIN_MEASURED of these, all candidates get the cosine of their better skill vector.
     """
     better = {key: max(pair) for key, pair in cosines.items()}
     missing = better.keys() - measured.keys()

@@ -30,7 +30,7 @@ from tasks.query.read_chosen import ChosenRevisions
 from tasks.sources.readers import get_skill_location
 
 _WHOLE_TOKENS = 300
-"""A skill up to this length is sent whole: choosing would save nothing."""
+"""A skill up to this length is sent whole: a selection would save little."""
 
 _WHOLE_SHARE = 0.8
 """Share of the budget that whole skills may take: headers and dependencies need some too."""
@@ -115,7 +115,7 @@ def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[Skil
 
 def _list_whole(context: QueryContext, chosen: ChosenRevisions) -> set[str]:
     """The skills to send whole: those that the language model calls needed, if it says that they
-    cover the task and if all of them fit: one skill whole helps more than ten in shreds."""
+    cover the task and if all of them fit."""
     selection = chosen.ranking.selection
     if selection is None or not selection.complete:
         return set()

@@ -60,6 +60,6 @@ def hash_skill_folder(skill_file_sha256: bytes, files: Iterable[SiblingFile]) ->
 def folder_too_large(folder: str, limits: LimitSettings) -> PermanentError:
     """The error for a skill with more files or bytes than the limits allow."""
     return PermanentError(
-        f"{folder}: more than {limits.folder_files} files or {limits.folder_bytes} bytes besides "
+        f"{folder}: more than {limits.folder_files} files or {limits.folder_bytes} bytes except "
         "SKILL.md (limits.folder_files, limits.folder_bytes)"
     )

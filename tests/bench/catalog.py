@@ -1,4 +1,4 @@
-"""Benchmarks of the catalog on Neo4j beside the embedded one, on a copy of an existing library.
+"""Benchmarks of the catalog on Neo4j and of the embedded one, on a copy of an existing library.
 
     python -m tests.bench.catalog HOME [--url bolt://host:port] [--password-file F] [--keep]
 

@@ -4,7 +4,7 @@ usage: choose_ranking.py HOME TASKS.jsonl[,TASKS.jsonl …] [SIZE:DRAWS ...]
 
 HOME     a library, searchable and linked
 TASKS    one object a line: task_id, instruction, gt_skill_ids; each file is a collection
-SIZE     so many skills besides those of the sources of the needed ones; by default 0:1 811:4
+SIZE     so many skills in addition to those of the sources of the needed ones; by default 0:1 811:4
          1811:2 3811:2 7811:2 and all others
 
 One library has its own accidents, so each choice is ranked over random parts of it: statistics,

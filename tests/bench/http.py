@@ -7,9 +7,9 @@
 milliseconds: of both, and of the difference of the two for one task.
 
 `load` starts `skillbus serve --listen` and lets so many clients, each with a token of its own, ask
-one query after the other: half with `Prefer: wait`, half by fetching the answer later. Whoever is
-told to come back does so when told. It prints what each status was, whether 429 and 503 said when
-to come back, how many queries were accepted and never answered (`lost`), seconds from the first
+one query after the other: half with `Prefer: wait`, half by fetching the answer later. Clients
+that are asked to retry do so at the time given. It prints the statuses, whether 429 and 503 said
+when to retry, how many queries were accepted and never answered (`lost`), seconds from the first
 request to the answer, and the server's memory in MB: resident, and its own share (PSS).
 
 Both work on a copy of the home (which needs no `serve`), by default a made-up one of ten skills.
@@ -314,11 +314,11 @@ def main() -> None:
     configure_logging("error")
     with copied(options.home) as home:
         if options.what == "beyond":
-            told: dict[str, Any] = beyond(home, options.queries)
-            told = {name: round(value, 2) for name, value in told.items()}
+            figures: dict[str, Any] = beyond(home, options.queries)
+            figures = {name: round(value, 2) for name, value in figures.items()}
         else:
-            told = load(home, options.clients, options.seconds)
-    print(json.dumps(told, indent=2))
+            figures = load(home, options.clients, options.seconds)
+    print(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

@@ -63,16 +63,16 @@ async def _ask(home: Path, queries: int) -> dict[str, float]:
 
 async def _find(client: Client, task: str) -> tuple[float, float]:
     """How long a call took, and how long its stages say that they did."""
-    told: list[str] = []
+    messages: list[str] = []
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
-        told.append(message or "")
+        messages.append(message or "")
 
     started = time.perf_counter()
     result = await client.call_tool("find_skills", {"task": task}, progress_callback=tell)
     taken = (time.perf_counter() - started) * 1000
     assert not result.is_error, result.content
-    stages = told[-1].removeprefix("done: ").split(", ")
+    stages = messages[-1].removeprefix("done: ").split(", ")
     return taken, sum(float(stage.split()[1]) for stage in stages)
 
 

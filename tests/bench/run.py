@@ -125,7 +125,7 @@ def _encoded_texts(path: Path) -> tuple[str, ...]:
 
 
 def bench_query(settings: Settings, tasks: Sequence[str], paging: bool) -> dict[str, Any]:
-    """Query to bundle through Celery, warm; encoding of the task's own text beside it.
+    """Query to bundle through Celery, warm; and of encoding the task's text alone.
 
     With `paging` whatever is not paged yet is being paged meanwhile.
     """

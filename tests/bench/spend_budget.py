@@ -5,7 +5,7 @@ usage: spend_budget.py GOLD.jsonl SKILLS_DIR [GOLD.jsonl SKILLS_DIR ...]
 GOLD.jsonl     one object a line: query, skill_id (SOURCE:FOLDER), required ([[first, last], ...])
 SKILLS_DIR     holds FOLDER/SKILL.md
 
-Joins queries of different skills to one task, adds skills that nobody asked for, and gives every
+Joins queries of different skills to one task, adds skills that are not needed, and gives every
 skill a score; those that are needed tend to have the higher ones. Fills bundles as queries do, with
 what is in force, with equal parts, with nothing beyond what is enough, and with whole skills.
 Prints, for each budget, the share of needed skills with every required line and the mean share of
@@ -38,7 +38,7 @@ from tasks.query.choose import ChosenSkill
 from tasks.query.select_passages import SkillPassages, select_skill_passages
 
 SHAPES = ((2, 2), (3, 3))
-"""Skills that are needed, and skills beside them."""
+"""Skills that are needed, and others."""
 
 BUDGETS = (2000, 4000, 8000)
 DRAWS = 60
@@ -128,16 +128,16 @@ SCHEMES = {
 }
 
 
-def measure(library: Library, needed: int, beside: int) -> None:
+def measure(library: Library, needed: int, others: int) -> None:
     """Print what each scheme saves of each budget."""
-    chance = random.Random(f"{needed} {beside}")
+    chance = random.Random(f"{needed} {others}")
     results: dict[tuple[str, int], list[tuple[bool, float]]] = {}
     for _ in range(DRAWS):
-        drawn = chance.sample(sorted(library.skills), needed + beside)
+        drawn = chance.sample(sorted(library.skills), needed + others)
         rows = {skill_id: chance.choice(library.rows[skill_id]) for skill_id in drawn[:needed]}
         query = library.query([row["query"] for row in rows.values()])
         scores = [chance.uniform(0.5, 1.0) for _ in rows]
-        scores += [chance.uniform(0.3, 0.8) for _ in range(beside)]
+        scores += [chance.uniform(0.3, 0.8) for _ in range(others)]
         ranked = sorted(zip(scores, drawn, strict=True), reverse=True)
         skills = [library.paged(skill_id, score, query) for score, skill_id in ranked]
         for name, scheme in SCHEMES.items():
@@ -153,7 +153,7 @@ def measure(library: Library, needed: int, beside: int) -> None:
                     }
                     share = len(wanted & sent.get(skill_id, set())) / len(wanted)
                     results.setdefault((name, budget), []).append((share == 1, share))
-    print(f"{needed} needed, {beside} beside; sufficient / lines at {BUDGETS} tokens")
+    print(f"{needed} needed, {others} others; sufficient / lines at {BUDGETS} tokens")
     for name in SCHEMES:
         figures = [np.mean(results[name, budget], axis=0) for budget in BUDGETS]
         shown = ", ".join(f"{whole:.3f} / {share:.3f}" for whole, share in figures)
@@ -167,8 +167,8 @@ def main(argv: list[str]) -> int:
         return 2
     names = [Path(name) for name in argv[1:]]
     library = Library(list(zip(names[::2], names[1::2], strict=True)))
-    for needed, beside in SHAPES:
-        measure(library, needed, beside)
+    for needed, others in SHAPES:
+        measure(library, needed, others)
     return 0
 
 

@@ -31,7 +31,6 @@ from search.models.encoder import PLAIN_MODEL, trained_languages
 from search.protocol import StoredRevision
 from search.skill_analysis import skill_texts
 from workers.training.encoder.encoder_pairs import (
-    LABELLED,
     EncoderOptions,
     EncoderTrainingSet,
     TrainingPair,
@@ -45,6 +44,7 @@ from workers.training.encoder.encoder_training import (
     write_encoder_card,
 )
 from workers.training.encoder.mine_pairs import make_own_pairs
+from workers.training.query_origins import LABELLED
 
 POOL = 2_000
 BATCH = 500

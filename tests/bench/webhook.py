@@ -1,4 +1,4 @@
-"""How fast a push is heard and found: git remote -> webhook -> 202 -> searchable, embedded.
+"""How fast a push is processed and found: git remote -> webhook -> 202 -> searchable, embedded.
 
     python -m tests.bench.webhook [--pushes N] [--skills N] [--deliveries N] [--library HOME]
 
@@ -90,7 +90,7 @@ def _sent(port: int, delivery: Delivery) -> float:
 
 @contextmanager
 def served_place(folder: Path, skills: int, library: Path | None) -> Iterator[Place]:
-    """A home that serves a pushed repository of skills, beside those of a library."""
+    """A home that serves a pushed repository of skills, in addition to those of a library."""
     repository = PushedRepository(folder / "remote")
     names = list(TOPICS)
     for number in range(skills):

@@ -705,7 +705,7 @@ def test_the_key_is_sent_and_nowhere_shown(
                 half_a_body(),
                 Reply("no", model=server.key),
             ):
-                server.script = lambda asked, reply=reply: reply  # type: ignore[misc]
+                server.script = lambda asked, reply=reply: reply  # type: ignore[misc]  # mypy cannot infer it
                 try:
                     ask(make(api_key_file=tmp_path / "key", model=MODEL))
                 except SkillbusError as failure:

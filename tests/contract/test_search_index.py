@@ -526,7 +526,7 @@ class TestTogether:
         assert failures == []
         assert len(index.list_keys()) == 12
 
-    def test_a_reader_beside_a_writer_follows_it(self, opener: Opener, tmp_path: Path) -> None:
+    def test_a_reader_follows_a_writer(self, opener: Opener, tmp_path: Path) -> None:
         writer = opener(tmp_path / "index")
         writer.add([document("loom")])
         reader = opener(tmp_path / "index", writable=False)

@@ -62,7 +62,7 @@ def asked(one: str, other: str) -> AskedPair:
 
 def verdict(one: str, other: str, kind: str = "", **values: object) -> PairVerdict:
     given: dict[str, object] = {"type": kind, "evidence": "line 3: “ünd”" if kind else ""}
-    return PairVerdict((one, other), (f"lib:{one}", f"lib:{other}"), **(given | values))  # type: ignore[arg-type]
+    return PairVerdict((one, other), (f"lib:{one}", f"lib:{other}"), **(given | values))  # type: ignore[arg-type]  # keywords
 
 
 # -- verdicts

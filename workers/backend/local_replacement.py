@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from typing_extensions import override
 
-from config.errors import PermanentError, UsageError
-from search.local.index import LocalSearchIndex
+from config.errors import UsageError
+from search.local.index import STORAGE_VERSION, LocalSearchIndex, index_identity
 from search.local.revision_store import read_identity
 from tasks.ingest.reindex import IndexReplacement
 from workers.backend.writer_lock import WriterLock
@@ -29,25 +30,20 @@ class LocalReplacement(IndexReplacement):
         live = read_identity(home / _LIVE)
         if live is None:
             raise UsageError(f"no library in {home} yet; run `skillbus sync DIR` first")
-        self.same_model = (live["model"], live["dimension"]) == (model, str(dimension))
-        if self.same_model:
-            raise UsageError(f"the index in use is already of {model}; there is nothing to do")
-        try:
-            self.source = LocalSearchIndex(
-                home / _LIVE, live["model"], int(live["dimension"]), writable=False
-            )
-        except PermanentError as error:
+        if live == index_identity(model, dimension):
             raise UsageError(
-                f"this version cannot read the index ({error}); set SKILLBUS_HOME to an empty "
-                "folder and sync the sources"
-            ) from error
+                f"the index in use is already of {model} and of this version; there is nothing "
+                "to do"
+            )
+        self.same_model = (live["model"], live["dimension"]) == (model, str(dimension))
+        self.source = _open_source(home / _LIVE, live)
         self.target = self._open_target(model, dimension)
 
     def _open_target(self, model: str, dimension: int) -> LocalSearchIndex:
-        """The new index; what was copied for another model is deleted."""
+        """The new index; what was copied for another model or schema is deleted."""
         folder = self._home / _NEW
         begun = read_identity(folder)
-        if begun is not None and (begun["model"], begun["dimension"]) != (model, str(dimension)):
+        if begun is not None and begun != index_identity(model, dimension):
             shutil.rmtree(folder)
         return LocalSearchIndex(folder, model, dimension, writable=True)
 
@@ -83,6 +79,18 @@ class LocalReplacement(IndexReplacement):
         self.source.close()
         self.target.close()
         self._lock.release()
+
+
+def _open_source(folder: Path, identity: Mapping[str, str]) -> LocalSearchIndex:
+    schema = identity["schema"]
+    if schema.partition(".")[0] != str(STORAGE_VERSION):
+        raise UsageError(
+            f"this version cannot read the index in {folder} (schema {schema}); set SKILLBUS_HOME "
+            "to an empty folder and sync the sources"
+        )
+    return LocalSearchIndex(
+        folder, identity["model"], int(identity["dimension"]), writable=False, schema=schema
+    )
 
 
 def drop_superseded_index(home: Path) -> list[str]:

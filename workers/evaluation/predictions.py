@@ -19,11 +19,16 @@ from tasks.services import Services
 from workers.library.user_files import read_text
 
 MAX_RANKED = 100
+_IDS = frozenset({"task_id", "query_id"})
 
 
 def read_jsonl(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
-    """Read the objects of a JSONL file; raises UsageError with the number of an invalid line."""
+    """Read the objects of a JSONL file; raises UsageError with the number of an invalid line.
+
+    `task_id` and `query_id` are unique: predictions are kept by them.
+    """
     rows = []
+    lines: dict[tuple[str, str], int] = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
             continue
@@ -34,6 +39,13 @@ def read_jsonl(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
         error = _row_error(row, fields)
         if error:
             raise UsageError(f"{path}:{number}: {error}")
+        for name in _IDS.intersection(fields):
+            first = lines.setdefault((name, row[name]), number)
+            if first != number:
+                raise UsageError(
+                    f"{path}:{number}: {name} {row[name]!r} is that of line {first} too; "
+                    "give each line its own"
+                )
         rows.append(row)
     if not rows:
         raise UsageError(
@@ -43,15 +55,19 @@ def read_jsonl(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _row_error(row: object, fields: Sequence[str]) -> str:
-    """Why a line is invalid, "" if it is valid; `gt_skill_ids` is checked where it is present."""
+    """Why a line is invalid, "" if it is valid; lists of skill ids are checked where present."""
     if not isinstance(row, dict) or not all(name in row for name in fields):
         missing = [name for name in fields if not isinstance(row, dict) or name not in row]
         return f"missing {', '.join(missing)}"
-    needed = row.get("gt_skill_ids", [])
-    if not isinstance(needed, list) or not all(isinstance(name, str) for name in needed):
-        return "gt_skill_ids must be a list of skill ids"
+    for name in ("gt_skill_ids", "also"):
+        ids = row.get(name, [])
+        if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+            return f"{name} must be a list of skill ids"
     wrong = [n for n in fields if n != "gt_skill_ids" and not isinstance(row[n], str)]
-    return f"{', '.join(wrong)} must be text" if wrong else ""
+    if wrong:
+        return f"{', '.join(wrong)} must be text"
+    empty = [name for name in fields if isinstance(row[name], str) and not row[name].strip()]
+    return f"{', '.join(empty)} must not be empty" if empty else ""
 
 
 def rank_tasks(

@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from config.errors import UsageError
-from skills.bundle.markdown import render_markdown
-from skills.bundle.model import Bundle, BundleSkill, LeftOutSkill
+from skills.bundle.markdown import render_markdown, render_passage, render_skill
+from skills.bundle.model import Bundle, BundleSkill, DidNotFit, LeftOutSkill
 from skills.token_count import count_tokens
 
 MIN_BUDGET = 200
@@ -120,19 +120,37 @@ def _without_last(bundle: Bundle) -> Bundle | None:
     *others, last = bundle.skills
     if len(last.passages) > 1:
         others.append(_without_last_passage(last))
-        return bundle.model_copy(update={"skills": tuple(others)})
+        tokens = count_tokens(render_passage(last.passages[-1]))
+        removed = DidNotFit(skills=0, passages=1, tokens=tokens)
+        return bundle.model_copy(
+            update={"skills": tuple(others), "did_not_fit": _add(bundle.did_not_fit, removed)}
+        )
     if not others:
         return None
     kept = {skill.skill_id for skill in others}
     gone = LeftOutSkill(
         skill_id=last.skill_id, name=last.name, reason="did not fit into the budget"
     )
+    tokens = count_tokens(render_skill(len(bundle.skills), last))
+    removed = DidNotFit(skills=1, passages=len(last.passages), tokens=tokens)
     return bundle.model_copy(
         update={
             "skills": tuple(others),
             "links": tuple(one for one in bundle.links if {one.source, one.target} <= kept),
             "left_out": (gone, *bundle.left_out),
+            "did_not_fit": _add(bundle.did_not_fit, removed),
         }
+    )
+
+
+def _add(before: DidNotFit | None, removed: DidNotFit) -> DidNotFit:
+    """What did not fit before, and what was removed since."""
+    if before is None:
+        return removed
+    return DidNotFit(
+        skills=before.skills + removed.skills,
+        passages=before.passages + removed.passages,
+        tokens=before.tokens + removed.tokens,
     )
 
 

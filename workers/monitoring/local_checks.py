@@ -13,6 +13,7 @@ from graph.records import Source
 from search.local.index import LocalSearchIndex
 from search.models.encoder import encoder_identity
 from search.models.load_models import load_encoder, load_reranker
+from search.scoring.ranker_factors import load_factors
 from skills.record import RevisionKey
 from tasks.journal.protocol import DeadLetterStore
 from tasks.journal.sqlite import SqliteJournal
@@ -59,6 +60,8 @@ def machine_checks(settings: Settings) -> dict[str, Check]:
     checks["encoder"] = lambda: _check_encoder(settings)
     if settings.reranker.model:
         checks["reranker"] = lambda: _check_reranker(settings)
+    if settings.ranker.weights:
+        checks["ranker"] = lambda: _check_ranker(settings)
     if settings.language_model.base_url:
         checks["language model"] = lambda: _check_language_model(settings)
     return checks
@@ -102,6 +105,11 @@ def _check_reranker(settings: Settings) -> str:
     reranker = load_reranker(settings.reranker)
     reranker.score("a short task", ["a short text"])
     return f"{reranker.model}, languages {sorted(reranker.languages)}"
+
+
+def _check_ranker(settings: Settings) -> str:
+    load_factors(settings.ranker.weights)
+    return f"weights of {settings.ranker.weights}"
 
 
 def _check_language_model(settings: Settings) -> str:

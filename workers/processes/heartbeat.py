@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import structlog
-from billiard.process import active_children  # type: ignore[import-untyped]
+from billiard.process import active_children  # type: ignore[import-untyped]  # no annotations
 
 from config.errors import SkillbusError
 from config.settings import Settings

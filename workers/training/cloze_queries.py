@@ -36,7 +36,7 @@ def make_cloze_queries(parsed: ParsedSkill, count: int, seed: str) -> list[Cloze
     headings with their first sentence. Every fourth query joins three of them into a longer task.
     No query contains the skill's name.
     """
-    generator = random.Random(f"{seed}:{parsed.record.name}")  # noqa: S311  (not a secret)
+    generator = random.Random(f"{seed}:{parsed.record.name}")
     name = _words_of_name(parsed.record.name)
     pieces = [piece for piece in _pieces(parsed) if name not in _words_of_name(" ".join(piece))]
     generator.shuffle(pieces)

@@ -84,7 +84,7 @@ class NegativeMiner:
         by BM25 alone, best first; the first is left out, as it may well serve. Missing negatives of
         one source are taken from the next one; a small library may yield fewer in total.
         """
-        generator = random.Random(seed)  # noqa: S311  (not a secret)
+        generator = random.Random(seed)
         chosen: dict[str, None] = {}
         needed = set(needed)
         wanted = 0

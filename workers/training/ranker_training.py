@@ -89,8 +89,9 @@ def train_ranker(
     groups = sorted({prompt.group for prompt in prompts})
     if len(groups) < MIN_GROUPS:
         raise UsageError(
-            f"prompts of {len(groups)} skills; at least {MIN_GROUPS} are needed to tell whether "
-            "the learnt ranker is better"
+            f"the prompts have needed skills among their candidates for {len(groups)} skills; at "
+            f"least {MIN_GROUPS} are needed to compare rankings: give more prompts, and check "
+            "`gt_skill_ids` with `skillbus skills list`"
         )
     shipped, learnt = np.zeros((len(prompts), 2)), np.zeros((len(prompts), 2))
     ones = np.ones(len(PARTS))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,16 +26,15 @@ from tasks.services import Services
 from workers.training.cloze_queries import make_cloze_queries
 from workers.training.model_prompts import StoredPrompts, match_near_misses, read_prompts
 from workers.training.negative_mining import NegativeMiner
+from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT
+from workers.training.trainer import ProgressCallback
 
-OWN_TEXT, FEEDBACK, MODEL_PROMPTS = "own text", "feedback", "prompts of the language model"
 RERANKED = 20
 """Candidates of the first stage that are reranked (SkillRouter §4.3)."""
 
 _CHARACTERS_PER_TOKEN = 12
 _REVISION_BATCH = 500
 _MIN_LISTS = 4
-
-ProgressCallback = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ class TrainingSet:
     texts: the text of each skill for the cross-encoder, by skill id. notes: counts for the card.
     """
 
-    training_options: TrainingOptions
+    options: TrainingOptions
     lists: list[TrainingList] = field(default_factory=list)
     held_out: list[HeldOutQuery] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
@@ -115,7 +114,7 @@ class _Query(NamedTuple):
 
 def build_training_set(
     services: Services,
-    training_options: TrainingOptions,
+    options: TrainingOptions,
     tasks: Sequence[Mapping[str, Any]],
     step: ProgressCallback,
 ) -> TrainingSet:
@@ -124,18 +123,18 @@ def build_training_set(
     tasks: feedback, objects with `instruction` and `gt_skill_ids`. step: called with the queries
     done and their total. Raises UsageError if the library is too small.
     """
-    revisions = read_trainable(services, frozenset(training_options.languages))
+    revisions = read_trainable(services, frozenset(options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
     labelled_tasks = _labelled_tasks(tasks, known)
     folds = assign_folds(
         [needed for _, needed in labelled_tasks],
         sorted(known),
-        training_options.folds,
-        training_options.seed,
+        options.folds,
+        options.seed,
     )
-    training = [r for r in revisions if folds[r.key.skill_id] != training_options.fold]
+    training = [r for r in revisions if folds[r.key.skill_id] != options.fold]
     vectors = services.index.get_skill_vectors([revision.key for revision in training])
-    training_set = TrainingSet(training_options)
+    training_set = TrainingSet(options)
     training_set.notes |= {
         "skills": len(known),
         "tasks": len(labelled_tasks),
@@ -143,21 +142,21 @@ def build_training_set(
     }
     if len(training) < _MIN_LISTS:
         raise UsageError(
-            f"the library has {len(known)} skills in {', '.join(training_options.languages)}: "
+            f"the library has {len(known)} skills in {', '.join(options.languages)}: "
             "too few for training and held-out sets"
         )
     miner = NegativeMiner(training, vectors)
-    prompts = read_prompts(services, known, training_options.prompts)
-    queries = _make_queries(known, labelled_tasks, training_options) + _make_prompt_queries(prompts)
+    prompts = read_prompts(services, known, options.prompts)
+    queries = _make_queries(known, labelled_tasks, options) + _make_prompt_queries(prompts)
     near_misses = _find_near_misses(services, prompts, training_set)
     for done, query in enumerate(queries):
         step(done, len(queries))
-        candidates = _rank(services, query.text)[: 2 * max(RERANKED, training_options.list_size)]
-        if folds[query.needed[0]] == training_options.fold:
+        candidates = _rank(services, query.text)[: 2 * max(RERANKED, options.list_size)]
+        if folds[query.needed[0]] == options.fold:
             training_set.held_out.append(_make_held_out(query, candidates[:RERANKED]))
         else:
             missed = near_misses.get(query.text, ())
-            training_set.lists += _make_lists(query, candidates, miner, training_options, missed)
+            training_set.lists += _make_lists(query, candidates, miner, options, missed)
     training_set.notes["candidates judged as negatives"] = miner.counts.candidates
     for layer in ("name", "overlap", "vector"):
         training_set.notes[f"candidates filtered by {layer}"] = getattr(miner.counts, layer)
@@ -180,7 +179,7 @@ def _make_lists(
     query: _Query,
     candidates: Sequence[RankedSkill],
     miner: NegativeMiner,
-    training_options: TrainingOptions,
+    options: TrainingOptions,
     near_misses: Sequence[str],
 ) -> list[TrainingList]:
     """One list for each needed skill of the query: that skill, and the first of the ranking that
@@ -189,7 +188,7 @@ def _make_lists(
     near_misses: skills that a language model says such a query does not need. They take the last
     places, a fifth of them at most.
     """
-    places = training_options.list_size - 1
+    places = options.list_size - 1
     missed = miner.filter_ranking(query.needed, near_misses, places // 5)
     ranked = [hit.key.skill_id for hit in candidates if hit.key.skill_id not in missed]
     negatives = miner.filter_ranking(query.needed, ranked, places - len(missed)) + missed
@@ -223,7 +222,7 @@ def assign_folds(
     for skill_id in skill_ids:
         groups.setdefault(find(skill_id), []).append(skill_id)
     labelled_tasks = Counter(find(needed[0]) for needed in tasks)
-    generator = random.Random(seed)  # noqa: S311  (not a secret)
+    generator = random.Random(seed)
     assigned: dict[str, int] = {}
     for leaders in (sorted(labelled_tasks), sorted(groups.keys() - labelled_tasks.keys())):
         generator.shuffle(leaders)
@@ -268,13 +267,11 @@ def _labelled_tasks(
 def _make_queries(
     known: Mapping[str, StoredRevision],
     labelled_tasks: Sequence[tuple[str, tuple[str, ...]]],
-    training_options: TrainingOptions,
+    options: TrainingOptions,
 ) -> list[_Query]:
-    found = [_Query(FEEDBACK, task, needed, ()) for task, needed in labelled_tasks]
+    found = [_Query(LABELLED, task, needed, ()) for task, needed in labelled_tasks]
     for skill_id, revision in known.items():
-        own = make_cloze_queries(
-            revision.parsed, training_options.queries, f"{training_options.seed}:{skill_id}"
-        )
+        own = make_cloze_queries(revision.parsed, options.queries, f"{options.seed}:{skill_id}")
         found += [_Query(OWN_TEXT, query.text, (skill_id,), query.pieces) for query in own]
     return found
 
@@ -315,7 +312,7 @@ def _add_texts(services: Services, training_set: TrainingSet) -> None:
         wanted |= dict.fromkeys(held.candidates)
     pointers = services.library.refresh().pointers
     keys = [RevisionKey(name, pointers[name]) for name in wanted if name in pointers]
-    limit = _CHARACTERS_PER_TOKEN * training_set.training_options.max_length
+    limit = _CHARACTERS_PER_TOKEN * training_set.options.max_length
     for start in range(0, len(keys), _REVISION_BATCH):
         part = services.index.get_revisions(keys[start : start + _REVISION_BATCH])
         training_set.texts |= {
@@ -332,11 +329,9 @@ def load(path: Path) -> TrainingSet:
     """Read a file written by `dump`; raises PermanentError if it cannot be read."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        training_options = data["training_options"] | {
-            "languages": tuple(data["training_options"]["languages"])
-        }
+        options = data["options"] | {"languages": tuple(data["options"]["languages"])}
         return TrainingSet(
-            TrainingOptions(**training_options),
+            TrainingOptions(**options),
             [
                 TrainingList(
                     row["origin"],

@@ -83,7 +83,7 @@ def make_request(prompt: JudgePrompt) -> ModelRequest:
 
 def check_answer(answer: JudgeAnswer, prompt: JudgePrompt) -> None:
     """Raise InvalidAnswerError for a verdict without a kind or a line, or about lines that were not
-    shown; what a clean answer says besides does not count."""
+    shown; what else a clean answer says does not count."""
     if answer.verdict == "clean":
         return
     if answer.kind == "none":

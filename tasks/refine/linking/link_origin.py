@@ -1,4 +1,4 @@
-"""What links are made from besides the library, and linking again where that has changed.
+"""What links are made from in addition to the library, and linking again where that has changed.
 
 Links are a function of the library, the settings and the stored verdicts. A setting that takes
 verdicts back, or another model, changes links of skills that have not changed.

@@ -58,21 +58,21 @@ def on_redis(
     skillbus("sync", str(write_topics(base / "crafts")))
     process = skillbus.start("consume")
     wait_for(lambda: "consuming skillbus.events" in process.text("err") or process.ended.is_set())
-    wait_for(lambda: any(one["connected"] for one in _told(skillbus)))
+    wait_for(lambda: any(one["connected"] for one in _counts(skillbus)))
     yield _address(outside)
-    [told] = _told(skillbus)
+    [counts] = _counts(skillbus)
     process.send(15)
     assert process.wait(40).code == 0, process.text("err")
-    assert told["recorded"] >= 1 <= told["replied"]
-    assert (told["connected"], told["refused"], told["waiting"]) == (True, 0, 0)
-    assert _told(skillbus) == []
+    assert counts["recorded"] >= 1 <= counts["replied"]
+    assert (counts["connected"], counts["refused"], counts["waiting"]) == (True, 0, 0)
+    assert _counts(skillbus) == []
     outside.clear()
 
 
-def _told(skillbus: Skillbus) -> list[dict[str, Any]]:
+def _counts(skillbus: Skillbus) -> list[dict[str, Any]]:
     """What the processes that take submissions tell of themselves."""
-    told: list[dict[str, Any]] = skillbus("status", "--json").data["submissions"]
-    return told
+    counts: list[dict[str, Any]] = skillbus("status", "--json").data["submissions"]
+    return counts
 
 
 @pytest.fixture(scope="module")

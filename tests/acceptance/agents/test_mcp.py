@@ -72,11 +72,11 @@ def test_what_the_server_says_of_itself(own: Agent) -> None:
 
 def test_an_agent_finds_skills_and_reads_on(own: Agent) -> None:
     async def work(client: Client) -> None:
-        told: list[tuple[float, str | None]] = []
+        messages: list[tuple[float, str | None]] = []
 
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             del total
-            told.append((progress, message))
+            messages.append((progress, message))
 
         found = await client.call_tool(
             "find_skills", {"task": TASK, "budget": 900, "top": 2}, progress_callback=tell
@@ -89,9 +89,11 @@ def test_an_agent_finds_skills_and_reads_on(own: Agent) -> None:
         assert data["text"] == text_of(found)
         assert 'lines="' in data["text"]
         assert count_tokens(json.dumps(data, ensure_ascii=False)) <= 900
-        assert [progress for progress, _ in told] == sorted(progress for progress, _ in told)
-        assert told[0][1] == "asked"
-        assert str(told[-1][1]).startswith("done: ")
+        assert [progress for progress, _ in messages] == sorted(
+            progress for progress, _ in messages
+        )
+        assert messages[0][1] == "asked"
+        assert str(messages[-1][1]).startswith("done: ")
 
         whole = await client.call_tool("read_skill", {"skill_id": KILN})
         assert "Prepare the kiln firing" in text_of(whole)
@@ -196,7 +198,7 @@ def test_skills_are_listed_as_resources_that_can_be_read(own: Agent) -> None:
         assert "c:broken" not in [one.name for one in listed]
         (odd,) = (one for one in listed if one.name == ODD)
         (content,) = (await client.read_resource(odd.uri)).contents
-        assert "1. Prepare the blowing 100% 吹玻璃." in content.text  # type: ignore[union-attr]
+        assert "1. Prepare the blowing 100% 吹玻璃." in content.text  # type: ignore[union-attr]  # no blob
         after = await client.list_resources(cursor=KILN)
         assert [one.name for one in after.resources] == [
             one.name for one in listed if one.name > KILN
@@ -292,10 +294,10 @@ class Wire:
     def until(self, number: int) -> list[dict[str, Any]]:
         """What is said up to the answer with this number."""
         assert self.process.stdout is not None
-        told: list[dict[str, Any]] = []
-        while not told or told[-1].get("id") != number:
-            told.append(json.loads(self.process.stdout.readline()))
-        return told
+        messages: list[dict[str, Any]] = []
+        while not messages or messages[-1].get("id") != number:
+            messages.append(json.loads(self.process.stdout.readline()))
+        return messages
 
 
 @pytest.fixture
@@ -323,7 +325,7 @@ def wire(home: Skillbus, tmp_path: Path) -> Iterator[Wire]:
 
 
 def test_on_the_wire(home: Skillbus, wire: Wire, tmp_path: Path) -> None:
-    """An older client, line by line, beside a `serve` that hangs for a while."""
+    """An older client, line by line, next to a `serve` that hangs for a while."""
     client = {"name": "test", "version": "1"}
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
     with home.serving() as served:
@@ -340,9 +342,9 @@ def test_on_the_wire(home: Skillbus, wire: Wire, tmp_path: Path) -> None:
         wire.tell('{"jsonrpc": "2.0", "id": 7000}')
         for arguments in ({"skill_id": "\ud800"}, {"skill_id": KILN, "lines": "1\ud800"}):
             wire.call("read_skill", **arguments)
-        told = wire.until(wire.call("find_skills", task=TASK))
-    assert told[-1]["result"]["structuredContent"]["skills"][0]["skill_id"] == KILN
-    for answer in told[:-1]:
+        messages = wire.until(wire.call("find_skills", task=TASK))
+    assert messages[-1]["result"]["structuredContent"]["skills"][0]["skill_id"] == KILN
+    for answer in messages[:-1]:
         assert "error" in answer or answer["result"]["isError"]
         assert answer.get("id") != left
     # What is loaded for the first answer has neither models nor workers in it.

@@ -87,10 +87,10 @@ def bearer(secret: str) -> dict[str, str]:
 
 async def work(client: Client) -> str:
     """Find a skill, read on, read it as a resource, and be refused; the first answer's text."""
-    told: list[str | None] = []
+    messages: list[str | None] = []
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
-        told.append(message)
+        messages.append(message)
 
     assert len((await client.list_tools()).tools) == 2
     found = await client.call_tool(
@@ -99,8 +99,8 @@ async def work(client: Client) -> str:
     assert not found.is_error, text_of(found)
     assert found.structured_content is not None
     assert found.structured_content["skills"][0]["skill_id"] == KILN
-    assert told[0] == "asked"
-    assert str(told[-1]).startswith("done: ")
+    assert messages[0] == "asked"
+    assert str(messages[-1]).startswith("done: ")
     read = await client.call_tool("read_skill", {"skill_id": KILN})
     assert "Prepare the kiln firing" in text_of(read)
     (content,) = (await client.read_resource("skillbus://skills/crafts%3Akiln-firing")).contents
@@ -168,9 +168,7 @@ def test_a_web_page_cannot_reach_it_by_another_name(url: str, secrets: dict[str,
     assert httpx.post(url, json=LIST_TOOLS, headers=allowed | {"Origin": own}).status_code == 200
 
 
-def test_one_who_asks_too_often_is_slowed_and_nobody_else(
-    url: str, secrets: dict[str, str]
-) -> None:
+def test_only_a_client_over_its_limit_is_slowed(url: str, secrets: dict[str, str]) -> None:
     with httpx.Client(headers=bearer(secrets["eve"])) as eve:
         assert eve.post(url, json=LIST_TOOLS).status_code == 200
         for _ in range(BURST + 20):
@@ -214,7 +212,7 @@ def _said(answer: httpx.Response) -> dict[str, Any]:
 def silent(
     library: Skillbus, tokens: TokenStore, **groups: Any
 ) -> Iterator[tuple[str, StoreBackend]]:
-    """A gateway behind which nobody answers queries: its runtime is not started."""
+    """A gateway behind which no process answers queries: its runtime is not started."""
     settings = Settings(**groups).model_copy(update={"home": library.home})
     backend = EmbeddedBackend(settings, writable=False)
     gateway = create_gateway(backend, AccessRules(tokens, hosts=LOOPBACK_HOSTS))
@@ -265,7 +263,7 @@ def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
         wait_for(lambda: open_queries() == 0, 5)
 
 
-def test_a_query_that_nobody_answers_ends_in_time(
+def test_a_query_without_an_answer_ends_in_time(
     library: Skillbus, tokens: TokenStore, secrets: dict[str, str]
 ) -> None:
     with silent(library, tokens, workers={"query_seconds": 0.5}) as (url, backend):

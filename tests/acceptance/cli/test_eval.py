@@ -29,7 +29,7 @@ def write_tasks(path: Path, *rows: dict[str, object]) -> str:
 def test_bundles(examples: Skillbus, tmp_path: Path) -> None:
     out = tmp_path / "bundles.json"
     report = examples(
-        "eval", "bundles", str(EXAMPLES / "tasks.jsonl"), "--tokens", "1500", "--tokens", "8000",
+        "eval", "bundles", str(EXAMPLES / "tasks.jsonl"), "--budget", "1500", "--budget", "8000",
         "--out", str(out), "--json",
     ).data  # fmt: skip
     small, large = report["budgets"]["1500"]["metrics"], report["budgets"]["8000"]["metrics"]

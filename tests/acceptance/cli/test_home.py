@@ -79,7 +79,7 @@ def test_a_damaged_catalog(skillbus: Skillbus, folder: Path) -> None:
     assert "zeppelin" in bundle["skills"][0]["description"]
 
 
-def test_a_new_catalog_beside_an_old_index(skillbus: Skillbus, folder: Path) -> None:
+def test_a_new_catalog_with_an_old_index(skillbus: Skillbus, folder: Path) -> None:
     skillbus("sync", str(folder))
     (skillbus.home / "graph.db").unlink()
     for name in ("tide-tables", "star-charts"):

@@ -57,7 +57,7 @@ def test_filters(library: Skillbus) -> None:
     assert "licence" in result.err
 
 
-def test_a_hit_is_told_from_none(library: Skillbus) -> None:
+def test_a_hit_and_no_hit_differ(library: Skillbus) -> None:
     result = library("query", TASK, "--filter", "source=elsewhere", code=3)
     assert "NO_SKILL_HIT" in result.out
     data = library("query", "zzyzx qwrtp", "--without", "dense", "--format", "json", code=3).data

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from search.blob_codec import pack_forward, unpack_forward
 from search.models.encoder import SMALL_MODEL, model_path
+from search.protocol import ForwardRecord
 from tests.support.program.program import ROOT, ForkServer, Skillbus
 
 TASK = "After last night's frost, which e-bikes get a fresh battery first?"
@@ -37,6 +42,17 @@ def with_model(skillbus: Skillbus, model: Path) -> Skillbus:
     return other
 
 
+def add_kiln(skillbus: Skillbus, description: str) -> None:
+    """Sync a skill of a source of its own."""
+    folder = skillbus.home.parent / "more" / "kiln"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(
+        f"---\nname: kiln\ndescription: {description}\n---\n# Kiln\n\nWarm it slowly.\n",
+        encoding="utf-8",
+    )
+    skillbus("sync", str(folder.parent), "--source", "more")
+
+
 def test_a_home_is_moved_to_another_model(
     library: Skillbus, model: Path, fork_server: ForkServer
 ) -> None:
@@ -52,13 +68,7 @@ def test_a_home_is_moved_to_another_model(
     assert "index.old" in moved("reindex", "--drop-old").out
     assert "no old index" in moved("reindex", "--drop-old").out
     # Publishing goes on in the new index.
-    skill = library.home.parent / "more" / "kiln"
-    skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_text(
-        "---\nname: kiln\ndescription: Fire pots in an oven\n---\n# Kiln\n\nWarm it slowly.\n",
-        encoding="utf-8",
-    )
-    moved("sync", str(skill.parent), "--source", "more")
+    add_kiln(moved, "Fire pots in an oven")
     found = moved("query", "fire pots in an oven", "--format", "json").data
     assert found["skills"][0]["skill_id"] == "more:kiln"
 
@@ -79,3 +89,55 @@ def test_it_copies_while_a_process_writes_and_switches_afterwards(
         lock.release()
     assert moved("reindex", "--json").data["copied"] == 0
     assert moved("query", TASK, "--format", "json").data["status"] == "SKILL_HIT"
+
+
+def forward_records(home: Path) -> dict[str, ForwardRecord]:
+    """The forward record of each skill in the index of a home."""
+    with closing(sqlite3.connect(home / "index" / "revisions.sqlite")) as connection:
+        rows = connection.execute("SELECT skill_id, forward FROM revisions").fetchall()
+    return {skill_id: unpack_forward(blob) for skill_id, blob in rows}
+
+
+def make_older(home: Path) -> None:
+    """Turn the index of a home into one of the version before records had examples."""
+    with closing(sqlite3.connect(home / "index" / "revisions.sqlite")) as connection, connection:
+        connection.execute("UPDATE meta SET value = '1.2' WHERE name = 'schema'")
+        for skill_id, record in forward_records(home).items():
+            old = replace(record, examples=record.examples[:0], excluded=())
+            connection.execute(
+                "UPDATE revisions SET forward = ? WHERE skill_id = ?", (pack_forward(old), skill_id)
+            )
+
+
+def test_an_index_of_an_earlier_version_is_refused_until_it_is_analysed_again(
+    library: Skillbus,
+) -> None:
+    add_kiln(library, 'Use when the user says "fire my pots". Not for glass; use anneal instead.')
+    before = forward_records(library.home)
+    kiln = before["more:kiln"]
+    assert len(kiln.examples)
+    assert kiln.excluded
+    make_older(library.home)
+    assert not len(forward_records(library.home)["more:kiln"].examples)
+
+    assert "skillbus reindex" in library("query", TASK, code=1).err
+    checks = {row["check"]: row for row in library("doctor", "--json", code=1).data}
+    assert checks["index"]["state"] == "failed"
+    assert "skillbus reindex" in checks["index"]["detail"]
+
+    assert library("reindex", "--json").data["copied"] == len(before)
+    after = forward_records(library.home)
+    assert {name: pack_forward(record) for name, record in after.items()} == {
+        name: pack_forward(record) for name, record in before.items()
+    }
+    assert library("query", TASK, "--format", "json").data["status"] == "SKILL_HIT"
+    assert "nothing to do" in library("reindex", code=2).err
+
+
+def test_an_index_of_a_storage_that_this_version_cannot_read(library: Skillbus) -> None:
+    with closing(sqlite3.connect(library.home / "index" / "revisions.sqlite")) as connection:
+        connection.execute("UPDATE meta SET value = '9.3' WHERE name = 'schema'")
+        connection.commit()
+    refused = library("reindex", code=2).err
+    assert "schema 9.3" in refused
+    assert "sync the sources" in refused

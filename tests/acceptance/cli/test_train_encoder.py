@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from search.models.encoder import SMALL_MODEL
-from tests.support.program.program import ROOT, ForkServer, Skillbus, wait_for
+from tests.support.program.program import ROOT, ForkServer, Skillbus
+from tests.support.program.trainings import kill_and_resume
 
 EXAMPLES = ROOT / "examples"
 SHORT = ("--pairs", "2", "--tokens", "32", "--rank", "2", "--threads", "1", "--batch-size", "16")
@@ -49,16 +50,7 @@ def test_a_training_goes_on_after_a_kill(examples: Skillbus, tmp_path: Path) -> 
     out = tmp_path / "model"
     args = ("train", "encoder", "--out", str(out), "--base", SMALL_MODEL, "--epochs", "3", *SHORT)
     args = (*args, "--checkpoint-steps", "1")
-    process = examples.start(*args)
-    wait_for((out / "checkpoint.safetensors").exists, 120)
-    process.kill()
-    assert not (out / "skillbus.json").exists()
-    changed = examples(*args, "--seed", "5", code=2)
-    assert "a different seed" in changed.err
-    done = examples(*args, "--json")
-    assert "resuming the training" in done.err
-    assert json.loads((out / "skillbus.json").read_text(encoding="utf-8")) == done.data
-    assert "--fresh" in examples(*args, code=2).err
+    kill_and_resume(examples, out, *args)
 
 
 def test_what_cannot_be_is_refused(examples: Skillbus, tmp_path: Path) -> None:
@@ -68,6 +60,10 @@ def test_what_cannot_be_is_refused(examples: Skillbus, tmp_path: Path) -> None:
     none = str(tmp_path / "none")
     missing = examples(*train, "--out", out, "--feedback", none, code=2)
     assert "cannot be read" in missing.err
+    assert "only an adapter" in examples(*train, "--out", out, "--rank", "0", code=2).err
+    assert "cannot be loaded" in examples(*train, "--out", out, "--base", none, code=1).err
+    pattern = examples(*train, "--out", out, "--repository", "[", code=2)
+    assert "no regular expression" in pattern.err
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").touch()
     assert "other files" in examples(*train, "--out", str(tmp_path / "mine"), code=2).err

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.program.program import ROOT, ForkServer, Skillbus, wait_for
+from tests.support.program.program import ROOT, ForkServer, Skillbus
+from tests.support.program.trainings import kill_and_resume
 from tests.support.samples.refining import model_environment
 from tests.support.samples.reranking import write_cross_encoder
 from tests.support.servers.language_model import Asked, LanguageModelServer
@@ -57,7 +58,7 @@ def with_model(skillbus: Skillbus, model: str) -> Skillbus:
 def test_it_says_how_it_compares_on_what_was_held_out(trained: tuple[Path, str]) -> None:
     out, said = trained
     card = json.loads((out / "skillbus.json").read_text(encoding="utf-8"))
-    assert card["held_out"]["feedback"]["queries"] >= 1
+    assert card["held_out"]["labelled prompts"]["queries"] >= 1
     assert card["held_out"]["own text"]["queries"] >= 1
     assert "baseline" in said
     assert "combined" in said
@@ -98,18 +99,7 @@ def test_a_training_goes_on_after_a_kill(examples: Skillbus, base: str, tmp_path
     out = tmp_path / "model"
     args = ("train", "reranker", "--out", str(out), "--base", base, "--epochs", "4", *SHORT)
     args = (*args, "--batch-size", "4", "--checkpoint-steps", "1")
-    process = examples.start(*args)
-    wait_for((out / "checkpoint.safetensors").exists, 90)
-    process.kill()
-    assert not (out / "skillbus.json").exists()
-    changed = examples(*args, "--seed", "5", code=2)
-    assert "a different seed" in changed.err
-    done = examples(*args, "--json")
-    assert "resuming the training" in done.err
-    assert done.data["lists"] > 0
-    assert json.loads((out / "skillbus.json").read_text(encoding="utf-8")) == done.data
-    again = examples(*args, code=2)
-    assert "--fresh" in again.err
+    assert kill_and_resume(examples, out, *args)["lists"] > 0
 
 
 def test_what_cannot_be_is_refused(examples: Skillbus, base: str, tmp_path: Path) -> None:

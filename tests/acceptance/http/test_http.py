@@ -126,7 +126,7 @@ def test_a_query_is_accepted_and_then_fetched(clients: Clients) -> None:
     assert short.headers["preference-applied"] == "wait=0"
 
 
-def test_the_stages_of_a_query_are_told_as_events(clients: Clients) -> None:
+def test_the_stages_of_a_query_are_sent_as_events(clients: Clients) -> None:
     client = clients["read"]
     query_id = client.post("/v1/queries", json={"task": TASK}).json()["id"]
     with client.stream("GET", f"/v1/queries/{query_id}/events") as stream:
@@ -168,7 +168,7 @@ def test_a_query_that_was_cancelled_stays_cancelled(clients: Clients) -> None:
         assert [name for name, _ in _events(stream)] == ["cancelled"]
 
 
-def test_a_query_is_nobody_elses(clients: Clients, skillbus: Skillbus) -> None:
+def test_a_query_is_visible_to_its_owner_only(clients: Clients, skillbus: Skillbus) -> None:
     query_id = clients["read"].post("/v1/queries", json={"task": TASK}).json()["id"]
     path = f"/v1/queries/{query_id}"
     for answer in (
@@ -187,7 +187,7 @@ def test_a_query_is_nobody_elses(clients: Clients, skillbus: Skillbus) -> None:
     refused(clients["read"].get(f"/v1/queries/{asked}"), 404, "not-found")
 
 
-def test_whether_an_id_is_somebody_elses_is_not_told(clients: Clients) -> None:
+def test_ids_of_other_callers_are_not_revealed(clients: Clients) -> None:
     query_id = clients["read"].post("/v1/queries", json={"task": TASK}).json()["id"]
     event = new_event(SourceChanged(source_id="unknown"), "a-sender").model_dump(mode="json")
     event_id = clients["write"].post("/v1/events", json=event).json()["id"]
@@ -268,9 +268,7 @@ def test_a_skill_is_shown_whole_and_known_by_its_tag(clients: Clients) -> None:
     assert (broken["state"], broken["history"][-1]["what"]) == ("failed", "failed")
 
 
-def test_what_the_policy_withholds_is_not_told_to_those_who_only_read(
-    clients: Clients, base: Path
-) -> None:
+def test_withheld_skills_are_not_named_to_readers(clients: Clients, base: Path) -> None:
     poisoned = base / "crafts" / "loom-poisoned"
     write_skill(
         poisoned.parent,
@@ -470,7 +468,7 @@ def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port:
     assert tried >= 20
 
 
-def test_without_a_token_nothing_is_told(served: Process, port: int) -> None:
+def test_without_a_token_nothing_is_revealed(served: Process, port: int) -> None:
     with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         assert client.get("/healthz").json() == {"state": "alive"}
         assert client.get("/readyz").json() == {"ready": True, "reasons": []}
@@ -709,7 +707,7 @@ def test_beyond_loopback_only_with_a_token(fork_server: ForkServer, tmp_path: Pa
     assert "chmod 600" in bare("serve", "--listen", "0.0.0.0:8765", code=2).err
 
 
-def test_too_many_requests_are_told_to_wait(
+def test_too_many_requests_get_a_time_to_retry_after(
     fork_server: ForkServer, library: Skillbus, port: int
 ) -> None:
     few = Skillbus(

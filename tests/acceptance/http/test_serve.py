@@ -153,7 +153,7 @@ def test_one_process_writes(served: Skillbus) -> None:
     assert served.chosen(TASK), "the first one still answers"
 
 
-def test_it_stops_when_told(skillbus: Skillbus, folder: Path) -> None:
+def test_it_stops_on_a_signal(skillbus: Skillbus, folder: Path) -> None:
     skillbus("sync", str(folder))
     for number in (signal.SIGTERM, signal.SIGINT):
         process = skillbus.start("serve")
@@ -245,7 +245,7 @@ def test_what_was_not_notified_is_found_by_looking(fork_server: ForkServer, tmp_
     file = folder / "kiln-firing" / "SKILL.md"
     with skillbus.serving(), file.open("r+b") as stream:
         before = skillbus.skills()["crafts:kiln-firing"]["seq"]
-        # Writing through mapped memory is told to nobody who watches.
+        # Watchers are not notified of writes through mapped memory.
         with mmap.mmap(stream.fileno(), 0) as mapped:
             place = mapped.find(b"stoneware")
             mapped[place : place + 9] = b"porcelain"

@@ -350,7 +350,7 @@ def test_slow_clients_are_cut_off(listening: Listening) -> None:
     assert SECONDS <= time.monotonic() - started < SECONDS + 5
 
 
-def test_slow_clients_keep_nobody_else_out(listening: Listening) -> None:
+def test_slow_clients_do_not_keep_others_out(listening: Listening) -> None:
     head = b"POST /v1/webhooks/github HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nabc"
     with ThreadPoolExecutor(8) as pool:
         slow = [pool.submit(raw, listening.port, head) for _ in range(8)]

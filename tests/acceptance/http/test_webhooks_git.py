@@ -145,7 +145,7 @@ def test_the_hook_for_bare_repositories_tells_of_pushes(
     wait_for(lambda: "pushed:harbour-pilot" in names(skillbus))
 
 
-def test_a_branch_that_is_deleted_removes_nothing_and_is_told(
+def test_a_branch_that_is_deleted_removes_nothing_and_is_reported(
     served: tuple[Skillbus, Deliver], repository: PushedRepository
 ) -> None:
     skillbus, deliver = served

@@ -68,7 +68,7 @@ def cell(figure: Figure | None, write: Callable[[float], str] = share) -> str:
     """Value and interval; EMPTY without a figure."""
     if figure is None:
         return EMPTY
-    low, high = (_short(figure[end], write) for end in ("low", "high"))  # type: ignore[literal-required]
+    low, high = _short(figure["low"], write), _short(figure["high"], write)
     mark = " (cv)" if figure.get("by") == CROSS_VALIDATED else ""
     return f"{write(figure['value'])} [{low}, {high}]{mark}"
 

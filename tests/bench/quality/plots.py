@@ -61,10 +61,9 @@ def draw_curves(
         names = list(dict.fromkeys(curve.name for curve in curves))
         for curve in curves:
             colour = COLOURS[names.index(curve.name) % len(COLOURS)]
-            values, low, high = (
-                [one[part] for one in curve.figures]  # type: ignore[literal-required]
-                for part in ("value", "low", "high")
-            )
+            values = [one["value"] for one in curve.figures]
+            low = [one["low"] for one in curve.figures]
+            high = [one["high"] for one in curve.figures]
             axes.plot(
                 curve.at,
                 values,

@@ -91,7 +91,7 @@ def test_a_query_is_answered_on_the_result_queue(all_running: Distributed, craft
         assert backend.journal.get_job(bundle["query_id"]).outcome == bundle
 
 
-def test_results_that_nobody_fetches_expire(all_running: Distributed, crafts: Path) -> None:
+def test_results_that_are_not_fetched_expire(all_running: Distributed, crafts: Path) -> None:
     with all_running.backend() as backend, all_running.redis() as client:
         event = new_event(QueryAsked(task="bread"), ORIGIN)
         backend.journal.add_job(event, "query", 30)
@@ -102,7 +102,7 @@ def test_results_that_nobody_fetches_expire(all_running: Distributed, crafts: Pa
         client.delete(key)
 
 
-def test_a_query_that_nobody_took_in_time_is_told(all_running: Distributed) -> None:
+def test_a_query_that_was_not_taken_in_time_is_received(all_running: Distributed) -> None:
     with all_running.backend() as backend:
         event = new_event(QueryAsked(task="bread"), ORIGIN)
         backend.journal.add_job(event, "query", 0.01)
@@ -112,7 +112,7 @@ def test_a_query_that_nobody_took_in_time_is_told(all_running: Distributed) -> N
         assert "expired before a worker took it" in backend.journal.get_job(event.id).reason
 
 
-def test_nobody_answers_when_no_worker_does(all_running: Distributed) -> None:
+def test_without_a_worker_there_is_no_answer(all_running: Distributed) -> None:
     all_running.stop("query")
     with all_running.backend(query_seconds=0.5) as backend:
         with pytest.raises(TransientError, match=r"no answer within 0\.5 s"):
@@ -210,8 +210,8 @@ def test_what_was_accepted_while_the_broker_was_away_is_sent_later(
             "redis://127.0.0.1:1/0"
         )
         event = backend.submit(changed(crafts, "tide-tables"), ORIGIN)
-        told = "accepted; sending to the broker failed, the reconciler will retry"
-        assert told in capsys.readouterr().out
+        received = "accepted; sending to the broker failed, the reconciler will retry"
+        assert received in capsys.readouterr().out
         with all_running.backend() as other:
             other.send_maintenance()
         wait_ended(backend, event)
@@ -225,7 +225,7 @@ def test_what_was_accepted_while_the_broker_was_away_is_sent_later(
 
 @contextmanager
 def locked(deployment: Distributed, skill_id: str) -> Iterator[None]:
-    """Nobody else can write the skill's entry meanwhile."""
+    """No other process can write the skill's entry meanwhile."""
     servers = deployment.settings.servers
     file = servers.neo4j_password_file
     auth = None if file is None else (servers.neo4j_user, file.read_text().strip())
@@ -313,7 +313,7 @@ def unacknowledged(deployment: Distributed) -> int:
         return int(client.hlen("unacked"))
 
 
-def test_told_to_stop_a_worker_ends_what_runs(all_running: Distributed, crafts: Path) -> None:
+def test_a_worker_that_is_stopped_ends_what_runs(all_running: Distributed, crafts: Path) -> None:
     write_skill(crafts, "tide-tables", "Read the moon instead")
     with all_running.backend() as backend:
         planned(all_running, backend, crafts, "tide-tables")
@@ -455,7 +455,7 @@ def test_what_no_reader_can_see_is_swept(all_running: Distributed, crafts: Path)
     all_running.start("link")
 
 
-def test_marks_that_nobody_saw_are_linked(all_running: Distributed, crafts: Path) -> None:
+def test_marks_that_were_not_seen_are_linked(all_running: Distributed, crafts: Path) -> None:
     all_running.stop("link")
     with all_running.backend() as backend:
         write_skill(crafts, "kiln-firing", "Fire porcelain", depends="bread-baking")

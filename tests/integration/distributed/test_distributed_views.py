@@ -76,7 +76,7 @@ def scraped(port: int) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 def when_all_are_up(port: int) -> dict[str, dict[tuple[str, ...], float]] | None:
-    """A scrape, where every server told in time; on a busy machine not each does."""
+    """A scrape, where every server answered in time; on a busy machine not each does."""
     found = scraped(port)
     return found if set(found["skillbus_server_up"].values()) == {1.0} else None
 
@@ -135,7 +135,7 @@ def test_work_taken_over_or_sent_again_keeps_its_trace(running: Distributed, roo
 
 
 def check_logs(running: Distributed) -> None:
-    """Every line that a worker logs is a JSON object, whoever logs it."""
+    """Every line that a worker logs is a JSON object, from every logger."""
     for worker in running.workers.values():
         for line in worker.process.text("err").splitlines():
             if not line.startswith("worker ready, "):
@@ -245,12 +245,12 @@ def test_doctor_says_what_would_lose_work(running: Distributed) -> None:
         client.config_set("maxmemory-policy", "allkeys-lru")
         client.config_set("appendonly", "no")
         try:
-            told = doctored(running, 1)["redis"]["detail"]
+            reported = doctored(running, 1)["redis"]["detail"]
         finally:
             for name, value in before.items():
                 client.config_set(name, value)
-    assert "maxmemory-policy noeviction" in told
-    assert "appendonly yes" in told
+    assert "maxmemory-policy noeviction" in reported
+    assert "appendonly yes" in reported
 
 
 def test_doctor_tells_wrong_passwords_and_goes_on(running: Distributed, tmp_path: Path) -> None:
@@ -271,9 +271,9 @@ def test_doctor_misses_workers_and_an_index(running: Distributed) -> None:
         ]
     assert len(hidden) == 1
     running.stop("embed_sections")
-    told = doctored(running, 1)["workers"]["detail"]
-    assert "no worker consumes embed_sections" in told
-    assert "--queues embed_sections" in told
+    reported = doctored(running, 1)["workers"]["detail"]
+    assert "no worker consumes embed_sections" in reported
+    assert "--queues embed_sections" in reported
     rows = doctored(running, 1, SKILLBUS_SERVERS__ELASTICSEARCH_PREFIX="none_such")
     assert "no search index" in rows["elasticsearch"]["detail"]
 
@@ -284,9 +284,9 @@ def test_doctor_finds_revisions_that_search_has_lost(running: Distributed) -> No
         lost = min(index.list_keys())
         index.delete([lost])
         time.sleep(1)
-        told = doctored(running, 1)["revisions"]["detail"]
-    assert "1 published revisions are not in the search index" in told
-    assert lost.skill_id in told
+        reported = doctored(running, 1)["revisions"]["detail"]
+    assert "1 published revisions are not in the search index" in reported
+    assert lost.skill_id in reported
 
 
 def test_letters_are_retried_over_the_queues(running: Distributed) -> None:
@@ -309,7 +309,7 @@ def test_letters_are_retried_over_the_queues(running: Distributed) -> None:
     assert running.skillbus("dead", "list", "--json").data == []
 
 
-def test_a_message_nobody_can_read_is_a_letter_and_counted(
+def test_an_unreadable_message_is_a_letter_and_counted(
     running: Distributed, ports: dict[str, int]
 ) -> None:
     with running.backend() as backend:
@@ -322,7 +322,7 @@ def test_a_message_nobody_can_read_is_a_letter_and_counted(
 
 
 @pytest.mark.parametrize("name", ["neo4j", "elasticsearch", "redis"])
-def test_a_frozen_server_hides_nothing_and_hangs_nobody(
+def test_a_frozen_server_hides_nothing_and_blocks_nothing(
     running: Distributed, ports: dict[str, int], servers: ServerControls, name: str
 ) -> None:
     port = ports["query"]

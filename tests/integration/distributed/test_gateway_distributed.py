@@ -83,14 +83,14 @@ def done(client: httpx.Client, answer: httpx.Response) -> dict[str, Any]:
     place = answer.headers["location"]
 
     def ended() -> dict[str, Any] | None:
-        told: dict[str, Any] = client.get(place).json()
-        return told if told["state"] != "accepted" else None
+        reported: dict[str, Any] = client.get(place).json()
+        return reported if reported["state"] != "accepted" else None
 
     found: dict[str, Any] = wait_for(ended, 60)
     return found
 
 
-def told_to_come_back(answer: httpx.Response) -> None:
+def asked_to_retry(answer: httpx.Response) -> None:
     assert answer.status_code == 503, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     assert int(answer.headers["retry-after"]) >= 1
@@ -115,7 +115,7 @@ def test_a_query_is_answered_at_once_when_preferred(client: httpx.Client) -> Non
     assert client.get(answer.headers["location"]).json() == answer.json()
 
 
-def test_the_stages_of_a_query_are_told_as_events(client: httpx.Client) -> None:
+def test_the_stages_of_a_query_are_sent_as_events(client: httpx.Client) -> None:
     query_id = client.post("/v1/queries", json={"task": TASK}).json()["id"]
     with client.stream("GET", f"/v1/queries/{query_id}/events") as stream:
         lines = [line for line in stream.iter_lines() if line.startswith(("event:", "data:"))]
@@ -125,17 +125,17 @@ def test_the_stages_of_a_query_are_told_as_events(client: httpx.Client) -> None:
 
 
 async def _asks(client: Client) -> str:
-    """What an agent is told that finds a skill, reads on and looks at the list."""
-    told: list[str | None] = []
+    """What an agent gets that finds a skill, reads on and looks at the list."""
+    reported: list[str | None] = []
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
-        told.append(message)
+        reported.append(message)
 
     found = await client.call_tool(
         "find_skills", {"task": TASK, "budget": 900}, progress_callback=tell
     )
     assert not found.is_error, text_of(found)
-    assert str(told[-1]).startswith("done: ")
+    assert str(reported[-1]).startswith("done: ")
     read = await client.call_tool("read_skill", {"skill_id": BEST, "lines": "2"})
     assert "name: bicycle-repair" in text_of(read)
     assert BEST in [one.name for one in (await client.list_resources()).resources]
@@ -199,10 +199,10 @@ def test_status_is_what_the_command_shows(client: httpx.Client, distributed: Dis
     distributed.wait_done()
     served = client.get("/v1/status").json()
     shown = distributed.skillbus("status", "--json").data
-    for told in (served, shown):
-        for server in told["servers"]:
+    for reported in (served, shown):
+        for server in reported["servers"]:
             assert server.pop("seconds") >= 0
-        for source in told["sources"]:
+        for source in reported["sources"]:
             source.pop("lag_seconds")
     assert served == shown
     assert [server["server"] for server in served["servers"] if server["up"]] == [
@@ -265,7 +265,7 @@ def test_queries_wait_for_workers_and_can_be_cancelled(
     with ThreadPoolExecutor(8) as pool:
         over = list(pool.map(lambda _: client.post("/v1/queries", json={"task": TASK}), range(8)))
     for answer in over:
-        told_to_come_back(answer)
+        asked_to_retry(answer)
         assert "workers.open_queries" in answer.json()["detail"]
     assert "workers.open_queries" in anyio.run(ask, 10.0)
     distributed.start("query")
@@ -309,7 +309,7 @@ def test_nothing_is_accepted_that_redis_does_not_have(
         asked.append(pool.submit(client.delete, f"/v1/skills/{BEST}"))
         asked.append(pool.submit(client.get, f"/v1/queries/{before['id']}"))
     for answer in asked:
-        told_to_come_back(answer.result())
+        asked_to_retry(answer.result())
     servers.redis.start_again()
     wait_for(lambda: client.get("/readyz").status_code == 200, 60)
     with distributed.backend() as remote:

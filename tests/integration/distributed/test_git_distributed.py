@@ -133,21 +133,21 @@ def test_what_one_machine_fetches_another_one_reads(
     added(remote, address, 3600.0)
 
 
-def test_a_push_is_told_before_it_is_served(
+def test_a_push_is_announced_before_it_is_served(
     machines: Distributed,
     remote: DistributedBackend,
     repository: PushedRepository,
     address: str,
     tmp_path: Path,
 ) -> None:
-    told = "Fire stoneware with a quillon cone"
-    write_skill(repository.tree, "kiln-firing", told)
+    wording = "Fire stoneware with a quillon cone"
+    write_skill(repository.tree, "kiln-firing", wording)
     event_id = deliver(remote, tmp_path, address, repository.commit())
     wait_for(lambda: any(line.get("event") == "fetched" for line in machines.log("fetch")))
     assert remote.journal.get_job(event_id).state == "accepted"
     repository.publish()
     wait_for(lambda: is_done(remote, event_id))
-    wait_for(lambda: published(remote)["kiln-firing"] == told)
+    wait_for(lambda: published(remote)["kiln-firing"] == wording)
 
 
 def test_a_skill_that_was_withdrawn_comes_back_at_the_same_commit(

@@ -1,4 +1,4 @@
-"""Replies to submissions: where they go, how long they are kept, and what is told of skills."""
+"""Replies to submissions: where they go, how long they are kept, and what they say about skills."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_replies_go_nowhere_else(outside: Outside, tmp_path: Path) -> None:
                 assert channel.queue_delete(name).method.message_count == 0
 
 
-def test_a_reply_queue_that_is_not_there_is_told_and_holds_up_nobody(
+def test_a_missing_reply_queue_is_reported_and_delays_no_other(
     run_servers: RunServers, tmp_path: Path
 ) -> None:
     outside = OnRabbit(run_servers)
@@ -128,7 +128,7 @@ def test_replies_on_rabbitmq_expire(run_servers: RunServers, tmp_path: Path) -> 
     outside.clear()
 
 
-def test_skills_are_told_once_they_are_settled(outside: Outside, tmp_path: Path) -> None:
+def test_skills_are_reported_once_they_are_settled(outside: Outside, tmp_path: Path) -> None:
     root = write_topics(tmp_path / "crafts")
     (root / "empty").mkdir()
     (root / "empty" / "SKILL.md").write_text("")
@@ -152,7 +152,7 @@ def test_skills_are_told_once_they_are_settled(outside: Outside, tmp_path: Path)
                 assert published[one.data["skill_id"]] >= one.data["revision"]["seq"]
             else:
                 assert (one.data["skill_id"], one.correlation_id) == ("crafts:empty", "all")
-        # One of them changes: that one is told, and what is broken still.
+        # One of them changes: it is reported, and what is still broken.
         write_skill(root, "bee-keeping", "Another description of bees")
         outside.put(changed(root="", paths=["bee-keeping/SKILL.md"]), name, "one")
         [one] = outside.replies(name, 1)
@@ -168,7 +168,7 @@ def test_skills_are_told_once_they_are_settled(outside: Outside, tmp_path: Path)
         wait_for(lambda: backend.journal.list_pending_replies() == [])
 
 
-def test_who_waits_for_skills_is_told_after_a_while(
+def test_waiting_for_skills_ends_with_a_report_after_a_while(
     run_servers: RunServers, tmp_path: Path
 ) -> None:
     outside = OnRedis(run_servers)

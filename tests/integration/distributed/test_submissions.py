@@ -99,7 +99,7 @@ def test_attributes_of_the_event_are_worth_as_much(home: Home, tmp_path: Path) -
         assert "differs between the message properties and the event" in letter.reason
 
 
-def test_nobody_speaks_for_another(outside: Outside, tmp_path: Path) -> None:
+def test_no_sender_speaks_for_another(outside: Outside, tmp_path: Path) -> None:
     forged = query(owner="admin", afterseq=1 << 30)
     with Home(outside, tmp_path)() as backend, consuming(backend):
         outside.put(json.dumps(forged))
@@ -158,7 +158,9 @@ REFUSED = {
 }
 
 
-def test_what_is_no_submission_is_buried_and_its_sender_told(home: Home, tmp_path: Path) -> None:
+def test_what_is_no_submission_is_buried_and_its_sender_notified(
+    home: Home, tmp_path: Path
+) -> None:
     name = reply_name(tmp_path)
     limits = {"submissions": {**home.outside.settings, "message_bytes": 10_000}}
     with home(**limits) as backend, consuming(backend) as [one]:
@@ -228,7 +230,7 @@ def test_too_many_wait_and_nothing_is_lost(home: Home, tmp_path: Path) -> None:
         with consuming(backend) as [one]:
             for each in sent:
                 home.outside.put(json.dumps(each))
-            wait_for(lambda: "too many open" in one.status()["problem"])  # type: ignore[operator]
+            wait_for(lambda: "too many open" in one.status()["problem"])  # type: ignore[operator]  # text
             assert backend.journal.count_open_jobs("query") == 2
             time.sleep(1.5)  # beyond `claim_seconds`: what is held is not taken twice
             assert one.consumer.recorded == 2
@@ -371,9 +373,9 @@ def test_consume_on_servers_gives_back_what_it_holds(
     wait_for(lambda: "consuming skillbus.events" in process.text("err") or process.ended.is_set())
     for each in sent:
         outside.put(json.dumps(each), name)
-    told = wait_for(lambda: _held(made))
-    assert (told["connected"], told["recorded"], told["waiting"]) == (True, 2, 0)
-    assert time.time() - told["last_message"] < 60
+    reported = wait_for(lambda: _held(made))
+    assert (reported["connected"], reported["recorded"], reported["waiting"]) == (True, 2, 0)
+    assert time.time() - reported["last_message"] < 60
     assert "2 accepted, 0 rejected" in made.skillbus("status").out
     with pytest.raises(urllib.error.HTTPError, match="503"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
@@ -393,9 +395,9 @@ def test_consume_on_servers_gives_back_what_it_holds(
 
 def _held(made: Distributed) -> Any:
     """What the one consumer tells, once it has all in hand and cannot record any more."""
-    told = made.skillbus("status", "--json").data["submissions"]
-    held = told and "too many open" in told[0]["problem"] and told[0]["waiting"] == 0
-    return told[0] if held else None
+    reported = made.skillbus("status", "--json").data["submissions"]
+    held = reported and "too many open" in reported[0]["problem"] and not reported[0]["waiting"]
+    return reported[0] if held else None
 
 
 def test_a_stream_that_was_deleted_is_made_again(run_servers: RunServers, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_skill_that_poisons_paging_leaves_the_others_paged(tmp_path: Path, roo
         settle(backend)
 
 
-def test_ingest_beyond_its_time_is_tried_alone_then_told(
+def test_ingest_beyond_its_time_is_tried_alone_then_reported(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _limit(monkeypatch, policies.INGEST.name, time_limit=1.0, max_retries=1)

@@ -44,7 +44,7 @@ def arena(
 
 
 def away_for_a_while(arena: Arena, server: Server, fault: str, cell: str) -> Traffic:
-    """One round: fault, return, and the time until all works; checked and told."""
+    """One round: fault, return, and the time until all works; checked and printed."""
     with arena.traffic() as traffic:
         time.sleep(arena.chance.uniform(0.3, 2.0))
         before = {name: worker.pid for name, worker in arena.distributed.workers.items()}
@@ -80,8 +80,10 @@ def test_a_server_is_away_for_a_while(
     arena.use(PATIENT if fault == "killed" else HASTY)
     for _ in range(ROUNDS):
         traffic = away_for_a_while(arena, server, fault, name)
-        told = [*traffic.seen.degraded, *traffic.seen.errors]
-        assert all(any(one in text for one in (*NAMES[name], "no answer")) for text in told), told
+        reasons = [*traffic.seen.degraded, *traffic.seen.errors]
+        assert all(any(one in text for one in (*NAMES[name], "no answer")) for text in reasons), (
+            reasons
+        )
         if name == "redis":
             assert not traffic.seen.degraded
         else:
@@ -144,7 +146,7 @@ def test_rabbitmq_is_away_for_a_while(
     rabbitmq_url: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    del rabbitmq_url  # so that it starts beside the others
+    del rabbitmq_url  # so that it starts with the others
     folder = tmp_path_factory.mktemp("rabbitmq")
     arena = Arena(deployments("rabbitmq", **SHORT), fork_server, folder, SEED, size=10)
     arena.use(HASTY)

@@ -1,4 +1,4 @@
-"""What servers refuse until somebody puts it right: work waits, and nobody's skills suffer."""
+"""What servers refuse until it is repaired: work waits, and no skill is lost."""
 
 from __future__ import annotations
 

@@ -82,14 +82,14 @@ def test_a_run_fails_for_each_secret_in_a_log(elsewhere: Path, options: tuple[st
     ended = run(elsewhere, LEAKS, *options)
     assert ended.returncode == 1, ended.stdout
     assert "7 passed" in ended.stdout
-    told = ended.stdout.partition("secrets in logs")[2]
+    reported = ended.stdout.partition("secrets in logs")[2]
     for place in (
         *("test_printed", "test_logged", "child.err", "this_output", "serve.out", "redis.log"),
         "tests.log",
     ):
-        assert place in told
-    assert MARK not in told
-    assert "skb_x" not in told
+        assert place in reported
+    assert MARK not in reported
+    assert "skb_x" not in reported
 
 
 def test_a_run_without_a_secret_in_a_log_passes(elsewhere: Path) -> None:

@@ -80,7 +80,7 @@ def test_later_ones_are_mostly_found() -> None:
 
 @pytest.mark.parametrize(("batch", "least"), [("red_1", 0.9), ("red_2", 0.9), ("red_3", 0.2)])
 def test_batches_of_another_author_are_found_as_far_as_they_were(batch: str, least: float) -> None:
-    """The third was never looked at, so it says what becomes of attacks that nobody has seen."""
+    """No rule was written from the third, so it measures unseen attacks."""
     assert marked(row for row in rows() if row["part"] == batch and row["poisoned"]) >= least
 
 

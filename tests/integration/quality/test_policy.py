@@ -99,7 +99,7 @@ def test_every_skill_tells_its_level_reasons_and_licence(ask: Any) -> None:
     assert "no licence stated)" in text
 
 
-def test_a_script_beside_counts_and_the_licence_file_too(ask: Any) -> None:
+def test_scripts_and_the_licence_file_of_a_skill_count_too(ask: Any) -> None:
     task = "press heather combs in a steel drum"
     assert "crafts:comb-press" in [one.skill_id for one in ask(task).withheld.skills]
     (skill,) = (one for one in ask(task, highest_level=3, licences=("ISC",)).skills)

@@ -13,10 +13,7 @@ from config.settings import EncoderSettings
 from search.models.encoder import SentenceTransformerEncoder, encoder_identity, load_network
 from search.models.low_rank import ADAPTER_FILE, add_adapter, apply_adapter, take_adapter
 from tests.support.samples.reranking import write_cross_encoder
-from workers.training.checkpoint import CHECKPOINT
 from workers.training.encoder.encoder_pairs import (
-    CLOZE,
-    LABELLED,
     EncoderOptions,
     EncoderTrainingSet,
     TrainingPair,
@@ -27,6 +24,8 @@ from workers.training.encoder.encoder_training import (
     train_encoder,
     write_encoder_card,
 )
+from workers.training.query_origins import LABELLED, OWN_TEXT
+from workers.training.trainer import CHECKPOINT
 
 LETTERS = "abcdefghij"
 
@@ -45,7 +44,8 @@ def training_set(base: str, **options: object) -> EncoderTrainingSet:
     texts = {f"x:{letter}": f"{letter} {letter} {letter}" for letter in LETTERS}
     following = dict(zip(LETTERS, LETTERS[1:] + LETTERS[0], strict=True))
     pairs = [
-        TrainingPair(CLOZE, following[letter], (f"x:{letter}",), "", ("x:z",)) for letter in LETTERS
+        TrainingPair(OWN_TEXT, following[letter], (f"x:{letter}",), "", ("x:z",))
+        for letter in LETTERS
     ]
     chosen = {"batch_size": 5, "learning_rate": 3e-2, "rank": 4, "query_prompt": "z "} | options
     return EncoderTrainingSet(
@@ -79,7 +79,7 @@ def test_what_it_learnt_is_in_the_folder(base: str, tmp_path: Path, rank: int, r
     assert found["mrr_gain"][0] > 0
     assert report["wins"]
     card = write_encoder_card(made, tmp_path, report)
-    assert card["pairs"] == {CLOZE: 10}
+    assert card["pairs"] == {OWN_TEXT: 10}
     assert not (tmp_path / CHECKPOINT).exists()
     trained = EncoderSettings(model=str(tmp_path))
     encoder = SentenceTransformerEncoder(trained)

@@ -11,12 +11,11 @@ from safetensors.numpy import load_file
 from config.errors import PermanentError
 from search.models.reranker import CrossEncoderReranker
 from tests.support.samples.reranking import write_cross_encoder
-from workers.training.checkpoint import CHECKPOINT
 from workers.training.cross_encoder import CrossEncoderTrainer
+from workers.training.query_origins import LABELLED, OWN_TEXT
 from workers.training.reranker_training import evaluate_on_held_out, train, write_model_card
+from workers.training.trainer import CHECKPOINT
 from workers.training.training_set import (
-    FEEDBACK,
-    OWN_TEXT,
     HeldOutQuery,
     TrainingList,
     TrainingOptions,
@@ -44,8 +43,8 @@ def training_set(base: str, **training_options: object) -> TrainingSet:
         for letter in LETTERS
     ]
     held = [
-        HeldOutQuery(FEEDBACK, "b b", ("x:b",), ("x:a", "x:b"), (2.0, 1.0)),
-        HeldOutQuery(FEEDBACK, "q", ("x:none",), ("x:a", "x:b"), (2.0, 1.0)),
+        HeldOutQuery(LABELLED, "b b", ("x:b",), ("x:a", "x:b"), (2.0, 1.0)),
+        HeldOutQuery(LABELLED, "q", ("x:none",), ("x:a", "x:b"), (2.0, 1.0)),
         HeldOutQuery(OWN_TEXT, "a", ("x:a",), ("x:a", "x:b"), (2.0, 1.0)),
         HeldOutQuery(OWN_TEXT, "nothing found", ("x:a",), (), ()),
     ]
@@ -132,7 +131,7 @@ def test_the_report_compares_on_what_was_held_out(base: str, tmp_path: Path) -> 
     made = training_set(base, epochs=12)
     train(made, tmp_path, 1, 100, quiet)
     report = evaluate_on_held_out(made, tmp_path, 1.0, quiet)
-    feedback, own = report["held_out"][FEEDBACK], report["held_out"][OWN_TEXT]
+    feedback, own = report["held_out"][LABELLED], report["held_out"][OWN_TEXT]
     assert feedback["queries"] == 2
     assert feedback["baseline"] == {"hit@1": 0.0, "mrr": 0.25, "ndcg": pytest.approx(0.3155)}
     assert own["queries"] == 1
@@ -156,9 +155,9 @@ def test_a_model_wins_only_where_the_interval_of_its_gain_is_above_none(
     monkeypatch.setattr(
         "workers.training.reranker_training.CrossEncoderReranker", lambda *_, **__: WordReranker()
     )
-    made.held_out = [HeldOutQuery(FEEDBACK, "loom", ("x:b",), ("x:a", "x:b"), (1.1, 1.0))] * 4
+    made.held_out = [HeldOutQuery(LABELLED, "loom", ("x:b",), ("x:a", "x:b"), (1.1, 1.0))] * 4
     assert evaluate_on_held_out(made, tmp_path, 1.0, quiet)["wins"]
-    made.held_out = [HeldOutQuery(FEEDBACK, "loom", ("x:a",), ("x:a", "x:b"), (1.1, 1.0))] * 4
+    made.held_out = [HeldOutQuery(LABELLED, "loom", ("x:a",), ("x:a", "x:b"), (1.1, 1.0))] * 4
     assert not evaluate_on_held_out(made, tmp_path, 1.0, quiet)["wins"]
     made.held_out = []
     assert not evaluate_on_held_out(made, tmp_path, 1.0, quiet)["wins"]

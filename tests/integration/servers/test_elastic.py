@@ -273,7 +273,7 @@ class TestReading:
         hashes = [text for one in documents for text in skill_text_hashes(MODEL, one.parsed)]
         assert set(index.get_cached_vectors(hashes)) == set(hashes)
 
-    def test_rare_texts_are_found_beside_one_that_all_share(
+    def test_rare_texts_are_found_next_to_one_that_all_share(
         self, index: ElasticsearchIndex
     ) -> None:
         documents = [document(f"loom-{number}", f"Step {number}.") for number in range(40)]

@@ -63,7 +63,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("answer", "kind", "message"), REFUSALS)
-def test_refusals_are_told_apart(
+def test_refusals_are_distinguished(
     answer: Answer, kind: type[Exception], message: str, tmp_path: Path
 ) -> None:
     secret = tmp_path / "password"

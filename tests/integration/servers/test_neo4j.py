@@ -100,7 +100,7 @@ def semantic(source: str, target: str, weight: float = 0.5) -> Link:
 def test_writers_compete_and_the_feed_misses_nothing(
     settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three processes' worth of writers: pointers only go forward, nobody waits in a circle."""
+    """Three processes' worth of writers: pointers only go forward, there is no deadlock."""
     troubles: list[str] = []
     retry_seconds = client._retry_seconds
 
@@ -112,7 +112,7 @@ def test_writers_compete_and_the_feed_misses_nothing(
     graphs = [open_catalog(settings) for _ in range(4)]
     start = graphs[0].allocate_sequence(10_000).start
     done = threading.Event()
-    told: dict[str, list[int]] = {}
+    notified: dict[str, list[int]] = {}
     errors: list[BaseException] = []
 
     def write(worker: int) -> None:
@@ -137,7 +137,7 @@ def test_writers_compete_and_the_feed_misses_nothing(
             last = done.is_set()
             epoch, moved, _ = graphs[3].get_changes_since(epoch)
             for skill_id, seq in moved.items():
-                told.setdefault(skill_id, []).append(seq)
+                notified.setdefault(skill_id, []).append(seq)
 
     reader = threading.Thread(target=read)
     threads = [threading.Thread(target=write, args=(n,)) for n in range(3)]
@@ -150,9 +150,9 @@ def test_writers_compete_and_the_feed_misses_nothing(
     try:
         assert errors == []
         assert [trouble for trouble in troubles if "eadlock" in trouble] == []
-        assert all(seqs == sorted(seqs) for seqs in told.values())
-        assert {skill_id: seqs[-1] for skill_id, seqs in told.items()} == pointers(graphs[0])
-        facts = graphs[0].get_link_features(sorted(told))
+        assert all(seqs == sorted(seqs) for seqs in notified.values())
+        assert {skill_id: seqs[-1] for skill_id, seqs in notified.items()} == pointers(graphs[0])
+        facts = graphs[0].get_link_features(sorted(notified))
         assert {name: max(one.body_terms) for name, one in facts.items()} == pointers(graphs[0])
     finally:
         for graph in graphs:
@@ -494,7 +494,7 @@ def test_passages_are_projected_replaced_and_removed(settings: ServerSettings) -
 
 
 # -- faults
-def test_an_address_nobody_listens_at() -> None:
+def test_an_address_without_a_listener() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"bolt://127.0.0.1:{taken.getsockname()[1]}"

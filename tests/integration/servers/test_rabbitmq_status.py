@@ -21,7 +21,7 @@ from tests.support.program.secrecy import made_up
 QUEUES = ("test.facts.one", "test.facts.two")
 
 
-def nobody() -> Services:
+def no_services() -> Services:
     raise AssertionError("nothing runs here")
 
 
@@ -35,7 +35,7 @@ def app_of(url: str, password_file: Path | None) -> tuple[Any, Any]:
         timeout_seconds=5,
     )
     transport = server_broker_config(settings)
-    return create_app(nobody, QUEUES, transport), transport.queue_arguments
+    return create_app(no_services, QUEUES, transport), transport.queue_arguments
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_queues_are_missing_right_or_of_another_kind(app: Any) -> None:
     assert queue_depth(app, QUEUES[0]) == 0
 
 
-def test_a_wrong_password_is_told_and_not_shown(
+def test_a_wrong_password_is_reported_and_not_shown(
     rabbitmq_url: str, rabbitmq_password_file: Path | None, tmp_path: Path
 ) -> None:
     del rabbitmq_password_file

@@ -36,14 +36,14 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """Processes that work in this folder, or were told of it by an argument or a variable."""
+    """Processes that work in this folder, or name it in an argument or a variable."""
     found = []
     for process in psutil.process_iter():
         try:
-            told = [process.cwd(), *process.cmdline(), *process.environ().values()]
+            facts = [process.cwd(), *process.cmdline(), *process.environ().values()]
         except psutil.Error:
             continue
-        if process.pid != os.getpid() and any(str(folder) in one for one in told):
+        if process.pid != os.getpid() and any(str(folder) in one for one in facts):
             found.append(process)
     return found
 

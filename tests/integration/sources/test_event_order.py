@@ -1,4 +1,4 @@
-"""Any order of events ends in the same library, and readers beside writers see skills whole."""
+"""Any order of events ends in the same library, and readers see skills whole during writes."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _version(root: Path, name: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_readers_beside_a_writer_see_skills_whole(tmp_path: Path, threads: int) -> None:
+def test_readers_during_writes_see_skills_whole(tmp_path: Path, threads: int) -> None:
     root = tmp_path / "root"
     steady = list(STEADY)
     for name in steady:

@@ -42,7 +42,7 @@ SECRET = made_up("of-the-remote")
 
 def settings(home: Path, **git: Any) -> Settings:
     allowed = {"protocols": ["http"], "allow_private": True, "allow_local": True, "seconds": 20}
-    return Settings(git=allowed | git).model_copy(update={"home": home})  # type: ignore[arg-type]
+    return Settings(git=allowed | git).model_copy(update={"home": home})  # type: ignore[arg-type]  # pydantic reads it
 
 
 @pytest.fixture
@@ -380,7 +380,7 @@ def test_a_redirect_is_not_followed(tmp_path: Path, source: Source) -> None:
         assert asked == []
 
 
-def test_nobody_listens(tmp_path: Path, source: Source) -> None:
+def test_no_server_listens(tmp_path: Path, source: Source) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     away = replace(source, root=f"http://127.0.0.1:{port}/x.git")
@@ -399,7 +399,7 @@ def test_private_addresses_are_refused_before_anything_is_sent(
 
 
 @pytest.mark.parametrize("line", [f"{SECRET}\n", f"ana:{SECRET}\n"])
-def test_a_credential_is_sent_and_never_told(
+def test_a_credential_is_sent_and_never_shown(
     tmp_path: Path, source: Source, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     known = settings(tmp_path / "home")
@@ -497,7 +497,7 @@ def test_one_process_at_a_time_changes_a_mirror(
     def ensure() -> None:
         try:
             Mirror(source, known).ensure_commit(commit)
-        except Exception as error:  # told by the thread that looks
+        except Exception as error:  # raised in the thread that looks
             errors.append(error)
 
     threads = [threading.Thread(target=ensure) for _ in range(6)]
@@ -509,7 +509,7 @@ def test_one_process_at_a_time_changes_a_mirror(
     assert len(list((mirror_folder("team", known) / "objects/pack").glob("*.pack"))) == 1
 
 
-def test_whoever_waits_for_a_mirror_gives_up_in_time(tmp_path: Path, source: Source) -> None:
+def test_waiting_for_a_mirror_ends_in_time(tmp_path: Path, source: Source) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         slow = replace(source, root=f"http://127.0.0.1:{silent.getsockname()[1]}/x.git")
         known = settings(tmp_path / "home", seconds=1)

@@ -173,11 +173,11 @@ def test_another_default_branch_an_empty_one_and_an_empty_repository(
 
 
 def pushed(backend: EmbeddedBackend, before: str, after: str) -> str:
-    told = GitPush(before=before, after=after)
-    return backend.submit(SourceChanged(source_id="team", pushed=told), "skillbus/tests")
+    pushed_commits = GitPush(before=before, after=after)
+    return backend.submit(SourceChanged(source_id="team", pushed=pushed_commits), "skillbus/tests")
 
 
-def test_what_is_told_before_it_is_served_is_awaited(
+def test_a_push_that_is_announced_before_it_is_served_is_awaited(
     backend: EmbeddedBackend,
     remote: PushedRepository,
     address: str,
@@ -195,7 +195,7 @@ def test_what_is_told_before_it_is_served_is_awaited(
     settle(backend)
     assert "skills/dye" in paths(backend)
     monkeypatch.setattr("tasks.ingest.fetch._RETRY_PAUSES_SECONDS", (3600.0,))
-    # Told late, or of a commit that others have followed: nothing is awaited.
+    # Announced late, or for a commit that others have followed: nothing is awaited.
     for was, now in ((before, after), ("", before), (before, "1" * 40)):
         event_id = pushed(backend, was, now)
         wait_for(lambda one=event_id: backend.journal.get_job(one).state == "done")
@@ -337,19 +337,19 @@ def test_the_licences_of_a_source_decide_what_of_it_is_sent(
     assert sent() == {"team:kiln", "team:glaze"}
 
 
-def test_an_event_that_nobody_can_read_holds_up_no_other(
+def test_an_unreadable_event_delays_no_other(
     backend: EmbeddedBackend, address: str, tmp_path: Path
 ) -> None:
     """As one that another version has accepted."""
-    event = new_event(SourceChanged(source_id="nobody"), "skillbus/tests")
+    event = new_event(SourceChanged(source_id="absent"), "skillbus/tests")
     backend.journal.add_job(event, "event")
     with closing(sqlite3.connect(tmp_path / "home/journal.db")) as journal, journal:
-        journal.execute("UPDATE jobs SET payload = replace(payload, 'nobody', '')")
+        journal.execute("UPDATE jobs SET payload = replace(payload, 'absent', '')")
     assert fetch(backend.services, Deadline(10), [event.id]) == {"events": 0}
     assert come(backend, address) == ("done", "")
     with closing(sqlite3.connect(tmp_path / "home/journal.db")) as journal:
-        told = journal.execute("SELECT state, reason FROM jobs WHERE id = ?", (event.id,))
-        assert "source_id" in told.fetchone()[1]
+        found = journal.execute("SELECT state, reason FROM jobs WHERE id = ?", (event.id,))
+        assert "source_id" in found.fetchone()[1]
 
 
 def test_an_event_of_a_git_source_is_fetched_without_planning(

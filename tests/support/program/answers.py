@@ -25,7 +25,7 @@ class Request:
 
 @dataclass
 class Answer:
-    """What it is told; `text` goes out instead of JSON."""
+    """Its answer; `text` goes out instead of JSON."""
 
     status: int = 200
     body: Any = field(default_factory=dict)
@@ -61,7 +61,7 @@ def answering(answer: Callable[[Request], Answer]) -> Iterator[str]:
                     self.wfile.write(data)
                 self.wfile.flush()
 
-        do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = _answer  # noqa: N815
+        do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = _answer  # noqa: N815 - names of http.server
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""

@@ -41,7 +41,7 @@ def hidden_in_base64(secret: str) -> list[str]:
     shown = []
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + secret.encode()).decode()
-        # Characters at the ends depend on what stands beside the text.
+        # Characters at the ends depend on the characters next to the text.
         shown.append(encoded[-(-before * 8 // 6) : (before + len(secret)) * 8 // 6])
     return shown
 

@@ -46,8 +46,10 @@ class Seen:
     slowest: float = 0.0
 
     def __str__(self) -> str:
-        told = f"{self.whole} whole, {self.degraded.total()} degraded, {self.errors.total()} errors"
-        return f"{told}, slowest {self.slowest:.1f} s"
+        counts = (
+            f"{self.whole} whole, {self.degraded.total()} degraded, {self.errors.total()} errors"
+        )
+        return f"{counts}, slowest {self.slowest:.1f} s"
 
 
 class Traffic:

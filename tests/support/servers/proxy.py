@@ -1,4 +1,4 @@
-"""A loopback proxy before a real Elasticsearch that makes trouble on the way when told to."""
+"""A loopback proxy before a real Elasticsearch that fails requests on demand."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def proxying(url: str, seconds: float) -> Iterator[Proxy]:
                 self.wfile.write(data if whole else data[: len(data) // 2])
             self.close_connection = not whole
 
-        do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = _pass_on  # noqa: N815
+        do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = _pass_on  # noqa: N815 - names of http.server
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""

@@ -17,7 +17,7 @@ from config.errors import (
     UsageError,
 )
 from tasks.celery_app import create_app  # noqa: F401 - its subclasses of errors are checked too
-from workers import cli  # noqa: F401
+from workers import cli  # noqa: F401 - likewise
 
 KINDS = (TransientError, PermanentError, StaleError)
 

@@ -161,7 +161,16 @@ def test_current_names_give_no_warning(tmp_path: Path, monkeypatch: pytest.Monke
     assert load(tmp_path)[1] == []
 
 
-@pytest.mark.parametrize("text", ["paging = 3\n", "[paging]\nmiss = -1\n", "[paging]\ngaps = 1\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "paging = 3\n",
+        "[paging]\nmiss = -1\n",
+        "[paging]\ngaps = 1\n",
+        "[passages]\ngap = -1e9\n",
+        "[passages]\ngap = nan\n",
+    ],
+)
 def test_a_wrong_value_under_an_old_name_is_an_error(tmp_path: Path, text: str) -> None:
     write(tmp_path, text)
     with pytest.raises(UsageError, match=r"setting passages"):

@@ -115,7 +115,7 @@ def test_a_wrong_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         load_settings(tmp_path)
 
 
-def test_several_errors_are_told_at_once(tmp_path: Path) -> None:
+def test_several_errors_are_reported_at_once(tmp_path: Path) -> None:
     write(tmp_path, "[choice]\ntop = 0\nbudget = 0\n")
     with pytest.raises(UsageError) as caught:
         load_settings(tmp_path)

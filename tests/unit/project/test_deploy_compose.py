@@ -276,14 +276,14 @@ def test_servers_are_those_of_the_local_stack() -> None:
         assert re.match(r"\d+\.\d+", tag)
 
 
-def test_servers_for_tests_are_told_to_the_tests_and_stay_on_loopback() -> None:
+def test_servers_for_tests_are_named_to_the_tests_and_stay_on_loopback() -> None:
     text = (DEPLOY / "compose.test.yaml").read_text(encoding="utf-8")
-    told = dict(re.findall(r"export SKILLBUS_TEST_(\w+)_URL=(\S+)", text))
+    exported = dict(re.findall(r"export SKILLBUS_TEST_(\w+)_URL=(\S+)", text))
     composed = services(read_compose("compose.test.yaml"))
-    assert {name.lower() for name in told} == set(composed) == IMAGES
+    assert {name.lower() for name in exported} == set(composed) == IMAGES
     for name, service in composed.items():
         [port] = service["ports"]
-        address = urlsplit(told[name.upper()])
+        address = urlsplit(exported[name.upper()])
         assert port.startswith(f"{address.hostname}:{address.port}:")
         assert address.hostname == "127.0.0.1"
         assert service["healthcheck"]["test"]
@@ -336,7 +336,7 @@ def test_a_password_of_ones_own_is_taken_over(made: Path) -> None:
     assert (made / "secrets" / "redis.conf").read_text(encoding="utf-8") == "requirepass mine\n"
 
 
-def test_variables_of_the_files_are_told_at_the_top() -> None:
+def test_variables_of_the_files_are_listed_at_the_top() -> None:
     text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
     top = text.partition("\nname:")[0]
     for variable in set(re.findall(r"\$\{([A-Z_]+)", text)):

@@ -1,4 +1,4 @@
-"""The image: built from files that reach it, with what is locked, run by nobody in particular."""
+"""The image: built from files that reach it, with what is locked, run by any user."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ def test_no_answer_is_not_waited_for_long(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_nobody_there_is_not_ready(name: str) -> None:
+def test_no_server_is_not_ready(name: str) -> None:
     with pytest.raises(ConnectionRefusedError):
         QUESTIONS[name](free_port())
 

@@ -1,4 +1,4 @@
-"""The policy on untrusted text: what it refuses, and how that is told."""
+"""The policy on untrusted text: what it refuses, and how that is reported."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_source_decides_before_level_and_licence() -> None:
     assert refused("c", 3, "", **rules) == "safety"
 
 
-def test_the_licences_of_a_source_count_beside_those_of_the_library() -> None:
+def test_the_licences_of_a_source_count_in_addition_to_those_of_the_library() -> None:
     def kind(source: str, licence: str, **settings: Any) -> str:
         own = {"a": ["MIT"], "b": []}
         policy = SkillPolicy.from_settings(PolicySettings(**settings)).with_source_licences(own)
@@ -260,7 +260,7 @@ def test_what_an_engine_can_compare_is_asked_as_well() -> None:
     ]
 
 
-def test_what_would_have_been_considered_is_told() -> None:
+def test_what_would_have_been_considered_is_reported() -> None:
     violation = PolicyViolation("safety", "safety level 3, sent up to 1")
     hits = [
         WithheldHit("a:near", violation, rank=0, relative_score=1.0),

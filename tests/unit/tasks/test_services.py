@@ -11,7 +11,7 @@ from tasks.coordination.local import LocalCoordinator
 from tasks.services import Lazy
 
 
-def test_a_lazy_value_is_made_once_whoever_asks() -> None:
+def test_a_lazy_value_is_made_once() -> None:
     made: list[object] = []
 
     def make() -> object:

@@ -16,7 +16,7 @@ from workers.library.allowed_roots import resolve_root
 @pytest.fixture
 def allowed(tmp_path: Path) -> Path:
     """An allowed directory with a skill folder, a file, links that lead out, and one in a circle;
-    beside it a directory that is not allowed."""
+    next to it a directory that is not allowed."""
     found = tmp_path / "allowed"
     (found / "team").mkdir(parents=True)
     (found / "file").write_text("x")

@@ -12,10 +12,6 @@ from search.skill_analysis import analyse_skill, skill_texts
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, RevisionKey
 from workers.training.encoder.encoder_pairs import (
-    CLOZE,
-    LABELLED,
-    SECTIONS,
-    TRIGGERS,
     EncoderOptions,
     EncoderTrainingSet,
     TrainingPair,
@@ -25,6 +21,7 @@ from workers.training.encoder.encoder_pairs import (
 from workers.training.encoder.encoder_training import make_batch
 from workers.training.encoder.mine_pairs import make_own_pairs, name_repositories
 from workers.training.encoder.trigger_phrases import find_trigger_phrases
+from workers.training.query_origins import LABELLED, OWN_TEXT, SECTIONS, TRIGGERS
 
 BODY = """# Kiln
 
@@ -78,7 +75,7 @@ def test_pairs_of_a_skill_say_where_they_come_from() -> None:
     pairs = make_own_pairs("crafts:kiln", revision(KILN), options)
     origins = [pair.origin for pair in pairs]
     assert origins[:4] == [TRIGGERS] * 4
-    assert {SECTIONS, CLOZE} <= set(origins)
+    assert {SECTIONS, OWN_TEXT} <= set(origins)
     assert len(pairs) <= 12
     description = skill_texts(KILN)[0]
     for pair in pairs:
@@ -113,7 +110,7 @@ def training_set() -> EncoderTrainingSet:
         EncoderOptions("base", ("en", "zh"), seed=3, negatives=1),
         [
             TrainingPair(LABELLED, "问 one", ("a:1", "a:4"), "", ("a:3",)),
-            TrainingPair(CLOZE, "two", ("a:2",), "part of two", ("a:1", "a:4")),
+            TrainingPair(OWN_TEXT, "two", ("a:2",), "part of two", ("a:1", "a:4")),
         ],
         [TrainingPair(LABELLED, "held", ("a:4",))],
         {f"a:{number}": f"text {number}" for number in range(1, 5)},

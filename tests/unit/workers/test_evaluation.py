@@ -67,7 +67,7 @@ def test_figures_that_no_task_speaks_of_are_left_out() -> None:
 
 
 def test_reasons_add_up() -> None:
-    no_hit = BundleOutcome((), {"s:a": "not told"}, 0, no_hit=True)
+    no_hit = BundleOutcome((), {"s:a": "not said"}, 0, no_hit=True)
     assert count_missing_skills(NEEDED, GIVEN) == {"alternative to another, which ranks better": 1}
     assert count_missing_skills({"one": ["s:a", "s:b"]}, {"one": no_hit}) == {NO_HIT_REASON: 2}
     assert GIVEN["one"].reason("s:z") == NOT_RANKED_REASON
@@ -145,6 +145,15 @@ def test_only_labelled_tasks_are_scored() -> None:
             "tasks.jsonl:2: gt_skill_ids must be a list of skill ids",
         ),
         ('{"task_id": "b", "instruction": "bake", "gt_skill_ids": null}', "must be a list"),
+        (
+            '{"task_id": "b", "instruction": "bake", "also": "s:a"}',
+            "tasks.jsonl:2: also must be a list of skill ids",
+        ),
+        ('{"task_id": "b", "instruction": " "}', "tasks.jsonl:2: instruction must not be empty"),
+        (
+            '{"task_id": "a", "instruction": "boil"}',
+            "tasks.jsonl:2: task_id 'a' is that of line 1 too",
+        ),
         ("{", "tasks.jsonl:2: not JSON"),
     ],
 )

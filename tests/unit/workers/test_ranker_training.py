@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from config.errors import MisconfiguredError, UsageError
-from search.scoring.ranker_factors import PARTS, dump_factors, read_factors
+from search.scoring.ranker_factors import PARTS, dump_factors, load_factors, read_factors
 from workers.training.ranker_training import RankedPrompt, fit_factors, measure, train_ranker
 
 TEXT, DESCRIPTION = PARTS.index("bm25f"), PARTS.index("description")
@@ -63,10 +66,31 @@ def test_factors_are_read_as_written() -> None:
     assert read_factors(dump_factors(factors)) == factors
 
 
+VALID = dump_factors(dict.fromkeys(PARTS, 1.0))
+
+
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"[]", b'{"format": 1}', dump_factors(dict.fromkeys(PARTS, -1.0))],
+    ("content", "reason"),
+    [
+        (b"", "Expecting value"),
+        (b"[]", "no `factors`"),
+        (b'{"format": 1}', "no `factors`"),
+        (VALID.replace(b'"format": 1', b'"format": 2'), "format is 2"),
+        (VALID.replace(b'"dense": 1.0', b'"dense": NaN'), "dense is nan"),
+        (VALID.replace(b'"dense": 1.0', b'"dense": "1"'), "dense is '1'"),
+        (VALID.replace(b'"dense"', b'"dance"'), "dense is None"),
+        (dump_factors(dict.fromkeys(PARTS, -1.0)), "is -1.0"),
+    ],
 )
-def test_invalid_factors_are_refused(content: bytes) -> None:
-    with pytest.raises(MisconfiguredError):
-        read_factors(content)
+def test_invalid_factors_are_refused(content: bytes, reason: str, tmp_path: Path) -> None:
+    file = tmp_path / "ranker.json"
+    file.write_bytes(content)
+    with pytest.raises(MisconfiguredError, match=re.escape(reason)) as refused:
+        load_factors(str(file))
+    assert str(file) in str(refused.value)
+    assert "skillbus train ranker" in str(refused.value)
+
+
+def test_a_missing_file_of_factors_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MisconfiguredError, match="No such file"):
+        load_factors(str(tmp_path / "none.json"))

@@ -74,7 +74,7 @@ def test_without_a_socket_there_is_no_client(tmp_path: Path) -> None:
 # The HTTP library leaves a socket that could not connect to the garbage collector.
 @pytest.mark.filterwarnings("ignore:.*<socket.socket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
-def test_a_socket_that_nobody_listens_on_is_no_serve(tmp_path: Path) -> None:
+def test_a_socket_without_a_listener_is_no_serve(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(tmp_path / SOCKET_NAME))
     assert ServeClient.connect(tmp_path) is None

@@ -20,8 +20,8 @@ from tests.support.samples.tiny import TinyEncoder
 from workers.training.cloze_queries import make_cloze_queries
 from workers.training.model_prompts import StoredPrompts, match_near_misses
 from workers.training.negative_mining import NegativeMiner
+from workers.training.query_origins import OWN_TEXT
 from workers.training.training_set import (
-    OWN_TEXT,
     HeldOutQuery,
     TrainingList,
     TrainingOptions,

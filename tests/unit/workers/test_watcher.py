@@ -119,7 +119,7 @@ def test_a_save_by_rename_touches_both_names(pending: _PendingChanges, clock: Cl
     assert pending.take_settled(SETTLE) == {"a/SKILL.md.tmp", "a/SKILL.md", "old", "new"}
 
 
-def test_readers_are_not_heard_of(tmp_path: Path) -> None:
+def test_reads_are_not_reported(tmp_path: Path) -> None:
     (tmp_path / "read").mkdir()
     (tmp_path / "read" / "SKILL.md").write_text("as it is")
     pending = _PendingChanges(Source("team", "directory", str(tmp_path)))

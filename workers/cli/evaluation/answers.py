@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import json_option, print_table, read_settings
 from workers.cli.evaluation.options import (
+    budget_option,
     check_line_ranges,
     open_library,
     out_option,
     wait_option,
     without_option,
-    write_text_file,
+    write_report,
 )
-
-_BUDGETS = (2_000, 4_000, 8_000)
 
 
 @click.command("answers")
 @click.argument("queries", type=click.Path(path_type=Path))
-@click.option(
-    "--budget",
-    "budgets",
-    type=click.IntRange(min=1),
-    multiple=True,
-    default=_BUDGETS,
-    show_default=True,
-    help="Tokens that the bundle may hold; repeatable.",
-)
+@budget_option
 @click.option(
     "--top",
     type=click.IntRange(1, 100),
@@ -77,16 +67,11 @@ def answers(
         for budget in sorted(set(budgets)):
             given = dict(answer_queries(services, rows, budget, top, without))
             report["budgets"][str(budget)] = answer_metrics(rows, given, parsed)
-    if out is not None:
-        predictions = {
-            query_id: {"tokens": answer.tokens, "skills": answer.skills}
-            for query_id, answer in given.items()
-        }
-        write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
-    if as_json:
-        print_json(report)
-    else:
-        _print(report)
+    predictions = {
+        query_id: {"tokens": answer.tokens, "skills": answer.skills}
+        for query_id, answer in given.items()
+    }
+    write_report(report, predictions, out, as_json, _print)
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import json_option, print_table, read_settings
 from workers.cli.evaluation.options import (
+    budget_option,
     open_library,
     out_option,
     wait_option,
     without_option,
-    write_text_file,
+    write_report,
 )
-
-_BUDGETS = (2_000, 4_000, 8_000)
 
 
 @click.command("bundles")
 @click.argument("tasks", type=click.Path(path_type=Path))
-@click.option(
-    "--tokens",
-    "budgets",
-    type=click.IntRange(min=1),
-    multiple=True,
-    default=_BUDGETS,
-    show_default=True,
-    help="Budget in tokens; repeatable.",
-)
+@budget_option
 @out_option
 @without_option
 @wait_option
@@ -53,7 +43,7 @@ def bundles(
 
     \b
     Example:
-      skillbus eval bundles examples/tasks.jsonl --tokens 4000 --tokens 8000 --out bundles.json
+      skillbus eval bundles examples/tasks.jsonl --budget 4000 --budget 8000 --out bundles.json
     """
     from workers.evaluation.bundles import bundle_metrics, count_missing_skills, evaluate_bundles
     from workers.evaluation.predictions import read_jsonl
@@ -71,12 +61,7 @@ def bundles(
                 "metrics": bundle_metrics(needed, given),
                 "missed": count_missing_skills(needed, given),
             }
-    if out is not None:
-        write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
-    if as_json:
-        print_json(report)
-    else:
-        _print(report)
+    write_report(report, predictions, out, as_json, _print)
 
 
 def _print(report: dict[str, Any]) -> None:

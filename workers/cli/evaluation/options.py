@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,16 @@ without_option = click.option(
 )
 out_option = click.option(
     "--out", type=click.Path(path_type=Path), help="Write the predictions as JSON."
+)
+budget_option = click.option(
+    "--budget",
+    "--tokens",
+    "budgets",
+    type=click.IntRange(min=1),
+    multiple=True,
+    default=(2_000, 4_000, 8_000),
+    show_default=True,
+    help="Tokens that the bundle may hold; repeatable.",
 )
 wait_option = click.option(
     "--wait/--no-wait",
@@ -74,15 +84,26 @@ def _poll_until_embedded(graph: Catalog, progress: SyncProgress) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def write_report(report: dict[str, Any], predictions: Any, out: Path | None, as_json: bool) -> None:
-    """Write the predictions to `out`, if given, and print the report as lines or as JSON."""
+def print_figures(report: dict[str, Any]) -> None:
+    """Print a line for each figure."""
+    for name, value in report.items():
+        click.echo(f"{name:<16} {value:.4f}" if isinstance(value, float) else f"{name:<16} {value}")
+
+
+def write_report(
+    report: dict[str, Any],
+    predictions: Any,
+    out: Path | None,
+    as_json: bool,
+    print_report: Callable[[dict[str, Any]], None] = print_figures,
+) -> None:
+    """Write the predictions to `out`, if given, and print the report as text or as JSON."""
     if out is not None:
         write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
     if as_json:
         print_json(report)
-        return
-    for name, value in report.items():
-        click.echo(f"{name:<16} {value:.4f}" if isinstance(value, float) else f"{name:<16} {value}")
+    else:
+        print_report(report)
 
 
 def write_text_file(path: Path, text: str) -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from config.errors import UsageError
 from config.settings import Settings
-from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
-from workers.cli.training.model_folder import (
+from workers.cli.common import print_json, progress_bar, read_settings
+from workers.cli.training.model_training import (
     check_fold,
-    check_same_options,
-    fresh_option,
+    choose_options,
+    data_options,
+    number_option,
     prepare_folder,
+    print_comparison,
     read_feedback,
+    resume_or_build,
+    run_options,
+    run_training,
 )
 
 if TYPE_CHECKING:
@@ -24,44 +30,19 @@ if TYPE_CHECKING:
 
 
 @click.command("encoder")
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the model. An interrupted training there is resumed.",
-)
-@click.option(
-    "--feedback",
-    type=click.Path(path_type=Path),
-    help="JSONL of prompts with `instruction`, `gt_skill_ids` and perhaps `also`.",
-)
+@data_options
 @click.option("--base", help="Name or folder of the encoder to start from. [default: the one used]")
-@click.option(
-    "--pairs",
-    default=6,
-    show_default=True,
-    type=click.IntRange(0, 100),
-    help="Training pairs from each skill's own text, at most.",
+@number_option(
+    "--pairs", 6, click.IntRange(0, 100), "Training pairs from each skill's own text, at most."
 )
-@click.option(
-    "--prompts/--no-prompts",
-    default=True,
-    show_default=True,
-    help="Also learn from the prompts that the language model wrote (stage `prompts`).",
+@number_option(
+    "--negatives", 1, click.IntRange(0, 10), "Hard negatives of a pair in each step, of ten."
 )
-@click.option(
-    "--negatives",
-    default=1,
-    show_default=True,
-    type=click.IntRange(0, 10),
-    help="Hard negatives of a pair in each step, of ten.",
-)
-@click.option(
+@number_option(
     "--rank",
-    default=16,
-    show_default=True,
-    type=click.IntRange(0, 1024),
-    help="Rank of the adapter that is trained; 0 trains all weights.",
+    16,
+    click.IntRange(0, 1024),
+    "Rank of the adapter that is trained; 0 trains all weights.",
 )
 @click.option(
     "--layers",
@@ -69,34 +50,24 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 1000),
     help="Adapt the last so many layers only, which is faster. [default: all]",
 )
-@click.option(
-    "--tokens",
-    default=96,
-    show_default=True,
-    type=click.IntRange(16, 8192),
-    help="Maximum tokens of a text in training.",
-)
-@click.option("--epochs", default=1, show_default=True, type=click.IntRange(1, 100))
-@click.option(
+@number_option("--tokens", 96, click.IntRange(16, 8192), "Maximum tokens of a text in training.")
+@number_option(
     "--learning-rate",
-    default=3e-4,
-    show_default=True,
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Peak learning rate; with --rank 0, 2e-5 suits.",
+    3e-4,
+    click.FloatRange(0, 1, min_open=True),
+    "Peak learning rate; with --rank 0, 2e-5 suits.",
 )
-@click.option(
+@number_option(
     "--temperature",
-    default=0.02,
-    show_default=True,
-    type=click.FloatRange(0, 10, min_open=True),
-    help="Divides the cosines in the loss.",
+    0.02,
+    click.FloatRange(0, 10, min_open=True),
+    "Divides the cosines in the loss.",
 )
-@click.option(
+@number_option(
     "--batch-size",
-    default=64,
-    show_default=True,
-    type=click.IntRange(2, 4096),
-    help="Pairs per step; the texts of the others are negatives.",
+    64,
+    click.IntRange(2, 4096),
+    "Pairs per step; the texts of the others are negatives.",
 )
 @click.option(
     "--repository",
@@ -104,36 +75,7 @@ if TYPE_CHECKING:
     help="Pattern whose match in a skill's id names its repository. [default: source and first "
     "folder]",
 )
-@click.option(
-    "--folds",
-    default=5,
-    show_default=True,
-    type=click.IntRange(2, 100),
-    help="Parts into which repositories are divided.",
-)
-@click.option(
-    "--fold",
-    default=0,
-    show_default=True,
-    type=click.IntRange(0, 99),
-    help="The part that is held out, counted from 0.",
-)
-@click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
-@click.option(
-    "--threads",
-    default=0,
-    type=click.IntRange(0, 256),
-    help="CPU threads of the training. [default: processors]",
-)
-@click.option(
-    "--checkpoint-steps",
-    default=10,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Steps between checkpoints.",
-)
-@fresh_option
-@json_option
+@run_options
 @click.pass_context
 def encoder(ctx: click.Context, /, **options: Any) -> None:
     """Train the encoder further, so that requests are near the skills that serve them.
@@ -158,42 +100,41 @@ def encoder(ctx: click.Context, /, **options: Any) -> None:
 
     settings, out = read_settings(ctx), options["out"]
     check_fold(options)
+    _check_pattern(options["repository"])
     prepare_folder(out, options["fresh"], PAIRS_FILE, "encoder")
     training_set = _load_or_build(settings, options)
-    threads = options["threads"] or (os.cpu_count() or 1)
-    with progress_bar("training") as step:
-        losses = train_encoder(training_set, out, threads, options["checkpoint_steps"], step)
-    with progress_bar("evaluating") as step:
-        report = evaluate_encoder(training_set, out, step)
-    if losses:
-        report["loss"] = [round(losses[0], 4), round(losses[-1], 4)]
-    card = write_encoder_card(training_set, out, report)
+    card = run_training(training_set, options, train_encoder, evaluate_encoder, write_encoder_card)
     if options["as_json"]:
         print_json(card)
     else:
         _print(card, out)
 
 
+def _check_pattern(pattern: str) -> None:
+    """Raise UsageError if `--repository` is no regular expression."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--repository {pattern!r} is no regular expression: {error}") from None
+
+
 def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTrainingSet:
     """The training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
-    from workers.library.user_files import write_atomically
+    from workers.training.encoder.bi_encoder import check_base
     from workers.training.encoder.encoder_pairs import dump, load
-    from workers.training.encoder.encoder_training import PAIRS_FILE
+    from workers.training.encoder.encoder_training import PAIRS_FILE, base_settings
     from workers.training.encoder.mine_pairs import build_encoder_training_set
 
     tasks, feedback = read_feedback(options["feedback"])
     chosen = _choose(settings, options, feedback)
-    path = options["out"] / PAIRS_FILE
-    if path.exists():
-        training_set = load(path)
-        check_same_options(training_set.options, chosen, options["out"])
-        print_to_stderr(f"resuming the training in {options['out']}")
-        return training_set
-    with open_library(settings, wait=True) as services, progress_bar("mining") as step:
-        training_set = build_encoder_training_set(services, chosen, tasks, step)
-    write_atomically(path, dump(training_set))
-    return training_set
+
+    def build() -> EncoderTrainingSet:
+        check_base(base_settings(chosen), chosen.rank)  # mining takes long
+        with open_library(settings, wait=True) as services, progress_bar("mining") as step:
+            return build_encoder_training_set(services, chosen, tasks, step)
+
+    return resume_or_build(options["out"] / PAIRS_FILE, chosen, load, dump, build)
 
 
 def _choose(settings: Settings, options: Mapping[str, Any], feedback: str) -> EncoderOptions:
@@ -204,31 +145,15 @@ def _choose(settings: Settings, options: Mapping[str, Any], feedback: str) -> En
     base = options["base"] or used.model
     same = base == used.model
     languages = frozenset(used.languages if same else ()) or trained_languages(base)
-    return EncoderOptions(
+    return choose_options(
+        EncoderOptions,
+        options,
         base=base,
         languages=tuple(sorted(languages)),
         query_prompt=used.query_prompt if same else None,
         passage_prompt=used.passage_prompt if same else None,
         feedback=feedback,
         prompts=settings.language_model.model if options["prompts"] else "",
-        **{
-            name: options[name]
-            for name in (
-                "pairs",
-                "negatives",
-                "repository",
-                "folds",
-                "fold",
-                "seed",
-                "rank",
-                "layers",
-                "tokens",
-                "epochs",
-                "learning_rate",
-                "temperature",
-                "batch_size",
-            )
-        },
     )
 
 
@@ -244,11 +169,7 @@ def _print(card: Mapping[str, Any], out: Path) -> None:
             f"held-out {origin}: {figures['queries']} queries, "
             f"{figures['repositories']} repositories, {card['pool']} skills"
         )
-        for name in ("base", "trained"):
-            values = "  ".join(f"{key} {value:.3f}" for key, value in figures[name].items())
-            click.echo(f"  {name:<8} {values}")
-        low, high = figures["mrr_gain"]
-        click.echo(f"  MRR gain (95%) {low:+.3f} to {high:+.3f}")
+        print_comparison(figures, ("base", "trained"))
     if card["wins"]:
         click.echo(
             f'better than the base: set encoder.model = "{out.absolute()}" and run '

@@ -1,4 +1,4 @@
-"""Training of a bi-encoder by InfoNCE: the network, one optimizer step, checkpoints.
+"""Training of a bi-encoder by InfoNCE: the network and its loss.
 
 The loss is the cross-entropy of a query's own text in a softmax over the texts of its batch and
 their hard negatives, of cosines divided by a temperature (SkillRouter §4.2, equation 1).
@@ -15,16 +15,24 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from config.errors import UsageError
 from config.settings import EncoderSettings
-from search.models.encoder import has_bfloat16, load_network, resolve_prompts, transformer_of
+from search.models.encoder import (
+    DEFAULT_MODEL,
+    PLAIN_MODEL,
+    base_model,
+    encoder_identity,
+    load_network,
+    resolve_prompts,
+    transformer_of,
+)
 from search.models.low_rank import ADAPTER_FILE, add_adapter, save_adapter, take_adapter
-from workers.training.checkpoint import learning_rate_factor, load_checkpoint, save_checkpoint
+from workers.training.trainer import Trainer
 
-_MAX_GRADIENT_NORM = 1.0
-_WEIGHT_DECAY = 0.01
 _MASKED = -1e4
+"""In place of the score of a masked text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +47,21 @@ class Batch:
     masked: npt.NDArray[np.bool_]
 
 
-class BiEncoderTrainer:
-    """Trains an encoder for a fixed number of steps.
+def check_base(settings: EncoderSettings, rank: int) -> None:
+    """Raise PermanentError if the model to start from cannot be loaded, UsageError if its weights
+    cannot be saved: of a packaged one with packed weights only an adapter can be trained."""
+    encoder_identity(settings)
+    if not rank and base_model(settings.model) in (DEFAULT_MODEL, PLAIN_MODEL):
+        raise UsageError(f"of {settings.model} only an adapter can be trained; give --rank")
+
+
+class BiEncoderTrainer(Trainer[Batch]):
+    """Trains an encoder.
 
     settings: names the model to start from, and its prompts. rank: of the adapter that is trained;
     0 trains all weights. layers: adapt the last so many; 0: all. tokens: maximum length of a text
-    with its prompt. The same seed gives the same training, even if it is interrupted and resumed.
-    Raises PermanentError if the model cannot be loaded, UsageError for rank 0 of the packaged one.
+    with its prompt. Raises PermanentError if the model cannot be loaded, UsageError for rank 0 of
+    the packaged one.
     """
 
     def __init__(
@@ -61,38 +77,20 @@ class BiEncoderTrainer:
         seed: int,
         threads: int,
     ) -> None:
-        import torch
-
-        torch.set_num_threads(threads)
-        torch.manual_seed(seed)
-        self._torch = torch
-        self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._network = load_network(settings.model, self._device).float()
-        self._network.eval()  # no dropout: an adapter of so few weights needs none
-        network = self._network
+        check_base(settings, rank)
+        super().__init__(steps=steps, learning_rate=learning_rate, seed=seed, threads=threads)
+        network = load_network(settings.model, self._device).float()
+        network.eval()  # no dropout: an adapter of so few weights needs none
         self.prompts = resolve_prompts(settings, network.prompts, network.default_prompt_name)
         self._tokens = min(tokens, int(network.max_seq_length or tokens))
-        self._low_precision = has_bfloat16(torch, self._device)
-        self._rank, self._rate, self._steps = rank, learning_rate, steps
-        self._temperature = temperature
+        self._rank, self._temperature = rank, temperature
         transformer = transformer_of(network)
-        if rank:
-            self._parameters = add_adapter(transformer, rank, layers)
-        elif hasattr(network, "save"):
-            self._parameters = list(transformer.parameters())
-        else:
-            raise UsageError(f"of {settings.model} only an adapter can be trained; give --rank")
-        self._optimizer = torch.optim.AdamW(
-            self._parameters, lr=learning_rate, weight_decay=_WEIGHT_DECAY
-        )
-        self.steps_done = 0
+        trained = add_adapter(transformer, rank, layers) if rank else transformer.parameters()
+        self._prepare(network, list(trained))
 
-    def step(self, batch: Batch) -> float:
-        """Make one optimizer step on a batch; returns the mean loss in nats."""
+    @override
+    def _add_gradients(self, batch: Batch) -> float:
         torch = self._torch
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._rate * learning_rate_factor(self.steps_done, self._steps)
-        self._optimizer.zero_grad()
         queries = self._encode([self.prompts.query + text for text in batch.queries])
         texts = self._encode([self.prompts.passage + text for text in batch.texts])
         masked = torch.from_numpy(batch.masked).to(self._device)
@@ -101,9 +99,6 @@ class BiEncoderTrainer:
             scores, torch.arange(len(batch.queries), device=self._device)
         )
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._parameters, _MAX_GRADIENT_NORM)
-        self._optimizer.step()
-        self.steps_done += 1
         return float(loss.item())
 
     def _encode(self, texts: Sequence[str]) -> Any:
@@ -120,21 +115,10 @@ class BiEncoderTrainer:
             vectors = self._network(features)["sentence_embedding"]
         return torch.nn.functional.normalize(vectors.float(), dim=1)
 
-    # -- saved files
+    @override
     def save(self, folder: Path) -> None:
         """Save the adapter, or all weights as a sentence-transformers model; ends the training."""
         if self._rank:
             save_adapter(take_adapter(transformer_of(self._network)), folder / ADAPTER_FILE)
         else:
             self._network.save(str(folder), create_model_card=False)
-
-    def save_checkpoint(self, folder: Path) -> None:
-        """Write weights, moments and the number of steps atomically."""
-        save_checkpoint(self._network, self._optimizer, self.steps_done, folder)
-
-    def load_checkpoint(self, folder: Path) -> None:
-        """Restore the checkpoint of a folder, if there is one.
-
-        Raises PermanentError if it is damaged or of another model.
-        """
-        self.steps_done = load_checkpoint(self._network, self._optimizer, folder, self._device)

@@ -14,9 +14,6 @@ from typing import Any
 
 from config.errors import PermanentError
 
-LABELLED, TRIGGERS = "labelled prompts", "trigger phrases"
-CLOZE, SECTIONS, MODEL_PROMPTS = "own text", "sections", "prompts of the language model"
-
 
 @dataclass(frozen=True, slots=True)
 class EncoderOptions:
@@ -47,7 +44,7 @@ class EncoderOptions:
     tokens: int = 96
     epochs: int = 1
     learning_rate: float = 3e-4
-    temperature: float = 0.05
+    temperature: float = 0.02
     batch_size: int = 64
 
 

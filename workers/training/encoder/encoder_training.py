@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -14,27 +14,22 @@ import numpy as np
 import numpy.typing as npt
 
 from config.settings import EncoderSettings
-from search.models.encoder import TRAINING_FILE, SentenceTransformerEncoder
+from search.models.encoder import SentenceTransformerEncoder
 from search.protocol import Encoder
-from workers.library.user_files import write_atomically
-from workers.training.checkpoint import CHECKPOINT
+from workers.evaluation.intervals import bootstrap_groups
 from workers.training.encoder.bi_encoder import Batch, BiEncoderTrainer
 from workers.training.encoder.encoder_pairs import (
-    LABELLED,
-    MODEL_PROMPTS,
-    TRIGGERS,
     EncoderOptions,
     EncoderTrainingSet,
     TrainingPair,
 )
-from workers.training.training_set import ProgressCallback
+from workers.training.query_origins import LABELLED, MODEL_PROMPTS, TRIGGERS
+from workers.training.trainer import ProgressCallback, end_training, write_training_card
 
 PAIRS_FILE = "training_pairs.json"
 """The training set of an unfinished training, in the folder of its checkpoint."""
 
 METRICS = ("hit@1", "r@5", "r@10", "r@50", "mrr")
-
-_RESAMPLES = 2_000
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,10 +51,9 @@ def train_encoder(
     checkpoint_steps: int,
     step: ProgressCallback,
 ) -> list[float]:
-    """Train and save the model in `folder`; returns the loss of each step of this run.
+    """Train and save the model in `folder`, from its checkpoint if there is one (`Trainer.run`).
 
-    Resumes from a checkpoint in the folder. A checkpoint is written every `checkpoint_steps` steps
-    and on KeyboardInterrupt. step: called with the steps done and their total.
+    Returns the loss of each step of this run.
     """
     options = training_set.options
     batches = _order_batches(training_set)
@@ -74,22 +68,15 @@ def train_encoder(
         seed=options.seed,
         threads=threads,
     )
-    trainer.load_checkpoint(folder)
-    losses = []
-    try:
-        while trainer.steps_done < len(batches):
-            step(trainer.steps_done, len(batches))
-            pairs = batches[trainer.steps_done]
-            losses.append(trainer.step(make_batch(training_set, pairs, trainer.steps_done)))
-            if trainer.steps_done % checkpoint_steps == 0:
-                trainer.save_checkpoint(folder)
-    except KeyboardInterrupt:
-        trainer.save_checkpoint(folder)
-        raise
-    trainer.save_checkpoint(folder)
-    trainer.save(folder)
+    losses = trainer.run(
+        lambda number: make_batch(training_set, batches[number], number),
+        folder,
+        checkpoint_steps,
+        step,
+    )
     training_set.prompts = {"query": trainer.prompts.query, "document": trainer.prompts.passage}
-    _write_card(training_set, folder, {})  # with which the folder loads as an encoder
+    # Without a card the folder does not load as an encoder, which the evaluation needs.
+    write_training_card(folder, _make_card(training_set, {}))
     return losses
 
 
@@ -99,7 +86,7 @@ def _order_batches(training_set: EncoderTrainingSet) -> list[list[TrainingPair]]
     batches = []
     for epoch in range(options.epochs):
         order = list(training_set.pairs)
-        random.Random(f"{options.seed}:{epoch}").shuffle(order)  # noqa: S311  (not a secret)
+        random.Random(f"{options.seed}:{epoch}").shuffle(order)
         starts = range(0, len(order), options.batch_size)
         batches += [order[start : start + options.batch_size] for start in starts]
     return [batch for batch in batches if len(batch) > 1] or batches
@@ -113,7 +100,7 @@ def make_batch(
     Texts of needed skills and of their duplicates are masked for the query.
     """
     options = training_set.options
-    generator = random.Random(f"{options.seed}:negatives:{number}")  # noqa: S311  (not a secret)
+    generator = random.Random(f"{options.seed}:negatives:{number}")
     names = [pair.needed[0] for pair in pairs]
     texts = [training_set.text_of(pair) for pair in pairs]
     for pair in pairs:
@@ -181,43 +168,33 @@ def _measure(encoder: Encoder, training_set: EncoderTrainingSet) -> Floats:
 
 
 def _interval_by_group(gains: Floats, groups: Sequence[str]) -> tuple[float, float]:
-    """The 95% bootstrap interval of the mean, where whole groups are drawn."""
-    names, members = np.unique(groups, return_inverse=True)
-    sums, counts = np.bincount(members, gains), np.bincount(members)
-    drawn = np.random.default_rng(0).integers(len(names), size=(_RESAMPLES, len(names)))
-    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return float(low), float(high)
+    """The 95% interval of the mean gain over resampled groups."""
+    found = bootstrap_groups(
+        np.column_stack([gains, np.ones(len(gains))]), groups, lambda sums: sums[:, 0] / sums[:, 1]
+    )
+    return found.low, found.high
 
 
 def write_encoder_card(
     training_set: EncoderTrainingSet, folder: Path, report: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write the card, which ends the training, and delete the checkpoint."""
-    card = _write_card(training_set, folder, report)
-    for name in (CHECKPOINT, PAIRS_FILE):
-        (folder / name).unlink(missing_ok=True)
+    """Write the model card, and delete the checkpoint: the training cannot be resumed."""
+    card = _make_card(training_set, report)
+    write_training_card(folder, card)
+    end_training(folder, PAIRS_FILE)
     return card
 
 
-def _write_card(
-    training_set: EncoderTrainingSet, folder: Path, report: dict[str, Any]
-) -> dict[str, Any]:
+def _make_card(training_set: EncoderTrainingSet, report: dict[str, Any]) -> dict[str, Any]:
     options = training_set.options
-    origins: dict[str, int] = {}
-    for pair in training_set.pairs:
-        origins[pair.origin] = origins.get(pair.origin, 0) + 1
-    card = {
+    return {
         "skillbus": version("skillbus"),
         "base": options.base,
         "languages": list(options.languages),
         "prompts": training_set.prompts,
-        "pairs": origins,
+        "pairs": Counter(pair.origin for pair in training_set.pairs),
         "choices": asdict(options),
         "notes": training_set.notes,
         "filtered": training_set.filtered,
         **report,
     }
-    content = json.dumps(card, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(folder / TRAINING_FILE, content.encode())
-    return card

@@ -22,11 +22,6 @@ from tasks.query.pipeline import rank_candidates
 from tasks.services import Services
 from workers.training.cloze_queries import make_cloze_queries
 from workers.training.encoder.encoder_pairs import (
-    CLOZE,
-    LABELLED,
-    MODEL_PROMPTS,
-    SECTIONS,
-    TRIGGERS,
     EncoderOptions,
     EncoderTrainingSet,
     TrainingPair,
@@ -34,12 +29,14 @@ from workers.training.encoder.encoder_pairs import (
 from workers.training.encoder.trigger_phrases import find_trigger_phrases
 from workers.training.model_prompts import read_prompts
 from workers.training.negative_mining import NEAREST, NegativeMiner
-from workers.training.training_set import ProgressCallback, assign_folds, read_trainable
+from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT, SECTIONS, TRIGGERS
+from workers.training.trainer import ProgressCallback
+from workers.training.training_set import assign_folds, read_trainable
 
 _MIN_PAIRS = 4
 _MAX_HELD_OUT = 1_500
 _POOL = 2_000
-"""Skills, drawn at random, among which held-out queries are asked, besides those they need."""
+"""Skills drawn at random that held-out queries are asked of, in addition to those they need."""
 
 _MIN_SECTION_CHARACTERS, _MAX_SECTION_CHARACTERS = 40, 1_500
 _SECTION_EVERY = 3
@@ -145,7 +142,7 @@ def make_own_pairs(
     text = skill_texts(revision.parsed)[0]
     seed = f"{options.seed}:{skill_id}"
     phrases = list(find_trigger_phrases(revision.parsed))
-    random.Random(seed).shuffle(phrases)  # noqa: S311  (not a secret)
+    random.Random(seed).shuffle(phrases)
     pairs = [
         TrainingPair(TRIGGERS, phrase, (skill_id,), _without(text, (phrase,)))
         for phrase in phrases[: options.pairs]
@@ -155,7 +152,7 @@ def make_own_pairs(
     pairs += [pair for pair, _ in zip(sections, range(left // _SECTION_EVERY), strict=False)]
     cloze = make_cloze_queries(revision.parsed, options.pairs - len(pairs), seed)
     return pairs + [
-        TrainingPair(CLOZE, query.text, (skill_id,), _without(text, query.pieces))
+        TrainingPair(OWN_TEXT, query.text, (skill_id,), _without(text, query.pieces))
         for query in cloze
     ]
 
@@ -168,7 +165,7 @@ def _section_pairs(skill_id: str, revision: StoredRevision, seed: str) -> Iterat
         for text in section_texts(revision.parsed)
         if len(text) >= _MIN_SECTION_CHARACTERS
     ]
-    random.Random(seed).shuffle(texts)  # noqa: S311  (not a secret)
+    random.Random(seed).shuffle(texts)
     for text in texts if description else ():
         yield TrainingPair(SECTIONS, description, (skill_id,), text)
 
@@ -200,7 +197,7 @@ def _choose_held_out(
     training_set: EncoderTrainingSet, known: Sequence[str], repositories: Mapping[str, str]
 ) -> None:
     """Keep some of the held-out pairs, labelled ones first, and draw the pool."""
-    generator = random.Random(training_set.options.seed)  # noqa: S311  (not a secret)
+    generator = random.Random(training_set.options.seed)
     order = {LABELLED: 0, MODEL_PROMPTS: 1, TRIGGERS: 2}
     pairs = [pair for pair in training_set.held_out if pair.origin != SECTIONS]
     generator.shuffle(pairs)

@@ -90,8 +90,8 @@ def test_an_event_of_a_stream_is_one_event(text: str) -> None:
 
 def kinds(lines: list[str]) -> list[str]:
     """The frame's lines, but for what the scanner says."""
-    told = [kind(line) for line in lines]
-    return [one for one in told if one and not one.startswith("- caution")]
+    reported = [kind(line) for line in lines]
+    return [one for one in reported if one and not one.startswith("- caution")]
 
 
 @given(HOSTILE)

@@ -324,7 +324,7 @@ def test_files_up_to_the_bounds_are_taken() -> None:
 # -- unknown types, versions and members
 
 
-def test_an_unknown_type_and_an_unknown_version_are_told_apart() -> None:
+def test_an_unknown_type_and_an_unknown_version_are_distinguished() -> None:
     with pytest.raises(UsageError, match=r"version 2 of skillbus\.query\.asked .*known: 1$"):
         parse_event(envelope(type="skillbus.query.asked.v2"))
     with pytest.raises(
@@ -370,7 +370,7 @@ def test_numbers_that_json_lacks_do_no_harm() -> None:
 # -- what somebody else may send
 
 
-def test_nobody_else_says_how_a_repository_is_fetched() -> None:
+def test_other_senders_cannot_say_how_a_repository_is_fetched() -> None:
     data = {"source_id": "team", "git": {"branch": "evil", "credential_file": "another"}}
     assert parse_event(envelope(data=data))
     with pytest.raises(UsageError, match=r"git: .*`skillbus sources add`"):
@@ -389,7 +389,7 @@ def test_answers_may_not_be_sent(name: str) -> None:
         parse_request(json.dumps(get_example(name) | {"source": "me"}))
 
 
-def test_nobody_else_may_be_skillbus() -> None:
+def test_other_senders_cannot_be_skillbus() -> None:
     with pytest.raises(UsageError, match="is reserved for skillbus"):
         parse_request(envelope(source="skillbus/gateway"))
     with contextlib.suppress(UsageError):

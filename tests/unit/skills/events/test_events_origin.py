@@ -62,7 +62,7 @@ def test_the_owner_is_never_the_senders_word() -> None:
         assert parse_event(accepted.model_dump_json()) == accepted
 
 
-def test_what_comes_beside_the_event_counts_more() -> None:
+def test_what_comes_with_the_event_counts_more() -> None:
     event = replace_origin(question(replyto=REPLIES, correlationid="7"), "", f"{REPLIES}-2", "8")
     assert (event.replyto, event.correlationid) == (f"{REPLIES}-2", "8")
     assert get_trace_id(event) == TRACE
@@ -187,11 +187,11 @@ def test_the_page_shows_real_events_and_errors() -> None:
     for name in Event.model_fields:
         assert f"| `{name}` |" in PAGE or name == "subject"
     [errors] = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
-    told = json.loads(shown[0])
+    reported = json.loads(shown[0])
     for wrong, error in zip(
         ({"type": "skillbus.query.asked.v2"}, {"data": {}}), errors.splitlines(), strict=False
     ):
         with pytest.raises(UsageError, match=f"^{re.escape(error)}$"):
-            parse_event(json.dumps(told | wrong))
+            parse_event(json.dumps(reported | wrong))
     with pytest.raises(UsageError, match=re.escape(errors.splitlines()[2])):
         check_reply_to("celery")

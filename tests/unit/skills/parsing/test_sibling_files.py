@@ -1,4 +1,4 @@
-"""Files beside SKILL.md that are read as well: which, what they are marked for, the licence."""
+"""Files next to SKILL.md that are read as well: which, what they are marked for, the licence."""
 
 from __future__ import annotations
 

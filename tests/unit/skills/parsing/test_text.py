@@ -41,13 +41,13 @@ def test_gb18030_is_read_when_it_is_chinese() -> None:
     assert warnings[0].code == "legacy_encoding"
 
 
-def test_invalid_utf8_is_replaced_and_its_line_told() -> None:
+def test_invalid_utf8_is_replaced_and_its_line_reported() -> None:
     lines, warnings = decode_lines("a", b"one\nt\xffo and more text\nthree")
     assert lines[1] == "t\ufffdo and more text"
     assert (warnings[0].code, warnings[0].line) == ("invalid_utf8", 2)
 
 
-def test_nul_is_replaced_and_its_line_told() -> None:
+def test_nul_is_replaced_and_its_line_reported() -> None:
     lines, warnings = decode_lines("a", b"one\nt\0o\nthree")
     assert lines[1] == "t\ufffdo"
     assert (warnings[0].code, warnings[0].line) == ("nul", 2)

@@ -110,7 +110,7 @@ def test_a_verdict_needs_a_kind_and_lines_that_were_shown(changes: dict[str, obj
         check_answer(answer(**changes), prompt(parsed))
 
 
-def test_what_a_clean_answer_says_besides_does_not_count() -> None:
+def test_what_else_a_clean_answer_says_does_not_count() -> None:
     check_answer(answer(verdict="clean", lines=[99], kind="none"), prompt(skill("Do it.")))
 
 

@@ -282,7 +282,7 @@ def test_refined_contents_are_read_once(services: Services) -> None:
     assert [entry.skill_id for entry in missing["roles"]] == IDS[2:]
     asked: list[int] = []
     read = answers.get_refinements
-    answers.get_refinements = lambda kind, subjects: (  # type: ignore[method-assign]
+    answers.get_refinements = lambda kind, subjects: (  # type: ignore[method-assign]  # it counts the calls
         asked.append(len(subjects)) or read(kind, subjects)
     )
     assert find_unrefined(answers, refined, model, stages, entries) == missing

@@ -109,7 +109,7 @@ def test_a_file_that_others_can_read_is_refused(tokens: TokenStore) -> None:
         tokens.find(secret)
 
 
-def test_a_file_that_is_moved_away_lets_nobody_in(tokens: TokenStore) -> None:
+def test_a_file_that_is_moved_away_admits_no_one(tokens: TokenStore) -> None:
     assert authenticate({}, tokens, allow_anonymous=True) == Caller(ANONYMOUS, TokenScope.READ)
     secret = tokens.add("ci", TokenScope.ADMIN)
     known = {"authorization": f"Bearer {secret}"}
@@ -120,7 +120,7 @@ def test_a_file_that_is_moved_away_lets_nobody_in(tokens: TokenStore) -> None:
 
 
 @pytest.mark.parametrize("target", ["nowhere", "tokens.json"])
-def test_a_link_that_leads_nowhere_lets_nobody_in(tokens: TokenStore, target: str) -> None:
+def test_a_link_that_leads_nowhere_admits_no_one(tokens: TokenStore, target: str) -> None:
     tokens.path.symlink_to(tokens.path.with_name(target))
     assert authenticate({}, tokens, allow_anonymous=True) is None
 

@@ -82,7 +82,7 @@ def test_a_query_that_is_not_answered_in_time_is_ended() -> None:
     assert backend.open == []
 
 
-def test_an_agent_is_not_told_of_settings(tmp_path: Path) -> None:
+def test_an_agent_is_not_shown_settings(tmp_path: Path) -> None:
     def select_backend() -> QueryBackend:
         raise MisconfiguredError("password of redis://hidden.example:6379")
 

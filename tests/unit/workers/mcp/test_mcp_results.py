@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from config.errors import UsageError
 from search.protocol import StoredRevision
+from skills.bundle.markdown import render_passage
 from skills.bundle.model import (
     Bundle,
     BundleLink,
     BundlePassage,
     BundleSkill,
+    DidNotFit,
     Revision,
     SafetySummary,
     Withheld,
@@ -237,6 +239,20 @@ def test_what_does_not_fit_is_taken_out_from_the_end_and_named() -> None:
     assert "home:bellows: did not fit into the budget" in one.text
     assert "Links among" not in one.text
     assert count_result_tokens(one) <= whole // 2
+
+
+def test_what_is_removed_is_added_to_what_did_not_fit() -> None:
+    bundle = _bundle(_skill("anvil", 2), _skill("bellows", 2))
+    complete = fit_to_budget(bundle, 100_000)
+    assert "did not fit" not in complete.text
+    passage = count_tokens(render_passage(bundle.skills[1].passages[1]))
+    less = fit_to_budget(bundle, count_result_tokens(complete) - 1)
+    assert f"1 passage did not fit; about {passage} tokens more" in less.text
+    before = DidNotFit(skills=1, passages=7, tokens=840)
+    short = bundle.model_copy(update={"did_not_fit": before})
+    least = count_result_tokens(fit_to_budget(short, 100_000))
+    assert "8 passages did not fit, 1 skill" in fit_to_budget(short, least - 1).text
+    assert "10 passages did not fit, 2 skills" in fit_to_budget(short, least // 2).text
 
 
 def test_no_skill_is_a_short_answer_with_its_reason() -> None:

@@ -66,9 +66,9 @@ def test_versions_that_are_too_old(version: str) -> None:
 
 def test_clocks_may_be_some_seconds_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = ServerSettings()
-    for ahead, told in ((-4.9, "4.9 s ahead of Redis"), (4.9, "4.9 s behind Redis")):
+    for ahead, wanted in ((-4.9, "4.9 s ahead of Redis"), (4.9, "4.9 s behind Redis")):
         monkeypatch.setattr(redis_connection, "measure_clock_skew", lambda _, ahead=ahead: ahead)
-        assert told in _check_clock(servers)
+        assert wanted in _check_clock(servers)
     for ahead in (-5.1, 5.1, 86_400.0):
         monkeypatch.setattr(redis_connection, "measure_clock_skew", lambda _, ahead=ahead: ahead)
         with pytest.raises(SkillbusError, match="synchronise both with NTP"):

@@ -127,7 +127,7 @@ def test_gauges_say_what_the_report_says() -> None:
     assert values["skillbus_submissions_waiting"] == {(): 4}
 
 
-def test_what_nobody_could_tell_has_no_gauge() -> None:
+def test_an_unknown_value_has_no_gauge() -> None:
     away = {**dict.fromkeys(REPORT), "servers": [{"server": "redis", "up": False, "seconds": None}]}
     assert gauge_values(away) == {
         "skillbus_server_up": {("redis",): 0},

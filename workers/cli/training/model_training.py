@@ -1,0 +1,208 @@
+"""What the trainings of models share: options, the folder of the model, the run and its report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
+
+from config.errors import UsageError
+from workers.cli.common import json_option, print_to_stderr, progress_bar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from workers.training.trainer import ProgressCallback
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+class BuiltTrainingSet(Protocol):
+    """What a model is trained on, with the options that it was built by."""
+
+    @property
+    def options(self) -> DataclassInstance:
+        """Equal options on the same library give the same set."""
+        ...
+
+
+SetT = TypeVar("SetT", bound=BuiltTrainingSet)
+OptionsT = TypeVar("OptionsT", bound="DataclassInstance")
+
+
+def number_option(
+    name: str, default: float, kind: click.IntRange | click.FloatRange, explanation: str
+) -> Callable[[CommandT], CommandT]:
+    """An option with a number, whose default and range are shown."""
+    return click.option(name, default=default, show_default=True, type=kind, help=explanation)
+
+
+_DATA_OPTIONS = (
+    click.option(
+        "--out",
+        required=True,
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder of the model. An interrupted training there is resumed.",
+    ),
+    click.option(
+        "--feedback",
+        type=click.Path(path_type=Path),
+        help="JSONL of prompts with `instruction` and `gt_skill_ids`, as for `eval routing`.",
+    ),
+    click.option(
+        "--prompts/--no-prompts",
+        default=True,
+        show_default=True,
+        help="Also learn from the prompts that the language model wrote (stage `prompts`).",
+    ),
+)
+_RUN_OPTIONS = (
+    number_option("--epochs", 1, click.IntRange(1, 100), "Passes over the training set."),
+    number_option(
+        "--folds",
+        5,
+        click.IntRange(2, 100),
+        "Parts into which the library and its tasks are divided.",
+    ),
+    number_option("--fold", 0, click.IntRange(0, 99), "The part that is held out, counted from 0."),
+    click.option("--seed", default=0, show_default=True, help="Seed of all random choices."),
+    click.option(
+        "--threads",
+        default=0,
+        type=click.IntRange(0, 256),
+        help="CPU threads of the training. [default: processors]",
+    ),
+    number_option("--checkpoint-steps", 10, click.IntRange(1), "Steps between checkpoints."),
+    click.option(
+        "--fresh", is_flag=True, help="Start over and delete earlier results in the folder."
+    ),
+    json_option,
+)
+
+
+def data_options(command: CommandT) -> CommandT:
+    """Add the options for the folder of the model and for what it learns from."""
+    return _add_options(command, _DATA_OPTIONS)
+
+
+def run_options(command: CommandT) -> CommandT:
+    """Add the options for folds, random choices and the run."""
+    return _add_options(command, _RUN_OPTIONS)
+
+
+def _add_options(
+    command: CommandT, options: tuple[Callable[[CommandT], CommandT], ...]
+) -> CommandT:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str) -> None:
+    """Create the folder; raise UsageError if it holds a finished model or other files.
+
+    set_file: the name of the training set of an unfinished training. fresh: the files of an earlier
+    training are deleted.
+    """
+    from search.models.encoder import TRAINING_FILE
+    from workers.training.trainer import CHECKPOINT
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{out} cannot be created: {error.strerror}") from error
+    names = {path.name for path in out.iterdir()}
+    if names and not names & {set_file, TRAINING_FILE}:
+        raise UsageError(f"{out} holds other files; name a new or an empty folder with --out")
+    if fresh:
+        for name in (TRAINING_FILE, CHECKPOINT, set_file):
+            (out / name).unlink(missing_ok=True)
+    elif TRAINING_FILE in names and set_file not in names:
+        raise UsageError(f"{out} already holds a trained {kind}; use --fresh to retrain")
+
+
+def check_fold(options: Mapping[str, Any]) -> None:
+    """Raise UsageError if the fold to hold out is none of the folds."""
+    if options["fold"] >= options["folds"]:
+        raise UsageError(
+            f"--fold {options['fold']}: folds are counted from 0, there are "
+            f"{options['folds']} (--folds)"
+        )
+
+
+def choose_options(kind: type[OptionsT], options: Mapping[str, Any], **given: object) -> OptionsT:
+    """The options of a training set: those given, the others from the options of the command."""
+    named = {one.name: options[one.name] for one in fields(kind) if one.name in options}
+    return kind(**(named | given))
+
+
+def resume_or_build(
+    path: Path,
+    options: DataclassInstance,
+    load: Callable[[Path], SetT],
+    dump: Callable[[SetT], bytes],
+    build: Callable[[], SetT],
+) -> SetT:
+    """The training set of an interrupted training, or a new one, which is saved at `path`.
+
+    Raises UsageError if a training is resumed with other options.
+    """
+    from workers.library.user_files import write_atomically
+
+    if not path.exists():
+        training_set = build()
+        write_atomically(path, dump(training_set))
+        return training_set
+    training_set, folder = load(path), path.parent
+    before, now = asdict(training_set.options), asdict(options)
+    changed = sorted(name for name in before if before[name] != now[name])
+    if changed:
+        raise UsageError(
+            f"{folder} holds a training with a different {', '.join(changed)}; repeat its options "
+            "to resume, or use another --out, or --fresh"
+        )
+    print_to_stderr(f"resuming the training in {folder}")
+    return training_set
+
+
+def run_training(
+    training_set: SetT,
+    options: Mapping[str, Any],
+    train: Callable[[SetT, Path, int, int, ProgressCallback], list[float]],
+    evaluate: Callable[[SetT, Path, ProgressCallback], dict[str, Any]],
+    write_card: Callable[[SetT, Path, dict[str, Any]], dict[str, Any]],
+) -> dict[str, Any]:
+    """Train, evaluate on what is held out, and return the model card, which ends the training."""
+    out, threads = options["out"], options["threads"] or (os.cpu_count() or 1)
+    with progress_bar("training") as step:
+        losses = train(training_set, out, threads, options["checkpoint_steps"], step)
+    with progress_bar("evaluating") as step:
+        report = evaluate(training_set, out, step)
+    if losses:
+        report["loss"] = [round(losses[0], 4), round(losses[-1], 4)]
+    return write_card(training_set, out, report)
+
+
+def print_comparison(figures: Mapping[str, Any], compared: Iterable[str]) -> None:
+    """Print a row of metrics for each of the compared rankings, and the gain in MRR."""
+    for name in compared:
+        values = "  ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items())
+        click.echo(f"  {name.replace('_', ' '):<14} {values}")
+    low, high = figures["mrr_gain"]
+    click.echo(f"  MRR gain (95%) {low:+.3f} to {high:+.3f}")
+
+
+def read_feedback(path: Path | None) -> tuple[list[dict[str, Any]], str]:
+    """The rows of a file of labelled tasks, and its digest; nothing for None."""
+    from hashlib import blake2b
+
+    from workers.evaluation.predictions import read_jsonl
+
+    if path is None:
+        return [], ""
+    rows = read_jsonl(path, ("instruction", "gt_skill_ids"))
+    return list(rows), blake2b(path.read_bytes(), digest_size=8).hexdigest()

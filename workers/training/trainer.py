@@ -1,0 +1,175 @@
+"""Training of a network in a fixed number of optimizer steps, with checkpoints.
+
+Checkpoints hold the trained weights, the optimizer's moments and the number of steps, as
+safetensors, without pickle. torch and safetensors are imported in functions: the import takes
+seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from config.errors import PermanentError
+from search.models.encoder import TRAINING_FILE, has_bfloat16
+from workers.library.user_files import write_atomically
+
+CHECKPOINT = "checkpoint.safetensors"
+
+_MAX_GRADIENT_NORM = 1.0
+_WEIGHT_DECAY = 0.01
+_WARM_UP = 0.05
+"""Share of the steps with a rising learning rate; then it decays as a cosine (SkillRouter §4.2)."""
+
+ProgressCallback = Callable[[int, int], None]
+"""Called with what is done and its total."""
+
+BatchT = TypeVar("BatchT")
+
+
+class Trainer(ABC, Generic[BatchT]):
+    """Trains the weights of a network with AdamW.
+
+    A subclass sets the attributes by `_prepare`, and computes the gradients of a batch. The same
+    seed gives the same training, even if it is interrupted and resumed.
+    """
+
+    steps_done = 0
+
+    def __init__(self, *, steps: int, learning_rate: float, seed: int, threads: int) -> None:
+        """steps: of the whole training. learning_rate: its peak. threads: of torch, on the CPU."""
+        import torch
+
+        torch.set_num_threads(threads)
+        torch.manual_seed(seed)
+        self._torch = torch
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._low_precision = has_bfloat16(torch, self._device)
+        self._rate, self._steps, self._seed = learning_rate, steps, seed
+
+    def _prepare(self, network: Any, parameters: Sequence[Any]) -> None:
+        """Set the network, and which of its parameters are trained."""
+        self._network, self._parameters = network, list(parameters)
+        self._optimizer = self._torch.optim.AdamW(
+            self._parameters, lr=self._rate, weight_decay=_WEIGHT_DECAY
+        )
+
+    @abstractmethod
+    def _add_gradients(self, batch: BatchT) -> float:
+        """Run a batch forward and backward; returns the mean loss in nats."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Save the trained model."""
+
+    def step(self, batch: BatchT) -> float:
+        """Make one optimizer step on a batch; returns the mean loss in nats."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rate * learning_rate_factor(self.steps_done, self._steps)
+        self._optimizer.zero_grad()
+        loss = self._add_gradients(batch)
+        self._torch.nn.utils.clip_grad_norm_(self._parameters, _MAX_GRADIENT_NORM)
+        self._optimizer.step()
+        self.steps_done += 1
+        return loss
+
+    def run(
+        self,
+        make_batch: Callable[[int], BatchT],
+        folder: Path,
+        checkpoint_steps: int,
+        progress: ProgressCallback,
+    ) -> list[float]:
+        """Make the steps that are left and save the model; returns the loss of each.
+
+        make_batch: the batch of a step, by its number. folder: of the model and of the checkpoint,
+        from which the training resumes; it is written every `checkpoint_steps` steps and on
+        KeyboardInterrupt. progress: called with the steps done and their total.
+        """
+        self.load_checkpoint(folder)
+        losses = []
+        try:
+            while self.steps_done < self._steps:
+                progress(self.steps_done, self._steps)
+                losses.append(self.step(make_batch(self.steps_done)))
+                if self.steps_done % checkpoint_steps == 0:
+                    self.save_checkpoint(folder)
+        except KeyboardInterrupt:
+            self.save_checkpoint(folder)
+            raise
+        self.save_checkpoint(folder)
+        self.save(folder)
+        return losses
+
+    def save_checkpoint(self, folder: Path) -> None:
+        """Write the weights that are trained, their moments and the number of steps atomically."""
+        from safetensors.torch import save_file
+
+        tensors = {}
+        for name, parameter in self._trained():
+            tensors[f"weight.{name}"] = parameter.detach()
+            state = self._optimizer.state.get(parameter, {})
+            for moment in ("exp_avg", "exp_avg_sq"):
+                if moment in state:
+                    tensors[f"{moment}.{name}"] = state[moment]
+        temporary = folder / f".{CHECKPOINT}"
+        save_file(tensors, temporary, metadata={"done": str(self.steps_done)})
+        temporary.replace(folder / CHECKPOINT)
+
+    def load_checkpoint(self, folder: Path) -> None:
+        """Restore the checkpoint of a folder, if there is one.
+
+        Raises PermanentError if it is damaged or of another model.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        path = folder / CHECKPOINT
+        if not path.exists():
+            return
+        try:
+            with safe_open(path, "pt", device=self._device) as tensors, self._torch.no_grad():
+                self._restore(tensors)
+        except (SafetensorError, KeyError, ValueError, RuntimeError, OSError) as error:
+            raise PermanentError(
+                f"{path} is not a checkpoint of this training ({error}); start over with --fresh"
+            ) from error
+
+    def _restore(self, tensors: Any) -> None:
+        done = int(tensors.metadata()["done"])
+        known = set(tensors.keys())
+        for name, parameter in self._trained():
+            parameter.copy_(tensors.get_tensor(f"weight.{name}"))
+            if f"exp_avg.{name}" in known:
+                self._optimizer.state[parameter] = {
+                    "step": self._torch.tensor(float(done)),
+                    "exp_avg": tensors.get_tensor(f"exp_avg.{name}"),
+                    "exp_avg_sq": tensors.get_tensor(f"exp_avg_sq.{name}"),
+                }
+        self.steps_done = done
+
+    def _trained(self) -> list[tuple[str, Any]]:
+        return [(name, one) for name, one in self._network.named_parameters() if one.requires_grad]
+
+
+def learning_rate_factor(done: int, steps: int) -> float:
+    """The factor of the learning rate: a linear warm-up, then a cosine decay to 0."""
+    rise = max(1, round(_WARM_UP * steps))
+    if done < rise:
+        return (done + 1) / rise
+    return 0.5 * (1.0 + math.cos(math.pi * (done - rise) / max(1, steps - rise)))
+
+
+def write_training_card(folder: Path, card: Mapping[str, Any]) -> None:
+    """Write the model card, with which the folder loads as a trained model."""
+    content = json.dumps(card, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(folder / TRAINING_FILE, content.encode())
+
+
+def end_training(folder: Path, set_file: str) -> None:
+    """Delete the checkpoint and the training set: the training cannot be resumed any more."""
+    for name in (CHECKPOINT, set_file):
+        (folder / name).unlink(missing_ok=True)
