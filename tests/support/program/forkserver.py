@@ -24,6 +24,7 @@ import socket
 import sys
 import threading
 import traceback
+import weakref
 from typing import Any
 
 # Python put this folder first, where modules may be called like packages that are loaded here.
@@ -59,6 +60,9 @@ PRELOADED = (
     "workers.processes.worker",
 )
 
+RERANKING = ("sentence_transformers", "transformers.models.bert.modeling_bert")
+"""What only commands with a reranker need: imports as long as all the others together."""
+
 
 def preload() -> None:
     """Import what any command needs, and load the default model without using it."""
@@ -77,6 +81,22 @@ def preload() -> None:
 
     search.models.load_models.load_encoder = load_encoder
     workers.backend.stores.load_encoder = load_encoder  # imported there
+
+
+def preload_for(job: dict[str, Any]) -> None:
+    """Import what a job needs and most others do not."""
+    if "reranker" in job["args"] or job["env"].get("SKILLBUS_RERANKER__MODEL"):
+        for module in RERANKING:
+            importlib.import_module(module)
+        leave_to_the_parent()
+
+
+def leave_to_the_parent() -> None:
+    """Have children neither collect nor take apart what is loaded: every page that they write to
+    is copied, and torch alone has hundreds of finalizers."""
+    gc.freeze()
+    for finalizer in list(weakref.finalize._registry):
+        finalizer.atexit = False
 
 
 def say(answer: dict[str, int]) -> None:
@@ -132,9 +152,10 @@ def serve(wake: int, listener: socket.socket) -> dict[str, Any] | None:
             return None
         *lines, buffer = (buffer + data).split(b"\n")
         for line in lines:
+            asked: dict[str, Any] = json.loads(line)
+            preload_for(asked)
             pid = os.fork()
             if pid == 0:
-                asked: dict[str, Any] = json.loads(line)
                 return asked
             say({"started": pid})
 
@@ -196,7 +217,7 @@ def main() -> None:
         os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(woken)
-    gc.freeze()
+    leave_to_the_parent()
     say({"started": 0})
     job = serve(wake, listener)
     if job is None:
