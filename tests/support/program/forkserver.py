@@ -1,13 +1,14 @@
 """Runs the command line in forked children of a process that has everything imported.
 
 Importing torch and loading the model takes seconds; a fork takes milliseconds. The children run
-the real program on the real model: only the loading is done once. A job is a JSON line on
-standard input (`args`, `env`, `cwd`, `stdin`, `output`); answers are JSON lines on standard
+the real program on the real model, which is loaded once and encodes each text once. A job is a JSON
+line on standard input (`args`, `env`, `cwd`, `stdin`, `output`); answers are JSON lines on standard
 output: `{"started": pid}` for each job, in order, and `{"ended": pid, "code": exit code}`.
 
 Shells give it jobs by `forked_command.py` over the socket that the first argument names: JSON
 (`args`, `env`, `cwd`) with the three standard streams of the shell's process, whose whole
 environment it gets. It answers the same way, and kills a command whose connection is closed.
+The second argument names the file of vectors, which several servers may share.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import sys
 import threading
 import traceback
 import weakref
+from pathlib import Path
 from typing import Any
 
 # Python put this folder first, where modules may be called like packages that are loaded here.
@@ -60,8 +62,8 @@ PRELOADED = (
     "workers.processes.worker",
 )
 
-RERANKING = ("sentence_transformers", "transformers.models.bert.modeling_bert")
-"""What only commands with a reranker need: imports as long as all the others together."""
+OTHER_MODELS = ("sentence_transformers", "transformers.models.bert.modeling_bert")
+"""What only commands with a reranker or another encoder need; it takes as long as all the rest."""
 
 
 def preload() -> None:
@@ -72,9 +74,10 @@ def preload() -> None:
     import search.models.load_models
     import workers.backend.stores
     from config.settings import EncoderSettings
+    from tests.support.program.remembered_vectors import RememberingEncoder
 
     make = search.models.load_models.load_encoder
-    loaded = make(EncoderSettings())
+    loaded = RememberingEncoder(Path(sys.argv[2]))
 
     def load_encoder(settings: EncoderSettings) -> Any:
         return loaded if settings == EncoderSettings() else make(settings)
@@ -85,8 +88,8 @@ def preload() -> None:
 
 def preload_for(job: dict[str, Any]) -> None:
     """Import what a job needs and most others do not."""
-    if "reranker" in job["args"] or job["env"].get("SKILLBUS_RERANKER__MODEL"):
-        for module in RERANKING:
+    if {"encoder", "reranker"} & set(job["args"]) or job["env"].get("SKILLBUS_RERANKER__MODEL"):
+        for module in OTHER_MODELS:
             importlib.import_module(module)
         leave_to_the_parent()
 
