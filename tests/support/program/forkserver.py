@@ -117,9 +117,10 @@ def take_from_shell(listener: socket.socket) -> dict[str, Any] | None:
     text, streams, _, _ = socket.recv_fds(shell, 65536, 3)
     while text and not text.endswith(b"\n"):
         text += shell.recv(65536)
+    job: dict[str, Any] = json.loads(text)
+    preload_for(job)
     pid = os.fork()
     if pid == 0:
-        job: dict[str, Any] = json.loads(text)
         return {**job, "streams": streams}
     for stream in streams:
         os.close(stream)
