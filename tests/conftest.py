@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +40,10 @@ def _logging_is_restored() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """A process that has everything loaded, from which commands are forked."""
-    server = ForkServer(tmp_path_factory.mktemp("commands"))
+    run = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # then it is one process's part of the run's folder
+        run = run.parent
+    server = ForkServer(tmp_path_factory.mktemp("commands"), run / "vectors.db")
     yield server
     server.close()
 

@@ -330,21 +330,22 @@ def load_network(model: str, device: str) -> Any:
 
     Raises PermanentError if that fails.
     """
-    silence_libraries()
     if (Path(model) / ADAPTER_FILE).is_file():
         network = load_network(_base_of(model), device)
         apply_adapter(transformer_of(network), Path(model) / ADAPTER_FILE)
         return network
+    if model in (DEFAULT_MODEL, PLAIN_MODEL):
+        from search.models.packaged_e5 import load_packaged_e5
+
+        packaged = load_packaged_e5(packed_weights_path()).to(device)
+        if model == DEFAULT_MODEL:
+            apply_adapter(packaged.network, _PACKAGED_ADAPTER)
+        return packaged
+    # The import takes seconds, which the packaged models do without.
     from sentence_transformers import SentenceTransformer
 
+    silence_libraries()
     try:
-        if model in (DEFAULT_MODEL, PLAIN_MODEL):
-            from search.models.packaged_e5 import load_packaged_e5
-
-            packaged = load_packaged_e5(packed_weights_path()).to(device)
-            if model == DEFAULT_MODEL:
-                apply_adapter(packaged.network, _PACKAGED_ADAPTER)
-            return packaged
         local = model == SMALL_MODEL
         return SentenceTransformer(model_path(model), device=device, local_files_only=local)
     except model_load_errors() as error:

@@ -79,14 +79,15 @@ def load_packaged_e5(path: Path) -> Any:
             self.tokenizer = _build_tokenizer(weights.vocabulary)
             self.network = _build_network(weights, PackedEmbedding(weights, "emb.word"))
             self.max_seq_length = MAX_TOKENS
+            self._width = weights.sizes.hidden
 
         def get_embedding_dimension(self) -> int:
             """Return the width of the vectors."""
-            return int(self.network.config.hidden_size)
+            return self._width
 
         def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             mask = features["attention_mask"]
-            hidden = self.network(input_ids=features["input_ids"], attention_mask=mask)[0]
+            hidden = self.network(features["input_ids"], mask)
             shares = mask.unsqueeze(-1).to(hidden.dtype)
             return {"sentence_embedding": (hidden * shares).sum(1) / shares.sum(1)}
 
@@ -94,28 +95,13 @@ def load_packaged_e5(path: Path) -> Any:
 
 
 def _build_network(weights: PackedWeights, embedding: Any) -> Any:
-    import torch
-    from transformers import BertConfig, BertModel
+    from search.models.bert import BertEncoder
 
-    sizes = weights.sizes
-    config = BertConfig(
-        vocab_size=1,
-        hidden_size=sizes.hidden,
-        num_hidden_layers=sizes.layers,
-        num_attention_heads=sizes.heads,
-        intermediate_size=sizes.intermediate,
-        max_position_embeddings=sizes.positions,
-        type_vocab_size=sizes.token_types,
-        layer_norm_eps=sizes.norm_epsilon,
-        pad_token_id=0,
+    network = BertEncoder(weights.sizes, embedding)
+    network.load_state_dict(
+        {**_unpack_layers(weights), **embedding.state_dict(prefix="embeddings.word_embeddings.")},
+        assign=True,
     )
-    with torch.device("meta"):
-        network: Any = BertModel(config, add_pooling_layer=False)
-    network.embeddings.word_embeddings = embedding
-    network.load_state_dict(_unpack_layers(weights), assign=True, strict=False)
-    positions = torch.arange(sizes.positions).unsqueeze(0)
-    network.embeddings.position_ids = positions
-    network.embeddings.token_type_ids = torch.zeros_like(positions)
     return network
 
 
@@ -127,7 +113,7 @@ def _unpack_layers(weights: PackedWeights) -> dict[str, Any]:
     types = weights.read_vector("emb.type").reshape(-1, width)
     state = {
         "embeddings.position_embeddings.weight": weights.read_vector("emb.pos").reshape(-1, width),
-        "embeddings.token_type_embeddings.weight": types[[0] * weights.sizes.token_types],
+        "embeddings.token_type_embeddings.weight": types[:1],
         "embeddings.LayerNorm.weight": weights.read_vector("emb.ln.w"),
         "embeddings.LayerNorm.bias": weights.read_vector("emb.ln.b"),
     }

@@ -11,7 +11,6 @@ from config.secrets import add_password, read_secret, strip_password
 from config.server_settings import ServerSettings
 from tasks.policies import POLICIES
 
-_POLL_SECONDS = 0.002
 _MAX_TASK_SECONDS = max(policy.hard_time_limit for policy in POLICIES.values())
 _REDIS, _RABBITMQ = ("redis", "rediss"), ("amqp", "amqps")
 
@@ -33,8 +32,12 @@ class BrokerConfig:
 
 def memory_broker_config() -> BrokerConfig:
     """A broker in the memory of this process; the journal keeps what a restart would lose."""
-    options = {"polling_interval": _POLL_SECONDS}
-    return BrokerConfig("memory://localhost//", "cache+memory://", options)
+    return BrokerConfig(
+        "memory://localhost//",
+        "cache+memory://",
+        {},
+        transport_class="tasks.broker.memory_transport:Transport",
+    )
 
 
 def server_broker_config(settings: ServerSettings) -> BrokerConfig:

@@ -23,6 +23,7 @@ from search.models.encoder import (
     model_path,
 )
 from search.models.model_families import known_languages, known_prompts
+from search.models.packed_weights import ModelSizes
 from search.protocol import Encoder
 from search.scoring import cosine_scale
 
@@ -245,3 +246,33 @@ def test_the_adapter_of_skills_is_added_to_the_plain_model(encoder: Encoder) -> 
 def test_the_known_scale_of_the_default_is_what_the_probes_give(encoder: Encoder) -> None:
     measured = cosine_scale._measure_once(encoder)
     assert measured == pytest.approx(cosine_scale.DEFAULT_SCALE, abs=0.004)
+
+
+def test_the_network_written_out_is_that_of_transformers() -> None:
+    import torch
+    from transformers import BertConfig, BertModel
+
+    from search.models.bert import BertEncoder
+
+    sizes = ModelSizes(32, 2, 4, 64, 50, 16, 1, 1e-5)
+    config = BertConfig(
+        vocab_size=sizes.vocabulary,
+        hidden_size=sizes.hidden,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        intermediate_size=sizes.intermediate,
+        max_position_embeddings=sizes.positions,
+        type_vocab_size=sizes.token_types,
+        layer_norm_eps=sizes.norm_epsilon,
+        initializer_range=0.5,
+    )
+    theirs = BertModel(config, add_pooling_layer=False).eval()
+    ours = BertEncoder(sizes, torch.nn.Embedding(sizes.vocabulary, sizes.hidden))
+    ours.load_state_dict(theirs.state_dict())
+    ids = torch.arange(24).view(3, 8)
+    for lengths in ([8, 8, 8], [8, 5, 1]):
+        attended = (torch.arange(8) < torch.tensor(lengths)[:, None]).long()
+        with torch.inference_mode():
+            expected = theirs(input_ids=ids, attention_mask=attended)[0]
+            found = ours(ids, attended)
+        assert (found - expected)[attended.bool()].abs().max() < 1e-5

@@ -129,7 +129,7 @@ def _ruin(file: Path) -> None:
 
 
 def test_two_writers_and_a_reader(skillbus: Skillbus, tmp_path: Path) -> None:
-    root = Folder(tmp_path / "many", seed=5, size=150).root
+    root = Folder(tmp_path / "many", seed=5, size=60).root
     first = skillbus.start("sync", str(root))
     wait_for(lambda: any("bee-keeping" in skill_id for skill_id in _published(skillbus)))
     second = skillbus.start("sync", str(root))
@@ -140,7 +140,7 @@ def test_two_writers_and_a_reader(skillbus: Skillbus, tmp_path: Path) -> None:
     assert first.wait().code == 0
     assert refused.code == 2, refused.err
     assert f"process {first.pid}" in refused.err
-    assert len(_published(skillbus)) == 150
+    assert len(_published(skillbus)) == 60
 
 
 def _published(skillbus: Skillbus) -> list[str]:

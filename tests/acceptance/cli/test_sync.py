@@ -204,7 +204,7 @@ def test_a_source_id_belongs_to_one_root(skillbus: Skillbus, folder: Path, tmp_p
 
 
 def test_an_interrupted_run_goes_on(skillbus: Skillbus, tmp_path: Path) -> None:
-    root = Folder(tmp_path / "many", seed=7, size=150).root
+    root = Folder(tmp_path / "many", seed=7, size=60).root
     running = skillbus.start("sync", str(root))
     wait_for(lambda: (skillbus.home / "journal.db").exists())
     time.sleep(0.5)

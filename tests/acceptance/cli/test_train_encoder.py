@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,9 @@ def test_a_trained_encoder_serves_a_library(
     assert (out / "adapter.safetensors").stat().st_size < 500_000
     other = Skillbus(fork_server, tmp_path / "home")
     other.env["SKILLBUS_ENCODER__MODEL"] = str(out)
-    other("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
+    for skill in ("log-triage", "map-tiles", "rebalancing-forecast", "rebalancing-route-plan"):
+        shutil.copytree(EXAMPLES / "skills" / skill, tmp_path / "some" / skill)
+    other("sync", str(tmp_path / "some"))
     task = "which stations run dry, and how do the vans drive to fill them"
     assert other("query", task, "--format", "json").data["status"] == "SKILL_HIT"
     rows = {row["check"]: row for row in other("doctor", "--json").data}

@@ -1,13 +1,14 @@
 """Runs the command line in forked children of a process that has everything imported.
 
 Importing torch and loading the model takes seconds; a fork takes milliseconds. The children run
-the real program on the real model: only the loading is done once. A job is a JSON line on
-standard input (`args`, `env`, `cwd`, `stdin`, `output`); answers are JSON lines on standard
+the real program on the real model, which is loaded once and encodes each text once. A job is a JSON
+line on standard input (`args`, `env`, `cwd`, `stdin`, `output`); answers are JSON lines on standard
 output: `{"started": pid}` for each job, in order, and `{"ended": pid, "code": exit code}`.
 
 Shells give it jobs by `forked_command.py` over the socket that the first argument names: JSON
 (`args`, `env`, `cwd`) with the three standard streams of the shell's process, whose whole
 environment it gets. It answers the same way, and kills a command whose connection is closed.
+The second argument names the file of vectors, which several servers may share.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import socket
 import sys
 import threading
 import traceback
+import weakref
+from pathlib import Path
 from typing import Any
 
 # Python put this folder first, where modules may be called like packages that are loaded here.
@@ -59,6 +62,9 @@ PRELOADED = (
     "workers.processes.worker",
 )
 
+OTHER_MODELS = ("sentence_transformers", "transformers.models.bert.modeling_bert")
+"""What only commands with a reranker or another encoder need; it takes as long as all the rest."""
+
 
 def preload() -> None:
     """Import what any command needs, and load the default model without using it."""
@@ -68,15 +74,32 @@ def preload() -> None:
     import search.models.load_models
     import workers.backend.stores
     from config.settings import EncoderSettings
+    from tests.support.program.remembered_vectors import RememberingEncoder
 
     make = search.models.load_models.load_encoder
-    loaded = make(EncoderSettings())
+    loaded = RememberingEncoder(Path(sys.argv[2]))
 
     def load_encoder(settings: EncoderSettings) -> Any:
         return loaded if settings == EncoderSettings() else make(settings)
 
     search.models.load_models.load_encoder = load_encoder
     workers.backend.stores.load_encoder = load_encoder  # imported there
+
+
+def preload_for(job: dict[str, Any]) -> None:
+    """Import what a job needs and most others do not."""
+    if {"encoder", "reranker"} & set(job["args"]) or job["env"].get("SKILLBUS_RERANKER__MODEL"):
+        for module in OTHER_MODELS:
+            importlib.import_module(module)
+        leave_to_the_parent()
+
+
+def leave_to_the_parent() -> None:
+    """Have children neither collect nor take apart what is loaded: every page that they write to
+    is copied, and torch alone has hundreds of finalizers."""
+    gc.freeze()
+    for finalizer in list(weakref.finalize._registry):
+        finalizer.atexit = False
 
 
 def say(answer: dict[str, int]) -> None:
@@ -94,9 +117,10 @@ def take_from_shell(listener: socket.socket) -> dict[str, Any] | None:
     text, streams, _, _ = socket.recv_fds(shell, 65536, 3)
     while text and not text.endswith(b"\n"):
         text += shell.recv(65536)
+    job: dict[str, Any] = json.loads(text)
+    preload_for(job)
     pid = os.fork()
     if pid == 0:
-        job: dict[str, Any] = json.loads(text)
         return {**job, "streams": streams}
     for stream in streams:
         os.close(stream)
@@ -132,9 +156,10 @@ def serve(wake: int, listener: socket.socket) -> dict[str, Any] | None:
             return None
         *lines, buffer = (buffer + data).split(b"\n")
         for line in lines:
+            asked: dict[str, Any] = json.loads(line)
+            preload_for(asked)
             pid = os.fork()
             if pid == 0:
-                asked: dict[str, Any] = json.loads(line)
                 return asked
             say({"started": pid})
 
@@ -196,7 +221,7 @@ def main() -> None:
         os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(woken)
-    gc.freeze()
+    leave_to_the_parent()
     say({"started": 0})
     job = serve(wake, listener)
     if job is None:

@@ -73,9 +73,12 @@ class Process:
 
 
 class ForkServer:
-    """The preloaded process and its children."""
+    """The preloaded process and its children.
 
-    def __init__(self, folder: Path) -> None:
+    folder: for what they write. vectors: the file of vectors that all processes of the run share.
+    """
+
+    def __init__(self, folder: Path, vectors: Path) -> None:
         self._folder = folder
         self._numbers = itertools.count()
         self._started: queue.Queue[int] = queue.Queue()
@@ -84,8 +87,9 @@ class ForkServer:
         self._lock = threading.Lock()
         self._asking = threading.Lock()
         self._socket = folder / "forkserver.sock"
+        program = Path(__file__).with_name("forkserver.py")
         self._server = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("forkserver.py")), str(self._socket)],
+            [sys.executable, str(program), str(self._socket), str(vectors)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,14 @@ class TinyEncoder:
     def _vector(self, text: str) -> Vector:
         total = np.full(DIMENSION, 1e-3, dtype=np.float32)
         for token in tokenize(text):
-            seed = int.from_bytes(token.encode()[:8].ljust(8, b"\0"), "big")
-            total += np.random.default_rng(seed).normal(size=DIMENSION).astype(np.float32)
+            total += _direction(token)
         return np.asarray(total / np.linalg.norm(total), dtype=np.float32)
+
+
+@lru_cache(maxsize=100_000)
+def _direction(token: str) -> Vector:
+    seed = int.from_bytes(token.encode()[:8].ljust(8, b"\0"), "big")
+    return np.random.default_rng(seed).normal(size=DIMENSION).astype(np.float32)
 
 
 @contextmanager

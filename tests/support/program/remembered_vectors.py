@@ -1,0 +1,81 @@
+"""The default encoder, which encodes each text once in a test run.
+
+Tests sync the same skills hundreds of times. The vectors are those of the real model: a text that
+any process of the run has encoded before is looked up in a file instead of being encoded again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from typing_extensions import override
+
+from search.models.encoder import SentenceTransformerEncoder
+from search.protocol import Vector
+
+_SECONDS = 60.0
+_MOST_PARAMETERS = 10_000
+
+
+class RememberingEncoder(SentenceTransformerEncoder):
+    """Keeps its vectors in an SQLite file, which several processes may use at once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        with self._open() as file:
+            file.execute("PRAGMA journal_mode = WAL")
+            file.execute(
+                "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB NOT NULL)"
+            )
+
+    @override
+    def _encode(
+        self, texts: Sequence[str], before_batch: Callable[[], None] | None = None
+    ) -> Vector:
+        keys = [_key(text) for text in texts]
+        known = self._read(keys)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        if missing:
+            fresh = super()._encode(list(missing.values()), before_batch)
+            made = {key: row.tobytes() for key, row in zip(missing, fresh, strict=True)}
+            self._write(made)
+            known |= made
+        elif before_batch is not None:
+            before_batch()
+        if self.on_encoded is not None and len(texts) > len(missing):
+            self.on_encoded(len(texts) - len(missing), 0, 0.0)
+        rows = np.frombuffer(b"".join(known[key] for key in keys), dtype=np.float32)
+        return rows.reshape(len(texts), self.dimension).copy()
+
+    def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        with self._open() as file:
+            for first in range(0, len(keys), _MOST_PARAMETERS):
+                part = keys[first : first + _MOST_PARAMETERS]
+                marks = ",".join("?" * len(part))
+                found |= file.execute(
+                    f"SELECT text, vector FROM vectors WHERE text IN ({marks})", part
+                ).fetchall()
+        return found
+
+    def _write(self, vectors: Mapping[bytes, bytes]) -> None:
+        with self._open() as file:
+            file.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", vectors.items())
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """A connection of this call's own: none may pass from a process to its fork."""
+        with closing(sqlite3.connect(self._path, timeout=_SECONDS)) as file:
+            file.execute("PRAGMA synchronous = OFF")
+            with file:
+                yield file
+
+
+def _key(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
