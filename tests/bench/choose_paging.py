@@ -3,10 +3,13 @@
 usage: python -m tests.bench.choose_paging [OPTIONS] NAME GOLD.jsonl SKILLS_DIR [NAME ...]
 
 NAME           of a collection; may be given several times
-GOLD.jsonl     one object a line: query, skill_id (SOURCE:FOLDER), required ([[first, last], ...])
+GOLD.jsonl     one object a line: query_id, query, skill_id (SOURCE:FOLDER), required
+               ([[first, last], ...])
 SKILLS_DIR     holds FOLDER/SKILL.md
 --cache        where vectors are kept between runs
 --encoder      name or folder of another encoder
+--predictions  writes cross-validated/passages.json of `make quality`: the lines of each query by
+               setting of `passages.miss`, by weights and a threshold from other skills
 --write        fit on everything and write the model into the package
 
 For some token reductions, prints the sufficiency of each collection by method F's margin alone and
@@ -21,7 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -46,12 +49,13 @@ from skills.passages import (
     section_texts,
 )
 from skills.passages.features import FEATURES, compute_features
+from skills.record import ParsedSkill
 from skills.token_count import count_tokens
+from tests.bench.quality.data import MISSES
 from workers.evaluation.intervals import bootstrap_interval
 
 MODEL = Path(__file__).resolve().parents[2] / "skills" / "passages" / "needs.json"
 REDUCTIONS = (0.60, 0.55, 0.50, 0.40, 0.30)
-MISSES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 FOLDS = 8
 L2, STEPS, RATE = 0.08, 150, 0.03
 KEPT, WIDTH, SOFTNESS = 0.45, 0.15, 0.2
@@ -66,6 +70,8 @@ Ints = npt.NDArray[np.intp]
 class Case:
     """A query of a skill. features: (P, F); needed: (P,); shown: lines that a passage brings."""
 
+    query_id: str
+    parsed: ParsedSkill
     skill: str
     collection: str
     features: Floats
@@ -175,6 +181,8 @@ def make_case(name: str, row: dict[str, Any], query: PassageQuery, page: Passage
         for passage in parsed.passages
     ]
     return Case(
+        row["query_id"],
+        parsed,
         row["skill_id"],
         name,
         compute_features(scores, margins, page).astype(float),
@@ -326,6 +334,36 @@ def report_misses(cases: Sequence[Case], needs: Sequence[Floats], label: str) ->
         print(f"{label}, miss {miss}: " + ", ".join(figures))
 
 
+Selected = dict[str, dict[str, list[tuple[int, int]]]]
+
+
+def select_left_out(cases: Sequence[Case], needs: Sequence[Floats]) -> Selected:
+    """Line ranges by setting and query. needs: by fits that did not see the skill of the case.
+
+    The threshold of a setting is the quantile over the needs of the other folds.
+    """
+    found: Selected = {f"{miss:g}": {} for miss in MISSES}
+    for part in by_skill(cases):
+        held = set(part.tolist())
+        others = [place for place in range(len(cases)) if place not in held]
+        missed, _ = required_needs([cases[n] for n in others], [needs[n] for n in others])
+        for miss in MISSES:
+            limit = float(np.quantile(missed, miss))
+            for place in part:
+                case, need = cases[place], needs[place]
+                chosen = np.flatnonzero(need >= min(limit, float(need.max())))
+                ranges = get_line_ranges(case.parsed, chosen.tolist())
+                found[f"{miss:g}"][case.query_id] = ranges
+    return found
+
+
+def write_predictions(path: Path, by_label: Mapping[str, Selected]) -> None:
+    """Write what was selected with section vectors, by words alone where a query has none."""
+    with_vectors, words = by_label["vectors"], by_label["words"]
+    merged = {miss: rows | with_vectors.get(miss, {}) for miss, rows in words.items()}
+    path.write_text(json.dumps(merged) + "\n", encoding="utf-8")
+
+
 def model_of(cases: Sequence[Case], needs: Sequence[Floats]) -> dict[str, Any]:
     """The model fitted on everything, with thresholds from skills left out."""
     final = fit(cases)
@@ -353,6 +391,7 @@ def main(argv: list[str], show: Callable[[str], None] = print) -> int:
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--encoder", default="")
+    parser.add_argument("--predictions", type=Path)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("parts", nargs="+")
     given = parser.parse_args(argv)
@@ -364,13 +403,16 @@ def main(argv: list[str], show: Callable[[str], None] = print) -> int:
     vectors = Vectors(encoder, given.cache)
     loaded = load(list(triples(given.parts)), vectors)
     vectors.save()
-    models = {}
+    models, selected = {}, {}
     for label, cases in loaded.items():
         needs = report(cases, label)
         report_misses(cases, needs, label)
+        selected[label] = select_left_out(cases, needs)
         models[label] = model_of(cases, needs)
         weights = sorted(models[label]["weights"].items(), key=lambda pair: -abs(pair[1]))
         show(f"{label}: " + ", ".join(f"{name} {value:.3f}" for name, value in weights))
+    if given.predictions:
+        write_predictions(given.predictions, selected)
     if given.write:
         MODEL.write_text(json.dumps(models, indent=1) + "\n", encoding="utf-8")
         show(f"wrote {MODEL}")

@@ -11,7 +11,8 @@ LABELS       one object a line: task_id, instruction and gt_skill_ids (also: rig
 --elsewhere  a source without the skills of the long tasks: these are asked of it alone too
 --repositories  objects with id and repo, for skills whose id does not tell it
 --cases      keeps what was asked, so that a change of the fit takes seconds
---predictions  writes cross-validated/probabilities.json of `make quality`
+--predictions  writes cross-validated/probabilities.json of `make quality`: of the first skill of
+             each prompt, by weights fitted without the repository of its skill
 --out        writes the weights: search/scoring/probability_weights.json
 
 Every prompt that has its skills is asked once more without them and their copies. Prints, for
@@ -82,11 +83,12 @@ COPY = 0.75
 class Case:
     """One asked prompt.
 
-    skill_id: the labelled skill. right: of the first candidates, (n,). judged: whether the label of
-    the first one is certain.
+    prompt: its task or query id, "" if it has none. skill_id: the labelled skill. right: of the
+    first candidates, (n,). judged: whether the label of the first one is certain.
     """
 
     kind: str
+    prompt: str
     skill_id: str
     collection: str
     evidence: RankedEvidence
@@ -110,6 +112,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         near = row.get("style") == "near_miss"
         named = [row["skill_id"]] if row.get("skill_id") else []
         yield {
+            "id": row.get("task_id") or row.get("query_id") or "",
             "text": row.get("instruction") or row.get("query") or row["prompt"],
             "right": [] if near else [*(row.get("gt_skill_ids") or named), *row.get("also", [])],
             "wrong": row.get("not_skill_ids") or (named if near else []),
@@ -155,7 +158,7 @@ def make_cases(services: Services, row: dict[str, Any], elsewhere: str) -> Itera
             return None
         marks = tuple(hit.key.skill_id in right for hit in asked.hits[:RIVALS])
         evidence = collect_evidence(asked, statistics)
-        return Case(kind, labelled, collection, evidence, marks, judged)
+        return Case(kind, row["id"], labelled, collection, evidence, marks, judged)
 
     made: list[Case | None] = []
     if row["wrong"]:
@@ -382,11 +385,16 @@ def write_predictions(
     predicted: Sequence[tuple[Floats, float]],
     owners: Sequence[str],
 ) -> None:
-    """Write the first skill's probability for each short prompt that is judged."""
+    """Write the first skill's probability for each judged prompt with an id."""
     rows = [
-        {"probability": round(float(skills[0]), 5), "right": bool(case.right[0]), "group": owner}
+        {
+            "task_id": case.prompt,
+            "probability": round(float(skills[0]), 5),
+            "right": bool(case.right[0]),
+            "group": owner,
+        }
         for case, (skills, _), owner in zip(cases, predicted, owners, strict=True)
-        if case.judged and case.kind in (PRESENT, NEAR) and not case.long
+        if case.prompt and case.judged and case.kind in (PRESENT, NEAR)
     ]
     path.write_text(json.dumps(rows, indent=0) + "\n", encoding="utf-8")
 

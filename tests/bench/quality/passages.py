@@ -9,7 +9,7 @@ import numpy as np
 
 from skills.token_count import count_tokens
 from tasks.services import Services
-from tests.bench.quality.data import Row
+from tests.bench.quality.data import MISSES, Row
 from tests.bench.quality.figures import (
     COLUMNS,
     CROSS_VALIDATED,
@@ -27,8 +27,6 @@ from workers.evaluation.metrics import line_set
 from workers.evaluation.passages import select_lines
 from workers.evaluation.predictions import read_published_revisions
 
-MISSES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-"""Values of `passages.miss` of the curve."""
 MEASURES = ("sufficient", "reduction")
 METHODS = ("mmr", "topk", "graph", "chunks")
 
@@ -112,11 +110,11 @@ def _figures(
 
 
 def render(found: Mapping[str, Any]) -> dict[str, str]:
-    """The curve as a table, and the baselines."""
+    """The curve as a table, by collection at the default setting, and the baselines."""
     rows, baselines = [], []
-    for setting, columns in found["f"].items():
-        name = f"{setting} (default)" if setting == found["default"] else setting
-        rows += _rows(name, columns)
+    for setting, columns in sorted(found["f"].items(), key=lambda pair: float(pair[0])):
+        default = setting == found["default"]
+        rows += _rows(f"{setting} (default)" if default else setting, columns, alone=not default)
     for method in METHODS:
         baselines += _rows(f"`{method}`", found.get(method, {}).get("", {}))
     header = ("queries", *(f"{TITLES[c]}: {m}" for c in COLUMNS for m in MEASURES))
@@ -126,9 +124,10 @@ def render(found: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _rows(name: str, columns: Mapping[str, Any]) -> list[list[str]]:
-    """A row per collection."""
+def _rows(name: str, columns: Mapping[str, Any], alone: bool = False) -> list[list[str]]:
+    """A row per collection; `alone`: of all queries alone."""
     names = list(dict.fromkeys(one for column in columns.values() for one in column))
+    names = names[:1] if alone else names
     found = []
     for collection in names:
         cells = [name, collection]

@@ -15,6 +15,8 @@ from tests.bench.quality.figures import (
     Figure,
     mean_figure,
     pair_table,
+    share,
+    wide_table,
 )
 from tests.bench.quality.plots import Curve, Series, draw_bars, draw_curves
 from tests.bench.quality.run import Ranked, Run, embedded_share
@@ -173,13 +175,10 @@ def render(found: Mapping[str, Any]) -> dict[str, str]:
     """The tables."""
     sizes, prompts = found["sizes"], found["prompts"]
     blocks = {
-        "sizes": pair_table(
-            "long tasks",
-            [
-                (f"{one['size']:,} skills, {metric}", _pick(one, metric))
-                for one in sizes
-                for metric in TASK_METRICS
-            ],
+        "sizes": wide_table(
+            "skills",
+            [(f"{one['size']:,}", {m: _pick(one, m) for m in TASK_METRICS}) for one in sizes],
+            dict.fromkeys(TASK_METRICS, share),
         ),
         "embedded": ", ".join(f"{one['embedded']:.0%} of {one['size']:,}" for one in sizes),
         "whole": f"{sizes[-1]['size']:,}",
@@ -195,14 +194,15 @@ def render(found: Mapping[str, Any]) -> dict[str, str]:
             ],
         ),
     }
+    metrics = [f"first {cut}" for cut in CUTOFFS]
     for kind in ("language", "length", "style"):
-        blocks[kind] = pair_table(
+        blocks[kind] = wide_table(
             "prompts",
             [
-                (f"{name}, {metric}", _pick_kind(prompts, kind, name, metric))
+                (name, {metric: _pick_kind(prompts, kind, name, metric) for metric in metrics})
                 for name in _names(prompts, kind)
-                for metric in [f"first {cut}" for cut in CUTOFFS]
             ],
+            dict.fromkeys(metrics, share),
         )
     return blocks
 

@@ -13,7 +13,16 @@ import pytest
 
 from tests.bench.quality import confidence, passages, roles, routing
 from tests.bench.quality.data import QualityData, spaced
-from tests.bench.quality.figures import CROSS_VALIDATED, cell, mean_figure, pair_cells, signed
+from tests.bench.quality.figures import (
+    CROSS_VALIDATED,
+    cell,
+    count,
+    mean_figure,
+    pair_cells,
+    share,
+    signed,
+    wide_table,
+)
 from tests.bench.quality.page import (
     DOCS,
     RESULTS,
@@ -150,6 +159,20 @@ def test_a_figure_without_a_left_out_one_is_marked() -> None:
     assert cell(crossed) == ".500 [.00, 1.00] (cv)"
     assert signed(figures(lambda _: 0.0)) == "="
     assert signed(figures(lambda _: -0.25)).startswith("-0.250 [-0.25")
+
+
+def test_a_wide_table_has_a_row_per_column_of_the_page() -> None:
+    dev, left = figures(lambda n: n / 12), figures(lambda n: float(n % 2))
+    rows = [("both", {"a": {"dev": dev, "left_out": left}, "b": {"dev": dev}}), ("none", {})]
+    lines = wide_table("what", rows, {"a": share, "b": count}).splitlines()
+    assert lines[0] == "| what | cases (groups) |  | a | b |"
+    assert [line.split(" | ")[1:3] for line in lines[2:]] == [
+        ["12 (4)", "dev"],
+        ["12 (4)", "left out"],
+    ]
+    assert lines[3].endswith("| – |")
+    alone = wide_table("what", [("one", {"a": {"dev": dev}})], {"a": share})
+    assert "| dev only |" in alone
 
 
 def test_groups_widen_an_interval() -> None:
