@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.bench.quality import confidence, passages, roles, routing
+from tests.bench.quality import sizes as library_sizes
 from tests.bench.quality.data import QualityData, spaced
 from tests.bench.quality.figures import (
     CROSS_VALIDATED,
@@ -107,7 +108,7 @@ def full_results() -> dict[str, Any]:
     prompts = {"kinds": kinds, "recall": [one] * 100, "near_misses": one}
     sizes = [
         {"size": size, "embedded": 0.5}
-        | {c: dict.fromkeys(routing.TASK_METRICS, one) for c in both}
+        | {c: dict.fromkeys(library_sizes.METRICS, one) for c in both}
         for size in (189, 12_000)
         for both in [("dev", "left_out")]
     ]
@@ -123,7 +124,12 @@ def full_results() -> dict[str, Any]:
         "format": 1,
         "about": {"encoder": "minilm", "sample": 12},
         "sections": {
-            "routing": {"sizes": sizes, "prompts": {"dev": prompts, "left_out": prompts}},
+            "sizes": sizes,
+            "routing": {
+                "size": 12_000,
+                "embedded": 0.5,
+                "prompts": {"dev": prompts, "left_out": prompts},
+            },
             "confidence": {
                 "calibration": {"dev": calibration, "left_out": calibration},
                 "no_skill_hit": {"tasks with their skills": {"dev": one}},
