@@ -21,6 +21,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from config.errors import SkillbusError
 from tests.bench.quality.data import QualityData
@@ -60,17 +61,21 @@ def main(argv: list[str]) -> int:
 def _measure(options: argparse.Namespace) -> None:
     data = QualityData(options.data, options.sample)
     run = Run(data, options.cache, options.library)
-    results = read_results() if (DOCS / RESULTS).exists() else {"format": FORMAT, "sections": {}}
-    results["about"] = {"encoder": run.settings.encoder.model, "sample": options.sample}
+    about = {"encoder": run.settings.encoder.model, "sample": options.sample}
     for name in options.only or SECTIONS:
         started = time.monotonic()
         measured = SECTIONS[name].measure(run)
-        results["sections"][name] = measured
-        results["sections"] = {
-            one: results["sections"][one] for one in SECTIONS if one in results["sections"]
-        }
-        write_results(results)
+        _write_section(name, measured, about)
         print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+
+
+def _write_section(name: str, measured: Any, about: dict[str, Any]) -> None:
+    """Read the file again first: another run may have measured other sections meanwhile."""
+    results = read_results() if (DOCS / RESULTS).exists() else {"format": FORMAT, "sections": {}}
+    sections = results["sections"] | {name: measured}
+    results["about"] = about
+    results["sections"] = {one: sections[one] for one in SECTIONS if one in sections}
+    write_results(results)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
