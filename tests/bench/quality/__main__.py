@@ -1,7 +1,7 @@
 """Measure the quality of answers and write the page about it.
 
 usage: python -m tests.bench.quality measure DATA [--only SECTION ...] [--library HOME]
-                                             [--cache FOLDER] [--sample N]
+                                             [--cache FOLDER] [--sample N] [--sizes N ...]
        python -m tests.bench.quality render
        python -m tests.bench.quality check
 
@@ -13,6 +13,8 @@ check     fails if page or plots are not what the results file gives
 --library a home that holds all skills of DATA; without it one is made in --cache
 --cache   where libraries are made and kept between runs
 --sample  at most so many rows of each label file, for a trial
+--sizes   skills of the random parts that long tasks are asked of, by default 1000 and 4000; those
+          of the sources of the needed skills alone are always measured
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from tests.bench.quality.page import (
     write_files,
     write_results,
 )
-from tests.bench.quality.run import Run
+from tests.bench.quality.run import SIZES, Run
 
 CACHE = Path("build") / "quality"
 
@@ -60,7 +62,7 @@ def main(argv: list[str]) -> int:
 
 def _measure(options: argparse.Namespace) -> None:
     data = QualityData(options.data, options.sample)
-    run = Run(data, options.cache, options.library)
+    run = Run(data, options.cache, options.library, options.sizes)
     about = {"encoder": run.settings.encoder.model, "sample": options.sample}
     for name in options.only or SECTIONS:
         started = time.monotonic()
@@ -89,6 +91,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     measure.add_argument("--library", type=Path)
     measure.add_argument("--cache", type=Path, default=CACHE)
     measure.add_argument("--sample", type=int)
+    measure.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     return parser.parse_args(argv)
 
 

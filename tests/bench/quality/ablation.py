@@ -20,7 +20,7 @@ from tests.bench.quality.run import Run, rank_task
 from workers.evaluation.ablation import ALL_STAGES, configurations
 from workers.evaluation.metrics import routing_metrics_by_task
 
-PROMPTS = 200
+PROMPTS = 100
 """Prompts that are ranked without each stage: evenly spaced, since each is ranked a dozen times."""
 NEED_MODEL = frozenset({"rewrite", "select", "rerank"})
 """Stages that do nothing without a model that is not configured by default."""

@@ -84,10 +84,10 @@ def draw_curves(
         return _svg(canvas)
 
 
-def draw_bars(series: Sequence[Series], categories: Sequence[str], y: str) -> bytes:
+def draw_bars(series: Sequence[Series], categories: Sequence[str], x: str, y: str) -> bytes:
     """Points with intervals over categories; hollow for dev."""
     with mpl.rc_context(dict(STYLE)):
-        canvas, axes = _canvas("", y)
+        canvas, axes = _canvas(x, y)
         names = list(dict.fromkeys(one.name for one in series))
         for number, one in enumerate(series):
             colour = COLOURS[names.index(one.name) % len(COLOURS)]
@@ -107,7 +107,8 @@ def draw_bars(series: Sequence[Series], categories: Sequence[str], y: str) -> by
                 label=f"{one.name}, {TITLES[one.column]}",
             )
         axes.set_xticks(range(len(categories)), list(categories))
-        axes.set_ylim(0, 1)
+        axes.set_xlim(-0.5, len(categories) - 0.5)
+        axes.set_ylim(0, 1.02)
         axes.legend(frameon=False)
         return _svg(canvas)
 

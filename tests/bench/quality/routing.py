@@ -24,6 +24,8 @@ from workers.evaluation.predictions import MAX_RANKED
 
 CUTOFFS = (1, 5, 10, 50)
 LENGTHS = (0, 8, 16, 32, 64, 10_000)
+LEAST_SHOWN = 5
+"""Prompts that a length needs to be in the plot; the table has them all."""
 LANGUAGES = {"en": "English", "zh": "Chinese", "other": "other languages"}
 
 Ids = Mapping[str, Sequence[str]]
@@ -170,6 +172,12 @@ def _pick_kind(prompts: Mapping[str, Any], kind: str, name: str, metric: str) ->
     return {c: part[metric] for c, part in parts.items() if metric in part}
 
 
+def _count(prompts: Mapping[str, Any], length: str) -> int:
+    """Cases of a length, in the column that has most."""
+    pair = _pick_kind(prompts, "length", length, f"first {CUTOFFS[0]}")
+    return max(figure["cases"] for figure in pair.values())
+
+
 def plots(found: Mapping[str, Any]) -> dict[str, bytes]:
     """Recall by rank and by query length."""
     prompts = found["prompts"]
@@ -178,7 +186,8 @@ def plots(found: Mapping[str, Any]) -> dict[str, bytes]:
         for column in COLUMNS
         if column in prompts
     ]
-    lengths = _names(prompts, "length")
+    names = _names(prompts, "length")
+    lengths = [name for name in names if _count(prompts, name) >= LEAST_SHOWN] or names
     bars = [
         Series(
             column, metric, [_pick_kind(prompts, "length", n, metric).get(column) for n in lengths]
@@ -187,7 +196,9 @@ def plots(found: Mapping[str, Any]) -> dict[str, bytes]:
         if column in prompts
         for metric in ("first 1", "first 10")
     ]
+    ticks = [name.removesuffix(" terms") for name in lengths]
+    x, y = "distinct terms of the prompt", "share of the prompts"
     return {
         "recall": draw_curves(recall, "rank", "prompts with the right skill so far", log=True),
-        "length": draw_bars(bars, lengths, "share of the prompts"),
+        "length": draw_bars(bars, ticks, x, y),
     }

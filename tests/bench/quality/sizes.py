@@ -19,8 +19,6 @@ from tests.bench.quality.plots import Curve, draw_curves
 from tests.bench.quality.run import Ranked, Run, embedded_share
 from workers.evaluation.metrics import routing_metrics_by_task
 
-SIZES = (1_000, 4_000)
-"""Skills of the random parts, besides that of the sources of the needed skills alone."""
 METRICS = ("Hit@1", "R@10", "FC@10")
 
 Ids = Mapping[str, Sequence[str]]
@@ -48,7 +46,7 @@ def _measure_parts(run: Run, whole: int) -> Iterator[dict[str, Any]]:
     """Long tasks in the skills of their own sources, and with random others around them."""
     kept = needed_sources(run.data.all_labels("tasks.jsonl"))
     drawn: set[int] = set()
-    for size in (0, *SIZES):
+    for size in (0, *run.sizes):
         skill_ids = run.draw(kept, size)
         if not kept or len(skill_ids) >= whole or len(skill_ids) in drawn:
             continue
