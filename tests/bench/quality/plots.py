@@ -53,20 +53,30 @@ class Series:
 
 
 def draw_curves(
-    curves: Sequence[Curve], x: str, y: str, *, log: bool = False, points: bool = False
+    curves: Sequence[Curve],
+    x: str,
+    y: str,
+    *,
+    log: bool = False,
+    points: bool = False,
+    bars: bool = False,
 ) -> bytes:
-    """Lines with their intervals as bands; dashed for dev."""
+    """Lines, dashed for dev, with their intervals as bands, or as bars that stand side by side.
+
+    log: a logarithmic axis of x; bars need it.
+    """
     with mpl.rc_context(dict(STYLE)):
         canvas, axes = _canvas(x, y)
         names = list(dict.fromkeys(curve.name for curve in curves))
-        for curve in curves:
+        for number, curve in enumerate(curves):
+            at = [place * 1.04**number for place in curve.at] if bars else curve.at
             colour = COLOURS[names.index(curve.name) % len(COLOURS)]
             values, low, high = (
                 [one[part] for one in curve.figures]  # type: ignore[literal-required]
                 for part in ("value", "low", "high")
             )
             axes.plot(
-                curve.at,
+                at,
                 values,
                 DASHES[curve.column],
                 color=colour,
@@ -74,13 +84,18 @@ def draw_curves(
                 marker="o" if points else None,
                 markersize=4,
             )
-            axes.fill_between(curve.at, low, high, color=colour, alpha=0.12, linewidth=0)
+            if bars:
+                axes.vlines(at, low, high, color=colour, linewidth=1)
+            else:
+                axes.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
         if log:
             axes.set_xscale("log")
             ticks = _ticks([place for curve in curves for place in curve.at], points)
             axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
             axes.set_xticks([], minor=True)
-        axes.legend(frameon=False)
+        if bars:
+            axes.set_ylim(0, 1.02)
+        axes.legend(frameon=False, loc="lower left" if bars else "best")
         return _svg(canvas)
 
 

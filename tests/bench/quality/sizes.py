@@ -96,6 +96,5 @@ def plots(found: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
         if (values := [one[column][metric] for one in found if column in one])
         and len(values) == len(found)
     ]
-    return {
-        "sizes": draw_curves(curves, "skills in the library", "long tasks", log=True, points=True)
-    }
+    x, y = "skills in the library", "mean over long tasks"
+    return {"sizes": draw_curves(curves, x, y, log=True, points=True, bars=True)}
