@@ -61,12 +61,13 @@ bench: $(INSTALLED)  ## Run the benchmarks and print their figures
 
 # `make quality DATA=folder`; docs/how-to/measure-your-own-library.md says what the folder holds.
 # `ONLY="routing roles"` measures some sections, `LIBRARY=home` reads a library that is there already,
-# `CACHE=folder` keeps those that are made, `SAMPLE=20` tries it on few labels.
+# `CACHE=folder` keeps those that are made, `SAMPLE=20` tries it on few labels, `SIZES="1000 4000"`
+# are those of the random parts.
 quality: $(INSTALLED)  ## Measure on DATA=folder and write docs/explanation/quality.md
 	@test -n "$(DATA)" || { echo "name the data: make quality DATA=folder"; exit 2; }
 	$(BIN)/python -m tests.bench.quality measure $(DATA) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(LIBRARY),--library $(LIBRARY)) $(if $(CACHE),--cache $(CACHE)) \
-		$(if $(SAMPLE),--sample $(SAMPLE))
+		$(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SIZES),--sizes $(SIZES))
 
 quality-page: $(INSTALLED)  ## Write docs/explanation/quality.md and its plots from quality.json
 	$(BIN)/python -m tests.bench.quality render

@@ -3,10 +3,13 @@
 usage: python -m tests.bench.choose_paging [OPTIONS] NAME GOLD.jsonl SKILLS_DIR [NAME ...]
 
 NAME           of a collection; may be given several times
-GOLD.jsonl     one object a line: query, skill_id (SOURCE:FOLDER), required ([[first, last], ...])
+GOLD.jsonl     one object a line: query_id, query, skill_id (SOURCE:FOLDER), required
+               ([[first, last], ...])
 SKILLS_DIR     holds FOLDER/SKILL.md
 --cache        where vectors are kept between runs
 --encoder      name or folder of another encoder
+--predictions  writes cross-validated/passages.json of `make quality`: the lines of each query by
+               setting of `passages.miss`, by weights and a threshold from other skills
 --write        fit on everything and write the model into the package
 
 For some token reductions, prints the sufficiency of each collection by method F's margin alone and
@@ -21,9 +24,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -33,25 +35,14 @@ import torch
 
 from config.settings import EncoderSettings
 from search.models.encoder import SentenceTransformerEncoder
-from search.skill_analysis import analyse_skill
-from search.text.query_understanding import understand
-from skills.parsing.parse_skill import parse_skill
-from skills.passages import (
-    DEFAULT_WEIGHTS,
-    PassageInput,
-    PassageQuery,
-    compute_margins,
-    get_line_ranges,
-    score_passages,
-    section_texts,
-)
-from skills.passages.features import FEATURES, compute_features
-from skills.token_count import count_tokens
+from skills.passages import get_line_ranges
+from skills.passages.features import FEATURES
+from tests.bench.paging_cases import Case, Vectors, load
+from tests.bench.quality.data import MISSES
 from workers.evaluation.intervals import bootstrap_interval
 
 MODEL = Path(__file__).resolve().parents[2] / "skills" / "passages" / "needs.json"
 REDUCTIONS = (0.60, 0.55, 0.50, 0.40, 0.30)
-MISSES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 FOLDS = 8
 L2, STEPS, RATE = 0.08, 150, 0.03
 KEPT, WIDTH, SOFTNESS = 0.45, 0.15, 0.2
@@ -60,20 +51,6 @@ QUANTILES = 40
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
-
-
-@dataclass
-class Case:
-    """A query of a skill. features: (P, F); needed: (P,); shown: lines that a passage brings."""
-
-    skill: str
-    collection: str
-    features: Floats
-    tokens: Floats
-    needed: npt.NDArray[np.bool_]
-    shown: npt.NDArray[np.bool_]
-    line_tokens: Floats
-    required: list[int]
 
 
 @dataclass
@@ -87,103 +64,6 @@ class Fit:
     def needs(self, case: Case) -> Floats:
         """The need of each passage."""
         return np.asarray(((case.features - self.mean) / self.scale) @ self.weights)
-
-
-class Vectors:
-    """An encoder that keeps what it encoded in a file."""
-
-    def __init__(self, encoder: SentenceTransformerEncoder, cache: Path | None) -> None:
-        self.encoder, self.cache = encoder, cache
-        self.known: dict[str, Any] = {}
-        if cache is not None and cache.exists():
-            with np.load(cache) as kept:
-                self.known = dict(kept)
-
-    def encode(self, texts: Sequence[str], kind: str) -> Any:
-        """Vectors of texts (n, d)."""
-        keys = [
-            blake2b(f"{self.encoder.model}\0{kind}\0{text}".encode(), digest_size=12).hexdigest()
-            for text in texts
-        ]
-        missing = {
-            key: text for key, text in zip(keys, texts, strict=True) if key not in self.known
-        }
-        if missing:
-            ordered = list(missing.values())
-            encode = self.encoder.encode_queries if kind == "query" else self.encoder.encode_texts
-            fresh = encode(ordered)
-            self.known |= dict(zip(missing, fresh, strict=True))
-        return np.stack([self.known[key] for key in keys])
-
-    def save(self) -> None:
-        """Write the file."""
-        if self.cache is not None:
-            np.savez(self.cache, **self.known)
-
-
-def load(parts: list[tuple[str, Path, Path]], vectors: Vectors) -> dict[str, list[Case]]:
-    """The cases with section vectors where the encoder knows the language, and without any."""
-    cases: dict[str, list[Case]] = {"vectors": [], "words": []}
-    pages: dict[str, PassageInput] = {}
-    for name, gold, folder in parts:
-        for row in map(json.loads, gold.read_text(encoding="utf-8").splitlines()):
-            skill_id = row["skill_id"]
-            if skill_id not in pages:
-                pages[skill_id] = read_page(folder / skill_id.partition(":")[2], vectors)
-            page = pages[skill_id]
-            understanding = understand(row["query"])
-            order = np.argsort(understanding.ids)
-            terms = understanding.ids[order], understanding.weights[order]
-            if (
-                understanding.language in vectors.encoder.languages
-                and page.section_vectors is not None
-            ):
-                vector = vectors.encode([understanding.text], "query")[0]
-                cases["vectors"].append(make_case(name, row, PassageQuery(vector, *terms), page))
-            cases["words"].append(make_case(name, row, PassageQuery(None, *terms), page))
-    return cases
-
-
-def read_page(folder: Path, vectors: Vectors) -> PassageInput:
-    """A skill with its section vectors."""
-    parsed = parse_skill(folder.name, (folder / "SKILL.md").read_bytes())
-    terms = analyse_skill(parsed).passage_terms
-    known = parsed.record.language in vectors.encoder.languages and parsed.sections
-    sections = vectors.encode(section_texts(parsed), "section") if known else None
-    return PassageInput(parsed, terms.offsets, terms.terms, terms.counts, sections)
-
-
-def make_case(name: str, row: dict[str, Any], query: PassageQuery, page: PassageInput) -> Case:
-    """Features and labels of a query."""
-    parsed = page.parsed
-    scores = score_passages(query, page, DEFAULT_WEIGHTS)
-    margins = compute_margins(scores, page, DEFAULT_WEIGHTS)
-    required = {
-        number - 1
-        for first, last in row["required"]
-        for number in range(first, last + 1)
-        if parsed.lines[number - 1].strip()
-    }
-    shown = np.zeros((len(parsed.passages), len(parsed.lines)), bool)
-    for passage in parsed.passages:
-        for first, last in get_line_ranges(parsed, [passage.index]):
-            shown[passage.index, first - 1 : last] = True
-    tokens = np.array([float(count_tokens(line)) for line in parsed.lines])
-    tokens[: parsed.body_line - 1] = 0
-    needed = [
-        any(line in required for line in range(passage.first_line - 1, passage.last_line))
-        for passage in parsed.passages
-    ]
-    return Case(
-        row["skill_id"],
-        name,
-        compute_features(scores, margins, page).astype(float),
-        np.array([max(passage.tokens, 1.0) for passage in parsed.passages]),
-        np.array(needed, bool),
-        shown,
-        tokens,
-        sorted(required),
-    )
 
 
 def fit(cases: Sequence[Case], seed: int = 0) -> Fit:
@@ -326,6 +206,36 @@ def report_misses(cases: Sequence[Case], needs: Sequence[Floats], label: str) ->
         print(f"{label}, miss {miss}: " + ", ".join(figures))
 
 
+Selected = dict[str, dict[str, list[tuple[int, int]]]]
+
+
+def select_left_out(cases: Sequence[Case], needs: Sequence[Floats]) -> Selected:
+    """Line ranges by setting and query. needs: by fits that did not see the skill of the case.
+
+    The threshold of a setting is the quantile over the needs of the other folds.
+    """
+    found: Selected = {f"{miss:g}": {} for miss in MISSES}
+    for part in by_skill(cases):
+        held = set(part.tolist())
+        others = [place for place in range(len(cases)) if place not in held]
+        missed, _ = required_needs([cases[n] for n in others], [needs[n] for n in others])
+        for miss in MISSES:
+            limit = float(np.quantile(missed, miss))
+            for place in part:
+                case, need = cases[place], needs[place]
+                chosen = np.flatnonzero(need >= min(limit, float(need.max())))
+                ranges = get_line_ranges(case.parsed, chosen.tolist())
+                found[f"{miss:g}"][case.query_id] = ranges
+    return found
+
+
+def write_predictions(path: Path, by_label: Mapping[str, Selected]) -> None:
+    """Write what was selected with section vectors, by words alone where a query has none."""
+    with_vectors, words = by_label["vectors"], by_label["words"]
+    merged = {miss: rows | with_vectors.get(miss, {}) for miss, rows in words.items()}
+    path.write_text(json.dumps(merged) + "\n", encoding="utf-8")
+
+
 def model_of(cases: Sequence[Case], needs: Sequence[Floats]) -> dict[str, Any]:
     """The model fitted on everything, with thresholds from skills left out."""
     final = fit(cases)
@@ -353,6 +263,7 @@ def main(argv: list[str], show: Callable[[str], None] = print) -> int:
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--encoder", default="")
+    parser.add_argument("--predictions", type=Path)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("parts", nargs="+")
     given = parser.parse_args(argv)
@@ -364,13 +275,16 @@ def main(argv: list[str], show: Callable[[str], None] = print) -> int:
     vectors = Vectors(encoder, given.cache)
     loaded = load(list(triples(given.parts)), vectors)
     vectors.save()
-    models = {}
+    models, selected = {}, {}
     for label, cases in loaded.items():
         needs = report(cases, label)
         report_misses(cases, needs, label)
+        selected[label] = select_left_out(cases, needs)
         models[label] = model_of(cases, needs)
         weights = sorted(models[label]["weights"].items(), key=lambda pair: -abs(pair[1]))
         show(f"{label}: " + ", ".join(f"{name} {value:.3f}" for name, value in weights))
+    if given.predictions:
+        write_predictions(given.predictions, selected)
     if given.write:
         MODEL.write_text(json.dumps(models, indent=1) + "\n", encoding="utf-8")
         show(f"wrote {MODEL}")

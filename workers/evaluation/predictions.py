@@ -10,7 +10,7 @@ from typing import Any
 from config.errors import UsageError
 from search.protocol import StoredRevision
 from skills.events import QueryAsked
-from skills.record import ParsedSkill, RevisionKey
+from skills.record import ParsedSkill, RevisionKey, Role
 from skills.roles import RoleClassifier, classify_passages
 from tasks.query.context import QueryContext, check_stages
 from tasks.query.pipeline import rank_skills
@@ -100,19 +100,24 @@ def predict_roles(
         if classifier is not None:
             verdicts = classify_passages(parsed.lines, parsed.sections, parsed.passages, classifier)
             roles = [role for role, _ in verdicts]
-        ranges = [
-            (passage.first_line, _last_line_before_next(parsed, passage.index), role.value)
-            for passage, role in zip(parsed.passages, roles, strict=True)
-        ]
-        ranges += [
-            (section.heading_line, section.heading_line, "heading")
-            for section in parsed.sections
-            if section.heading_line
-        ]
-        if parsed.body_line > 1:
-            ranges.append((1, parsed.body_line - 1, "frontmatter"))
-        found[skill_id] = sorted(ranges)
+        found[skill_id] = role_ranges(parsed, roles)
     return found
+
+
+def role_ranges(parsed: ParsedSkill, roles: Sequence[Role]) -> list[tuple[int, int, str]]:
+    """(first line, last line, role) of passages, headings and front matter. roles: by passage."""
+    ranges = [
+        (passage.first_line, _last_line_before_next(parsed, passage.index), role.value)
+        for passage, role in zip(parsed.passages, roles, strict=True)
+    ]
+    ranges += [
+        (section.heading_line, section.heading_line, "heading")
+        for section in parsed.sections
+        if section.heading_line
+    ]
+    if parsed.body_line > 1:
+        ranges.append((1, parsed.body_line - 1, "frontmatter"))
+    return sorted(ranges)
 
 
 def _last_line_before_next(parsed: ParsedSkill, index: int) -> int:

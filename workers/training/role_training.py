@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from config.errors import UsageError
-from skills.record import ParsedSkill
+from skills.record import ParsedSkill, Role
 from skills.roles.classifier import ROLES, Probabilities, RoleClassifier, blend_probabilities
 from skills.roles.features import FEATURE_COUNT, Features, extract_features
 from skills.roles.passage_context import PassageContext, build_passage_contexts
@@ -81,13 +81,15 @@ class TrainingResult:
     """A classifier, its hyperparameters and its evaluation on skills that were left out.
 
     confusions: lines by labelled and predicted role, (6, 6), of `all`, of the `rules` only and of
-    the `features` only. per_skill: accuracy by skill id.
+    the `features` only. per_skill: accuracy by skill id. predicted: the role of each passage by
+    skill id, by the classifier that was trained without the skill.
     """
 
     classifier: RoleClassifier
     hyperparameters: Hyperparameters
     confusions: dict[str, Counts]
     per_skill: dict[str, float]
+    predicted: dict[str, list[Role]]
 
 
 def make_example(skill_id: str, parsed: ParsedSkill, ranges: Ranges) -> Example:
@@ -144,6 +146,7 @@ def train_roles(
     fits = _FitCounter(progress, rounds + len(groups) * len(REGULARISATIONS) + 1)
     confusions = {name: np.zeros((len(ROLES), len(ROLES))) for name in ("all", "rules", "features")}
     per_skill: dict[str, float] = {}
+    predicted: dict[str, list[Role]] = {}
     for group in groups:
         rest = _without(kept, group)
         chosen = select_hyperparameters(rest, inner, fits)
@@ -155,8 +158,10 @@ def train_roles(
                 confusions[name] += confusion
                 if name == "all":
                     per_skill[held.skill_id] = float(np.trace(confusion) / confusion.sum())
+                    places = predict_places(held, given, share)
+                    predicted[held.skill_id] = [ROLES[place] for place in places]
     chosen = select_hyperparameters(kept, FOLDS, fits)
-    return TrainingResult(fits.fit(kept, chosen), chosen, confusions, per_skill)
+    return TrainingResult(fits.fit(kept, chosen), chosen, confusions, per_skill, predicted)
 
 
 def select_hyperparameters(
@@ -269,12 +274,17 @@ def _rows(examples: Sequence[Example]) -> tuple[Any, npt.NDArray[np.int64], Coun
 
 def confusion_matrix(example: Example, by_features: Probabilities, share: float) -> Counts:
     """Lines of a skill by labelled and predicted role, (6, 6)."""
-    given = blend_probabilities(example.blocks, example.predictions, by_features, share).argmax(
-        axis=1
-    )
     confusion = np.zeros((len(ROLES), len(ROLES)))
-    np.add.at(confusion.T, given, example.counts)
+    np.add.at(confusion.T, predict_places(example, by_features, share), example.counts)
     return confusion
+
+
+def predict_places(
+    example: Example, by_features: Probabilities, share: float
+) -> npt.NDArray[np.int64]:
+    """The place in ROLES of the role of each passage, (passages,)."""
+    blended = blend_probabilities(example.blocks, example.predictions, by_features, share)
+    return np.asarray(blended.argmax(axis=1), np.int64)
 
 
 def accuracy_and_macro_f1(confusion: Counts) -> tuple[float, float]:

@@ -55,6 +55,24 @@ def test_from_the_library_and_scored_by_it(
     assert all(0 < passage["confidence"] <= 1 for passage in passages)
 
 
+def test_roles_of_skills_left_out_are_written(
+    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, labels = made
+    file = tmp_path / "roles.json"
+    args = ("train", "roles", str(labels), "--skills", f"made={folder}", "--json")
+    accuracy = skillbus(*args, "--predictions", str(file)).data["per_skill"]
+    gold = json.loads(labels.read_text(encoding="utf-8"))
+    given = json.loads(file.read_text(encoding="utf-8"))
+    assert set(given) == set(gold)
+    for name, ranges in gold.items():
+        found = {n: role for first, last, role in given[name] for n in range(first, last + 1)}
+        lines = [(n, role) for first, last, role in ranges for n in range(first, last + 1)]
+        labelled = [(n, role) for n, role in lines if role not in ("heading", "frontmatter")]
+        right = sum(found[n] == role for n, role in labelled)
+        assert right / len(labelled) == pytest.approx(accuracy[name])
+
+
 def test_without_out_nothing_is_written(
     skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -76,6 +94,10 @@ def test_without_out_nothing_is_written(
             "a .npz file",
         ),
         (("{labels}", "--skills", "made={folder}", "--out", "none/a.npz"), "a .npz file"),
+        (
+            ("{labels}", "--skills", "made={folder}", "--predictions", "none/a.json"),
+            "--predictions must be a file",
+        ),
         (("{labels}",), "no library in"),
     ],
 )

@@ -1,7 +1,7 @@
 """Measure the quality of answers and write the page about it.
 
 usage: python -m tests.bench.quality measure DATA [--only SECTION ...] [--library HOME]
-                                             [--cache FOLDER] [--sample N]
+                                             [--cache FOLDER] [--sample N] [--sizes N ...]
        python -m tests.bench.quality render
        python -m tests.bench.quality check
 
@@ -13,6 +13,8 @@ check     fails if page or plots are not what the results file gives
 --library a home that holds all skills of DATA; without it one is made in --cache
 --cache   where libraries are made and kept between runs
 --sample  at most so many rows of each label file, for a trial
+--sizes   skills of the random parts that long tasks are asked of, by default 1000 and 4000; those
+          of the sources of the needed skills alone are always measured
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from config.errors import SkillbusError
 from tests.bench.quality.data import QualityData
@@ -34,7 +37,7 @@ from tests.bench.quality.page import (
     write_files,
     write_results,
 )
-from tests.bench.quality.run import Run
+from tests.bench.quality.run import SIZES, Run
 
 CACHE = Path("build") / "quality"
 
@@ -59,18 +62,22 @@ def main(argv: list[str]) -> int:
 
 def _measure(options: argparse.Namespace) -> None:
     data = QualityData(options.data, options.sample)
-    run = Run(data, options.cache, options.library)
-    results = read_results() if (DOCS / RESULTS).exists() else {"format": FORMAT, "sections": {}}
-    results["about"] = {"encoder": run.settings.encoder.model, "sample": options.sample}
+    run = Run(data, options.cache, options.library, options.sizes)
+    about = {"encoder": run.settings.encoder.model, "sample": options.sample}
     for name in options.only or SECTIONS:
         started = time.monotonic()
         measured = SECTIONS[name].measure(run)
-        results["sections"][name] = measured
-        results["sections"] = {
-            one: results["sections"][one] for one in SECTIONS if one in results["sections"]
-        }
-        write_results(results)
+        _write_section(name, measured, about)
         print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+
+
+def _write_section(name: str, measured: Any, about: dict[str, Any]) -> None:
+    """Read the file again first: another run may have measured other sections meanwhile."""
+    results = read_results() if (DOCS / RESULTS).exists() else {"format": FORMAT, "sections": {}}
+    sections = results["sections"] | {name: measured}
+    results["about"] = about
+    results["sections"] = {one: sections[one] for one in SECTIONS if one in sections}
+    write_results(results)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -84,6 +91,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     measure.add_argument("--library", type=Path)
     measure.add_argument("--cache", type=Path, default=CACHE)
     measure.add_argument("--sample", type=int)
+    measure.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     return parser.parse_args(argv)
 
 

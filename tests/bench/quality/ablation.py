@@ -6,13 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.bench.quality.data import Row, spaced, with_skills
-from tests.bench.quality.figures import COLUMNS, DEV_ONLY, TITLES, mean_figure, signed, table
+from tests.bench.quality.figures import (
+    COLUMNS,
+    DEV_ONLY,
+    TITLES,
+    Figure,
+    mean_figure,
+    signed,
+    table,
+)
 from tests.bench.quality.routing import find_rank
 from tests.bench.quality.run import Run, rank_task
 from workers.evaluation.ablation import ALL_STAGES, configurations
 from workers.evaluation.metrics import routing_metrics_by_task
 
-PROMPTS = 200
+PROMPTS = 100
 """Prompts that are ranked without each stage: evenly spaced, since each is ranked a dozen times."""
 NEED_MODEL = frozenset({"rewrite", "select", "rerank"})
 """Stages that do nothing without a model that is not configured by default."""
@@ -89,4 +97,16 @@ def render(found: Mapping[str, Any]) -> dict[str, str]:
                 title = TITLES[column] if "left_out" in found else DEV_ONLY
                 label = name.removeprefix("without ")
                 rows.append([label, title, *(signed(figures.get(one)) for one in MEASURES)])
-    return {"table": table(header, rows)}
+    return {"table": table(header, rows), "cases": _count_cases(found)}
+
+
+def _count_cases(found: Mapping[str, Any]) -> str:
+    """How many tasks and prompts each column has, as text."""
+    parts = []
+    for column in COLUMNS:
+        figures: Mapping[str, Figure] = next(iter(found.get(column, {}).values()), {})
+        counts = {name.split()[0]: figure["cases"] for name, figure in figures.items()}
+        if counts:
+            text = " and ".join(f"{number} {kind}" for kind, number in counts.items())
+            parts.append(f"{text} ({TITLES[column]})" if "left_out" in found else text)
+    return ", ".join(parts)

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.bench.quality.data import Row
-from tests.bench.quality.figures import COLUMNS, mean_figure, pair_table
+from tests.bench.quality.figures import COLUMNS, count, mean_figure, share, wide_table
 from tests.bench.quality.run import Run, embedded_share
 from workers.evaluation.answers import Answer, answer_queries
 from workers.evaluation.metrics import line_set
 from workers.evaluation.predictions import read_published_revisions
 
 BUDGETS = (2_000, 4_000, 8_000)
-SHARES = {"skill": "skill in the bundle", "lines": "every required line"}
+WRITERS = {"skill": share, "lines": share, "skills": "{:.1f}".format, "tokens": count}
+NAMES = {"skill": "its skill", "lines": "every required line"}
 
 
 def measure(run: Run) -> dict[str, Any]:
@@ -67,20 +68,17 @@ def _holds(row: Row, answer: Answer, lines: Sequence[str]) -> bool:
 
 
 def render(found: Mapping[str, Any]) -> dict[str, str]:
-    """Shares in one table, sizes in another."""
-    shares = [
-        (f"{int(budget):,} tokens{'' if name == 'all' else ', ' + name}: {text}", figures[measured])
+    """One table, with a row per budget and collection."""
+    rows = [
+        (
+            f"{int(budget):,} tokens, {name}",
+            {NAMES.get(one, one): pair for one, pair in figures.items()},
+        )
         for budget, parts in found["budgets"].items()
         for name, figures in parts.items()
-        for measured, text in SHARES.items()
     ]
-    sizes = [
-        (f"{int(budget):,} tokens, {measured}", parts["all"][measured])
-        for budget, parts in found["budgets"].items()
-        for measured in ("skills", "tokens")
-    ]
+    writers = {NAMES.get(one, one): write for one, write in WRITERS.items()}
     return {
         "embedded": f"{found['embedded']:.0%}",
-        "shares": pair_table("queries", shares),
-        "size": pair_table("mean of a bundle", sizes, lambda value: f"{value:,.1f}"),
+        "table": wide_table("the bundle holds", rows, writers),
     }

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tests.bench.quality.data import with_skills
-from tests.bench.quality.figures import COLUMNS, mean_figure, pair_table
+from tests.bench.quality.figures import COLUMNS, count, mean_figure, share, wide_table
 from tests.bench.quality.run import Run
 from workers.evaluation.bundles import BundleOutcome, evaluate_bundles
 
 BUDGETS = (2_000, 4_000, 8_000)
+WRITERS = {"complete": share, "recall": share, "skills": "{:.1f}".format, "tokens": count}
 
 
 def measure(run: Run) -> dict[str, Any]:
@@ -42,18 +43,6 @@ def _figures(needed: Mapping[str, set[str]], given: Mapping[str, BundleOutcome])
 
 
 def render(found: Mapping[str, Any]) -> dict[str, str]:
-    """Shares in one table, sizes in another."""
-    return {
-        "complete": pair_table("bundles", _rows(found, ("complete", "recall"))),
-        "size": pair_table(
-            "mean of a bundle", _rows(found, ("skills", "tokens")), lambda value: f"{value:,.1f}"
-        ),
-    }
-
-
-def _rows(found: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, Any]]:
-    return [
-        (f"{int(budget):,} tokens, {name}", figures[name])
-        for budget, figures in found.items()
-        for name in names
-    ]
+    """One table, with a row per budget."""
+    rows = [(f"{int(budget):,} tokens", figures) for budget, figures in found.items()]
+    return {"table": wide_table("bundles", rows, WRITERS)}

@@ -50,7 +50,9 @@ def measure(run: Run) -> dict[str, Any]:
                 found.setdefault("no_skill_hit", {}).setdefault(name, {})[column] = figure
     predicted = run.data.predictions("probabilities.json")
     if predicted is not None and "left_out" not in found.get("calibration", {}):
-        outcomes = [(p["probability"], p["right"], p["group"]) for p in predicted]
+        known = {row["task_id"] for row in run.data.labels("dev", "prompts.jsonl")}
+        mine = [one for one in predicted if one["task_id"] in known]
+        outcomes = [(one["probability"], one["right"], one["group"]) for one in mine]
         found.setdefault("calibration", {})["left_out"] = _calibration(outcomes, CROSS_VALIDATED)
     return found
 

@@ -14,6 +14,8 @@ Row = Mapping[str, Any]
 
 FOLDERS = {"dev": "dev", "left_out": "left-out"}
 PREDICTIONS = "cross-validated"
+MISSES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+"""Values of `passages.miss` that are measured, and that passages.json has predictions for."""
 
 
 class QualityData:

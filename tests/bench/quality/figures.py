@@ -64,6 +64,11 @@ def share(value: float) -> str:
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
+def count(value: float) -> str:
+    """A mean number without decimals."""
+    return f"{value:,.0f}"
+
+
 def cell(figure: Figure | None, write: Callable[[float], str] = share) -> str:
     """Value and interval; EMPTY without a figure."""
     if figure is None:
@@ -115,3 +120,24 @@ def pair_table(
     return table(
         header, [[name, count_cell(pair), *pair_cells(pair, write)] for name, pair in rows]
     )
+
+
+def wide_table(
+    what: str,
+    rows: Sequence[tuple[str, Mapping[str, Pair]]],
+    writers: Mapping[str, Callable[[float], str]],
+) -> str:
+    """A Markdown table with a row per name and column of the page, and a figure per measure.
+
+    rows: (name, pairs by measure). writers: how the figures of each measure are written, in order.
+    """
+    lines = []
+    for name, pairs in rows:
+        columns = [c for c in COLUMNS if any(c in pair for pair in pairs.values())]
+        for column in columns:
+            figures = [pairs.get(one, {}).get(column) for one in writers]
+            first = next(figure for figure in figures if figure)
+            title = TITLES[column] if "left_out" in columns else DEV_ONLY
+            cells = [cell(f, write) for f, write in zip(figures, writers.values(), strict=True)]
+            lines.append([name, f"{first['cases']} ({first['groups']})", title, *cells])
+    return table([what, "cases (groups)", "", *writers], lines)

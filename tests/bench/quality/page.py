@@ -18,10 +18,12 @@ from tests.bench.quality import (
     passages,
     roles,
     routing,
+    sizes,
 )
 from tests.bench.quality.figures import EMPTY
 
 SECTIONS: Mapping[str, ModuleType] = {
+    "sizes": sizes,
     "routing": routing,
     "ablation": ablation,
     "confidence": confidence,

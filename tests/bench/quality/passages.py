@@ -9,7 +9,7 @@ import numpy as np
 
 from skills.token_count import count_tokens
 from tasks.services import Services
-from tests.bench.quality.data import Row
+from tests.bench.quality.data import MISSES, Row
 from tests.bench.quality.figures import (
     COLUMNS,
     CROSS_VALIDATED,
@@ -17,6 +17,7 @@ from tests.bench.quality.figures import (
     TITLES,
     Figure,
     cell,
+    count_cell,
     make_figure,
     mean_figure,
     table,
@@ -27,8 +28,6 @@ from workers.evaluation.metrics import line_set
 from workers.evaluation.passages import select_lines
 from workers.evaluation.predictions import read_published_revisions
 
-MISSES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-"""Values of `passages.miss` of the curve."""
 MEASURES = ("sufficient", "reduction")
 METHODS = ("mmr", "topk", "graph", "chunks")
 
@@ -112,29 +111,38 @@ def _figures(
 
 
 def render(found: Mapping[str, Any]) -> dict[str, str]:
-    """The curve as a table, and the baselines."""
+    """The curve as a table, by collection at the default setting, and the baselines.
+
+    Baselines have no weights to fit: where nothing is left out they have one column.
+    """
     rows, baselines = [], []
-    for setting, columns in found["f"].items():
-        name = f"{setting} (default)" if setting == found["default"] else setting
-        rows += _rows(name, columns)
+    for setting, columns in sorted(found["f"].items(), key=lambda pair: float(pair[0])):
+        default = setting == found["default"]
+        rows += _rows(f"{setting} (default)" if default else setting, columns, alone=not default)
     for method in METHODS:
         baselines += _rows(f"`{method}`", found.get(method, {}).get("", {}))
-    header = ("queries", *(f"{TITLES[c]}: {m}" for c in COLUMNS for m in MEASURES))
+    header = ("queries", "cases (groups)")
+    both = [f"{TITLES[c]}: {m}" for c in COLUMNS for m in MEASURES]
+    one_column = all(row[-1] == DEV_ONLY for row in baselines)
+    if one_column:
+        baselines = [row[: -len(MEASURES)] for row in baselines]
     return {
-        "curve": table(("`passages.miss`", *header), rows),
-        "baselines": table(("method", *header), baselines),
+        "curve": table(("`passages.miss`", *header, *both), rows),
+        "baselines": table(("method", *header, *(MEASURES if one_column else both)), baselines),
     }
 
 
-def _rows(name: str, columns: Mapping[str, Any]) -> list[list[str]]:
-    """A row per collection."""
+def _rows(name: str, columns: Mapping[str, Any], alone: bool = False) -> list[list[str]]:
+    """A row per collection; `alone`: of all queries alone."""
     names = list(dict.fromkeys(one for column in columns.values() for one in column))
+    names = names[:1] if alone else names
     found = []
     for collection in names:
-        cells = [name, collection]
+        of_it = {c: part[collection] for c, part in columns.items() if collection in part}
+        counted = count_cell({c: figures["sufficient"] for c, figures in of_it.items()})
+        cells = [name, collection, counted]
         for column in COLUMNS:
-            figures = columns.get(column, {}).get(collection, {})
-            cells += [cell(figures.get(measured)) for measured in MEASURES]
+            cells += [cell(of_it.get(column, {}).get(measured)) for measured in MEASURES]
         if "left_out" not in columns:
             cells[-2:] = [DEV_ONLY, DEV_ONLY]
         found.append(cells)

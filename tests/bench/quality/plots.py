@@ -53,19 +53,29 @@ class Series:
 
 
 def draw_curves(
-    curves: Sequence[Curve], x: str, y: str, *, log: bool = False, points: bool = False
+    curves: Sequence[Curve],
+    x: str,
+    y: str,
+    *,
+    log: bool = False,
+    points: bool = False,
+    bars: bool = False,
 ) -> bytes:
-    """Lines with their intervals as bands; dashed for dev."""
+    """Lines, dashed for dev, with their intervals as bands, or as bars that stand side by side.
+
+    log: a logarithmic axis of x; bars need it.
+    """
     with mpl.rc_context(dict(STYLE)):
         canvas, axes = _canvas(x, y)
         names = list(dict.fromkeys(curve.name for curve in curves))
-        for curve in curves:
+        for number, curve in enumerate(curves):
+            at = [place * 1.04**number for place in curve.at] if bars else curve.at
             colour = COLOURS[names.index(curve.name) % len(COLOURS)]
             values = [one["value"] for one in curve.figures]
             low = [one["low"] for one in curve.figures]
             high = [one["high"] for one in curve.figures]
             axes.plot(
-                curve.at,
+                at,
                 values,
                 DASHES[curve.column],
                 color=colour,
@@ -73,20 +83,25 @@ def draw_curves(
                 marker="o" if points else None,
                 markersize=4,
             )
-            axes.fill_between(curve.at, low, high, color=colour, alpha=0.12, linewidth=0)
+            if bars:
+                axes.vlines(at, low, high, color=colour, linewidth=1)
+            else:
+                axes.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
         if log:
             axes.set_xscale("log")
             ticks = _ticks([place for curve in curves for place in curve.at], points)
             axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
             axes.set_xticks([], minor=True)
-        axes.legend(frameon=False)
+        if bars:
+            axes.set_ylim(0, 1.02)
+        axes.legend(frameon=False, loc="lower left" if bars else "best")
         return _svg(canvas)
 
 
-def draw_bars(series: Sequence[Series], categories: Sequence[str], y: str) -> bytes:
+def draw_bars(series: Sequence[Series], categories: Sequence[str], x: str, y: str) -> bytes:
     """Points with intervals over categories; hollow for dev."""
     with mpl.rc_context(dict(STYLE)):
-        canvas, axes = _canvas("", y)
+        canvas, axes = _canvas(x, y)
         names = list(dict.fromkeys(one.name for one in series))
         for number, one in enumerate(series):
             colour = COLOURS[names.index(one.name) % len(COLOURS)]
@@ -106,7 +121,8 @@ def draw_bars(series: Sequence[Series], categories: Sequence[str], y: str) -> by
                 label=f"{one.name}, {TITLES[one.column]}",
             )
         axes.set_xticks(range(len(categories)), list(categories))
-        axes.set_ylim(0, 1)
+        axes.set_xlim(-0.5, len(categories) - 0.5)
+        axes.set_ylim(0, 1.02)
         axes.legend(frameon=False)
         return _svg(canvas)
 

@@ -1,30 +1,31 @@
-"""Section *routing*: is the right skill found, by size of the library and by kind of prompt?"""
+"""Section *routing*: is the right skill found, by kind of prompt?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from search.text.query_understanding import understand
 from tasks.services import Services
-from tests.bench.quality.data import Row, needed_sources, with_skills
+from tests.bench.quality.data import Row
 from tests.bench.quality.figures import (
     COLUMNS,
     CROSS_VALIDATED,
     Figure,
     mean_figure,
     pair_table,
+    share,
+    wide_table,
 )
 from tests.bench.quality.plots import Curve, Series, draw_bars, draw_curves
 from tests.bench.quality.run import Ranked, Run, embedded_share
-from workers.evaluation.metrics import routing_metrics_by_task
 from workers.evaluation.predictions import MAX_RANKED
 
-SIZES = (1_000, 4_000)
-TASK_METRICS = ("Hit@1", "R@10", "FC@10")
 CUTOFFS = (1, 5, 10, 50)
 LENGTHS = (0, 8, 16, 32, 64, 10_000)
+LEAST_SHOWN = 5
+"""Prompts that a length needs to be in the plot; the table has them all."""
 LANGUAGES = {"en": "English", "zh": "Chinese", "other": "other languages"}
 
 Ids = Mapping[str, Sequence[str]]
@@ -32,54 +33,19 @@ Figures = dict[str, Figure]
 
 
 def measure(run: Run) -> dict[str, Any]:
-    """Long tasks at each size, prompts and near misses in the whole library."""
+    """Prompts and near misses in the whole library."""
     with run.open_whole() as services:
-        whole = len(services.library.refresh().pointers)
-        embedded = embedded_share(services)
-        prompts = _measure_prompts(run, services)
-        tasks = _measure_tasks(run, lambda rows: _ids(run.rank(services, rows)))
-    _add_cross_validated(run, tasks, prompts)
-    sizes = [{"size": whole, "embedded": round(embedded, 3), **tasks}]
-    return {"sizes": [*_measure_parts(run, whole), *sizes], "prompts": prompts}
-
-
-def _measure_parts(run: Run, whole: int) -> Iterator[dict[str, Any]]:
-    """Long tasks in the skills of their own sources, and with random others around them."""
-    kept = needed_sources(run.data.all_labels("tasks.jsonl"))
-    drawn: set[int] = set()
-    for size in (0, *SIZES):
-        skill_ids = run.draw(kept, size)
-        if not kept or len(skill_ids) >= whole or len(skill_ids) in drawn:
-            continue
-        drawn.add(len(skill_ids))
-        with run.open_part(f"draw-{len(skill_ids)}", skill_ids, embedded=False) as services:
-            ranked = _measure_tasks(run, lambda rows, at=services: _ids(Run.rank_all(at, rows)))
-            count = len(services.library.refresh().pointers)
-            yield {"size": count, "embedded": round(embedded_share(services), 3), **ranked}
+        found = {
+            "size": len(services.library.refresh().pointers),
+            "embedded": round(embedded_share(services), 3),
+            "prompts": _measure_prompts(run, services),
+        }
+    _add_cross_validated(run, found["prompts"])
+    return found
 
 
 def _ids(ranked: Mapping[str, Ranked]) -> Ids:
     return {task: one.ids for task, one in ranked.items()}
-
-
-def _measure_tasks(run: Run, rank: Callable[[Sequence[Row]], Ids]) -> dict[str, Figures]:
-    """The metrics of long tasks by column."""
-    found = {}
-    for column in COLUMNS:
-        rows = with_skills(run.data.labels(column, "tasks.jsonl"))
-        if rows:
-            found[column] = _task_figures(rows, rank(rows))
-    return found
-
-
-def _task_figures(rows: Sequence[Row], ranked: Ids, by: str = "") -> Figures:
-    """A task is a group of its own: it needs skills of several repositories."""
-    needed = {row["task_id"]: row["gt_skill_ids"] for row in rows}
-    values = routing_metrics_by_task(needed, ranked)
-    return {
-        name: mean_figure([values[task][name] for task in needed], list(needed), by)
-        for name in TASK_METRICS
-    }
 
 
 def _measure_prompts(run: Run, services: Services) -> dict[str, Any]:
@@ -154,35 +120,20 @@ def _length_name(low: int, high: int) -> str:
     return f"{low + 1}–{high} terms" if high < LENGTHS[-1] else f"more than {low} terms"
 
 
-def _add_cross_validated(run: Run, tasks: dict[str, Any], prompts: dict[str, Any]) -> None:
+def _add_cross_validated(run: Run, found: dict[str, Any]) -> None:
     """Fill the column of what was left out from predictions, where it has no labels of its own."""
-    for name, found in (("tasks", tasks), ("prompts", prompts)):
-        ranked = run.data.predictions(f"{name}.json")
-        if ranked is None or "left_out" in found:
-            continue
-        rows = [r for r in run.data.labels("dev", f"{name}.jsonl") if r["task_id"] in ranked]
-        make = _task_figures if name == "tasks" else _figures_of(run)
-        found["left_out"] = make(rows, ranked, CROSS_VALIDATED)
-
-
-def _figures_of(run: Run) -> Callable[[Sequence[Row], Ids, str], dict[str, Any]]:
-    return lambda rows, ranked, by: _prompt_figures(run, rows, ranked, by)
+    ranked = run.data.predictions("prompts.json")
+    if ranked is not None and "left_out" not in found:
+        rows = [r for r in run.data.labels("dev", "prompts.jsonl") if r["task_id"] in ranked]
+        found["left_out"] = _prompt_figures(run, rows, ranked, CROSS_VALIDATED)
 
 
 def render(found: Mapping[str, Any]) -> dict[str, str]:
     """The tables."""
-    sizes, prompts = found["sizes"], found["prompts"]
+    prompts = found["prompts"]
     blocks = {
-        "sizes": pair_table(
-            "long tasks",
-            [
-                (f"{one['size']:,} skills, {metric}", _pick(one, metric))
-                for one in sizes
-                for metric in TASK_METRICS
-            ],
-        ),
-        "embedded": ", ".join(f"{one['embedded']:.0%} of {one['size']:,}" for one in sizes),
-        "whole": f"{sizes[-1]['size']:,}",
+        "embedded": f"{found['embedded']:.0%}",
+        "whole": f"{found['size']:,}",
         "near_misses": pair_table(
             "near misses",
             [("the skill that should not trigger comes first", _pick(prompts, "near_misses"))],
@@ -195,14 +146,15 @@ def render(found: Mapping[str, Any]) -> dict[str, str]:
             ],
         ),
     }
+    metrics = [f"first {cut}" for cut in CUTOFFS]
     for kind in ("language", "length", "style"):
-        blocks[kind] = pair_table(
+        blocks[kind] = wide_table(
             "prompts",
             [
-                (f"{name}, {metric}", _pick_kind(prompts, kind, name, metric))
+                (name, {metric: _pick_kind(prompts, kind, name, metric) for metric in metrics})
                 for name in _names(prompts, kind)
-                for metric in [f"first {cut}" for cut in CUTOFFS]
             ],
+            dict.fromkeys(metrics, share),
         )
     return blocks
 
@@ -220,15 +172,22 @@ def _pick_kind(prompts: Mapping[str, Any], kind: str, name: str, metric: str) ->
     return {c: part[metric] for c, part in parts.items() if metric in part}
 
 
+def _count(prompts: Mapping[str, Any], length: str) -> int:
+    """Cases of a length, in the column that has most."""
+    pair = _pick_kind(prompts, "length", length, f"first {CUTOFFS[0]}")
+    return max(figure["cases"] for figure in pair.values())
+
+
 def plots(found: Mapping[str, Any]) -> dict[str, bytes]:
-    """Recall by rank, by query length and by size of the library."""
+    """Recall by rank and by query length."""
     prompts = found["prompts"]
     recall = [
         Curve(column, list(range(1, MAX_RANKED + 1)), prompts[column]["recall"])
         for column in COLUMNS
         if column in prompts
     ]
-    lengths = _names(prompts, "length")
+    names = _names(prompts, "length")
+    lengths = [name for name in names if _count(prompts, name) >= LEAST_SHOWN] or names
     bars = [
         Series(
             column, metric, [_pick_kind(prompts, "length", n, metric).get(column) for n in lengths]
@@ -237,15 +196,9 @@ def plots(found: Mapping[str, Any]) -> dict[str, bytes]:
         if column in prompts
         for metric in ("first 1", "first 10")
     ]
-    sizes = [
-        Curve(column, [one["size"] for one in found["sizes"]], values, metric)
-        for metric in TASK_METRICS
-        for column in COLUMNS
-        if (values := [one[column][metric] for one in found["sizes"] if column in one])
-        and len(values) == len(found["sizes"])
-    ]
+    ticks = [name.removesuffix(" terms") for name in lengths]
+    x, y = "distinct terms of the prompt", "share of the prompts"
     return {
         "recall": draw_curves(recall, "rank", "prompts with the right skill so far", log=True),
-        "length": draw_bars(bars, lengths, "share of the prompts"),
-        "sizes": draw_curves(sizes, "skills in the library", "long tasks", log=True, points=True),
+        "length": draw_bars(bars, ticks, x, y),
     }

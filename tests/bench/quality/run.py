@@ -28,6 +28,7 @@ from workers.evaluation.predictions import MAX_RANKED
 
 WHOLE = "whole"
 SEED = 7
+SIZES = (1_000, 4_000)
 LINK_SECONDS = 1_800
 
 
@@ -48,11 +49,18 @@ class Run:
     """Opens libraries, made where they are not there yet, and keeps rankings of the whole one.
 
     cache: folder of the libraries that are made. whole: home of the whole library, if it exists
-    already; it is read only.
+    already; it is read only. sizes: skills of the random parts that long tasks are asked of.
     """
 
-    def __init__(self, data: QualityData, cache: Path, whole: Path | None = None) -> None:
+    def __init__(
+        self,
+        data: QualityData,
+        cache: Path,
+        whole: Path | None = None,
+        sizes: Sequence[int] = SIZES,
+    ) -> None:
         self.data = data
+        self.sizes = sizes
         self._cache = cache
         self._whole = whole
         self._ranked: dict[str, Ranked] = {}

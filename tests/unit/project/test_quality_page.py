@@ -12,8 +12,18 @@ import numpy as np
 import pytest
 
 from tests.bench.quality import confidence, passages, roles, routing
+from tests.bench.quality import sizes as library_sizes
 from tests.bench.quality.data import QualityData, spaced
-from tests.bench.quality.figures import CROSS_VALIDATED, cell, mean_figure, pair_cells, signed
+from tests.bench.quality.figures import (
+    CROSS_VALIDATED,
+    cell,
+    count,
+    mean_figure,
+    pair_cells,
+    share,
+    signed,
+    wide_table,
+)
 from tests.bench.quality.page import (
     DOCS,
     RESULTS,
@@ -98,7 +108,7 @@ def full_results() -> dict[str, Any]:
     prompts = {"kinds": kinds, "recall": [one] * 100, "near_misses": one}
     sizes = [
         {"size": size, "embedded": 0.5}
-        | {c: dict.fromkeys(routing.TASK_METRICS, one) for c in both}
+        | {c: dict.fromkeys(library_sizes.METRICS, one) for c in both}
         for size in (189, 12_000)
         for both in [("dev", "left_out")]
     ]
@@ -114,7 +124,12 @@ def full_results() -> dict[str, Any]:
         "format": 1,
         "about": {"encoder": "minilm", "sample": 12},
         "sections": {
-            "routing": {"sizes": sizes, "prompts": {"dev": prompts, "left_out": prompts}},
+            "sizes": sizes,
+            "routing": {
+                "size": 12_000,
+                "embedded": 0.5,
+                "prompts": {"dev": prompts, "left_out": prompts},
+            },
             "confidence": {
                 "calibration": {"dev": calibration, "left_out": calibration},
                 "no_skill_hit": {"tasks with their skills": {"dev": one}},
@@ -150,6 +165,20 @@ def test_a_figure_without_a_left_out_one_is_marked() -> None:
     assert cell(crossed) == ".500 [.00, 1.00] (cv)"
     assert signed(figures(lambda _: 0.0)) == "="
     assert signed(figures(lambda _: -0.25)).startswith("-0.250 [-0.25")
+
+
+def test_a_wide_table_has_a_row_per_column_of_the_page() -> None:
+    dev, left = figures(lambda n: n / 12), figures(lambda n: float(n % 2))
+    rows = [("both", {"a": {"dev": dev, "left_out": left}, "b": {"dev": dev}}), ("none", {})]
+    lines = wide_table("what", rows, {"a": share, "b": count}).splitlines()
+    assert lines[0] == "| what | cases (groups) |  | a | b |"
+    assert [line.split(" | ")[1:3] for line in lines[2:]] == [
+        ["12 (4)", "dev"],
+        ["12 (4)", "left out"],
+    ]
+    assert lines[3].endswith("| – |")
+    alone = wide_table("what", [("one", {"a": {"dev": dev}})], {"a": share})
+    assert "| dev only |" in alone
 
 
 def test_groups_widen_an_interval() -> None:

@@ -11,7 +11,7 @@ import click
 
 from config.errors import UsageError
 from config.settings import Settings
-from skills.record import ParsedSkill
+from skills.record import ParsedSkill, Role
 from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
 
 
@@ -29,6 +29,11 @@ from workers.cli.common import json_option, print_json, print_to_stderr, progres
     type=click.Path(path_type=Path, dir_okay=False),
     help="File for the weights (.npz); the model card is written next to it (.json).",
 )
+@click.option(
+    "--predictions",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File for the roles of each skill by the classifier trained without it, as `eval roles`.",
+)
 @click.option("--origin", default="", help="Origin of the labels, for the model card.")
 @json_option
 @click.pass_context
@@ -37,13 +42,14 @@ def roles(
     labels: tuple[Path, ...],
     folders: tuple[str, ...],
     out: Path | None,
+    predictions: Path | None,
     origin: str,
     as_json: bool,
 ) -> None:
     """Train the classifier of passages on lines labelled with their roles.
 
     LABELS are JSON files: skill id -> [[first line, last line, role], …]. Each skill is evaluated
-    with a classifier that was trained on others. Without --out nothing is written.
+    with a classifier that was trained on others. Without --out no weights are written.
 
     \b
     Example:
@@ -55,8 +61,7 @@ def roles(
     from workers.training.model_card import make_model_card
     from workers.training.role_training import make_example, train_roles
 
-    if out is not None and (out.suffix != ".npz" or not out.absolute().parent.is_dir()):
-        raise UsageError(f"{out}: --out must be a .npz file in an existing folder")
+    _check_outputs(out, predictions)
     labelled = read_labels(labels)
     parsed = _read_parsed(read_settings(ctx), sorted(labelled), folders)
     examples = [make_example(name, parsed[name], labelled[name]) for name in sorted(labelled)]
@@ -68,10 +73,30 @@ def roles(
         card = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
         write_atomically(out.with_suffix(".json"), card.encode())
         print_to_stderr(f"weights written to {out}, model card to {out.with_suffix('.json')}")
+    if predictions is not None:
+        _write_predictions(predictions, parsed, trained.predicted)
     if as_json:
         print_json(report | {"per_skill": trained.per_skill})
     else:
         _print_report(report)
+
+
+def _check_outputs(out: Path | None, predictions: Path | None) -> None:
+    if out is not None and (out.suffix != ".npz" or not out.absolute().parent.is_dir()):
+        raise UsageError(f"{out}: --out must be a .npz file in an existing folder")
+    if predictions is not None and not predictions.absolute().parent.is_dir():
+        raise UsageError(f"{predictions}: --predictions must be a file in an existing folder")
+
+
+def _write_predictions(
+    path: Path, parsed: Mapping[str, ParsedSkill], predicted: Mapping[str, Sequence[Role]]
+) -> None:
+    from workers.evaluation.predictions import role_ranges
+    from workers.library.user_files import write_atomically
+
+    found = {name: role_ranges(parsed[name], given) for name, given in predicted.items()}
+    write_atomically(path, (json.dumps(found) + "\n").encode())
+    print_to_stderr(f"roles on skills left out written to {path}")
 
 
 def _print_report(report: Mapping[str, Any]) -> None:
