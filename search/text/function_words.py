@@ -1,8 +1,8 @@
-"""Function words of tasks that are not in English: what says nothing about a task's subject.
+"""Function words of tasks in European languages other than English, and in Indonesian.
 
 The tokenizer drops the stop words of English. In a library of mostly English and Chinese skills the
 function words of another language are rare, and so weigh as much as names: any task in Italian
-finds the one Italian skill. In Chinese it is the pairs of function characters, as in 帮我一下.
+finds the one Italian skill.
 """
 
 from __future__ import annotations
@@ -12,11 +12,6 @@ from collections.abc import Sequence
 
 from search.text.tokens import STOP_WORDS, tokenize
 
-_CHARACTERS = frozenset(
-    "的了吗呢吧啊呀嘛我你您他她它们咱这那哪此其之个些种样下点儿次就都也还又再很太更最只才刚已曾"
-    "把被给让使请帮替对向从到在于为以因所和与及跟或但而且若如是有没不无非别要想能会可该得做弄搞来去"
-    "上中里内外什么怎谁多少何时候一两"
-)
 _WORDS_BY_LANGUAGE = {
     "Italian": """il lo la gli le un uno una di del dello della dei degli delle da dal dalla
     in nel nella con su sul per tra fra ed ma se che chi cui non mi ti ci vi si ne ha ho hai
@@ -55,19 +50,15 @@ _LEAST_WORDS = 2
 def drop_function_words(terms: Sequence[str], text: str) -> list[str]:
     """Return the terms of a text in reading order without its function words.
 
-    Chinese: bigrams of two function characters. Other languages: their words, where the text has
-    more of them than of English stop words, and at least two.
+    All terms are kept where the text does not have more words of the lists than English stop words,
+    and at least two.
     """
-    foreign = _TERMS if _is_foreign(text) else frozenset()
-    return [term for term in terms if term not in foreign and not _is_function_bigram(term)]
+    if not _is_foreign(text):
+        return list(terms)
+    return [term for term in terms if term not in _TERMS]
 
 
 def _is_foreign(text: str) -> bool:
     words = [word.lower() for word in _LETTERS.findall(text)]
     count = sum(word in _WORDS for word in words)
     return count >= _LEAST_WORDS and count > sum(word in STOP_WORDS for word in words)
-
-
-def _is_function_bigram(term: str) -> bool:
-    # Most terms are ASCII: looked at first, since a task may have ten thousand.
-    return not term.isascii() and _CHARACTERS.issuperset(term)
