@@ -265,7 +265,7 @@ def test_a_running_serve_answers_and_one_that_ended_is_done_without(
         own(find)
         assert asked() == 1
         write_skill(folder, "glass-engraving", "Engrave a glass vase")
-        wait_for(lambda: "c:glass-engraving" in home.skills())
+        wait_for(lambda: home.skills().get("c:glass-engraving", {}).get("state") == "published")
         own(read)
     assert "c:glass-engraving" in own(lambda client: find(client, "engrave a glass vase"))
 

@@ -37,6 +37,12 @@ def roles_of(skillbus: Skillbus, skill_id: str) -> set[str]:
     return {passage["role"] for passage in shown["passages"]}
 
 
+def calls_of(skillbus: Skillbus) -> int:
+    """How many answers of the language model are stored."""
+    usage = skillbus("status", "--json").data["language_model"]["usage"]
+    return usage["roles"]["calls"] if "roles" in usage else 0
+
+
 def bundle_roles(skillbus: Skillbus) -> set[str]:
     found = skillbus("query", "turn the capstan in the harbour", "--format", "json").data
     assert found["skills"]
@@ -170,6 +176,7 @@ def test_an_interrupt_ends_soon_and_loses_nothing_that_was_paid_for(
     server.script = lambda asked: stalling(60) if asked.number > 2 else script(asked)
     running = library.start("refine")
     wait_for(lambda: server.requests > 2, 60)
+    wait_for(lambda: calls_of(library) == 2, 60)  # both answers are stored
     running.send(signal.SIGINT)
     assert running.wait(15).code == 130
     server.settle()

@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("config", "skills", "search", "graph", "tasks", "workers")
+NEED_TORCH = ("search/models/bert.py",)
+"""Modules that are imported in functions only, since they import torch."""
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +123,7 @@ def test_importing_a_room_reads_nothing_and_starts_nothing() -> None:
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for room in ROOMS
         for path in sorted((ROOT / room).rglob("*.py"))
-        if path.name != "__main__.py"
+        if path.name != "__main__.py" and path.relative_to(ROOT).as_posix() not in NEED_TORCH
     ]
     program = (
         "import importlib, sys, threading\n"

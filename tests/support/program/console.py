@@ -21,6 +21,8 @@ from pathlib import Path
 
 _FENCE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ID = re.compile(r"\b[0-9a-f]{12,64}\b|\b[0-9a-f]{12}-[0-9a-f]{8}\b|\bskb_[\w-]+")
+_PRECISION = re.compile(r"(?<=:)(?:bf16|f32)(?=:)")
+"""Of the encoder, by what the processor can do."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _END = re.compile(r"\x01(\d+)\x01\n")
 _MORE = "…"
@@ -102,6 +104,7 @@ class Shell:
 def normalise(line: str, folder: Path) -> str:
     """A line with ids, numbers, paths and runs of blanks replaced by their kind."""
     line = line.replace(str(folder), "/home/ana/skillbus").replace("/home/ana/.local", "/home/ana")
+    line = _PRECISION.sub("PRECISION", line)
     line = _ID.sub("ID", line)
     line = _NUMBER.sub("N", line)
     return re.sub(r"\s+", " ", line).strip()
