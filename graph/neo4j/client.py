@@ -141,23 +141,21 @@ class Neo4jClient:
         place of SystemExit. After CancelledError it drops the connection instead.
         """
         interrupt: BaseException | None = None
-        try:
-            with driver.session(
+        with (
+            suppress(CancelledError),
+            driver.session(
                 database=self._settings.neo4j_database,
                 default_access_mode=access,
                 bookmark_manager=self._bookmarks,
-            ) as session:
-                try:
-                    yield session
-                except Exception:
-                    raise
-                except BaseException as error:
-                    interrupt = error
-                    raise CancelledError from error
-        except CancelledError:
-            if interrupt is None:
-                raise
-            raise interrupt from None
+            ) as session,
+        ):
+            try:
+                yield session
+            except (KeyboardInterrupt, SystemExit) as error:
+                interrupt = error
+                raise CancelledError from error
+        if interrupt is not None:
+            raise interrupt
 
     def _retrying(self, attempt: Callable[[Driver, bool], T], limit: float | None = None) -> T:
         """Repeat the attempt until it succeeds, fails for good, or the time limit is over."""

@@ -58,9 +58,11 @@ def test_the_table_has_a_row_for_each_default_budget(examples: Skillbus) -> None
     assert "complete" in text
 
 
-def test_labels_without_lines_are_refused(examples: Skillbus, tmp_path: Path) -> None:
+@pytest.mark.parametrize("required", [None, [], [[2, 1]]])
+def test_labels_without_lines_are_refused(
+    examples: Skillbus, tmp_path: Path, required: object
+) -> None:
     path = tmp_path / "queries.jsonl"
     row = json.loads(QUERIES.read_text(encoding="utf-8").splitlines()[0])
-    del row["required"]
-    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    assert "required" in examples("eval", "answers", str(path), code=2).err
+    path.write_text(json.dumps(row | {"required": required}) + "\n", encoding="utf-8")
+    assert "is not a line range" in examples("eval", "answers", str(path), code=2).err

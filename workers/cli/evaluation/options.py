@@ -115,8 +115,8 @@ def write_text_file(path: Path, text: str) -> None:
 
 
 def check_line_ranges(query_id: str, ranges: Any, lines: int) -> None:
-    """Raise UsageError for invalid line ranges or ranges beyond the file."""
-    for row in ranges if isinstance(ranges, list) else [ranges]:
+    """Raise UsageError for no line ranges, invalid ones, or ones beyond the file."""
+    for row in ranges if isinstance(ranges, list) and ranges else [ranges]:
         match row:
             case [int(first), int(last)] if 1 <= first <= last <= lines:
                 continue
