@@ -29,4 +29,4 @@ class Backoff:
     def pause(self) -> float:
         """Return the next pause. It does not sleep: the caller waits, or notes a due time."""
         pause, self._next = self._next, min(2 * self._next, self.longest)
-        return pause * random.uniform(0.5, 1.0) if self.jitter else pause  # noqa: S311 - jitter
+        return pause * random.uniform(0.5, 1.0) if self.jitter else pause  # noqa: S311 - jitter, no secret

@@ -174,7 +174,7 @@ class Neo4jClient:
                 retried = retried or not isinstance(error, Neo4jError)
             finally:
                 watch.finish_call(call)
-            time.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            time.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, no secret
             delay = min(2 * delay, _MAX_DELAY)
 
     def _connected(self) -> tuple[Driver, CallWatchdog]:
