@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
+from billiard.common import terminate_handler_fired  # type: ignore[import-untyped]
 from celery import Celery, Task
 from celery.loaders.app import AppLoader
 from kombu.entity import Queue
@@ -126,7 +128,14 @@ def _register_task(app: Any, policy: TaskPolicy, get_services: GetServices) -> N
 
     def run(self: Any, ids: Sequence[str]) -> dict[str, object]:
         with bound_contextvars(**_log_context(policy, self.request)):
-            return run_task(get_services(), policy, self.request.id, ids)
+            try:
+                return run_task(get_services(), policy, self.request.id, ids)
+            except Exception as error:
+                if terminate_handler_fired():
+                    # SIGTERM raises SystemExit in whatever runs, and a client that cleans up may
+                    # raise an error in its place. Celery would record it as the task's failure.
+                    raise SystemExit(os.EX_TEMPFAIL) from error
+                raise
 
     app.task(
         run,
