@@ -14,7 +14,7 @@ from graph.neo4j.rows import (
     adjacency_from_row,
     features_from_row,
     index_key,
-    link_from_row,
+    links_from_rows,
 )
 from graph.neo4j.statements import READ_BATCH, StatementRunner, batches
 from graph.protocol import LinkStore
@@ -50,7 +50,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
         found: dict[str, list[Link]] = {skill_id: [] for skill_id in skill_ids}
         for ids in batches(list(found), _SKILLS_PER_READ):
             for skill_id, links in self._read("links", ids=list(ids)):
-                found[skill_id] = [link_from_row(values) for values in links]
+                found[skill_id] = links_from_rows(links)
         for links in found.values():
             links.sort(key=_by_owner)
         return found
@@ -58,7 +58,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     @override
     def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         rows = self._read("links_among", ids=list(dict.fromkeys(skill_ids)))
-        return sorted((link_from_row(row) for row in rows), key=_by_source)
+        return sorted(links_from_rows(rows), key=_by_source)
 
     # -- linking
     @override
@@ -103,7 +103,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
             published = self._read("published", ids=list(ids))[0][0]
             found |= {skill_id: [] for skill_id in published}
             for owner, links in self._read("owned", ids=published):
-                found[owner] = [link_from_row([owner, *values]) for values in links]
+                found[owner] = links_from_rows([owner, *values] for values in links)
         return found
 
     @override

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from graph.feature_codec import pack_mentions, pack_vector
 from graph.neo4j.client import Rows
-from graph.neo4j.rows import index_key, link_from_row, link_to_row
+from graph.neo4j.rows import index_key, link_to_row, links_from_rows
 from graph.records import Link, Publication, SkillState, merge_duplicate_links
 from graph.skill_names import lookup_keys, normalise_name
 from skills.judgement import Judgement, replace_judgement
@@ -137,9 +137,9 @@ def replace_links(
     published = {skill_id for skill_id, seq in locked_skills.items() if seq}
     owners = sorted(published & links.keys())
     stored = {
-        link_from_row([owner, *values])
+        link
         for owner, owned in run("owned", ids=owners)
-        for values in owned
+        for link in links_from_rows([owner, *values] for values in owned)
     }
     wanted: set[Link] = set()
     incomplete = []

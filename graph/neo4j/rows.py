@@ -54,10 +54,16 @@ def entry_from_row(row: Sequence[Any]) -> CatalogEntry:
     return CatalogEntry(*values)
 
 
-def link_from_row(row: Sequence[Any]) -> Link:
-    """A row of owner, source, target, type, weight and evidence."""
-    owner, source, target, kind, weight, evidence = row
-    return Link(owner, source, target, _LINK_TYPES[kind], weight, evidence)
+def links_from_rows(rows: Iterable[Sequence[Any]]) -> list[Link]:
+    """Rows of owner, source, target, type, weight and evidence.
+
+    A link that is deleted while a statement runs may be found with nulls in any of them, because
+    Neo4j reads what is committed at that moment. It is left out.
+    """
+    return [
+        Link(owner, source, target, _LINK_TYPES[kind], weight, evidence)
+        for owner, source, target, kind, weight, evidence in filter(_is_complete, rows)
+    ]
 
 
 def link_to_row(link: Link) -> dict[str, Any]:
@@ -80,14 +86,24 @@ def features_from_row(row: Sequence[Any]) -> LinkFeatures:
 
 
 def adjacency_from_row(ends: Iterable[Sequence[Any]], totals: Iterable[Sequence[Any]]) -> Adjacency:
-    """The ends (skill_id, type, forward, weight) and totals (type, forward, sum) of `adjacency`."""
+    """The ends (skill_id, type, forward, weight) and totals (type, forward, sum) of `adjacency`.
+
+    Links that are deleted meanwhile are left out, as by `links_from_rows`.
+    """
     return Adjacency(
         tuple(
             Neighbour(other, _LINK_TYPES[kind], forward, weight)
-            for other, kind, forward, weight in ends
+            for other, kind, forward, weight in filter(_is_complete, ends)
         ),
-        {(_LINK_TYPES[kind], forward): total for kind, forward, total in totals},
+        {
+            (_LINK_TYPES[kind], forward): total
+            for kind, forward, total in filter(_is_complete, totals)
+        },
     )
+
+
+def _is_complete(row: Sequence[Any]) -> bool:
+    return None not in row
 
 
 def index_key(name: str) -> str:

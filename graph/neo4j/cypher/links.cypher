@@ -1,6 +1,7 @@
 // Statements about links by name. `$$links` is replaced by all types of links between skills,
 // `$$owned` by a subquery for the links that the skill `id` owns, `$$type` by one type. A link that
-// is deleted while a statement runs may still be found, without its properties: it is left out.
+// is deleted while a statement runs may still be found, with nulls: it is left out here where that
+// is cheap, and otherwise by the reader of the rows.
 // Many rows are returned as one list, which is cheaper to receive than records.
 
 // name: awaiting_linking
