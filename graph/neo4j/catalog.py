@@ -13,7 +13,7 @@ from typing_extensions import override
 from config.errors import UsageError
 from graph.neo4j import publish
 from graph.neo4j.publish import Withdrawal
-from graph.neo4j.rows import entry_from_row, source_from_row
+from graph.neo4j.rows import entries_from_rows, source_from_row
 from graph.neo4j.statements import READ_BATCH, WRITE_BATCH, StatementRunner, batches
 from graph.protocol import Catalog
 from graph.records import CatalogChanges, CatalogEntry, EntryFilter, Publication, SkillState, Source
@@ -100,11 +100,13 @@ class Neo4jCatalog(StatementRunner, Catalog):
     @override
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         if skill_ids is None:
-            return [entry_from_row(row) for page in self._pages("all_entries") for row in page]
+            return [
+                entry for page in self._pages("all_entries") for entry in entries_from_rows(page)
+            ]
         return [
-            entry_from_row(row)
+            entry
             for ids in batches(sorted(set(skill_ids)), READ_BATCH)
-            for row in self._read("entries", ids=list(ids))[0][0]
+            for entry in entries_from_rows(self._read("entries", ids=list(ids))[0][0])
         ]
 
     @override
@@ -117,7 +119,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
             name, more = "entries_of_source", {}
         for page in self._pages(name, source_id=source_id, **more):
             rows += page
-        return sorted((entry_from_row(row) for row in rows), key=lambda entry: entry.skill_id)
+        return sorted(entries_from_rows(rows), key=lambda entry: entry.skill_id)
 
     @override
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
@@ -131,7 +133,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
             rows = self._read(
                 "list_entries" if state is None else "list_entries_in_state", **wanted
             )
-        return [entry_from_row(row) for row in rows[0][0]]
+        return entries_from_rows(rows[0][0])
 
     @override
     def count_states_by_source(self, source_ids: Sequence[str]) -> dict[str, dict[SkillState, int]]:
@@ -180,7 +182,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:
-        return [entry_from_row(row) for row in self._read("awaiting_ingest", limit=limit)[0][0]]
+        return entries_from_rows(self._read("awaiting_ingest", limit=limit)[0][0])
 
     @override
     def list_awaiting_embedding(self, limit: int) -> list[RevisionKey]:

@@ -25,7 +25,8 @@ from skills.judgement import judgements_from_json
 ENTRY_COLUMNS = """s.skill_id, s.source_id, s.path, s.state, s.name, s.description, s.seq,
     s.content_hash, s.wanted_seq, s.reason, s.warnings, s.safety_level, s.tokens, s.language,
     s.licence, s.paged, s.updated, s.scanner, s.judgements"""
-"""The values that `entry_from_row` reads."""
+"""The values that `entries_from_rows` reads."""
+_SKILL_ID, _STATE = 0, 3
 
 EMPTY_ADJACENCY = Adjacency((), {})
 
@@ -43,13 +44,21 @@ def source_from_row(row: Sequence[Any]) -> Source:
     return Source(*row[:6], *(tuple(row[6]), *row[7:]))
 
 
-def entry_from_row(row: Sequence[Any]) -> CatalogEntry:
-    """A row of ENTRY_COLUMNS."""
+def entries_from_rows(rows: Iterable[Sequence[Any]]) -> list[CatalogEntry]:
+    """Rows of ENTRY_COLUMNS; entries that are deleted meanwhile are left out."""
+    return [
+        _entry_from_row(row)
+        for row in rows
+        if row[_SKILL_ID] is not None and row[_STATE] is not None
+    ]
+
+
+def _entry_from_row(row: Sequence[Any]) -> CatalogEntry:
     values: list[Any] = [
         default if value is None else value
         for value, default in zip(row, _ENTRY_DEFAULTS, strict=True)
     ]
-    values[3] = SkillState(values[3])
+    values[_STATE] = SkillState(values[_STATE])
     values[18] = judgements_from_json(values[18])
     return CatalogEntry(*values)
 

@@ -94,7 +94,8 @@ class StatementRunner:
             yield page
             if len(page) < READ_BATCH:
                 break
-            after = page[-1][column]
+            # The key of an entry that is deleted meanwhile is null.
+            after = next(row[column] for row in reversed(page) if row[column] is not None)
 
     def _check_writable(self) -> None:
         if not self._writable:
