@@ -144,7 +144,7 @@ def test_the_example_client_asks_with_its_token(url: str, secrets: dict[str, str
     client = [sys.executable, str(ROOT / "examples" / "clients" / "ask_mcp.py"), TASK]
     environment = {"PATH": os.environ["PATH"], "SKILLS_URL": url, "SKILLS_TOKEN": secrets["bob"]}
     run = subprocess.run(
-        client, env=environment, capture_output=True, text=True, timeout=60, check=True
+        client, env=environment, capture_output=True, text=True, timeout=200, check=True
     )
     assert run.stdout.startswith("tools: find_skills, read_skill\n# Skills for this task\n")
     assert KILN in run.stdout
@@ -241,7 +241,7 @@ def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
 
         async def leave(mode: str) -> None:
             async with over_http(url, secrets["ada"], mode) as client:
-                with anyio.move_on_after(5):
+                with anyio.move_on_after(120):
                     async with anyio.create_task_group() as group:
                         group.start_soon(client.call_tool, "find_skills", {"task": TASK})
                         while not await anyio.to_thread.run_sync(open_queries):
@@ -250,7 +250,7 @@ def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
 
         for mode in MODES:
             anyio.run(leave, mode)
-            wait_for(lambda: open_queries() == 0, 5)
+            wait_for(lambda: open_queries() == 0)
         # One whose connection breaks.
         call = {"name": "find_skills", "arguments": {"task": TASK}}
         body = json.dumps(LIST_TOOLS | {"method": "tools/call", "params": call}).encode()
@@ -259,8 +259,8 @@ def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
         host, _, number = url.removeprefix("http://").removesuffix("/mcp").partition(":")
         with socket.create_connection((host, int(number))) as broken:
             broken.sendall(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
-            wait_for(lambda: open_queries() == 1, 5)
-        wait_for(lambda: open_queries() == 0, 5)
+            wait_for(lambda: open_queries() == 1)
+        wait_for(lambda: open_queries() == 0)
 
 
 def test_a_query_without_an_answer_ends_in_time(

@@ -159,7 +159,7 @@ def test_it_stops_on_a_signal(skillbus: Skillbus, folder: Path) -> None:
         process = skillbus.start("serve")
         wait_for(lambda: answers(skillbus.home / "serve.sock"))
         process.send(number)
-        result = process.wait(20)
+        result = process.wait()
         assert result.code == 0, result.err
         assert "Traceback" not in result.err
         assert not (skillbus.home / "serve.sock").exists()
@@ -174,7 +174,7 @@ def test_it_stops_in_the_middle_of_work_and_goes_on(skillbus: Skillbus, tmp_path
         client.post("/v1/events", json=event.model_dump(mode="json")).raise_for_status()
         wait_for(lambda: client.get("/v1/status").json()["skills"]["published"] > 20)
     process.send(signal.SIGTERM)
-    result = process.wait(20)
+    result = process.wait()
     assert result.code == 0, result.err
     assert "Traceback" not in result.err
     report = skillbus("sync", str(root), "--json").data
@@ -213,7 +213,7 @@ def test_watch_keeps_in_step(skillbus: Skillbus, folder: Path) -> None:
     write_skill(folder, "zeppelin-flight", "Charter a zeppelin for an aerial survey")
     wait_for(lambda: skillbus.chosen("charter a zeppelin")[:1] == ["crafts:zeppelin-flight"])
     process.send(signal.SIGINT)
-    assert "Traceback" not in process.wait(20).err
+    assert "Traceback" not in process.wait().err
 
 
 def test_a_folder_that_goes_and_comes_back(skillbus: Skillbus, folder: Path) -> None:

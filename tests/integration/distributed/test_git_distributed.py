@@ -177,7 +177,7 @@ def test_a_worker_that_is_killed_while_it_fetches(
     wait_for(lambda: gate.waiting)
     assert gits(mirrors(machines, "fetch"))
     machines.kill("fetch")
-    wait_for(lambda: not gits(mirrors(machines, "fetch")), 5)
+    wait_for(lambda: not gits(mirrors(machines, "fetch")))
     gate.open()
     machines.launch("fetch", SKILLBUS_GIT__MIRRORS=str(mirrors(machines, "another")))
     wait_for(lambda: is_done(remote, event_id))

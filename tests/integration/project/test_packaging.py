@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", made, copy],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         cwd=made,
     )
     assert run.returncode == 0, run.stdout + run.stderr
@@ -87,7 +87,7 @@ def test_asking_for_the_version_loads_nothing_heavy() -> None:
         f"    print(*[name for name in {HEAVY!r} if name in sys.modules])\n"
     )
     run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200
     )
     version, loaded = run.stdout.split("\n")[:2]
     assert re.fullmatch(r"skillbus, version \d+\.\d+\.\d+.*", version), run.stderr
@@ -99,7 +99,7 @@ def test_asking_for_help_of_the_program_works_without_a_library(tmp_path: Path) 
         [sys.executable, "-m", "workers.cli", "--home", tmp_path / "absent", "--help"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert run.returncode == 0, run.stderr
     for command in ("sync", "query", "serve", "eval"):
@@ -113,7 +113,7 @@ def test_the_version_comes_within_half_a_second() -> None:
     times = []
     for _ in range(5):
         started = time.perf_counter()
-        subprocess.run([*command, "--version"], capture_output=True, timeout=60, check=True)
+        subprocess.run([*command, "--version"], capture_output=True, timeout=200, check=True)
         times.append(time.perf_counter() - started)
     assert min(times) < 0.5
 
@@ -133,6 +133,6 @@ def test_importing_a_room_reads_nothing_and_starts_nothing() -> None:
         "('torch', 'sentence_transformers', 'tantivy') if name in sys.modules])\n"
     )
     run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd=ROOT
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, cwd=ROOT
     )
     assert run.stdout == "1\n", run.stdout + run.stderr

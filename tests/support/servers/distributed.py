@@ -124,7 +124,12 @@ class Distributed:
         self.folder = folder
         own = _addresses(servers, broker)
         variables = {f"SKILLBUS_SERVERS__{name.upper()}": value for name, value in own.items()}
-        self.env = {"SKILLBUS_LOG_LEVEL": "info", **variables, **(env or {})}
+        # On a busy machine a query may take longer than the defaults leave it.
+        patient = {
+            "SKILLBUS_WORKERS__QUERY_SECONDS": "120",
+            "SKILLBUS_GATEWAY__WAIT_SECONDS": "60",
+        }
+        self.env = {"SKILLBUS_LOG_LEVEL": "info", **patient, **variables, **(env or {})}
         self.settings = settings_of(folder / "home", self.env)
         self._server = fork_server
         self.workers: dict[str, Worker] = {}
@@ -246,7 +251,7 @@ class Distributed:
         }
         return {name: count for name, count in left.items() if count}
 
-    def wait_done(self, seconds: float = 60.0, paged: bool = True) -> None:
+    def wait_done(self, seconds: float = 120.0, paged: bool = True) -> None:
         """Wait until all that was accepted is carried out, linked and paged."""
         left: dict[str, int] = {}
         end = time.monotonic() + seconds

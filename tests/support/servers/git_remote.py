@@ -46,7 +46,7 @@ class PushedRepository:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=200,
         )
         return run.stdout.strip()
 

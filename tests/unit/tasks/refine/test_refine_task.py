@@ -51,7 +51,7 @@ def backend(tmp_path: Path, server: LanguageModelServer) -> Iterator[EmbeddedBac
     """A library of three skills, in a process that refines nothing by itself."""
     for one in IDS:
         write_skill(tmp_path / "skills", one.partition(":")[2])
-    model = server.settings(stages=("roles",), timeout_seconds=5)
+    model = server.settings(stages=("roles",), timeout_seconds=60)
     settings = Settings(language_model=model).model_copy(update={"home": tmp_path / "home"})
     with EmbeddedBackend(settings, writable=True, encoder=TinyEncoder(), refine="never") as started:
         started.submit(SourceChanged(source_id="made", root=str(tmp_path / "skills")), "test")
