@@ -39,7 +39,7 @@ Broker = Literal["redis", "rabbitmq"]
 
 _DATABASE = 9
 _PREFIX = f"test{os.getpid()}_distributed"
-_STOP_SECONDS = 45.0
+_STOP_SECONDS = 120.0
 _READY_LINE = "worker ready"
 
 
@@ -205,7 +205,7 @@ class Distributed:
         process = program.start("gateway", "--listen", address)
         headers = {"Authorization": f"Bearer {secret}"}
         with httpx.Client(base_url=f"http://{address}", headers=headers, timeout=60) as client:
-            wait_for(lambda: process.ended.is_set() or _answers(client), 60)
+            wait_for(lambda: process.ended.is_set() or _answers(client), 120)
             assert not process.ended.is_set(), process.text("err")
             yield client, process
         process.send(signal.SIGTERM)
