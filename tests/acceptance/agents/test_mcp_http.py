@@ -170,10 +170,11 @@ def test_a_web_page_cannot_reach_it_by_another_name(url: str, secrets: dict[str,
 
 def test_only_a_client_over_its_limit_is_slowed(url: str, secrets: dict[str, str]) -> None:
     with httpx.Client(headers=bearer(secrets["eve"])) as eve:
-        assert eve.post(url, json=LIST_TOOLS).status_code == 200
-        for _ in range(BURST + 20):
-            eve.get(url)
-        slowed = eve.post(url, json=LIST_TOOLS)
+        answers = [eve.post(url, json=LIST_TOOLS)]
+        while answers[-1].status_code == 200 and len(answers) < 100 * BURST:
+            answers.append(eve.post(url, json=LIST_TOOLS))
+        slowed = answers[-1]
+    assert len(answers) > BURST
     assert slowed.status_code == 429
     assert int(slowed.headers["retry-after"]) >= 1
     assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secrets["ann"])).status_code == 200

@@ -165,7 +165,7 @@ class Distributed:
         self.workers[name or workload] = Worker(process)
         return self.workers[name or workload]
 
-    def wait_ready(self, *workloads: str, seconds: float = 60.0) -> None:
+    def wait_ready(self, *workloads: str, seconds: float = 120.0) -> None:
         """Wait until workers take tasks; one that ends instead fails the test with its log."""
 
         def ready(worker: Worker) -> bool:

@@ -212,7 +212,7 @@ def test_what_holds_up_all_skills_pauses_the_work(
 def test_an_endpoint_that_is_down_costs_few_calls(
     services: Services, server: LanguageModelServer
 ) -> None:
-    server.script = lambda asked: rate_limited("60") if asked.number < 2 else broken()
+    server.script = lambda asked: rate_limited("600") if asked.number < 2 else broken()
     assert run(services)["waiting"] == 3
     asked = server.requests
     assert run(services)["waiting"] == 3
