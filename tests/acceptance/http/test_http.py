@@ -450,7 +450,7 @@ def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port:
     document = clients["read"].get("/v1/openapi.json").json()
     anybody = {"/healthz", "/readyz", "/v1/webhooks/{host}"}
     tried = 0
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as anonymous:
+    with httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{port}") as anonymous:
         for path, operations in document["paths"].items():
             for method in operations.keys() & {"get", "post", "put", "patch", "delete"}:
                 wanted = "read" if method == "get" or path.startswith("/v1/queries") else "write"
@@ -470,7 +470,7 @@ def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port:
 
 
 def test_without_a_token_nothing_is_revealed(served: Process, port: int) -> None:
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{port}") as client:
         assert client.get("/healthz").json() == {"state": "alive"}
         assert client.get("/readyz").json() == {"ready": True, "reasons": []}
         for path in ("/v1/status", "/v1/skills", "/metrics", "/v1/openapi.json", "/nothing"):
@@ -494,7 +494,7 @@ def test_tokens_come_and_go_without_a_restart(
     assert path.stat().st_mode & 0o777 == 0o600
     assert secret not in path.read_text()
     headers = {"Authorization": f"Bearer {secret}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
+    with httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
         assert client.get("/v1/status").status_code == 200
         rows = json.loads(path.read_text())
         rows[-1]["expires"] = time.time() - 1
@@ -720,7 +720,7 @@ def test_too_many_requests_get_a_time_to_retry_after(
     number = free_port()
     with (
         few.serving("--listen", f"127.0.0.1:{number}"),
-        httpx.Client(base_url=f"http://127.0.0.1:{number}") as client,
+        httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{number}") as client,
     ):
         codes = [client.get("/v1/sources").status_code for _ in range(6)]
         assert codes[:3] == [200] * 3

@@ -62,7 +62,10 @@ def _ask(client: httpx.Client, **body: Any) -> dict[str, Any]:
 
 
 def test_queries_go_over_the_socket_and_over_loopback(served: Skillbus, port: int) -> None:
-    with served.client() as over_socket, httpx.Client(base_url=f"http://127.0.0.1:{port}") as loop:
+    with (
+        served.client() as over_socket,
+        httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{port}") as loop,
+    ):
         for client in (over_socket, loop):
             answer = _ask(client, task=TASK, top=2, budget=900)
             assert answer["state"] == "done"
@@ -89,7 +92,10 @@ def test_queries_that_are_wrong(served: Skillbus) -> None:
 
 def test_figures_for_prometheus(served: Skillbus, port: int) -> None:
     known = {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
-    with served.client() as over_socket, httpx.Client(base_url=f"http://127.0.0.1:{port}") as loop:
+    with (
+        served.client() as over_socket,
+        httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{port}") as loop,
+    ):
         for client in (over_socket, loop):
             assert _ask(client, task=TASK)["state"] == "done"
             wait_for(lambda ask=client: COUNT_OF_QUERIES in ask.get("/metrics").text)

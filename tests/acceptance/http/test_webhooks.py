@@ -404,7 +404,7 @@ def test_requests_of_another_shape(
     listening: Listening, status: int, host: str, changes: dict[str, str] | None
 ) -> None:
     if changes is None:
-        answer = httpx.get(f"http://127.0.0.1:{listening.port}/v1/webhooks/{host}")
+        answer = httpx.get(f"http://127.0.0.1:{listening.port}/v1/webhooks/{host}", timeout=60)
     else:
         delivery = push("github")
         answer = listening.send(replace(delivery, headers=delivery.headers | changes), host)

@@ -104,11 +104,11 @@ def test_a_querys_id_is_its_trace(running: Distributed) -> None:
         return traced if any(line["event"] == "task done" for line in traced) else []
 
     found = wait_for(lines)
-    # On a busy machine a task may be sent again before it ends, and do nothing then.
+    # On a busy machine a task may be sent again before it ends.
     done = [line for line in found if line["event"] == "task done"]
     assert {line["task"] for line in done} == {QUERY.name}
-    [line] = [line for line in done if "status" in line]
-    assert (line["status"], line["skills"]) == ("SKILL_HIT", len(bundle["skills"]))
+    answers = {(line["status"], line["skills"]) for line in done if "status" in line}
+    assert ("SKILL_HIT", len(bundle["skills"])) in answers
     # There a server may also not answer in time, which the bundle says and one line more.
     late = any("did not answer" in reason for reason in bundle["degraded"])
     warning = "query answered while a server did not answer"

@@ -43,12 +43,17 @@ def arena(
     return arena
 
 
+def degraded_by(traffic: Traffic, name: str) -> list[str]:
+    """The reasons of degraded bundles that name a server."""
+    return [text for text in list(traffic.seen.degraded) if any(one in text for one in NAMES[name])]
+
+
 def away_for_a_while(
     arena: Arena, server: Server, fault: str, cell: str, *, missed: bool = False
 ) -> Traffic:
     """One round: fault, return, and the time until all works; checked and printed.
 
-    missed: the fault lasts until a query has done without the server.
+    missed: the fault lasts until a bundle says that it was made without the server.
     """
     with arena.traffic() as traffic:
         time.sleep(arena.chance.uniform(0.3, 2.0))
@@ -60,7 +65,7 @@ def away_for_a_while(
         seconds_away = HASTY + arena.chance.uniform(1.0, 2.0)
         time.sleep(seconds_away)
         if missed:
-            wait_for(lambda: traffic.seen.degraded, LIMIT)
+            wait_for(lambda: degraded_by(traffic, cell), LIMIT)
         returned = time.monotonic()
         if fault == "killed":
             server.start_again()
@@ -88,13 +93,11 @@ def test_a_server_is_away_for_a_while(
     for _ in range(ROUNDS):
         traffic = away_for_a_while(arena, server, fault, name, missed=name != "redis")
         # On a busy machine another server may be late as well, so not every reason names this one.
-        degraded = [
-            text for text in traffic.seen.degraded if any(one in text for one in NAMES[name])
-        ]
+        degraded = degraded_by(traffic, name)
         if name == "redis":
             assert not degraded
-            told = (*NAMES[name], "no answer")
-            assert all(any(one in text for one in told) for text in traffic.seen.errors)
+            known = (*NAMES[name], "no answer")
+            assert all(any(one in text for one in known) for text in traffic.seen.errors)
         else:
             assert degraded, traffic.seen
             assert not traffic.refused

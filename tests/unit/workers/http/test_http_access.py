@@ -221,6 +221,8 @@ def test_only_proxies_that_are_named_say_who_calls(
     with bind_socket(("127.0.0.1", free_port())) as port, serve_in_thread(echo, settings, port):
         host, number = port.getsockname()
         answer = httpx.get(
-            f"http://{host}:{number}/", headers={"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}
+            f"http://{host}:{number}/",
+            headers={"X-Forwarded-For": "198.51.100.1, 203.0.113.9"},
+            timeout=60,
         )
     assert answer.text == expected
