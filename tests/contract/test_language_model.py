@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from config.errors import MisconfiguredError, SkillbusError
 from skills.token_count import count_tokens
+from tasks.language_model.endpoint.state import state_of
 from tasks.language_model.endpoint.transport import MAX_BODY_BYTES
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.language_model.protocol import (
@@ -31,6 +32,7 @@ from tasks.language_model.protocol import (
     ModelUnavailableError,
     TokenUsage,
 )
+from tests.support.program.program import wait_for
 from tests.support.program.secrecy import made_up
 from tests.support.servers.language_model import (
     MODEL,
@@ -96,7 +98,7 @@ def model(make: Make) -> LanguageModel:
     return make()
 
 
-def ask(model: LanguageModel, seconds: float | None = 10, **changes: Any) -> ModelAnswer[Order]:
+def ask(model: LanguageModel, seconds: float | None = 60, **changes: Any) -> ModelAnswer[Order]:
     values: dict[str, Any] = {
         "stage": "select",
         "version": 1,
@@ -429,7 +431,7 @@ def test_an_endpoint_that_is_away_fails(server: LanguageModelServer, make: Make)
         ask(make(base_url=address))
 
 
-@pytest.mark.parametrize("reply", [stalling(30, RIGHT), trickling(0.02, RIGHT)])
+@pytest.mark.parametrize("reply", [stalling(200, RIGHT), trickling(1.0, RIGHT)])
 def test_the_deadline_cancels_the_call_and_the_server_sees_it(
     model: LanguageModel, server: LanguageModelServer, reply: Reply
 ) -> None:
@@ -437,22 +439,23 @@ def test_the_deadline_cancels_the_call_and_the_server_sees_it(
     server.queue.append(reply)
     began = time.monotonic()
     with pytest.raises(ModelUnavailableError) as caught:
-        ask(model, seconds=0.5)
-    assert 0.45 < time.monotonic() - began < 2
+        ask(model, seconds=3)
+    assert 2.9 < time.monotonic() - began < 100  # the whole answer takes 200 s and more
     assert caught.value.usage.estimated
-    server.settle(2)
+    server.settle()
     assert server.disconnects == 1
 
 
 def test_the_time_limit_of_the_settings_is_that_of_a_call(
     make: Make, server: LanguageModelServer
 ) -> None:
-    model = make(timeout_seconds=1)
+    model = make(timeout_seconds=4)
     ask(model)
-    server.queue.append(stalling(30))
+    server.queue.append(stalling(200))
     with pytest.raises(ModelUnavailableError):
         ask(model, seconds=None)
-    server.queue.extend(Reply("no", wait=0.6) for _ in range(2))
+    server.queue.extend(Reply("no", wait=1.5) for _ in range(2))
+    server.queue.append(Reply('{"ids": ["c", "a", "b"]}', wait=1.5))
     assert ask(model, seconds=None).calls == 3
 
 
@@ -460,9 +463,10 @@ def test_tries_end_with_the_deadline_of_the_request(
     model: LanguageModel, server: LanguageModelServer
 ) -> None:
     ask(model)  # the first call imports modules
-    server.script = lambda asked: Reply("no", wait=0.4)
+    server.queue.append(Reply("no"))
+    server.script = lambda asked: stalling(200)
     with pytest.raises(ModelUnavailableError) as caught:
-        ask(model, seconds=0.6)
+        ask(model, seconds=3)
     assert caught.value.calls == 2
     assert caught.value.usage.completion > 0
 
@@ -494,30 +498,29 @@ def test_a_limit_without_a_time_is_waited_for(
 def test_a_pause_beyond_the_deadline_is_an_error_at_once_for_all_clients(
     make: Make, server: LanguageModelServer
 ) -> None:
-    server.queue.append(rate_limited("100"))
+    server.queue.append(rate_limited("1000"))
     for model in (make(), make()):
         began = time.monotonic()
         with pytest.raises(ModelUnavailableError) as caught:
-            ask(model)
-        assert time.monotonic() - began < 2
+            ask(model, seconds=200)
+        assert time.monotonic() - began < 100
         assert caught.value.retry_after is not None
-        assert 90 < caught.value.retry_after <= 100
+        assert 800 < caught.value.retry_after <= 1000
     assert server.requests == 1
 
 
 def test_calls_wait_together_for_the_end_of_a_pause(
     model: LanguageModel, server: LanguageModelServer
 ) -> None:
-    server.queue.append(rate_limited("1"))
+    server.queue.append(rate_limited("2"))
     server.queue.append(Reply('{"ids": ["c", "a", "b"]}'))
+    state = state_of(server.url, MODEL)
+    began = time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(ask, model)
-        server.wait_for_requests(1)
-        server.settle()
-        time.sleep(0.1)
-        began = time.monotonic()
+        wait_for(lambda: state.seconds_to_wait() or server.requests > 1)
         ask(model)
-        assert time.monotonic() - began > 0.5
+        assert time.monotonic() - began > 1.9
         first.result()
     assert server.requests == 3
 
@@ -527,10 +530,9 @@ def test_a_senseless_time_counts_as_none(
     model: LanguageModel, server: LanguageModelServer, value: str
 ) -> None:
     server.queue.append(rate_limited(value))
-    with pytest.raises(ModelUnavailableError) as caught:
-        ask(model, seconds=0.8)
-    assert caught.value.retry_after is not None
-    assert caught.value.retry_after <= 1
+    began = time.monotonic()
+    assert ask(model).calls == 2
+    assert time.monotonic() - began > 0.9
 
 
 def test_an_endless_limit_ends(model: LanguageModel, server: LanguageModelServer) -> None:
@@ -543,9 +545,15 @@ def test_an_endless_limit_ends(model: LanguageModel, server: LanguageModelServer
 # The circuit
 
 
+def stay_open(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Have a circuit stay open at least so long, as a machine may stand still for some seconds."""
+    monkeypatch.setattr("tasks.language_model.endpoint.state._FIRST_OPEN_SECONDS", seconds)
+
+
 def test_a_dead_endpoint_costs_nothing_after_two_failures(
-    make: Make, server: LanguageModelServer
+    make: Make, server: LanguageModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stay_open(monkeypatch, 60.0)
     server.script = lambda asked: broken()
     for model in [make(), make()] * 5:
         with pytest.raises(ModelUnavailableError):
@@ -554,31 +562,33 @@ def test_a_dead_endpoint_costs_nothing_after_two_failures(
 
 
 def test_a_stalling_endpoint_holds_up_only_the_first_calls(
-    model: LanguageModel, server: LanguageModelServer
+    model: LanguageModel, server: LanguageModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stay_open(monkeypatch, 60.0)
     ask(model)
     server.script = lambda asked: stalling()
-    began = time.monotonic()
     for _ in range(10):
         with pytest.raises(ModelUnavailableError):
-            ask(model, seconds=0.3)
-    assert time.monotonic() - began < 2.5
+            ask(model, seconds=1.5)
     assert server.requests == 3
 
 
 def test_a_call_with_more_time_is_not_stopped_by_short_ones(
     model: LanguageModel, server: LanguageModelServer
 ) -> None:
-    server.script = lambda asked: Reply('{"ids": ["c", "a", "b"]}', wait=0.5)
+    server.script = lambda asked: stalling()
     for _ in range(3):
         with pytest.raises(ModelUnavailableError):
             ask(model, seconds=0.2)
-    ask(model, seconds=10)
     server.script = lambda asked: RIGHT
-    ask(model, seconds=5)  # an answer closes the circuit for all
+    ask(model, seconds=60)
+    ask(model, seconds=30)  # an answer closes the circuit for all
 
 
-def test_one_call_tries_after_the_pause(model: LanguageModel, server: LanguageModelServer) -> None:
+def test_one_call_tries_after_the_pause(
+    model: LanguageModel, server: LanguageModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stay_open(monkeypatch, 8.0)
     server.queue.extend([broken(), broken()])
     for _ in range(2):
         with pytest.raises(ModelUnavailableError):
@@ -587,12 +597,20 @@ def test_one_call_tries_after_the_pause(model: LanguageModel, server: LanguageMo
         ask(model)
     assert caught.value.retry_after is not None
     time.sleep(caught.value.retry_after + 0.05)
-    server.queue.append(Reply('{"ids": ["c", "a", "b"]}', wait=1))
+    stay_open(monkeypatch, 60.0)
+    answer_now = threading.Event()
+
+    def answer_late(asked: Asked) -> Answer:
+        answer_now.wait(60)
+        return RIGHT
+
+    server.script = answer_late
     with ThreadPoolExecutor(1) as pool:
-        trying = pool.submit(ask, model)
+        trying = pool.submit(ask, model, 60)
         server.wait_for_requests(3)
         with pytest.raises(ModelUnavailableError):
             ask(model)
+        answer_now.set()
         trying.result()
     ask(model)
     assert server.requests == 4
@@ -603,7 +621,7 @@ def test_one_call_tries_after_the_pause(model: LanguageModel, server: LanguageMo
 
 def test_threads_share_the_concurrency(make: Make, server: LanguageModelServer) -> None:
     model = make(concurrency=3)
-    server.script = lambda asked: Reply('{"ids": ["c", "a", "b"]}', wait=0.1)
+    server.script = lambda asked: Reply('{"ids": ["c", "a", "b"]}', wait=0.3)
     with ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda _: ask(model, None), range(24)))
     assert len(answers) == 24
@@ -615,28 +633,33 @@ def test_threads_share_the_concurrency(make: Make, server: LanguageModelServer) 
 def test_waiting_for_a_slot_ends_with_the_deadline(make: Make, server: LanguageModelServer) -> None:
     model = make(concurrency=1)
     ask(model)
-    server.queue.append(Reply('{"ids": ["c", "a", "b"]}', wait=1.5))
+    answer_now = threading.Event()
+
+    def answer_late(asked: Asked) -> Answer:
+        answer_now.wait(60)
+        return RIGHT
+
+    server.script = answer_late
     with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(ask, model)
+        slow = pool.submit(ask, model, 60)
         server.wait_for_requests(2)
         with pytest.raises(ModelUnavailableError, match="concurrency"):
-            ask(model, seconds=0.3)
+            ask(model, seconds=2)
+        answer_now.set()
         slow.result()
     ask(model)
 
 
 def test_close_cancels_running_calls(make: Make, server: LanguageModelServer) -> None:
     model = make()
-    server.script = lambda asked: stalling()
+    server.script = lambda asked: stalling(200)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(ask, model, 30)
+        running = pool.submit(ask, model, 200)
         server.wait_for_requests(1)
-        began = time.monotonic()
         model.close()
         with pytest.raises(ModelUnavailableError, match="closed"):
-            running.result(5)
-        assert time.monotonic() - began < 3
-    server.settle(2)
+            running.result(100)
+    server.settle()
     assert server.disconnects == 1
     with pytest.raises(ModelUnavailableError, match="closed"):
         ask(model)
@@ -668,7 +691,7 @@ def test_a_forked_process_has_its_own_connections(make: Make, server: LanguageMo
 
     child = context.Process(target=in_child)
     child.start()
-    assert receiving.poll(20)
+    assert receiving.poll(120)
     pid, ids = receiving.recv()
     child.join()
     assert pid != os.getpid()

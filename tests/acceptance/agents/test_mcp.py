@@ -321,7 +321,7 @@ def wire(home: Skillbus, tmp_path: Path) -> Iterator[Wire]:
         assert process.stdout is not None
         process.stdin.close()
         assert process.stdout.read() == ""
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
 
 
 def test_on_the_wire(home: Skillbus, wire: Wire, tmp_path: Path) -> None:

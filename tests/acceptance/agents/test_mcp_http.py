@@ -133,7 +133,7 @@ def test_many_agents_at_once_with_tokens_of_any_scope(url: str, secrets: dict[st
 )
 def test_without_a_token_nothing_is_served(url: str, headers: dict[str, str]) -> None:
     for method, body in (("POST", LIST_TOOLS), ("GET", None), ("DELETE", None)):
-        answer = httpx.request(method, url, json=body, headers=PROTOCOL | headers)
+        answer = httpx.request(method, url, timeout=60, json=body, headers=PROTOCOL | headers)
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"].startswith("Bearer")
         assert answer.headers["content-type"] == "application/problem+json"
@@ -144,7 +144,7 @@ def test_the_example_client_asks_with_its_token(url: str, secrets: dict[str, str
     client = [sys.executable, str(ROOT / "examples" / "clients" / "ask_mcp.py"), TASK]
     environment = {"PATH": os.environ["PATH"], "SKILLS_URL": url, "SKILLS_TOKEN": secrets["bob"]}
     run = subprocess.run(
-        client, env=environment, capture_output=True, text=True, timeout=60, check=True
+        client, env=environment, capture_output=True, text=True, timeout=200, check=True
     )
     assert run.stdout.startswith("tools: find_skills, read_skill\n# Skills for this task\n")
     assert KILN in run.stdout
@@ -152,35 +152,44 @@ def test_the_example_client_asks_with_its_token(url: str, secrets: dict[str, str
 
 def test_a_token_that_is_revoked_is_refused_from_then_on(url: str, tokens: TokenStore) -> None:
     secret = tokens.add("gone", TokenScope.READ)
-    assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secret)).status_code == 200
+    assert httpx.post(url, timeout=60, json=LIST_TOOLS, headers=bearer(secret)).status_code == 200
     tokens.revoke("gone")
-    assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secret)).status_code == 401
+    assert httpx.post(url, timeout=60, json=LIST_TOOLS, headers=bearer(secret)).status_code == 401
 
 
 def test_a_web_page_cannot_reach_it_by_another_name(url: str, secrets: dict[str, str]) -> None:
     allowed = bearer(secrets["ada"])
-    rebound = httpx.post(url, json=LIST_TOOLS, headers=allowed | {"Host": "skills.evil.example"})
+    rebound = httpx.post(
+        url, timeout=60, json=LIST_TOOLS, headers=allowed | {"Host": "skills.evil.example"}
+    )
     assert rebound.status_code == 421
     for origin in ("http://evil.example", "null"):
-        foreign = httpx.post(url, json=LIST_TOOLS, headers=allowed | {"Origin": origin})
+        foreign = httpx.post(url, timeout=60, json=LIST_TOOLS, headers=allowed | {"Origin": origin})
         assert foreign.status_code == 403
     own = url.removesuffix("/mcp")
-    assert httpx.post(url, json=LIST_TOOLS, headers=allowed | {"Origin": own}).status_code == 200
+    assert (
+        httpx.post(url, timeout=60, json=LIST_TOOLS, headers=allowed | {"Origin": own}).status_code
+        == 200
+    )
 
 
 def test_only_a_client_over_its_limit_is_slowed(url: str, secrets: dict[str, str]) -> None:
-    with httpx.Client(headers=bearer(secrets["eve"])) as eve:
-        assert eve.post(url, json=LIST_TOOLS).status_code == 200
-        for _ in range(BURST + 20):
-            eve.get(url)
-        slowed = eve.post(url, json=LIST_TOOLS)
+    with httpx.Client(timeout=60, headers=bearer(secrets["eve"])) as eve:
+        answers = [eve.post(url, json=LIST_TOOLS)]
+        while answers[-1].status_code == 200 and len(answers) < 100 * BURST:
+            answers.append(eve.post(url, json=LIST_TOOLS))
+        slowed = answers[-1]
+    assert len(answers) > BURST
     assert slowed.status_code == 429
     assert int(slowed.headers["retry-after"]) >= 1
-    assert httpx.post(url, json=LIST_TOOLS, headers=bearer(secrets["ann"])).status_code == 200
+    assert (
+        httpx.post(url, timeout=60, json=LIST_TOOLS, headers=bearer(secrets["ann"])).status_code
+        == 200
+    )
 
 
 def test_what_is_no_request_of_the_protocol_is_refused(url: str, secrets: dict[str, str]) -> None:
-    with httpx.Client(headers=bearer(secrets["ann"])) as client:
+    with httpx.Client(timeout=60, headers=bearer(secrets["ann"])) as client:
         for body in (b"", b"{", b"[]", b'"x"', b"\xff\xfe", b'{"jsonrpc": "1.0"}', b"[" * 5000):
             for version in ({}, {"MCP-Protocol-Version": "2026-07-28"}):
                 answer = client.post(url, content=body, headers=version)
@@ -190,7 +199,7 @@ def test_what_is_no_request_of_the_protocol_is_refused(url: str, secrets: dict[s
 
 
 def test_there_is_no_session_to_be_taken_over_or_held(url: str, secrets: dict[str, str]) -> None:
-    with httpx.Client(headers=bearer(secrets["ann"])) as client:
+    with httpx.Client(timeout=60, headers=bearer(secrets["ann"])) as client:
         for method in ("GET", "DELETE"):
             answer = client.request(method, url, headers={"Mcp-Session-Id": "0" * 32})
             assert answer.status_code == 405
@@ -241,7 +250,7 @@ def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
 
         async def leave(mode: str) -> None:
             async with over_http(url, secrets["ada"], mode) as client:
-                with anyio.move_on_after(5):
+                with anyio.move_on_after(120):
                     async with anyio.create_task_group() as group:
                         group.start_soon(client.call_tool, "find_skills", {"task": TASK})
                         while not await anyio.to_thread.run_sync(open_queries):
@@ -250,7 +259,7 @@ def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
 
         for mode in MODES:
             anyio.run(leave, mode)
-            wait_for(lambda: open_queries() == 0, 5)
+            wait_for(lambda: open_queries() == 0)
         # One whose connection breaks.
         call = {"name": "find_skills", "arguments": {"task": TASK}}
         body = json.dumps(LIST_TOOLS | {"method": "tools/call", "params": call}).encode()
@@ -259,8 +268,8 @@ def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
         host, _, number = url.removeprefix("http://").removesuffix("/mcp").partition(":")
         with socket.create_connection((host, int(number))) as broken:
             broken.sendall(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
-            wait_for(lambda: open_queries() == 1, 5)
-        wait_for(lambda: open_queries() == 0, 5)
+            wait_for(lambda: open_queries() == 1)
+        wait_for(lambda: open_queries() == 0)
 
 
 def test_a_query_without_an_answer_ends_in_time(

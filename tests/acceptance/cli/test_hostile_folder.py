@@ -112,7 +112,7 @@ def run(command: list[str], hostile: Path, home: Path, **variables: str) -> tupl
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(60)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

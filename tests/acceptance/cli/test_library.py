@@ -12,11 +12,8 @@ from tests.support.samples.library import TOPICS, write_skill
 LISTED = {"skill_id", "name", "seq", "content_hash", "state", "reason"}
 
 
-def test_the_version_comes_at_once(tmp_path: Path) -> None:
-    run_installed("--version", home=tmp_path)
-    started = time.monotonic()
+def test_the_version_needs_no_library(tmp_path: Path) -> None:
     result = run_installed("--version", home=tmp_path)
-    assert time.monotonic() - started < 2.0
     assert result.out.startswith("skillbus, version ")
     assert not list(tmp_path.iterdir())
 

@@ -173,12 +173,13 @@ def test_an_interrupt_ends_soon_and_loses_nothing_that_was_paid_for(
     library: Skillbus, server: LanguageModelServer
 ) -> None:
     script = server.script
-    server.script = lambda asked: stalling(60) if asked.number > 2 else script(asked)
+    server.script = lambda asked: stalling(250) if asked.number > 2 else script(asked)
+    library.env["SKILLBUS_LANGUAGE_MODEL__TIMEOUT_SECONDS"] = "250"
     running = library.start("refine")
     wait_for(lambda: server.requests > 2, 60)
     wait_for(lambda: calls_of(library) == 2, 60)  # both answers are stored
     running.send(signal.SIGINT)
-    assert running.wait(15).code == 130
+    assert running.wait().code == 130
     server.settle()
     server.script = script
     delivered = server.delivered

@@ -39,7 +39,7 @@ def test_every_workload_has_a_worker_that_is_started_again(
             workers = _children(supervisor.pid)
         finally:
             supervisor.send(signal.SIGTERM)
-            assert supervisor.wait(60).code == 0
+            assert supervisor.wait().code == 0
         assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
 
 

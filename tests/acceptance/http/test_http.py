@@ -42,7 +42,8 @@ def skillbus(fork_server: ForkServer, base: Path) -> Skillbus:
         fork_server,
         base / "home",
         SKILLBUS_GATEWAY__ROOTS=json.dumps([str(base / "allowed")]),
-        SKILLBUS_GATEWAY__BODY_SECONDS="1",
+        SKILLBUS_GATEWAY__BODY_SECONDS="5",
+        SKILLBUS_GATEWAY__WAIT_SECONDS="60",
         SKILLBUS_GATEWAY__BURST="100000",
         SKILLBUS_GIT__PROTOCOLS='["http"]',
         SKILLBUS_GIT__ALLOW_PRIVATE="true",
@@ -83,7 +84,7 @@ def clients(served: Process, secrets: dict[str, str], port: int) -> Iterator[Cli
         name: httpx.Client(
             base_url=f"http://127.0.0.1:{port}",
             headers={"Authorization": f"Bearer {secret}"},
-            timeout=60,
+            timeout=200,
         )
         for name, secret in secrets.items()
     }
@@ -105,10 +106,10 @@ def refused(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
 # -- queries
 def test_a_query_is_answered_at_once_when_preferred(clients: Clients) -> None:
     answer = clients["read"].post(
-        "/v1/queries", json={"task": TASK, "top": 2}, headers={"Prefer": "respond-async, wait=10"}
+        "/v1/queries", json={"task": TASK, "top": 2}, headers={"Prefer": "respond-async, wait=60"}
     )
     assert answer.status_code == 200
-    assert answer.headers["preference-applied"] == "wait=10"
+    assert answer.headers["preference-applied"] == "wait=60"
     body = answer.json()
     assert body["state"] == "done"
     assert body["bundle"]["skills"][0]["skill_id"] == "crafts:kiln-firing"
@@ -449,7 +450,7 @@ def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port:
     document = clients["read"].get("/v1/openapi.json").json()
     anybody = {"/healthz", "/readyz", "/v1/webhooks/{host}"}
     tried = 0
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as anonymous:
+    with httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{port}") as anonymous:
         for path, operations in document["paths"].items():
             for method in operations.keys() & {"get", "post", "put", "patch", "delete"}:
                 wanted = "read" if method == "get" or path.startswith("/v1/queries") else "write"
@@ -469,7 +470,7 @@ def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port:
 
 
 def test_without_a_token_nothing_is_revealed(served: Process, port: int) -> None:
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{port}") as client:
         assert client.get("/healthz").json() == {"state": "alive"}
         assert client.get("/readyz").json() == {"ready": True, "reasons": []}
         for path in ("/v1/status", "/v1/skills", "/metrics", "/v1/openapi.json", "/nothing"):
@@ -493,7 +494,7 @@ def test_tokens_come_and_go_without_a_restart(
     assert path.stat().st_mode & 0o777 == 0o600
     assert secret not in path.read_text()
     headers = {"Authorization": f"Bearer {secret}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
+    with httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
         assert client.get("/v1/status").status_code == 200
         rows = json.loads(path.read_text())
         rows[-1]["expires"] = time.time() - 1
@@ -641,7 +642,7 @@ def test_hostile_bodies_are_refused(clients: Clients) -> None:
         answer = client.post("/v1/queries", content=body, headers=json_type)
         assert answer.status_code in (400, 422), body[:40]
         refused(answer, answer.status_code, ["not-possible", "not-valid"][answer.status_code > 400])
-    nul = client.post("/v1/queries", json={"task": "kiln\0firing"}, headers={"Prefer": "wait=10"})
+    nul = client.post("/v1/queries", json={"task": "kiln\0firing"}, headers={"Prefer": "wait=60"})
     assert nul.json()["state"] == "done"
     whole = client.post("/v1/queries", json={"task": "x" * 250_000})
     assert "limits.query_characters" in refused(whole, 400, "not-possible")["detail"]
@@ -654,16 +655,16 @@ def test_bodies_that_are_too_large_or_too_slow(clients: Clients, port: int) -> N
         f"POST /v1/queries HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {token}\r\n"
         "Content-Type: application/json\r\n"
     )
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as announced:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as announced:
         announced.sendall(f"{head}Content-Length: 2000001\r\n\r\n".encode())
         assert b"gateway.body_bytes" in b"".join(iter(lambda: announced.recv(10_000), b""))
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as unannounced:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as unannounced:
         unannounced.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         for _ in range(201):
             unannounced.sendall(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
         assert unannounced.recv(20).startswith(b"HTTP/1.1 413")
     head += "Content-Length: 100\r\n\r\n{"
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
         slow.sendall(head.encode())
         assert slow.recv(20).startswith(b"HTTP/1.1 408")
     assert client.get("/v1/status").status_code == 200
@@ -680,7 +681,7 @@ def test_what_is_no_http_is_closed(served: Process, port: int) -> None:
         # Two requests for who goes by one header, one for who goes by the other.
         own + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + own + b"\r\n",
     ):
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as raw:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
             raw.sendall(text)
             answer = b"".join(iter(lambda: raw.recv(65_536), b""))
             assert answer.startswith(b"HTTP/1.1 4")
@@ -714,17 +715,17 @@ def test_too_many_requests_get_a_time_to_retry_after(
         fork_server,
         library.home,
         SKILLBUS_GATEWAY__BURST="3",
-        SKILLBUS_GATEWAY__REQUESTS_A_MINUTE="60",
+        SKILLBUS_GATEWAY__REQUESTS_A_MINUTE="1",
     )
     number = free_port()
     with (
         few.serving("--listen", f"127.0.0.1:{number}"),
-        httpx.Client(base_url=f"http://127.0.0.1:{number}") as client,
+        httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{number}") as client,
     ):
         codes = [client.get("/v1/sources").status_code for _ in range(6)]
         assert codes[:3] == [200] * 3
-        assert 429 in codes
+        assert 429 in codes[3:]
         answer = wait_for(lambda: next((a for a in [client.get("/v1/sources")] if a.is_error), 0))
         refused(answer, 429, "too-many-requests")
-        assert 1 <= int(answer.headers["retry-after"]) <= 2
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
         assert client.get("/healthz").status_code == 200

@@ -42,7 +42,7 @@ class Asking(threading.Thread):
 
     def __init__(self, address: str, headers: dict[str, str], name: str) -> None:
         super().__init__(name=name)
-        self._client = httpx.Client(base_url=address, headers=headers, timeout=20)
+        self._client = httpx.Client(base_url=address, headers=headers, timeout=120)
         self.accepted: dict[str, str] = {}
 
     def run(self) -> None:
@@ -79,11 +79,13 @@ def test_what_was_accepted_outlives_a_kill(skillbus: Skillbus, headers: dict[str
     skillbus.env["SKILLBUS_GATEWAY__REQUESTS_A_MINUTE"] = "1000000"
     # No query expires while a slow machine starts the gateway again.
     skillbus.env["SKILLBUS_WORKERS__QUERY_SECONDS"] = "600"
+    skillbus.env["SKILLBUS_GATEWAY__WAIT_SECONDS"] = "60"
     with skillbus.serving("--listen", f"127.0.0.1:{port}") as process:
         threads = [Asking(address, headers, f"client-{n}") for n in range(4)]
         for thread in threads:
             thread.start()
-        time.sleep(0.3 + random.random() / 10)
+        wait_for(lambda: sum(len(thread.accepted) for thread in threads) > 3 * len(threads))
+        time.sleep(random.random() / 10)
         process.kill()
         for thread in threads:
             thread.join()
@@ -92,16 +94,16 @@ def test_what_was_accepted_outlives_a_kill(skillbus: Skillbus, headers: dict[str
 
     with (
         skillbus.serving("--listen", f"127.0.0.1:{port}"),
-        httpx.Client(base_url=address, headers=headers, timeout=60) as client,
+        httpx.Client(base_url=address, headers=headers, timeout=120) as client,
     ):
         for key, query_id in accepted.items():
             body = ended(client, f"/v1/queries/{query_id}")
             assert body["state"] == "done", body
-            again = ask(client, key, Prefer="wait=20")
+            again = ask(client, key, Prefer="wait=60")
             assert (again.status_code, again.json()) == (200, body)
         # one whose answer the kill had cut off, and an unknown one, are taken or known
         for thread in threads:
-            lost = ask(client, f"{thread.name}-{len(thread.accepted)}", Prefer="wait=20")
+            lost = ask(client, f"{thread.name}-{len(thread.accepted)}", Prefer="wait=60")
             assert lost.json()["state"] == "done"
         assert client.get("/v1/status").json()["open_queries"] == 0
 

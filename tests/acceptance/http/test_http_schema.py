@@ -149,11 +149,11 @@ def gateway(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
 def known_ids(address: str, secret: str, source: dict[str, str]) -> dict[str, str]:
     """Ids of what is there, and may go."""
     headers = {"Authorization": f"Bearer {secret}"}
-    with httpx.Client(base_url=address, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=address, headers=headers, timeout=120) as client:
         wait_for(lambda: _is_up(client))
         event = client.post("/v1/sources", json=source).json()["id"]
         query = {"task": "fire stoneware in a kiln"}
-        asked = client.post("/v1/queries", json=query, headers={"Prefer": "wait=10"}).json()["id"]
+        asked = client.post("/v1/queries", json=query, headers={"Prefer": "wait=60"}).json()["id"]
         wait_for(lambda: client.get("/v1/sources/spare").status_code == 200)
     return {
         "skill_id": "crafts:kiln-firing",

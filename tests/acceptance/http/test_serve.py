@@ -62,7 +62,10 @@ def _ask(client: httpx.Client, **body: Any) -> dict[str, Any]:
 
 
 def test_queries_go_over_the_socket_and_over_loopback(served: Skillbus, port: int) -> None:
-    with served.client() as over_socket, httpx.Client(base_url=f"http://127.0.0.1:{port}") as loop:
+    with (
+        served.client() as over_socket,
+        httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{port}") as loop,
+    ):
         for client in (over_socket, loop):
             answer = _ask(client, task=TASK, top=2, budget=900)
             assert answer["state"] == "done"
@@ -89,7 +92,10 @@ def test_queries_that_are_wrong(served: Skillbus) -> None:
 
 def test_figures_for_prometheus(served: Skillbus, port: int) -> None:
     known = {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
-    with served.client() as over_socket, httpx.Client(base_url=f"http://127.0.0.1:{port}") as loop:
+    with (
+        served.client() as over_socket,
+        httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{port}") as loop,
+    ):
         for client in (over_socket, loop):
             assert _ask(client, task=TASK)["state"] == "done"
             wait_for(lambda ask=client: COUNT_OF_QUERIES in ask.get("/metrics").text)
@@ -159,7 +165,7 @@ def test_it_stops_on_a_signal(skillbus: Skillbus, folder: Path) -> None:
         process = skillbus.start("serve")
         wait_for(lambda: answers(skillbus.home / "serve.sock"))
         process.send(number)
-        result = process.wait(20)
+        result = process.wait()
         assert result.code == 0, result.err
         assert "Traceback" not in result.err
         assert not (skillbus.home / "serve.sock").exists()
@@ -174,7 +180,7 @@ def test_it_stops_in_the_middle_of_work_and_goes_on(skillbus: Skillbus, tmp_path
         client.post("/v1/events", json=event.model_dump(mode="json")).raise_for_status()
         wait_for(lambda: client.get("/v1/status").json()["skills"]["published"] > 20)
     process.send(signal.SIGTERM)
-    result = process.wait(20)
+    result = process.wait()
     assert result.code == 0, result.err
     assert "Traceback" not in result.err
     report = skillbus("sync", str(root), "--json").data
@@ -213,7 +219,7 @@ def test_watch_keeps_in_step(skillbus: Skillbus, folder: Path) -> None:
     write_skill(folder, "zeppelin-flight", "Charter a zeppelin for an aerial survey")
     wait_for(lambda: skillbus.chosen("charter a zeppelin")[:1] == ["crafts:zeppelin-flight"])
     process.send(signal.SIGINT)
-    assert "Traceback" not in process.wait(20).err
+    assert "Traceback" not in process.wait().err
 
 
 def test_a_folder_that_goes_and_comes_back(skillbus: Skillbus, folder: Path) -> None:

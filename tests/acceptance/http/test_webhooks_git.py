@@ -71,6 +71,7 @@ def served(
                 f"http://127.0.0.1:{port}/v1/webhooks/github",
                 content=delivery.body,
                 headers=dict(delivery.headers),
+                timeout=60,
             )
 
         yield skillbus, deliver

@@ -61,7 +61,7 @@ def changed(root: Path, *paths: str) -> SourceChanged:
 
 
 def wait_ended(backend: DistributedBackend, *job_ids: str) -> None:
-    wait_for(lambda: all(backend.journal.get_job(one).state != "accepted" for one in job_ids), 60)
+    wait_for(lambda: all(backend.journal.get_job(one).state != "accepted" for one in job_ids), 120)
 
 
 def test_a_library_is_the_same_as_an_embedded_one(
@@ -95,7 +95,7 @@ def test_a_query_is_answered_on_the_result_queue(all_running: Distributed, craft
 def test_results_that_are_not_fetched_expire(all_running: Distributed, crafts: Path) -> None:
     with all_running.backend() as backend, all_running.redis() as client:
         event = new_event(QueryAsked(task="bread"), ORIGIN)
-        backend.journal.add_job(event, "query", 30)
+        backend.journal.add_job(event, "query", 600)
         result = send_task(backend.app, QUERY.name, [event.id], keep_result=True)
         wait_ended(backend, event.id)
         key = wait_for(lambda: client.keys(f"celery-task-meta-{result.id}"))[0]
@@ -140,7 +140,7 @@ def test_a_burst_is_ingested_once(all_running: Distributed, tmp_path: Path) -> N
                 write_skill(root, name, f"What {name} does", f"## Steps\n\n1. Say {name} {turn}.\n")
                 events.append(backend.submit(changed(root, name), ORIGIN))
         wait_ended(backend, *events)
-        all_running.wait_done(120, paged=False)
+        all_running.wait_done(paged=False)
         after = backend.graph.get_entries_under("burst", "")
         taken = max(entry.seq for entry in after) - highest
         assert taken <= 150, taken
@@ -269,7 +269,7 @@ def test_what_a_worker_does_not_survive_is_buried(all_running: Distributed, craf
                     kills.extend(worker.kill_children())
                 return any("died or hung" in line.get("reason", "") for line in worker.log())
 
-            wait_for(gave_up, 90)
+            wait_for(gave_up, 150)
         assert len(kills) >= INGEST.max_deliveries
         letter = wait_for(lambda: backend.journal.list_dead_letters(1), 60)[0]
         assert (letter.task, letter.ids) == (INGEST.name, ("crafts:tide-tables",))
@@ -301,7 +301,7 @@ def test_a_worker_that_is_killed_leaves_its_work_to_the_next(
             worker.process.kill()
             wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
         all_running.start("ingest")
-        wait_for(lambda: len(backend.coordinator.alive_workers()) == len(WORKLOADS), 30)
+        wait_for(lambda: len(backend.coordinator.alive_workers()) == len(WORKLOADS))
         backend.send_maintenance()
         all_running.wait_done()
         [entry] = backend.graph.get_entries(["crafts:tide-tables"])
@@ -336,7 +336,7 @@ def test_a_worker_that_is_stopped_ends_what_runs(all_running: Distributed, craft
             worker.send(signal.SIGTERM)
             time.sleep(1)
             assert worker.running
-        assert worker.process.wait(40).code == 0
+        assert worker.process.wait().code == 0
         [entry] = backend.graph.get_entries(["crafts:tide-tables"])
         assert entry.description == "Read the moon instead"
         assert task_id not in backend.coordinator.get_running_tasks()
@@ -353,7 +353,7 @@ def test_what_does_not_end_in_time_is_delivered_again(
             worker = all_running.launch("ingest", SKILLBUS_WORKERS__STOP_SECONDS="1")
             task_id = running_task(backend)
             worker.send(signal.SIGTERM)
-            worker.process.wait(40)
+            worker.process.wait()
             assert task_id in message_ids(all_running)
         all_running.start("ingest")
         all_running.wait_done()
@@ -455,7 +455,7 @@ def test_what_no_reader_can_see_is_swept(all_running: Distributed, crafts: Path)
     all_running.stop("link")
     all_running.start("link", SKILLBUS_WORKERS__KEEP_SECONDS="0")
     with all_running.backend() as backend:
-        wait_for(lambda: maintained(all_running, backend)["deleted_revisions"], 30)
+        wait_for(lambda: maintained(all_running, backend)["deleted_revisions"])
         assert leftovers(all_running.settings) == NOTHING_LEFT
         with all_running.index() as index:
             assert index.partial_keys() == []

@@ -111,7 +111,7 @@ def added(remote: DistributedBackend, address: str, poll_seconds: float) -> dict
     origin = GitFetchOptions(poll_seconds=poll_seconds)
     content = SourceChanged(source_id="pushed", root=address, git=origin)
     event_id = remote.submit(content, ORIGIN)
-    wait_for(lambda: is_done(remote, event_id), 60)
+    wait_for(lambda: is_done(remote, event_id), 120)
     outcome = remote.journal.get_job(event_id).outcome
     assert outcome is not None
     return outcome
@@ -177,10 +177,10 @@ def test_a_worker_that_is_killed_while_it_fetches(
     wait_for(lambda: gate.waiting)
     assert gits(mirrors(machines, "fetch"))
     machines.kill("fetch")
-    wait_for(lambda: not gits(mirrors(machines, "fetch")), 5)
+    wait_for(lambda: not gits(mirrors(machines, "fetch")))
     gate.open()
     machines.launch("fetch", SKILLBUS_GIT__MIRRORS=str(mirrors(machines, "another")))
-    wait_for(lambda: is_done(remote, event_id))
+    wait_for(lambda: is_done(remote, event_id), 150)
     wait_for(lambda: "star-charts" in published(remote))
     assert remote.graph.list_sources()[0].commit == commit
     assert (mirrors(machines, "another") / "pushed.git/HEAD").is_file()

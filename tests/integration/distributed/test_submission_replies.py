@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -119,12 +120,10 @@ def test_replies_on_rabbitmq_expire(run_servers: RunServers, tmp_path: Path) -> 
         outside.listen(name)
         outside.put("no event", name)
         wait_for(lambda: one.consumer.refused == 1)
-        time.sleep(0.6)
+        time.sleep(2)
         assert outside.replies(name, 1, 0.3) == []
-        started = time.monotonic()
-        outside.put("a-" + "b" * 400_000, encoding="punycode")  # a quarter of a minute to decode
+        outside.put("a-" + "b" * 2_000_000, encoding="punycode")  # minutes to decode
         wait_for(lambda: one.consumer.refused == 2)
-        assert time.monotonic() - started < 8
     outside.clear()
 
 
@@ -175,11 +174,13 @@ def test_waiting_for_skills_ends_with_a_report_after_a_while(
     outside.clear()
     root, name = write_topics(tmp_path / "crafts"), reply_name(tmp_path)
     given = {"submissions": {**outside.settings, "roots": [str(tmp_path)], "settle_seconds": 0.3}}
-    held = TinyEncoder(lambda _: time.sleep(1.5))
+    reported = threading.Event()
+    held = TinyEncoder(lambda _: reported.wait(120) and None)
     sent = event("skillbus.source.changed.v1", {"source_id": "crafts", "root": str(root)})
     with tiny_backend(tmp_path / "home", held, **given) as backend, consuming(backend):
         outside.put(json.dumps(sent), name)
         replies = outside.replies(name, 10)
         assert {one.type for one in replies} == {"skillbus.skill.failed.v1"}
         assert "still waits" in replies[0].data["reason"]
+        reported.set()
     outside.clear()

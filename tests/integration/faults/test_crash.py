@@ -75,7 +75,7 @@ def states(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) ->
     return States(fork_server, tmp_path_factory.mktemp("crash"))
 
 
-@pytest.mark.timeout(60 + ROUNDS * 20)
+@pytest.mark.timeout(300 + ROUNDS * 30)
 def test_a_killed_sync_goes_on_as_if_nothing_had_been(
     states: States, fork_server: ForkServer, tmp_path: Path
 ) -> None:

@@ -92,13 +92,14 @@ def test_a_skill_that_poisons_paging_leaves_the_others_paged(tmp_path: Path, roo
 def test_ingest_beyond_its_time_is_tried_alone_then_reported(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _limit(monkeypatch, policies.INGEST.name, time_limit=1.0, max_retries=1)
-    tries: list[float] = []
+    _limit(monkeypatch, policies.INGEST.name, time_limit=5.0, max_retries=1)
+    tries = 0
 
     def slow(texts: Sequence[str]) -> None:
+        nonlocal tries
         if any("tide tables" in text for text in texts):
-            tries.append(time.monotonic())
-            time.sleep(1.5)
+            tries += 1
+            time.sleep(5.5)
 
     with tiny_backend(tmp_path / "home", TinyEncoder(slow)) as backend:
         _sync(backend, root)
@@ -107,8 +108,8 @@ def test_ingest_beyond_its_time_is_tried_alone_then_reported(
         assert {name for name, state in states.items() if state == "published"} == IDS - {POISON}
         (entry,) = backend.services.graph.get_entries([POISON])
         assert entry.state is SkillState.FAILED
-        assert "DeadlineExceededError: embed: not done within 1 s" in entry.reason
-        assert len(tries) == 2, "in the batch, then alone: what took its time is not begun again"
+        assert "DeadlineExceededError: embed: not done within 5 s" in entry.reason
+        assert tries == 2, "in the batch, then alone: what took its time is not begun again"
 
 
 def test_what_may_pass_waits_for_the_reconciler(
@@ -168,7 +169,7 @@ def test_a_query_beyond_its_time_fails_with_a_reason(
         _sync(backend, root)
         settle(backend)
     _limit(monkeypatch, policies.QUERY.name, time_limit=1e-9, max_retries=1, retry_backoff=0.01)
-    with tiny_backend(tmp_path / "home", workers={"query_seconds": 5}) as backend:
+    with tiny_backend(tmp_path / "home", workers={"query_seconds": 60}) as backend:
         query_id = backend.submit_query(QueryAsked(task="fire a kiln"), "tests")
         wait_for(lambda: backend.services.journal.get_job(query_id).state == "failed")
         assert "not done within" in backend.services.journal.get_job(query_id).reason
@@ -176,10 +177,12 @@ def test_a_query_beyond_its_time_fails_with_a_reason(
             backend.answer_query(QueryAsked(task="fire a kiln"), "tests")
 
 
-def test_a_deadline_tells_the_stage() -> None:
+def test_a_deadline_tells_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     deadline = policies.Deadline(0.01)
     deadline.check("early")
-    time.sleep(0.02)
+    now[0] += 0.02
     assert deadline.remaining() == 0.0
     with pytest.raises(policies.DeadlineExceededError, match=r"late: not done within 0\.01 s"):
         deadline.check("late")

@@ -32,7 +32,7 @@ def arena(
     folder = tmp_path_factory.mktemp("refused")
     arena = Arena(deployments(**short), fork_server, folder, random.randrange(1 << 30), size=6)
     arena.use(PATIENT)
-    arena.wait_working(60)
+    arena.wait_working()
     return arena
 
 
@@ -108,6 +108,7 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("spoilt", "said"), REFUSALS, ids=lambda one: getattr(one, "__name__", ""))
 def test_work_waits_until_it_is_put_right(
     arena: Arena, tmp_path: Path, spoilt: object, said: str

@@ -19,7 +19,7 @@ SECONDS = 0.15
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120 + KILLS * 20)
+@pytest.mark.timeout(300 + KILLS * 20)
 def test_every_answer_is_delivered_once_whenever_the_process_is_killed(tmp_path: Path) -> None:
     """Every moment but one: an answer that has been sent and is not committed yet is lost with the
     process. `python -m tests.bench.refine_kills` kills at that moment too and counts."""
@@ -29,7 +29,7 @@ def test_every_answer_is_delivered_once_whenever_the_process_is_killed(tmp_path:
         for _ in range(KILLS):
             before = server.requests
             process = asking.start(tmp_path, server, QUESTIONS, THREADS)
-            server.wait_for_requests(before + 1, 60)
+            server.wait_for_requests(before + 1)
             time.sleep(chance.uniform(0, 3 * SECONDS))
             with server.nothing_sent():
                 wait_until_stored(server, tmp_path)
@@ -38,7 +38,7 @@ def test_every_answer_is_delivered_once_whenever_the_process_is_killed(tmp_path:
         early = server.deliveries.total()
         assert 0 < early < QUESTIONS, "the kills came while questions were open"
         process = asking.start(tmp_path, server, QUESTIONS, THREADS)
-        assert process.wait(120) == 0
+        assert process.wait(240) == 0
         server.settle()
         assert asking.stored_numbers(tmp_path, QUESTIONS) == set(range(QUESTIONS))
         assert server.deliveries == dict.fromkeys(range(QUESTIONS), 1)
@@ -46,7 +46,7 @@ def test_every_answer_is_delivered_once_whenever_the_process_is_killed(tmp_path:
 
 def wait_until_stored(server: asking.NumberServer, home: Path) -> None:
     """Wait until every answer that was sent is stored."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     delivered = {number for number, times in server.deliveries.items() if times}
     while not delivered <= asking.stored_numbers(home, QUESTIONS):
         assert time.monotonic() < end, "an answer that was sent is not stored"

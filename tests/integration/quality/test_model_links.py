@@ -111,7 +111,7 @@ def refined(backend: EmbeddedBackend) -> bool:
 
 
 def wait_until(backend: EmbeddedBackend, done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 40
+    end = time.monotonic() + 120
     while not done():
         assert time.monotonic() < end
         maintain(backend.services, Deadline(60))

@@ -132,7 +132,7 @@ class TestOpening:
         if not child:
             sender.send((names(index, "loom"), index._connection.client is not before))
             os._exit(0)
-        assert receiver.poll(30)
+        assert receiver.poll(120)
         assert receiver.recv() == ({"loom"}, True)
         os.waitpid(child, 0)
         assert index._connection.client is before
@@ -283,7 +283,7 @@ class TestReading:
         shared = set(documents[0].section_hashes) & set(documents[1].section_hashes)
         assert shared
         wanted = {*documents[3].section_hashes, *documents[30].section_hashes}
-        end = time.monotonic() + 5
+        end = time.monotonic() + 60
         while set(found := index.get_cached_vectors(list(wanted))) != wanted:
             assert time.monotonic() < end, wanted - set(found)
             time.sleep(0.1)
@@ -482,12 +482,12 @@ class TestFaults:
         while len(written) < 5:
             time.sleep(0.05)
         server.kill()
-        writer.join(60)
+        writer.join(120)
         assert failures
         with pytest.raises(TransientError):
             index.list_keys()
         server.start_again()
-        end = time.monotonic() + 30
+        end = time.monotonic() + 90
         while True:
             try:
                 keys = set(index.list_keys())
@@ -508,13 +508,13 @@ class TestFaults:
         self, servers: ServerControls, elastic: ElasticIndices
     ) -> None:
         server = servers.elasticsearch
-        index = open_index(elastic.settings(timeout_seconds=3.0))
+        index = open_index(elastic.settings(timeout_seconds=10.0))
         index.add([document("loom")])
         server.freeze()
         began = time.monotonic()
-        with pytest.raises(TransientError, match="did not answer within 3 s"):
+        with pytest.raises(TransientError, match="did not answer within 10 s"):
             index.search_lexical({"loom": 1.0}, 5, ANY)
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 19.5, "it was asked twice"
         server.thaw()
         assert names(index, "loom") == {"loom"}
         index.close()

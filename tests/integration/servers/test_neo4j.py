@@ -577,7 +577,7 @@ def test_wrong_login_and_database(own: ServerSettings, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_calls_to_a_frozen_server_end(own: ServerSettings, servers: ServerControls) -> None:
-    impatient = own.model_copy(update={"timeout_seconds": 2.0})
+    impatient = own.model_copy(update={"timeout_seconds": 8.0})
     graph, fresh = open_catalog(own), Neo4jSkillGraph(impatient)
     graph.publish([publication("a", 1)])
     used = Neo4jSkillGraph(impatient)
@@ -587,7 +587,7 @@ def test_calls_to_a_frozen_server_end(own: ServerSettings, servers: ServerContro
         started = time.monotonic()
         with pytest.raises(TransientError, match="bolt://"):
             each.publish([publication("b", 2)])
-        assert time.monotonic() - started < 60  # the driver alone waits 120 s
+        assert time.monotonic() - started < 100  # the driver alone waits 120 s
     servers.neo4j.thaw()
     assert "lib:a" in pointers(used)
     assert "lib:a" in pointers(fresh)
@@ -609,7 +609,7 @@ def test_what_was_acknowledged_survives_a_kill(
     started = time.monotonic()
     with pytest.raises(TransientError, match="bolt://"):
         graph.get_entries()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 25  # the driver alone tries again for 30 s
     servers.neo4j.start_again()
     assert pointers(graph) == acknowledged
     assert graph.allocate_sequence(1).start == taken.stop

@@ -32,7 +32,7 @@ def app_of(url: str, password_file: Path | None) -> tuple[Any, Any]:
         redis="redis://127.0.0.1:1",
         elasticsearch="http://127.0.0.1:1",
         neo4j="bolt://127.0.0.1:1",
-        timeout_seconds=5,
+        timeout_seconds=60,
     )
     transport = server_broker_config(settings)
     return create_app(no_services, QUEUES, transport), transport.queue_arguments

@@ -153,14 +153,16 @@ def test_readers_during_writes_see_skills_whole(tmp_path: Path, threads: int) ->
         except BaseException as error:
             problems.append(error)
 
-    workers = {"query_threads": threads, "keep_seconds": 5}
+    workers = {"query_threads": threads, "keep_seconds": 600}
     with tiny_backend(tmp_path / "home", workers=workers, choice={"least_further": 0}) as backend:
         backend.submit(SourceChanged(source_id="s", root=str(root)), "tests")
         settle(backend)
         readers = [threading.Thread(target=read, args=(backend,)) for _ in range(threads)]
         for reader in readers:
             reader.start()
-        for version in range(1, 25):
+        version = 0
+        while not problems and (version < 24 or len(seen) <= 20):
+            version += 1
             name = steady[version % len(steady)]
             _version(root, name, version)
             paths = (f"{name}/SKILL.md",)
@@ -171,7 +173,6 @@ def test_readers_during_writes_see_skills_whole(tmp_path: Path, threads: int) ->
         for reader in readers:
             reader.join()
     assert not problems
-    assert len(seen) > 20
     for bundle in seen:
         chosen = {skill["name"]: skill for skill in bundle["skills"]}
         assert set(chosen) == set(steady)

@@ -89,7 +89,7 @@ class NumberServer(LanguageModelServer):
         """While the body runs, no answer is sent; those that are ready wait."""
         with self._turn:
             self._paused = True
-            assert self._turn.wait_for(lambda: not self._sending, 10)
+            assert self._turn.wait_for(lambda: not self._sending, 60)
         try:
             yield
         finally:

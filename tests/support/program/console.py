@@ -94,7 +94,7 @@ class Shell:
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(self._process.pid, number)
-                self._process.wait(timeout=20)
+                self._process.wait(timeout=60)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:

@@ -22,7 +22,10 @@ from typing import Any
 import httpx
 
 ROOT = Path(__file__).resolve().parents[3]
-SECONDS = 90.0
+SECONDS = 180.0
+"""Upper bound of a wait for a command; below the time limit of a test, which reports no output."""
+START_SECONDS = 280.0
+"""The same for the process that loads everything."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class ForkServer:
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        self._started.get(timeout=SECONDS)
+        self._started.get(timeout=START_SECONDS)
 
     def _listen(self) -> None:
         assert self._server.stdout is not None
@@ -204,11 +207,11 @@ class Skillbus:
         """`serve`, up and answering; stopped with SIGTERM at the end."""
         process = self.start("serve", *args)
         try:
-            wait_for(lambda: answers(self.home / "serve.sock") or process.ended.is_set(), 60)
+            wait_for(lambda: answers(self.home / "serve.sock") or process.ended.is_set(), SECONDS)
             yield process
         finally:
             process.send(signal.SIGTERM)
-            process.wait(40)
+            process.wait()
 
     def client(self) -> httpx.Client:
         """An HTTP client on the home's socket."""
@@ -226,7 +229,7 @@ def answers(path: Path) -> bool:
     return True
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """The first true value of a condition; fails the test when none comes in time."""
     end = time.monotonic() + seconds
     while not (value := condition()):

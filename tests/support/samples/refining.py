@@ -37,5 +37,6 @@ def write_skill(root: Path, name: str, steps: int = 3, **lines: str) -> Path:
 
 def model_environment(url: str, stages: str = '["roles"]', **settings: str) -> dict[str, str]:
     """Variables that name the scripted model."""
-    given = {"base_url": url, "model": "scripted-model", "stages": stages} | settings
+    given = {"base_url": url, "model": "scripted-model", "stages": stages}
+    given |= {"query_milliseconds": "60000"} | settings  # also where the machine is busy
     return {f"SKILLBUS_LANGUAGE_MODEL__{name.upper()}": value for name, value in given.items()}

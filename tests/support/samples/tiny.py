@@ -71,7 +71,7 @@ def tiny_backend(
         yield backend
 
 
-def settle(backend: EmbeddedBackend, seconds: float = 40.0) -> None:
+def settle(backend: EmbeddedBackend, seconds: float = 120.0) -> None:
     """Wait until every queue is empty and nothing is left to do."""
     end = time.monotonic() + seconds
     quiet = 0

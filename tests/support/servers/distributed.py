@@ -39,7 +39,7 @@ Broker = Literal["redis", "rabbitmq"]
 
 _DATABASE = 9
 _PREFIX = f"test{os.getpid()}_distributed"
-_STOP_SECONDS = 45.0
+_STOP_SECONDS = 120.0
 _READY_LINE = "worker ready"
 
 
@@ -124,7 +124,12 @@ class Distributed:
         self.folder = folder
         own = _addresses(servers, broker)
         variables = {f"SKILLBUS_SERVERS__{name.upper()}": value for name, value in own.items()}
-        self.env = {"SKILLBUS_LOG_LEVEL": "info", **variables, **(env or {})}
+        # On a busy machine a query may take longer than the defaults leave it.
+        patient = {
+            "SKILLBUS_WORKERS__QUERY_SECONDS": "120",
+            "SKILLBUS_GATEWAY__WAIT_SECONDS": "60",
+        }
+        self.env = {"SKILLBUS_LOG_LEVEL": "info", **patient, **variables, **(env or {})}
         self.settings = settings_of(folder / "home", self.env)
         self._server = fork_server
         self.workers: dict[str, Worker] = {}
@@ -160,7 +165,7 @@ class Distributed:
         self.workers[name or workload] = Worker(process)
         return self.workers[name or workload]
 
-    def wait_ready(self, *workloads: str, seconds: float = 60.0) -> None:
+    def wait_ready(self, *workloads: str, seconds: float = 120.0) -> None:
         """Wait until workers take tasks; one that ends instead fails the test with its log."""
 
         def ready(worker: Worker) -> bool:
@@ -200,7 +205,7 @@ class Distributed:
         process = program.start("gateway", "--listen", address)
         headers = {"Authorization": f"Bearer {secret}"}
         with httpx.Client(base_url=f"http://{address}", headers=headers, timeout=60) as client:
-            wait_for(lambda: process.ended.is_set() or _answers(client), 60)
+            wait_for(lambda: process.ended.is_set() or _answers(client), 120)
             assert not process.ended.is_set(), process.text("err")
             yield client, process
         process.send(signal.SIGTERM)
@@ -246,7 +251,7 @@ class Distributed:
         }
         return {name: count for name, count in left.items() if count}
 
-    def wait_done(self, seconds: float = 60.0, paged: bool = True) -> None:
+    def wait_done(self, seconds: float = 120.0, paged: bool = True) -> None:
         """Wait until all that was accepted is carried out, linked and paged."""
         left: dict[str, int] = {}
         end = time.monotonic() + seconds

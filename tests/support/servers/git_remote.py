@@ -46,7 +46,7 @@ class PushedRepository:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=200,
         )
         return run.stdout.strip()
 
@@ -88,7 +88,7 @@ class Gate:
         """Wait until it is open."""
         if not self._open.is_set():
             self.waiting += 1
-            self._open.wait(60)
+            self._open.wait(280)
 
 
 def _backend(folder: Path, request: BaseHTTPRequestHandler, body: bytes) -> bytes:

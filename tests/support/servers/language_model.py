@@ -161,7 +161,7 @@ class LanguageModelServer:
         with self._changed:
             for connection in self._connections:
                 _shut(connection)
-            self._changed.wait_for(lambda: not self._connections, 5)
+            self._changed.wait_for(lambda: not self._connections, 60)
         self._server.server_close()
 
     @property
@@ -175,8 +175,9 @@ class LanguageModelServer:
         return len(self.asked)
 
     def settings(self, **changes: Any) -> LanguageModelSettings:
-        """Settings that name this server."""
-        return LanguageModelSettings(**({"base_url": self.url, "model": MODEL} | changes))
+        """Settings that name this server; a query waits for it also where the machine is busy."""
+        given = {"base_url": self.url, "model": MODEL, "query_milliseconds": 60_000}
+        return LanguageModelSettings(**(given | changes))
 
     def write_key(self, path: Path) -> Path:
         """Write the wanted key into a file, for `api_key_file`."""
@@ -184,12 +185,12 @@ class LanguageModelServer:
         path.chmod(0o600)
         return path
 
-    def settle(self, seconds: float = 5.0) -> None:
+    def settle(self, seconds: float = 60.0) -> None:
         """Wait until no request is running."""
         with self._changed:
             assert self._changed.wait_for(lambda: not self.running, seconds), "still running"
 
-    def wait_for_requests(self, count: int, seconds: float = 5.0) -> None:
+    def wait_for_requests(self, count: int, seconds: float = 60.0) -> None:
         """Wait until so many requests have come."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.requests >= count, seconds), self.requests

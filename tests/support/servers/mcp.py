@@ -70,7 +70,7 @@ async def over_http(url: str, token: str, mode: Any = "auto") -> AsyncIterator[C
     """A client that sends a token."""
     headers = {"Authorization": f"Bearer {token}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        httpx2.AsyncClient(headers=headers, timeout=120) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
         yield client

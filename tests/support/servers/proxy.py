@@ -51,7 +51,7 @@ class Proxy:
         self, method: str, path: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         """What the server behind answers: status, headers, body."""
-        connection = http.client.HTTPConnection(*self._target, timeout=30)
+        connection = http.client.HTTPConnection(*self._target, timeout=120)
         try:
             connection.request(method, path, body or None, headers)
             answer = connection.getresponse()

@@ -235,7 +235,7 @@ def _check_reachable(name: str, address: str) -> None:
     parts = urlsplit(address.split(",")[0])
     default = {"elasticsearch": 9200, "neo4j": 7687, "redis": 6379, "rabbitmq": 5672}[name]
     try:
-        with socket.create_connection((parts.hostname or "", parts.port or default), 10):
+        with socket.create_connection((parts.hostname or "", parts.port or default), 60):
             pass
     except OSError as error:
         named = f"{_variable(name)}_URL={address}"

@@ -30,6 +30,8 @@ from workers.backend.store_backend import StoreBackend
 from workers.queue.service import SubmissionService
 
 STREAM = "skillbus.events"
+CLAIM_SECONDS = 3.0
+"""After which a message that a consumer holds without a sign of life is another's to take."""
 _DATABASE = 11
 
 
@@ -66,7 +68,7 @@ class Outside(Protocol):
         """Make a queue for replies."""
         ...
 
-    def replies(self, name: str, count: int, seconds: float = 20.0) -> list[Reply]:
+    def replies(self, name: str, count: int, seconds: float = 60.0) -> list[Reply]:
         """Read so many replies, or those that came in time."""
         ...
 
@@ -107,7 +109,7 @@ class OnRedis:
     def listen(self, name: str) -> None:
         """A stream is there once something is in it."""
 
-    def replies(self, name: str, count: int, seconds: float = 20.0) -> list[Reply]:
+    def replies(self, name: str, count: int, seconds: float = 60.0) -> list[Reply]:
         found: list[Reply] = []
         end = time.monotonic() + seconds
         while len(found) < count and (left := end - time.monotonic()) > 0:
@@ -173,7 +175,7 @@ class OnRabbit:
         with self.channel() as channel:
             channel.queue_declare(name, durable=True)
 
-    def replies(self, name: str, count: int, seconds: float = 20.0) -> list[Reply]:
+    def replies(self, name: str, count: int, seconds: float = 60.0) -> list[Reply]:
         found: list[Reply] = []
         end = time.monotonic() + seconds
         with self.channel() as channel:
@@ -253,7 +255,7 @@ class Home:
     def __call__(self, **groups: dict[str, Any]) -> Iterator[StoreBackend]:
         """A channel to it, open; groups: settings that differ."""
         groups.setdefault("submissions", self.outside.settings)
-        groups["submissions"] = {"claim_seconds": 1.0} | groups["submissions"]
+        groups["submissions"] = {"claim_seconds": CLAIM_SECONDS} | groups["submissions"]
         channel = self._remote(groups) if self.base else self._runtime(groups)
         try:
             yield channel

@@ -215,18 +215,19 @@ def test_an_arrow_between_words_is_no_sequence() -> None:
 def test_mentions_are_bounded_and_quick() -> None:
     body = "## Related skills\n\n" + "\n".join(f"- `skill-{n}`: text" for n in range(5000))
     parsed = parse_skill("own", f"---\nname: own\ndescription: x\n---\n{body}\n".encode())
-    start = time.perf_counter()
+    start = time.thread_time()
     found = find_mentions(parsed)
     assert len(found) == MAX_MENTIONS
-    assert time.perf_counter() - start < 2
+    assert time.thread_time() - start < 30
 
 
 @pytest.mark.parametrize(
-    "hostile", ["`" * 3000, "a-" * 50_000, "**" * 20_000, "../" * 30_000, "[" * 50_000]
+    "hostile", ["`" * 200_000, "a-" * 100_000, "**" * 100_000, "../" * 70_000, "[" * 200_000]
 )
 def test_hostile_lines_take_linear_time(hostile: str) -> None:
+    """Seconds at most of processor time, where quadratic time would take minutes."""
     text = f"---\nname: own\ndescription: x\n---\n{hostile}\n\n## Related\n\n- {hostile}\n"
     parsed = parse_skill("own", text.encode())
-    start = time.perf_counter()
+    start = time.thread_time()
     find_mentions(parsed)
-    assert time.perf_counter() - start < 2
+    assert time.thread_time() - start < 30

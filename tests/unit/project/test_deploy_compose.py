@@ -296,7 +296,7 @@ def made(tmp_path: Path) -> Path:
     script = tmp_path / "secrets.sh"
     script.write_bytes((DEPLOY / "secrets.sh").read_bytes())
     for _ in range(2):
-        subprocess.run(["sh", script], check=True, timeout=30)
+        subprocess.run(["sh", script], check=True, timeout=120)
     return tmp_path
 
 
@@ -324,7 +324,7 @@ def test_passwords_are_their_owners_and_stay_when_made_again(made: Path) -> None
     assert modes.pop("elasticsearch_password") == 0o400
     assert set(modes.values()) == {0o444}
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    subprocess.run(["sh", made / "secrets.sh"], check=True, timeout=30)
+    subprocess.run(["sh", made / "secrets.sh"], check=True, timeout=120)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
@@ -332,7 +332,7 @@ def test_a_password_of_ones_own_is_taken_over(made: Path) -> None:
     path = made / "secrets" / "redis_password"
     path.chmod(0o600)
     path.write_text("mine\n", encoding="utf-8")
-    subprocess.run(["sh", made / "secrets.sh"], check=True, timeout=30)
+    subprocess.run(["sh", made / "secrets.sh"], check=True, timeout=120)
     assert (made / "secrets" / "redis.conf").read_text(encoding="utf-8") == "requirepass mine\n"
 
 

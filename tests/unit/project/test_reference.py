@@ -46,6 +46,6 @@ def test_the_check_of_the_schemas_passes() -> None:
         [sys.executable, REFERENCE / "schemas.py", "--check"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert run.returncode == 0, run.stderr

@@ -216,11 +216,11 @@ def test_reasons_are_short_and_printable() -> None:
     ],
 )
 def test_time_is_linear_in_hostile_input(piece: str) -> None:
-    """15 µs of processor time per character, where quadratic time would take minutes."""
+    """Seconds at most of processor time, where quadratic time would take minutes."""
     text = piece * (200_000 // len(piece))
-    start = time.process_time()
+    start = time.thread_time()
     scan_lines([text], 1)
-    assert time.process_time() - start < 3
+    assert time.thread_time() - start < 30
 
 
 @settings(deadline=None, max_examples=60)

@@ -90,7 +90,7 @@ for name in sys.modules:
         print(name)
 """
     run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True
     )
     assert set(run.stdout.split()) <= {
         "tasks.language_model.answer_store",

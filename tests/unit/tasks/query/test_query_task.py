@@ -27,7 +27,7 @@ def services() -> Any:
 
 def _query(services: Any) -> str:
     event = new_event(QueryAsked(task="fire a kiln"), "skillbus/test")
-    services.journal.add_job(event, "query", ttl_seconds=5)
+    services.journal.add_job(event, "query", ttl_seconds=600)
     return event.id
 
 
@@ -49,7 +49,7 @@ def test_the_journal_keeps_the_public_message(
     log = structlog.testing.CapturingLogger()
     monkeypatch.setattr(query_task, "log", log)
     query_id = _query(services)
-    outcome = query_task.run_query(services, Deadline(1.0), [query_id])
+    outcome = query_task.run_query(services, Deadline(600.0), [query_id])
     assert outcome["reason"] == str(error)
     reason = services.journal.get_job(query_id).reason
     assert reason.startswith(public)

@@ -40,7 +40,7 @@ class Library:
     def __init__(self, home: Path, server: LanguageModelServer) -> None:
         self.encoded: list[str] = []
         self.server = server
-        model = server.settings(stages=("record",), timeout_seconds=5)
+        model = server.settings(stages=("record",), timeout_seconds=60)
         settings = Settings(language_model=model).model_copy(update={"home": home})
         encoder = TinyEncoder(self.encoded.extend)
         self.backend = EmbeddedBackend(settings, writable=True, encoder=encoder, refine="never")

@@ -51,7 +51,7 @@ def backend(tmp_path: Path, server: LanguageModelServer) -> Iterator[EmbeddedBac
     """A library of three skills, in a process that refines nothing by itself."""
     for one in IDS:
         write_skill(tmp_path / "skills", one.partition(":")[2])
-    model = server.settings(stages=("roles",), timeout_seconds=5)
+    model = server.settings(stages=("roles",), timeout_seconds=60)
     settings = Settings(language_model=model).model_copy(update={"home": tmp_path / "home"})
     with EmbeddedBackend(settings, writable=True, encoder=TinyEncoder(), refine="never") as started:
         started.submit(SourceChanged(source_id="made", root=str(tmp_path / "skills")), "test")
@@ -212,7 +212,7 @@ def test_what_holds_up_all_skills_pauses_the_work(
 def test_an_endpoint_that_is_down_costs_few_calls(
     services: Services, server: LanguageModelServer
 ) -> None:
-    server.script = lambda asked: rate_limited("60") if asked.number < 2 else broken()
+    server.script = lambda asked: rate_limited("600") if asked.number < 2 else broken()
     assert run(services)["waiting"] == 3
     asked = server.requests
     assert run(services)["waiting"] == 3

@@ -29,7 +29,7 @@ from workers.http.slow_clients import create_http_protocol
 from workers.http.tokens import TokenStore
 from workers.processes.http_server import bind_socket, serve_in_thread
 
-PATIENT = GatewaySettings(head_seconds=0.3, body_seconds=0.3, send_seconds=0.3)
+PATIENT = GatewaySettings(head_seconds=2.0, body_seconds=2.0, send_seconds=2.0)
 MEGABYTES = 20
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
@@ -70,7 +70,7 @@ def connected(server: uvicorn.Server, **options: int) -> Iterator[socket.socket]
     with socket.socket() as made:
         for name, value in options.items():
             made.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
-        made.settimeout(10)
+        made.settimeout(60)
         made.connect(server.servers[0].sockets[0].getsockname())
         yield made
 
@@ -90,18 +90,29 @@ def answered(server: uvicorn.Server) -> bool:
         return other.recv(12) == b"HTTP/1.1 200"
 
 
-@pytest.mark.parametrize("pieces", [[], [b"GET / HT"], [b"X-A: b\r\n"] * 40])
-def test_a_head_that_does_not_end_is_cut(pieces: list[bytes]) -> None:
+@pytest.mark.parametrize("begun", [b"", b"GET / HT"])
+def test_a_head_that_does_not_go_on_is_cut(begun: bytes) -> None:
     with served(PATIENT) as server, connected(server) as slow:
-        started = time.monotonic()
-        with contextlib.suppress(ConnectionError):
-            slow.sendall(HEAD if len(pieces) > 1 else b"")
-            for piece in pieces:
-                slow.sendall(piece)
-                assert answered(server)
-                time.sleep(0.02)
+        slow.sendall(begun)
         assert b"HTTP" not in read(slow)
-        assert time.monotonic() - started < 2
+        wait_for(lambda: not server.server_state.connections)
+
+
+def drip(server: uvicorn.Server, slow: socket.socket, piece: bytes) -> None:
+    """Send pieces, faster than any of the limits, until the connection is closed."""
+    with contextlib.suppress(ConnectionError):
+        for _ in range(200):
+            slow.sendall(piece)
+            assert answered(server)
+            time.sleep(0.05)
+        pytest.fail("each piece put the end off")
+
+
+def test_a_head_that_does_not_end_is_cut() -> None:
+    with served(PATIENT) as server, connected(server) as slow:
+        slow.sendall(HEAD)
+        drip(server, slow, b"X-A: b\r\n")
+        assert b"HTTP" not in read(slow)
         wait_for(lambda: not server.server_state.connections)
 
 
@@ -110,22 +121,14 @@ def test_the_head_of_a_second_request_is_cut_too() -> None:
         slow.sendall(HEAD + b"\r\n")
         assert slow.recv(65_536).startswith(b"HTTP/1.1 200")
         slow.sendall(b"GET / ")
-        started = time.monotonic()
         assert b"HTTP" not in read(slow)
-        assert time.monotonic() - started < 2
 
 
 def test_a_body_that_does_not_end_gets_408_and_is_cut() -> None:
     with served(PATIENT) as server, connected(server) as slow:
         slow.sendall(HEAD + b"Content-Length: 100000\r\n\r\n")
-        started = time.monotonic()
-        with contextlib.suppress(ConnectionError):
-            for _ in range(100):
-                slow.sendall(b"x")
-                assert answered(server)
-                time.sleep(0.02)
+        drip(server, slow, b"x")
         assert read(slow).startswith(b"HTTP/1.1 408")
-        assert time.monotonic() - started < 4
 
 
 def test_an_answer_that_is_not_read_is_dropped() -> None:
@@ -133,8 +136,8 @@ def test_an_answer_that_is_not_read_is_dropped() -> None:
         slow.sendall(HEAD.replace(b"/ ", b"/long ", 1) + b"\r\n")
         wait_for(lambda: server.server_state.connections)
         assert answered(server)
-        wait_for(lambda: not server.server_state.connections, 5)
-        wait_for(lambda: not server.server_state.tasks, 5)
+        wait_for(lambda: not server.server_state.connections)
+        wait_for(lambda: not server.server_state.tasks)
 
 
 def test_an_answer_that_is_taken_steadily_arrives() -> None:
@@ -143,12 +146,12 @@ def test_an_answer_that_is_taken_steadily_arrives() -> None:
         size = 0
         while data := steady.recv(1_000_000):
             size += len(data)
-            time.sleep(0.002)
+            time.sleep(0.01)
         assert size > MEGABYTES * 1_000_000
 
 
 def test_too_many_connections_get_503() -> None:
-    few = PATIENT.model_copy(update={"connections": 2, "head_seconds": 5.0})
+    few = PATIENT.model_copy(update={"connections": 2, "head_seconds": 120.0})
     with served(few) as server, contextlib.ExitStack() as open_ones:
         for _ in range(2):
             open_ones.enter_context(connected(server))
@@ -218,6 +221,8 @@ def test_only_proxies_that_are_named_say_who_calls(
     with bind_socket(("127.0.0.1", free_port())) as port, serve_in_thread(echo, settings, port):
         host, number = port.getsockname()
         answer = httpx.get(
-            f"http://{host}:{number}/", headers={"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}
+            f"http://{host}:{number}/",
+            headers={"X-Forwarded-For": "198.51.100.1, 203.0.113.9"},
+            timeout=60,
         )
     assert answer.text == expected

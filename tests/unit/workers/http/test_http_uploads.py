@@ -26,7 +26,7 @@ WHERE = "/v1/skills?source=s&path=x"
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path, uploads=UploadSettings(seconds=0.3, at_once=1))
+    return Settings(home=tmp_path, uploads=UploadSettings(seconds=60, at_once=1))
 
 
 @pytest.fixture
@@ -53,7 +53,11 @@ async def slowly(seconds: float) -> AsyncIterator[bytes]:
     yield b"More.\n"
 
 
-def test_who_sends_slowly_is_cut_off(client: httpx.AsyncClient, settings: Settings) -> None:
+def test_who_sends_slowly_is_cut_off(settings: Settings, backend: Any) -> None:
+    uploads = settings.uploads.model_copy(update={"seconds": 0.3})
+    backend.settings = settings.model_copy(update={"uploads": uploads})
+    transport = httpx.ASGITransport(create_gateway(backend))
+    client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
     answer = asyncio.run(client.post(WHERE, content=slowly(2.0), headers=TEXT))
     assert (answer.status_code, "uploads.seconds" in answer.text) == (408, True)
     assert not list((settings.home / "uploads" / "staging").iterdir())

@@ -28,7 +28,7 @@ def server() -> Iterator[LanguageModelServer]:
 
 
 def check(server: LanguageModelServer, **changes: Any) -> dict[str, str]:
-    settings = Settings(language_model=server.settings(timeout_seconds=2, **changes))
+    settings = Settings(language_model=server.settings(**({"timeout_seconds": 60} | changes)))
     name = "language model"
     return run_checks({name: machine_checks(settings)[name]})[0]
 
@@ -74,7 +74,7 @@ def test_what_is_enforced_is_said(
 )
 def test_a_failure_says_what_to_do(server: LanguageModelServer, reply: Reply, words: str) -> None:
     server.script = lambda asked: reply
-    row = check(server)
+    row = check(server, timeout_seconds=1 if reply.wait else 60)
     assert row["state"] == "failed"
     assert words in row["detail"]
 

@@ -42,14 +42,14 @@ def test_servers_are_asked_at_once_and_none_for_long() -> None:
     gate = threading.Event()
 
     def hang() -> str:
-        gate.wait(30)
+        gate.wait(120)
         return "late"
 
     started = time.monotonic()
-    rows = run_checks_in_parallel({"slow": hang, "quick": lambda: "fine", "other": hang}, 0.2)
-    assert time.monotonic() - started < 5
+    rows = run_checks_in_parallel({"slow": hang, "quick": lambda: "fine", "other": hang}, 2)
+    assert time.monotonic() - started < 60
     assert [row["state"] for row in rows] == ["failed", "ok", "failed"]
-    assert rows[0]["detail"] == "slow did not answer within 0.2 s"
+    assert rows[0]["detail"] == "slow did not answer within 2 s"
     gate.set()
 
 

@@ -224,6 +224,6 @@ def test_the_reference_of_metrics_is_fresh() -> None:
         [sys.executable, ROOT / "docs" / "reference" / "metrics.py", "--check"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert run.returncode == 0, run.stderr
