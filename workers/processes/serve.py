@@ -60,7 +60,7 @@ def run_serve(
         threading.Thread(target=backend.warm_up, name="skillbus-warm-up", daemon=True).start()
         for source in backend.graph.list_sources():
             if Path(source.root).is_dir():
-                backend.submit(SourceChanged(source_id=source.source_id, root=source.root), ORIGIN)
+                backend.submit(SourceChanged(source_id=source.source_id), ORIGIN)
         own = stack.enter_context(bind_unix_socket(path))
         notify(f"serving {settings.home} on {path}")
         if port is not None and address is not None:

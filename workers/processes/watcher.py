@@ -18,6 +18,7 @@ from config.errors import TransientError
 from graph.records import Source
 from skills.events import SourceChanged
 from tasks.sources.folder_rules import SKIPPED_FOLDERS
+from tasks.sources.readers import find_source
 from workers.backend.protocol import Backend
 
 log = structlog.get_logger()
@@ -135,11 +136,13 @@ class Watcher:
                     self._submit(pending, paths)
 
     def _submit(self, pending: _PendingChanges, paths: set[str]) -> None:
+        source_id = pending.source.source_id
+        if find_source(self._backend.graph.list_sources(), source_id) is None:
+            return
         is_full_sync = len(paths) > _MAX_PATHS or "" in paths
+        # Without a root, which would add the source again if it is being removed.
         event = SourceChanged(
-            source_id=pending.source.source_id,
-            root=pending.source.root,
-            paths=() if is_full_sync else tuple(sorted(paths)),
+            source_id=source_id, paths=() if is_full_sync else tuple(sorted(paths))
         )
         try:
             self._backend.submit(event, ORIGIN)

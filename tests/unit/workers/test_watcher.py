@@ -15,8 +15,11 @@ from watchdog.events import (
 from watchdog.observers import Observer
 
 from graph.records import Source
+from skills.events import SourceChanged, SourceRemoved
 from tests.support.program.program import wait_for
-from workers.processes.watcher import _WATCHED_EVENTS, _PendingChanges
+from tests.support.samples.library import write_topics
+from tests.support.samples.tiny import settle, tiny_backend
+from workers.processes.watcher import _WATCHED_EVENTS, ORIGIN, Watcher, _PendingChanges
 
 ROOT = "/lib/skills"
 SETTLE = 0.15
@@ -150,3 +153,19 @@ def test_paths_below_the_root_only(pending: _PendingChanges, clock: Clock) -> No
     pending.add_path(str(Path(ROOT).parent))
     clock.now += 1
     assert pending.take_settled(SETTLE) == set()
+
+
+def test_a_change_noticed_before_a_removal_does_not_add_the_source_again(tmp_path: Path) -> None:
+    root = write_topics(tmp_path / "crafts")
+    with tiny_backend(tmp_path / "home") as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+        settle(backend)
+        [source] = backend.graph.list_sources()
+        backend.submit(SourceRemoved(source_id="crafts"), "tests")
+        late = SourceChanged(source_id="crafts", paths=("kiln",))
+        backend.submit(late, ORIGIN)  # sent before the removal was carried out
+        settle(backend)
+        Watcher(backend)._submit(_PendingChanges(source), {"kiln"})  # noticed, and not sent yet
+        settle(backend)
+        assert backend.graph.list_sources() == []
+        assert len(backend.journal.list_failed_jobs()) == 1, "only the one that was sent"
