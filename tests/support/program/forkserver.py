@@ -65,6 +65,8 @@ PRELOADED = (
 OTHER_MODELS = ("sentence_transformers", "transformers.models.bert.modeling_bert")
 """What only commands with a reranker or another encoder need; it takes as long as all the rest."""
 
+OTHER_MODEL_SETTINGS = {"SKILLBUS_ENCODER__MODEL", "SKILLBUS_RERANKER__MODEL"}
+
 
 def preload() -> None:
     """Import what any command needs, and load the default model without using it."""
@@ -88,9 +90,16 @@ def preload() -> None:
 
 def preload_for(job: dict[str, Any]) -> None:
     """Import what a job needs and most others do not."""
-    if {"encoder", "reranker"} & set(job["args"]) or job["env"].get("SKILLBUS_RERANKER__MODEL"):
-        for module in OTHER_MODELS:
-            importlib.import_module(module)
+    words = set(job["args"])
+    modules: list[str] = []
+    if {"encoder", "reranker"} & words or OTHER_MODEL_SETTINGS & job["env"].keys():
+        modules += OTHER_MODELS
+    if {"train", "roles"} <= words:
+        modules.append("sklearn.linear_model")
+    missing = [module for module in modules if module not in sys.modules]
+    for module in missing:
+        importlib.import_module(module)
+    if missing:
         leave_to_the_parent()
 
 

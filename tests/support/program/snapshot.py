@@ -36,6 +36,18 @@ def snapshot(library: Library) -> dict[str, Any]:
         }
 
 
+def differences(one: Library, other: Library) -> dict[str, Any]:
+    """What two libraries hold differently: pairs of values by skill id and field."""
+    left, right = snapshot(one), snapshot(other)
+    found: dict[str, Any] = {}
+    for skill_id in sorted(left.keys() | right.keys()):
+        here, there = left.get(skill_id, {}), right.get(skill_id, {})
+        fields = [name for name in here.keys() | there.keys() if here.get(name) != there.get(name)]
+        if fields:
+            found[skill_id] = {name: (here.get(name), there.get(name)) for name in sorted(fields)}
+    return found
+
+
 @contextmanager
 def _opened(library: Library) -> Iterator[tuple[SkillGraph, SearchIndex, Journal]]:
     identity = encoder_identity(EncoderSettings())

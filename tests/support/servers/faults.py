@@ -16,7 +16,7 @@ from typing import Any
 from config.errors import SkillbusError, TransientError
 from skills.events import QueryAsked, SourceChanged
 from tests.support.program.program import ForkServer, Skillbus, wait_for
-from tests.support.program.snapshot import NOTHING_LEFT, leftovers, snapshot
+from tests.support.program.snapshot import NOTHING_LEFT, differences, leftovers
 from tests.support.samples.library import TOPICS, Folder, write_skill
 from tests.support.servers.distributed import Distributed
 from workers.backend.distributed import DistributedBackend
@@ -238,7 +238,8 @@ class Arena:
             self.sync_embedded()
             backend.send_maintenance()
             wait_for(lambda: self._settled(backend), LIMIT)
-        assert snapshot(distributed.settings) == snapshot(self.embedded.home)
+        different = differences(distributed.settings, self.embedded.home)
+        assert not different, different
         return seconds
 
     def _settled(self, backend: DistributedBackend) -> bool:
