@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
-from billiard.common import terminate_handler_fired  # type: ignore[import-untyped]
+from billiard.common import terminate_handler_fired  # type: ignore[import-untyped]  # no annotations
 from celery import Celery, Task
 from celery.loaders.app import AppLoader
 from kombu.entity import Queue

@@ -6,7 +6,6 @@ The driver is created on the first call, so that processes forked before it shar
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 from asyncio import CancelledError
@@ -31,6 +30,7 @@ from neo4j.exceptions import (
 )
 from neo4j.exceptions import TransientError as PassingError
 
+from config.backoff import Backoff
 from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
 from config.secrets import read_secret, strip_password
 from config.server_settings import ServerSettings
@@ -47,8 +47,8 @@ _GRACE_SECONDS = 0.5
 _RECONNECT_SECONDS = 2.0
 _REFUSED_LOGIN_SECONDS = 10.0
 """Pause after a refused login: several in a row lock the account, for the right password too."""
-_FIRST_DELAY = 0.02
-_MAX_DELAY = 0.5
+_FIRST_PAUSE_SECONDS = 0.02
+_MAX_PAUSE_SECONDS = 0.5
 _DATABASE_MISSING = "Neo.ClientError.Database.DatabaseNotFound"
 _CONCURRENTLY_DELETED = "Neo.ClientError.Statement.EntityNotFound"
 _PASSING_CODES = (
@@ -136,9 +136,9 @@ class Neo4jClient:
     def _session(self, driver: Driver, access: str) -> Iterator[Session]:
         """A session that is closed at the end, or after an interrupt cancelled.
 
-        Celery ends a worker process by raising SystemExit in whatever runs. Closing the session
-        would read on in the answer that was interrupted, and the driver would raise BufferError in
-        place of SystemExit. After CancelledError it drops the connection instead.
+        Ctrl-C and the end of a worker process raise KeyboardInterrupt and SystemExit in whatever
+        runs. Closing the session would read on in the answer that was interrupted, and the driver
+        would raise BufferError in their place. After CancelledError it drops the connection.
         """
         interrupt: BaseException | None = None
         with (
@@ -161,21 +161,20 @@ class Neo4jClient:
         """Repeat the attempt until it succeeds, fails for good, or the time limit is over."""
         limit = limit or self._timeout_seconds
         started = time.monotonic()
-        delay, retried = _FIRST_DELAY, False
+        backoff, retried = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS), False
         while True:
             driver, watch = self._connected()
             call = watch.start_call(limit + _GRACE_SECONDS)
             try:
                 return attempt(driver, retried)
             except (Neo4jError, DriverError, OSError) as error:
-                elapsed = time.monotonic() - started
-                if elapsed + delay > _retry_seconds(error, call, limit):
+                elapsed, pause = time.monotonic() - started, backoff.pause()
+                if elapsed + pause > _retry_seconds(error, call, limit):
                     raise self._translated(error, call, limit) from error
                 retried = retried or not isinstance(error, Neo4jError)
             finally:
                 watch.finish_call(call)
-            time.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, no secret
-            delay = min(2 * delay, _MAX_DELAY)
+            time.sleep(pause)
 
     def _connected(self) -> tuple[Driver, CallWatchdog]:
         """The driver of this process, created when there is none, and its watchdog."""

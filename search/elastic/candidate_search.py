@@ -11,7 +11,7 @@ from typing import Any
 
 from search.batches import batches
 from search.elastic.document_codec import (
-    EMPTY_FIELD_TOKEN,
+    EMPTY_FIELD_TERM,
     VECTOR_FIELDS,
     decode_key,
     document_id,
@@ -161,7 +161,7 @@ def _lexical_query(one: LexicalSearch) -> dict[str, Any] | None:
     clauses = [
         {"term": {field: {"value": term, "boost": weight * field_weight}}}
         for term, weight in one.terms.items()
-        if term and term != EMPTY_FIELD_TOKEN and weight > 0
+        if term and term != EMPTY_FIELD_TERM and weight > 0
         for field, field_weight in fields.items()
     ]
     if not clauses:  # a bool query without clauses matches everything

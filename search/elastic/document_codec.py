@@ -36,7 +36,7 @@ from search.protocol import (
 from skills import record_codec
 from skills.record import RevisionKey
 
-EMPTY_FIELD_TOKEN = "\u2205"  # noqa: S105 - a token of text
+EMPTY_FIELD_TERM = "\u2205"
 """Token of a field without tokens; no text has it as a token.
 
 With it every document has every field, so that the server's document counts and mean lengths are
@@ -97,7 +97,7 @@ def skill_record(document: SkillDocument, hashes: Sequence[bytes]) -> bytes:
     so that vector searches do not find it.
     """
     values: dict[str, Any] = {
-        name: " ".join(tokens) or EMPTY_FIELD_TOKEN
+        name: " ".join(tokens) or EMPTY_FIELD_TERM
         for name, tokens in zip(TEXT_FIELDS, document.fields, strict=False)
     }
     if document.forward.completed:

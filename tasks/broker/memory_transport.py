@@ -6,7 +6,6 @@ service that has nothing to do, and lets a message wait for the next look.
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from queue import Empty
@@ -77,7 +76,7 @@ class Transport(memory.Transport):
 
     @override
     def drain_events(self, connection: Any, timeout: float | None = None, **kwargs: Any) -> None:
-        """Deliver one message; raises `socket.timeout` if none comes in time (seconds)."""
+        """Deliver one message; raises TimeoutError if none comes in time (seconds)."""
         channels: Any = self.cycle
         end = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -88,5 +87,5 @@ class Transport(memory.Transport):
             except Empty:
                 left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
-                raise socket.timeout  # noqa: UP041 - the name by which kombu and celery catch it
+                raise TimeoutError
             _changes.wait(known, left)

@@ -204,7 +204,7 @@ class OpenAILanguageModel(LanguageModel):
         self, connection: _Connection, fields: Mapping[str, Any], exchange: Exchange
     ) -> Reply:
         task = asyncio.current_task()
-        assert task is not None  # noqa: S101 # for the type checker
+        assert task is not None  # noqa: S101 - a coroutine of an event loop runs in a task
         connection.running.add(task)
         try:
             return await self._exchange(connection, fields, exchange)

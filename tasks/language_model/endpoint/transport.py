@@ -75,7 +75,7 @@ class _EndpointTransport(httpx2.AsyncBaseTransport):
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise CompressedBodyError("the answer is compressed")
-        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 # of this transport
+        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - this transport gives no other
         return httpx2.Response(
             response.status_code,
             headers=response.headers,

@@ -20,7 +20,7 @@ from config.settings import PolicySettings, Settings
 from skills.token_count import count_tokens
 from tests.support.program.program import ROOT, ForkServer, Skillbus, clean_environment, wait_for
 from tests.support.samples.library import write_skill, write_topics
-from tests.support.servers.mcp import Agent, agent, in_process, over_stdio, text_of
+from tests.support.servers.mcp import Agent, agent, in_process, over_stdio, resource_text, text_of
 
 TASK = "fire stoneware in an electric kiln"
 KILN = "c:kiln-firing"
@@ -174,9 +174,9 @@ TRAVERSAL = [
 
 def test_nothing_outside_the_catalog_can_be_read(own: Agent) -> None:
     async def read(client: Client) -> None:
-        (content,) = (await client.read_resource(f"skillbus://skills/{quote(KILN, '')}")).contents
-        assert content.mime_type == "text/markdown"
-        assert "Prepare the kiln firing" in content.text  # type: ignore[union-attr]  # no blob
+        kiln = await client.read_resource(f"skillbus://skills/{quote(KILN, '')}")
+        assert kiln.contents[0].mime_type == "text/markdown"
+        assert "Prepare the kiln firing" in resource_text(kiln)
         for skill_id in TRAVERSAL:
             result = await client.call_tool("read_skill", {"skill_id": skill_id})
             assert result.is_error
@@ -197,8 +197,8 @@ def test_skills_are_listed_as_resources_that_can_be_read(own: Agent) -> None:
         assert KILN in [one.name for one in listed]
         assert "c:broken" not in [one.name for one in listed]
         (odd,) = (one for one in listed if one.name == ODD)
-        (content,) = (await client.read_resource(odd.uri)).contents
-        assert "1. Prepare the blowing 100% 吹玻璃." in content.text  # type: ignore[union-attr]  # no blob
+        read_odd = await client.read_resource(odd.uri)
+        assert "1. Prepare the blowing 100% 吹玻璃." in resource_text(read_odd)
         after = await client.list_resources(cursor=KILN)
         assert [one.name for one in after.resources] == [
             one.name for one in listed if one.name > KILN

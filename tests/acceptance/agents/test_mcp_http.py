@@ -23,7 +23,7 @@ from mcp import Client
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from tests.support.program.program import ROOT, ForkServer, Skillbus, wait_for
-from tests.support.servers.mcp import over_http, text_of
+from tests.support.servers.mcp import over_http, resource_text, text_of
 from workers.backend.embedded import EmbeddedBackend
 from workers.backend.store_backend import StoreBackend
 from workers.http.access import LOOPBACK_HOSTS, AccessRules
@@ -103,8 +103,8 @@ async def work(client: Client) -> str:
     assert str(messages[-1]).startswith("done: ")
     read = await client.call_tool("read_skill", {"skill_id": KILN})
     assert "Prepare the kiln firing" in text_of(read)
-    (content,) = (await client.read_resource("skillbus://skills/crafts%3Akiln-firing")).contents
-    assert "Prepare the kiln firing" in content.text  # type: ignore[union-attr]  # no blob
+    resource = await client.read_resource("skillbus://skills/crafts%3Akiln-firing")
+    assert "Prepare the kiln firing" in resource_text(resource)
     wrong = await client.call_tool("read_skill", {"skill_id": "../../etc/passwd"})
     assert wrong.is_error
     return text_of(found)

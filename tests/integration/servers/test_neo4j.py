@@ -202,48 +202,6 @@ def test_links_are_replaced_while_skills_come_and_go(settings: ServerSettings) -
         two.close()
 
 
-def test_links_are_read_while_they_are_replaced(settings: ServerSettings) -> None:
-    """A statement may still find a link that is deleted while it runs; readers never see half."""
-    writer, reader = open_catalog(settings), open_catalog(settings)
-    names = [f"s{n}" for n in range(40)]
-    ids = [f"lib:{name}" for name in names]
-    first = writer.allocate_sequence(len(names)).start
-    writer.publish([publication(name, seq) for seq, name in enumerate(names, first)])
-    errors: list[BaseException] = []
-    done = threading.Event()
-
-    def read() -> None:
-        try:
-            while not done.is_set():
-                reader._adjacency_cache.evict(ids)
-                for row in reader.get_adjacency(ids, 8).values():
-                    assert all(one.weight == 0.5 for one in row.neighbours)
-                reader.get_links(ids)
-                reader.get_links_among(ids)
-                reader.get_owned_links(ids)
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    dice = random.Random(7)
-    try:
-        for _ in range(20):
-            if errors:
-                break
-            links = {
-                f"lib:{name}": [semantic(name, other) for other in dice.sample(names, 12)]
-                for name in names
-            }
-            writer.replace_links(links, [])
-    finally:
-        done.set()
-        thread.join()
-        writer.close()
-        reader.close()
-    assert errors == []
-
-
 def test_a_lost_acknowledgement_is_no_stale_publication(
     graph: Neo4jSkillGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:

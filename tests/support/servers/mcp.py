@@ -92,3 +92,9 @@ def text_of(result: Any) -> str:
     """The text of a tool's result."""
     (block,) = result.content
     return str(block.text)
+
+
+def resource_text(result: Any) -> str:
+    """The text of a resource that was read."""
+    (content,) = result.contents
+    return str(content.text)

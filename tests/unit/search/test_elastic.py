@@ -11,7 +11,7 @@ from config.errors import PermanentError
 from search.elastic.caches import LRUCache, VectorCache
 from search.elastic.candidate_search import parse_hits, search_body
 from search.elastic.document_codec import (
-    EMPTY_FIELD_TOKEN,
+    EMPTY_FIELD_TERM,
     decode_blob,
     decode_skill_vectors,
     document_id,
@@ -63,7 +63,7 @@ class TestRecords:
         )
         hashes = skill_text_hashes("m", parsed)
         record = json.loads(skill_record(document, hashes))
-        assert record["code"] == EMPTY_FIELD_TOKEN
+        assert record["code"] == EMPTY_FIELD_TERM
         assert set(TEXT_FIELDS) <= set(record)
         assert "described" in record
         assert "head" not in record
@@ -74,7 +74,7 @@ class TestRecords:
         assert np.array_equal(stored, vectors)
 
     def test_no_token_looks_like_an_empty_field(self) -> None:
-        assert tokenize(f"{EMPTY_FIELD_TOKEN} a{EMPTY_FIELD_TOKEN}b loom") == tokenize("a b loom")
+        assert tokenize(f"{EMPTY_FIELD_TERM} a{EMPTY_FIELD_TERM}b loom") == tokenize("a b loom")
 
     def test_sections_come_back_as_unit_vectors(self) -> None:
         vectors = np.vstack([unit(3), np.zeros((1, 4), np.float32)])
@@ -96,7 +96,7 @@ class TestRecords:
 
 class TestQueries:
     def test_nothing_to_look_for_is_no_request(self) -> None:
-        for terms in ({}, {"": 1.0}, {"a": 0.0}, {"a": -1.0}, {EMPTY_FIELD_TOKEN: 1.0}):
+        for terms in ({}, {"": 1.0}, {"a": 0.0}, {"a": -1.0}, {EMPTY_FIELD_TERM: 1.0}):
             assert search_body(LexicalSearch(terms, 5, Filters())) is None
         assert search_body(LexicalSearch({"a": 1.0}, 0, Filters())) is None
         assert search_body(VectorSearch(np.zeros(4, np.float32), 0, 5, Filters())) is None

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from billiard import common
 
-from tasks import celery_app
 from tasks.broker.broker_config import memory_broker_config
+from tasks.celery_app import create_app
 from tasks.policies import INGEST
+from tasks.services import Services
 
 
-def interrupted(*_: object) -> dict[str, object]:
+def interrupted() -> Services:
+    """Stands for the services of a process that is ended while they are opened."""
     try:
         raise SystemExit
     finally:
@@ -20,9 +22,8 @@ def interrupted(*_: object) -> dict[str, object]:
 
 
 @pytest.fixture
-def task(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(celery_app, "run_task", interrupted)
-    app = celery_app.create_app(lambda: None, [INGEST.queue], memory_broker_config())  # type: ignore[arg-type,return-value]
+def task() -> Any:
+    app = create_app(interrupted, [INGEST.queue], memory_broker_config())
     return app.tasks[INGEST.name]
 
 
