@@ -26,6 +26,7 @@ from config.inbound_settings import (
     WebhookSettings,
 )
 from config.language_model_settings import LanguageModelSettings
+from config.learning_settings import LearningSettings, SessionSettings
 from config.passage_settings import PassageSettings
 from config.renamed_settings import rename_variables
 from config.server_settings import ServerSettings
@@ -321,6 +322,8 @@ class Settings(BaseSettings):
     policy: PolicySettings = PolicySettings()
     roles: RolesSettings = RolesSettings()
     language_model: LanguageModelSettings = LanguageModelSettings()
+    learning: LearningSettings = LearningSettings()
+    sessions: SessionSettings = SessionSettings()
     workers: WorkerSettings = WorkerSettings()
     servers: ServerSettings = ServerSettings()
     watch: WatchSettings = WatchSettings()

@@ -16,6 +16,7 @@ PLAN_QUEUE = "skillbus.plan"
 FETCH_QUEUE = "skillbus.fetch"
 MAINTAIN_QUEUE = "skillbus.maintain"
 REFINE_QUEUE = "skillbus.refine"
+OUTCOMES_QUEUE = "skillbus.outcomes"
 
 FORMER_NAMES = {"skillbus.page": EMBED_SECTIONS_QUEUE}
 """Names that a task and its queue had in version 0.1, still accepted in this version."""
@@ -81,11 +82,25 @@ REFINE = TaskPolicy(
 )
 LINK = TaskPolicy("skillbus.link", LINK_QUEUE, time_limit=120, max_retries=5, max_queue_length=1)
 MAINTAIN = TaskPolicy("skillbus.maintain", MAINTAIN_QUEUE, time_limit=120, max_queue_length=1)
+# One task stores the outcomes of one event; what it changes is rolled up by another.
+RECORD_OUTCOMES = TaskPolicy(
+    "skillbus.record_outcomes", OUTCOMES_QUEUE, time_limit=60, max_retries=5, max_queue_length=5_000
+)
 QUERY = TaskPolicy("skillbus.query", QUERY_QUEUE, time_limit=30, max_retries=2, retry_backoff=0.05)
 
 POLICIES = {
     policy.name: policy
-    for policy in (PLAN, FETCH, INGEST, EMBED_SECTIONS, REFINE, LINK, MAINTAIN, QUERY)
+    for policy in (
+        PLAN,
+        FETCH,
+        INGEST,
+        EMBED_SECTIONS,
+        REFINE,
+        LINK,
+        MAINTAIN,
+        RECORD_OUTCOMES,
+        QUERY,
+    )
 }
 
 

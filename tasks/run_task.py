@@ -18,11 +18,13 @@ from tenacity import (
 )
 
 from config.errors import PermanentError, SkillbusError, StaleError, TransientError
+from tasks.ingest.event_outcome import fail_events
 from tasks.ingest.pipeline import INGEST_PIPELINE
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.message import TRACE_HEADER
 from tasks.metrics_recorder import TaskOutcome
-from tasks.policies import QUERY, Deadline, DeadlineExceededError, TaskPolicy
+from tasks.outcomes.record_outcomes import record_outcomes
+from tasks.policies import QUERY, RECORD_OUTCOMES, Deadline, DeadlineExceededError, TaskPolicy
 from tasks.query.query_task import fail_query, run_query
 from tasks.services import Services
 from tasks.task import TaskDefinition
@@ -31,7 +33,13 @@ log = structlog.get_logger()
 
 _QUERY_TASK = TaskDefinition(QUERY, run_query, "query id (one)", on_failure=fail_query)
 
-TASK_DEFINITIONS = {task.policy.name: task for task in (*INGEST_PIPELINE, _QUERY_TASK)}
+_RECORD_OUTCOMES_TASK = TaskDefinition(
+    RECORD_OUTCOMES, record_outcomes, "event ids", on_failure=fail_events
+)
+
+TASK_DEFINITIONS = {
+    task.policy.name: task for task in (*INGEST_PIPELINE, _RECORD_OUTCOMES_TASK, _QUERY_TASK)
+}
 
 _FINISH_TIMEOUT_SECONDS = 120.0
 _FINISH_RETRY_SECONDS = 0.5

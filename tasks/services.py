@@ -21,6 +21,7 @@ from tasks.language_model.answer_store import AnswerStore
 from tasks.language_model.protocol import LanguageModel
 from tasks.language_model.skill_pairs.protocol import SkillPairStore
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
+from tasks.outcomes.protocol import OutcomeStore
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.passage_vectors import PassageVectorCache
 from tasks.query.process_state.published_library import PublishedLibrary
@@ -92,6 +93,7 @@ class Services:
     send_task: SendTask
     linker: Linker
     usage_counter: UsageCounter
+    outcomes: OutcomeStore
     language_model: Lazy[LanguageModel] | None = None
     answers: AnswerStore | None = None
     skill_pairs: SkillPairStore | None = None

@@ -89,12 +89,18 @@ class BundleLink(BundleModel):
 
 
 class LeftOutSkill(BundleModel):
-    """A skill that was considered but not sent, and the reason."""
+    """A skill that was considered but not sent, and the reason.
+
+    `cause`: it did not fit into the `budget`, or it is an `alternative` to the sent skill `other`
+    or in `conflict` with it; empty for any other reason.
+    """
 
     skill_id: str
     name: str
     reason: str
     tokens: int = 0
+    cause: Literal["", "budget", "alternative", "conflict"] = ""
+    other: str = ""
 
 
 class DidNotFit(BundleModel):

@@ -1,19 +1,26 @@
-"""Requests to skillbus: changes of sources and skills, and queries."""
+"""Requests to skillbus: changes of sources and skills, queries, and outcomes."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from skills.bundle.rejection import RejectionReason
+from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
 
 SOURCE_CHANGED = "skillbus.source.changed.v1"
 SOURCE_REMOVED = "skillbus.source.removed.v1"
 SKILL_UPSERTED = "skillbus.skill.upserted.v1"
 SKILL_REMOVED = "skillbus.skill.removed.v1"
 QUERY_ASKED = "skillbus.query.asked.v1"
+OUTCOME_REPORTED = "skillbus.outcome.reported.v1"
 
 MAX_EVENT_FILES = 1_000
 """Maximum files of a skill that is sent in an event."""
+
+MAX_OUTCOMES = 200
+"""Maximum outcomes in an event."""
 
 MAX_EVENT_FILE_BYTES = 8 << 20
 """Maximum total size of these files in bytes, as UTF-8."""
@@ -213,7 +220,58 @@ class QueryAsked(BaseModel):
     explain: bool = Field(default=False, strict=True)
 
 
-Request = SourceChanged | SourceRemoved | SkillUpserted | SkillRemoved | QueryAsked
+class SkillOutcome(BaseModel):
+    """What came of one skill in a task.
+
+    `skill_id` is empty for `missing` alone. `reason` is for `rejected` alone. `other_skill_id`: for
+    `superseded` the skill that was used instead; for a rejection as `redundant` or `incompatible`
+    the skill that it is so with; neither needs to be in the bundle.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    skill_id: SkillId | Literal[""] = ""
+    outcome: OutcomeKind
+    reason: RejectionReason | Literal[""] = Field(
+        "", description="; ".join(f"`{one}`: {one.meaning}" for one in RejectionReason)
+    )
+    other_skill_id: SkillId | Literal[""] = ""
+    by: Reporter = Reporter.AGENT
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> SkillOutcome:
+        kind = self.outcome
+        if (kind is OutcomeKind.MISSING) == bool(self.skill_id):
+            raise ValueError("skill_id is required, except for `missing`, which has none")
+        if (kind is OutcomeKind.REJECTED) != bool(self.reason):
+            raise ValueError("`rejected`, and no other outcome, needs a reason")
+        if kind is OutcomeKind.SUPERSEDED and not self.other_skill_id:
+            raise ValueError("`superseded` needs other_skill_id, the skill that was used instead")
+        if self.other_skill_id:
+            if kind is not OutcomeKind.SUPERSEDED and self.reason not in _COMPARING_REASONS:
+                reasons = " and ".join(_COMPARING_REASONS)
+                raise ValueError(f"other_skill_id is for `superseded`, {reasons}")
+            if self.other_skill_id == self.skill_id:
+                raise ValueError("other_skill_id is the skill itself")
+        return self
+
+
+_COMPARING_REASONS = (RejectionReason.REDUNDANT, RejectionReason.INCOMPATIBLE)
+
+
+class OutcomesReported(BaseModel):
+    """What came of the skills of an answered query, and of others that were used for it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    query_id: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
+    outcomes: tuple[SkillOutcome, ...] = Field(min_length=1, max_length=MAX_OUTCOMES)
+    task_result: TaskResult | Literal[""] = ""
+
+
+Request = (
+    SourceChanged | SourceRemoved | SkillUpserted | SkillRemoved | QueryAsked | OutcomesReported
+)
 
 REQUESTS: dict[str, type[Request]] = {
     SOURCE_CHANGED: SourceChanged,
@@ -221,5 +279,6 @@ REQUESTS: dict[str, type[Request]] = {
     SKILL_UPSERTED: SkillUpserted,
     SKILL_REMOVED: SkillRemoved,
     QUERY_ASKED: QueryAsked,
+    OUTCOME_REPORTED: OutcomesReported,
 }
 """Event type of a request -> model of its data."""

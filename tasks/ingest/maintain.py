@@ -15,7 +15,8 @@ from skills.scanner import SCANNER_VERSION, rescan
 from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded_skills
 from tasks.ingest.poll import poll_sources
-from tasks.policies import INGEST, QUERY, Deadline
+from tasks.outcomes.record_answers import record_missing_answers
+from tasks.policies import INGEST, QUERY, RECORD_OUTCOMES, Deadline
 from tasks.refine.completion.completions import completion_origins, find_lacking
 from tasks.refine.linking.link_origin import mark_for_changed_origin
 from tasks.refine.unrefined import send_unrefined_skills
@@ -69,9 +70,13 @@ def _sweep(services: Services, deadline: Deadline) -> dict[str, object]:
 
 def _delete_ended_jobs(services: Services) -> dict[str, object]:
     workers, journal = services.settings.workers, services.journal
+    record_missing_answers(services)
     return {
         "deleted_events": journal.delete_ended_jobs(
             "event", workers.journal_days * _SECONDS_PER_DAY
+        ),
+        "deleted_outcome_reports": journal.delete_ended_jobs(
+            "outcome", workers.journal_days * _SECONDS_PER_DAY
         ),
         "deleted_queries": journal.delete_ended_jobs("query", workers.answer_minutes * 60),
     }
@@ -195,7 +200,7 @@ def resend_open_work(services: Services) -> dict[str, object]:
     """Send tasks for all open jobs of the journal and all unfinished skills of the catalog.
 
     Skills are skipped while ingest tasks run or wait, which would do the same work. Returns how
-    many `events`, `queries`, and skills for `ingest`, `embed_sections` and `refine` were sent.
+    many `events`, `queries`, `outcomes`, and skills for `ingest`, `embed_sections` and `refine` were sent.
     """
     services.coordinator.task_error = ""
     events = services.journal.list_open_jobs("event")
@@ -206,7 +211,15 @@ def resend_open_work(services: Services) -> dict[str, object]:
     for query_id in queries:
         with bound_contextvars(trace_id=query_id):
             services.send_task(QUERY.name, [query_id])
-    report: dict[str, object] = {"events": len(events), "queries": len(queries)}
+    outcomes = services.journal.list_open_jobs("outcome")
+    for event_id in outcomes:
+        with bound_contextvars(trace_id=event_id):
+            services.send_task(RECORD_OUTCOMES.name, [event_id])
+    report: dict[str, object] = {
+        "events": len(events),
+        "queries": len(queries),
+        "outcomes": len(outcomes),
+    }
     if services.coordinator.pending_ingest_tasks:
         return report
     waiting = services.graph.list_awaiting_ingest(_MAX_AWAITING_INGEST)

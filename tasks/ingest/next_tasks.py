@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from graph.records import Source
-from skills.events import EventData, SourceChanged
+from skills.events import EventData, OutcomesReported, SourceChanged
 from tasks.coordination.protocol import Coordinator
-from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, LINK, PLAN, REFINE, TaskPolicy
+from tasks.policies import (
+    EMBED_SECTIONS,
+    FETCH,
+    INGEST,
+    LINK,
+    PLAN,
+    RECORD_OUTCOMES,
+    REFINE,
+    TaskPolicy,
+)
 from tasks.services import SendTask, Services
 from tasks.sources.readers import find_source
 
@@ -20,8 +29,11 @@ _REFINE_BATCH_SKILLS = 16
 
 
 def first_task(data: EventData) -> TaskPolicy:
-    """The task that an accepted event is sent to: FETCH if it says that its source is a git
-    repository, else PLAN, which knows the sources and forwards to FETCH."""
+    """The task that an accepted event is sent to: RECORD_OUTCOMES for outcomes, FETCH if it says
+    that its source is a git repository, else PLAN, which knows the sources and forwards to FETCH.
+    """
+    if isinstance(data, OutcomesReported):
+        return RECORD_OUTCOMES
     is_git = isinstance(data, SourceChanged) and (data.git is not None or data.pushed is not None)
     return FETCH if is_git else PLAN
 

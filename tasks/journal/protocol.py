@@ -11,11 +11,12 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from skills.events import Event, get_trace_id
+from skills.events import Event, EventData, OutcomesReported, QueryAsked, get_trace_id
 
-JobKind = Literal["event", "query"]
+JobKind = Literal["event", "query", "outcome"]
+"""Events change the library; outcomes say what came of the skills of a query."""
 
 MAX_BODY_CHARACTERS = 16_384
 """Characters kept of an unreadable message."""
@@ -26,7 +27,7 @@ MAX_DEAD_LETTERS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An accepted event or query with its outcome.
+    """An accepted event, query or report of outcomes, with its own outcome.
 
     state: `accepted`, `done`, `failed` or `cancelled`. accepted: seconds since the epoch.
     expires_in_seconds: time left, when the job was read, until its outcome is no longer wanted;
@@ -59,6 +60,14 @@ class DeadLetter:
     trace_id: str
     body: str
     buried: float
+
+
+class EndedJobs(NamedTuple):
+    """Jobs that ended as `done`, and the time up to which they were read, in seconds since the
+    epoch of the journal's clock."""
+
+    job_ids: tuple[str, ...]
+    until: float
 
 
 class JobStore(Protocol):
@@ -129,6 +138,10 @@ class JobStore(Protocol):
         """Failed jobs, newest first."""
         ...
 
+    def list_done_jobs(self, kind: JobKind, since: float) -> EndedJobs:
+        """Ids of jobs that ended as `done` at or after a time, in the order in which they ended."""
+        ...
+
     def delete_ended_jobs(self, kind: JobKind, age_seconds: float) -> int:
         """Delete jobs that ended more than `age_seconds` ago; returns their number."""
         ...
@@ -187,6 +200,13 @@ class Journal(JobStore, Outbox, DeadLetterStore, Protocol):
     def close(self) -> None:
         """Release the file or the connections."""
         ...
+
+
+def get_job_kind(data: EventData) -> JobKind:
+    """The kind of job that an event of this data is."""
+    if isinstance(data, QueryAsked):
+        return "query"
+    return "outcome" if isinstance(data, OutcomesReported) else "event"
 
 
 def job_id(event: Event) -> str:

@@ -18,7 +18,7 @@ from config.errors import NotFoundError
 from config.server_settings import ServerSettings
 from skills.events import Event, parse_event
 from tasks.broker.redis_connection import PREFIX
-from tasks.journal.protocol import Job, JobKind, Journal, job_id, wants_reply
+from tasks.journal.protocol import EndedJobs, Job, JobKind, Journal, job_id, wants_reply
 from tasks.journal.redis_dead_letters import RedisDeadLetters
 
 _JOB = PREFIX + "job:"
@@ -218,6 +218,15 @@ class RedisJournal(RedisDeadLetters, Journal):
             ids = client.zrevrange(_FAILED, 0, limit - 1)
         found = self._read_hashes([_JOB + one for one in ids])
         return [_to_job(one, values) for one, values in zip(ids, found, strict=True) if values]
+
+    @override
+    def list_done_jobs(self, kind: JobKind, since: float) -> EndedJobs:
+        with self._connected() as client:
+            seconds, micros = client.time()
+            ids = client.zrangebyscore(_ENDED + kind, f"{since:.6f}", "+inf")
+        states = self.get_job_states(ids)
+        done = tuple(one for one in ids if states.get(one, ("", ""))[0] == "done")
+        return EndedJobs(done, seconds + micros / 1e6)
 
     @override
     def delete_ended_jobs(self, kind: JobKind, age_seconds: float) -> int:

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from config.errors import NotFoundError
 from skills.events import Event, parse_event
-from tasks.journal.protocol import Job, JobKind, Journal, job_id, wants_reply
+from tasks.journal.protocol import EndedJobs, Job, JobKind, Journal, job_id, wants_reply
 from tasks.journal.sqlite_database import JournalDatabase
 from tasks.journal.sqlite_dead_letters import SqliteDeadLetters
 
@@ -161,6 +161,17 @@ class SqliteJournal(SqliteDeadLetters, Journal):
                 "SELECT id FROM jobs WHERE state = 'failed' ORDER BY number DESC LIMIT ?", (limit,)
             ).fetchall()
         return [self.get_job(row[0]) for row in rows]
+
+    @override
+    def list_done_jobs(self, kind: JobKind, since: float) -> EndedJobs:
+        with self._database.reading() as connection:
+            until = time.time()
+            rows = connection.execute(
+                "SELECT id FROM jobs WHERE kind = ? AND state = 'done' AND finished >= ? "
+                "ORDER BY finished",
+                (kind, since),
+            ).fetchall()
+        return EndedJobs(tuple(row[0] for row in rows), until)
 
     @override
     def delete_ended_jobs(self, kind: JobKind, age_seconds: float) -> int:

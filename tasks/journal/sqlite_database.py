@@ -8,7 +8,7 @@ from pathlib import Path
 from config.errors import PermanentError, TransientError
 from tasks.sqlite_file import SqliteFile, is_busy
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _ADVICE = "move it away to start anew, the library itself is not in it"
 
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     number INTEGER PRIMARY KEY,
     source TEXT NOT NULL,
     id TEXT NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('event', 'query')),
+    kind TEXT NOT NULL CHECK (kind IN ('event', 'query', 'outcome')),
     payload TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT 'accepted'
         CHECK (state IN ('accepted', 'done', 'failed', 'cancelled')),
@@ -49,15 +49,23 @@ _LATER_INDEXES = (
     "CREATE INDEX IF NOT EXISTS jobs_failed ON jobs (number) WHERE state = 'failed'",
 )
 
-_FROM_1 = (
-    "DROP INDEX IF EXISTS jobs_open",
-    "DROP INDEX IF EXISTS jobs_id",
-    "ALTER TABLE jobs RENAME TO jobs_1",
-    *(statement for statement in _SCHEMA.split(";") if statement.strip()),
-    "INSERT INTO jobs SELECT *, 0 FROM jobs_1",
-    "DROP TABLE jobs_1",
-)
-"""Schema 1 had no queue for replies and no state `cancelled`."""
+_OLDER_COLUMNS = {1: ", 0", 2: ""}
+"""Older schema -> what a row of its jobs lacks. 1 had no queue for replies and no state
+`cancelled`, 2 no outcomes."""
+
+
+def _migration(version: int) -> tuple[str, ...]:
+    """Statements that copy the jobs of an older schema: SQLite cannot change a CHECK in place."""
+    return (
+        "DROP INDEX IF EXISTS jobs_open",
+        "DROP INDEX IF EXISTS jobs_id",
+        "DROP INDEX IF EXISTS jobs_owed",
+        "DROP INDEX IF EXISTS jobs_failed",
+        "ALTER TABLE jobs RENAME TO jobs_before",
+        *(statement for statement in _SCHEMA.split(";") if statement.strip()),
+        f"INSERT INTO jobs SELECT *{_OLDER_COLUMNS[version]} FROM jobs_before",  # noqa: S608 - constants
+        "DROP TABLE jobs_before",
+    )
 
 
 class JournalDatabase(SqliteFile):
@@ -92,8 +100,8 @@ class JournalDatabase(SqliteFile):
         version = int(row[0]) if row else SCHEMA_VERSION
         if row is None:
             self.connection.execute("INSERT INTO meta VALUES (?)", (SCHEMA_VERSION,))
-        elif version == 1:
-            for statement in _FROM_1:
+        elif version in _OLDER_COLUMNS:
+            for statement in _migration(version):
                 self.connection.execute(statement)
             self.connection.execute("UPDATE meta SET schema_version = ?", (SCHEMA_VERSION,))
             version = SCHEMA_VERSION

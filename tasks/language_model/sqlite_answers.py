@@ -19,7 +19,7 @@ from tasks.language_model.answer_store import (
     StageUsage,
     StoredAnswer,
 )
-from tasks.language_model.answers_file import open_answers_file
+from tasks.language_model.answers_file import ANSWERS_FILE
 from tasks.language_model.claim_owner import has_ended
 from tasks.language_model.protocol import TokenUsage
 
@@ -67,8 +67,8 @@ class SqliteAnswerStore(AnswerStore):
     """The store in one file, shared by the threads of this process and by other processes."""
 
     def __init__(self, path: Path | str) -> None:
-        """Raises as `open_answers_file` does."""
-        self._file = open_answers_file(path, _TABLES)
+        """Raises as `SharedFile.open` does."""
+        self._file = ANSWERS_FILE.open(path, _TABLES)
 
     @override
     def get_answer(self, key: str) -> StoredAnswer | None:

@@ -261,6 +261,7 @@ def _leave_out_for_budget(skill_passages: SkillPassages) -> LeftOutSkill:
         skill_id=skill_passages.revision.key.skill_id,
         name=record.name,
         reason="did not fit into the budget",
+        cause="budget",
         tokens=record.tokens,
     )
 

@@ -206,8 +206,14 @@ def list_left_out(context: QueryContext, choice: SkillChoice) -> list[LeftOutSki
     """Skills that were considered and not chosen: the first few, or all if the request explains."""
     shown = choice.left_out if context.request.explain else choice.left_out[:_MAX_LEFT_OUT]
     return [
-        LeftOutSkill(skill_id=skill_id, name=skill_id.rpartition("/")[2], reason=reason)
-        for skill_id, reason in shown
+        LeftOutSkill(
+            skill_id=left.skill_id,
+            name=left.skill_id.rpartition("/")[2],
+            reason=left.reason,
+            cause=left.cause,
+            other=left.other,
+        )
+        for left in shown
     ]
 
 

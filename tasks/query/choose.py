@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from graph.records import Adjacency, LinkType
 from skills.skill_policy import PolicyViolation
@@ -47,6 +48,18 @@ class ChosenSkill:
     worth: float = 1.0
 
 
+class LeftOut(NamedTuple):
+    """A skill that was considered and not chosen.
+
+    cause: `alternative` or `conflict`, to or with the chosen skill `other`; "" for any other.
+    """
+
+    skill_id: str
+    reason: str
+    cause: Literal["", "alternative", "conflict"] = ""
+    other: str = ""
+
+
 @dataclass(slots=True)
 class SkillChoice:
     """Chosen skills best first, and those considered and left out with the reason.
@@ -56,7 +69,7 @@ class SkillChoice:
     """
 
     chosen: list[ChosenSkill] = field(default_factory=list)
-    left_out: list[tuple[str, str]] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
     withheld: dict[str, PolicyViolation] = field(default_factory=dict)
     min_score: float = 0.0
 
@@ -93,15 +106,15 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
         skill_id, taken = hit.key.skill_id, choice.chosen_ids()
         if skill_id in taken:
             continue
-        obstacle = _find_conflict(skill_id, rows.get(skill_id), ranking.conflicts, taken)
-        better = ""
-        if not obstacle and (selection is None or skill_id not in selection.needed):
+        found = _find_conflict(skill_id, rows.get(skill_id), ranking.conflicts, taken)
+        if found is None and (selection is None or skill_id not in selection.needed):
             better = _find_better_alternative(rows.get(skill_id), taken, folded)
-        if better:
-            folded[skill_id] = better
-            obstacle = f"alternative to {better}, which ranks better"
-        if obstacle:
-            choice.left_out.append((skill_id, obstacle))
+            if better:
+                folded[skill_id] = better
+                reason = f"alternative to {better}, which ranks better"
+                found = LeftOut(skill_id, reason, "alternative", better)
+        if found is not None:
+            choice.left_out.append(found)
             continue
         probability = hit.probability if selection is None else None
         choice.chosen.append(ChosenSkill(skill_id, hit.score, hit.why, probability=probability))
@@ -116,14 +129,14 @@ def _read_rows(context: QueryContext, skill_ids: Sequence[str]) -> dict[str, Adj
     return dict(services.graph.get_adjacency(skill_ids, services.settings.diffusion.fan_out))
 
 
-def _first_reasons(choice: SkillChoice) -> list[tuple[str, str]]:
+def _first_reasons(choice: SkillChoice) -> list[LeftOut]:
     """Each skill that was left out with its first reason, without those that were chosen later."""
     taken = choice.chosen_ids()
-    reasons: dict[str, str] = {}
-    for skill_id, reason in choice.left_out:
-        if skill_id not in taken:
-            reasons.setdefault(skill_id, reason)
-    return list(reasons.items())
+    reasons: dict[str, LeftOut] = {}
+    for left in choice.left_out:
+        if left.skill_id not in taken:
+            reasons.setdefault(left.skill_id, left)
+    return list(reasons.values())
 
 
 def _make_shortlist(
@@ -173,7 +186,9 @@ def _list_selected(
     best = max(hits[0].score, _LEAST_SCORE)
     walked = dict.fromkeys(selection.needed, 1.0)
     walked |= {name: share for name, share in selection.useful.items() if share >= least}
-    rejected = [(name, reason) for name, reason in selection.rejected.items() if name in by_id]
+    rejected = [
+        LeftOut(name, reason) for name, reason in selection.rejected.items() if name in by_id
+    ]
     choice.left_out += rejected[:_LISTED_REJECTIONS]
     return [
         replace(by_id[name], score=share * best) for name, share in walked.items() if name in by_id
@@ -185,19 +200,21 @@ def _find_conflict(
     row: Adjacency | None,
     conflicts: Sequence[tuple[str, str]],
     taken: set[str],
-) -> str:
-    """Why a skill with these links cannot join the chosen ones, "" if it can.
+) -> LeftOut | None:
+    """Why a skill with these links cannot join the chosen ones, None if it can.
 
     conflicts: further pairs, of this query only.
     """
     for pair in conflicts:
         other = pair[1] if pair[0] == skill_id else pair[0]
         if skill_id in pair and other in taken:
-            return f"conflicts with {other} in this task"
+            reason = f"conflicts with {other} in this task"
+            return LeftOut(skill_id, reason, "conflict", other)
     for neighbour in row.neighbours if row else ():
         if neighbour.type is LinkType.CONFLICT and neighbour.skill_id in taken:
-            return f"conflicts with {neighbour.skill_id}"
-    return ""
+            reason = f"conflicts with {neighbour.skill_id}"
+            return LeftOut(skill_id, reason, "conflict", neighbour.skill_id)
+    return None
 
 
 def _find_better_alternative(
@@ -243,14 +260,14 @@ def _add_dependencies(
                 taken = choice.chosen_ids()
                 if len(seen) > _MAX_DEPENDENCIES:
                     reason = f"declared dependency of {owner}, beyond the {_MAX_DEPENDENCIES} first"
-                    choice.left_out.append((needed, reason))
+                    choice.left_out.append(LeftOut(needed, reason))
                     continue
                 if needed in taken:
                     continue
-                obstacle = _find_conflict(needed, rows.get(needed), conflicts, taken - {owner})
-                if obstacle:
-                    reason = f"declared dependency of {owner}, but {obstacle}"
-                    choice.left_out.append((needed, reason))
+                conflict = _find_conflict(needed, rows.get(needed), conflicts, taken - {owner})
+                if conflict is not None:
+                    reason = f"declared dependency of {owner}, but {conflict.reason}"
+                    choice.left_out.append(conflict._replace(reason=reason))
                     continue
                 following.append(needed)
                 reasons = (f"declared dependency of {owner}",)

@@ -45,7 +45,7 @@ def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> d
 def _verdicts(chosen: ChosenRevisions, bundle: Bundle, least_further: float) -> list[str]:
     """`in: …` or `out: …` for each of the first candidates."""
     sent = {skill.skill_id: skill.why for skill in bundle.skills}
-    reasons = dict(chosen.choice.left_out)
+    reasons = {left.skill_id: left.reason for left in chosen.choice.left_out}
     reasons |= {left.skill_id: left.reason for left in bundle.left_out}
     verdicts = []
     for hit in chosen.ranking.hits[:_MAX_CANDIDATES]:

@@ -7,11 +7,18 @@ from functools import partial
 
 import structlog
 
-from config.errors import MisconfiguredError, PermanentError, SkillbusError, UsageError
+from config.errors import (
+    MisconfiguredError,
+    PermanentError,
+    SkillbusError,
+    TransientError,
+    UsageError,
+)
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job, JobStore
 from tasks.metrics_recorder import MetricsRecorder
+from tasks.outcomes.record_answers import build_answer
 from tasks.policies import QUERY, Deadline
 from tasks.query.context import StageTimings
 from tasks.query.pipeline import answer_query
@@ -50,8 +57,17 @@ def run_query(
         return _fail(services, job.id, str(error), error.public_message, usage=usage)
     data = bundle.model_dump(mode="json")
     services.journal.finish_job(job.id, data)
+    _record_answer(services, job, bundle)
     _report_metrics(services.metrics, bundle)
     return {"state": "done", "bundle": data}
+
+
+def _record_answer(services: Services, job: Job, bundle: Bundle) -> None:
+    """Record the answer for outcomes and usage; where that fails, the reconciler does it."""
+    try:
+        services.outcomes.add_answers([build_answer(job, bundle)])
+    except TransientError as error:
+        log.warning("an answer is recorded later", query_id=job.id, reason=str(error))
 
 
 def _report_metrics(metrics: MetricsRecorder, bundle: Bundle) -> None:

@@ -19,7 +19,7 @@ from search.protocol import SearchIndex
 from skills.events import Event, EventData, QueryAsked, new_event, replace_origin
 from tasks.coordination.protocol import Coordinator
 from tasks.ingest.next_tasks import first_task, send_refine
-from tasks.journal.protocol import JobKind, Journal, job_id, trace_of
+from tasks.journal.protocol import JobKind, Journal, get_job_kind, job_id, trace_of
 from tasks.language_model.answer_store import AnswerStore
 from tasks.policies import MAINTAIN, QUERY
 from tasks.query.context import check_query
@@ -102,22 +102,24 @@ class StoreBackend(Backend, ABC):
         Raises TransientError if too many are open.
         """
         data = event.parse_data()
-        is_query = isinstance(data, QueryAsked)
-        kind: JobKind = "query" if is_query else "event"
+        kind = get_job_kind(data)
         self.check_capacity(kind)
-        wanted = (seconds or self.settings.workers.query_seconds) if is_query else None
+        wanted = (seconds or self.settings.workers.query_seconds) if kind == "query" else None
         is_new = self.journal.add_job(event, kind, wanted)
         if is_new:
-            task = QUERY if is_query else first_task(data)
+            task = QUERY if kind == "query" else first_task(data)
             self._send(task.name, job_id(event), trace_of(event))
         return is_new
 
     def check_capacity(self, kind: JobKind) -> None:
-        """Raise TransientError if too many events or queries are open."""
+        """Raise TransientError if too many events, queries or outcomes are open.
+
+        Events and outcomes have a limit of the same size, but do not use up each other's.
+        """
         workers = self.settings.workers
-        limit = workers.open_events if kind == "event" else workers.open_queries
+        limit = workers.open_queries if kind == "query" else workers.open_events
         if self.journal.count_open_jobs(kind) >= limit:
-            what = "events" if kind == "event" else "queries"
+            what = "queries" if kind == "query" else "events"
             raise TransientError(
                 f"too many open {what} ({limit}, workers.open_{what}); try again later"
             )

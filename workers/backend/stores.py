@@ -24,6 +24,7 @@ from tasks.language_model.answer_store import AnswerStore
 from tasks.language_model.protocol import LanguageModel
 from tasks.language_model.skill_pairs.protocol import SkillPairStore
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
+from tasks.outcomes.protocol import OutcomeStore
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.revision_facts import RevisionFactCache
@@ -165,6 +166,23 @@ def open_skill_pairs(settings: Settings, stack: contextlib.ExitStack) -> SkillPa
     return pairs
 
 
+def open_outcomes(settings: Settings, stack: contextlib.ExitStack) -> OutcomeStore:
+    """Answered queries and their outcomes, closed with the stack. Those of a home are shared by
+    all processes that use it, also by those that only read the library."""
+    outcomes: OutcomeStore
+    if settings.distributed:
+        from tasks.broker.redis_connection import connect
+        from tasks.outcomes.redis import RedisOutcomeStore
+
+        outcomes = RedisOutcomeStore(connect(settings.servers), settings.servers)
+    else:
+        from tasks.outcomes.sqlite import SqliteOutcomeStore
+
+        outcomes = SqliteOutcomeStore(settings.home / "outcomes.db")
+    stack.callback(outcomes.close)
+    return outcomes
+
+
 def open_linker(settings: Settings, graph: SkillGraph, pairs: SkillPairStore | None) -> Linker:
     """What links skills, with the links that the language model of the settings confirmed, if the
     stage `links` is on."""
@@ -211,6 +229,7 @@ def open_services(
         encoder=Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), measures)),
         reranker=_lazy_reranker(settings),
         linker=open_linker(settings, graph, skill_pairs),
+        outcomes=open_outcomes(settings, stack),
         usage_counter=UsageCounter(graph, _USAGE_SECONDS if settings.distributed else 0.0),
         language_model=_lazy_language_model(settings, stack, answers, measures),
         answers=answers,

@@ -30,8 +30,10 @@ def accept_event(
     return Accepted(id=event_id)
 
 
-def get_visible_job(backend: StoreBackend, caller: Caller, job_id: str, kind: JobKind) -> Job:
-    """Return a job that the caller may see.
+def get_visible_job(
+    backend: StoreBackend, caller: Caller, job_id: str, kind: JobKind, *others: JobKind
+) -> Job:
+    """Return a job of one of these kinds that the caller may see.
 
     Raises NotFoundError for any other id, so that other callers' jobs are not disclosed.
     """
@@ -39,6 +41,6 @@ def get_visible_job(backend: StoreBackend, caller: Caller, job_id: str, kind: Jo
         job = backend.journal.get_job(job_id)
     except NotFoundError:
         job = None
-    if job is None or job.kind != kind or not caller.can_see(job.event.owner):
+    if job is None or job.kind not in (kind, *others) or not caller.can_see(job.event.owner):
         raise NotFoundError(f"no {kind} with id {job_id!r}")
     return job

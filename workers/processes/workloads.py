@@ -17,6 +17,7 @@ from tasks.policies import (
     INGEST_QUEUE,
     LINK_QUEUE,
     MAINTAIN_QUEUE,
+    OUTCOMES_QUEUE,
     PLAN_QUEUE,
     QUERY_QUEUE,
     REFINE_QUEUE,
@@ -30,6 +31,7 @@ ALL_QUEUES = (
     REFINE_QUEUE,
     LINK_QUEUE,
     MAINTAIN_QUEUE,
+    OUTCOMES_QUEUE,
     QUERY_QUEUE,
 )
 _PREFIX = "skillbus."
@@ -48,7 +50,7 @@ WORKLOADS = (
     Workload("query", (QUERY_QUEUE,)),
     Workload("ingest", (PLAN_QUEUE, INGEST_QUEUE), bulk=True),
     Workload("fetch", (FETCH_QUEUE,)),
-    Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE)),
+    Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE, OUTCOMES_QUEUE)),
     Workload("embed_sections", (EMBED_SECTIONS_QUEUE,), bulk=True),
     Workload("refine", (REFINE_QUEUE,), bulk=True),
 )

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from skills.bundle.rejection import RejectionReason
 from tasks.language_model.answer_store import RefinementKind
-from tasks.language_model.answers_file import open_answers_file
+from tasks.language_model.answers_file import ANSWERS_FILE
 from tasks.language_model.skill_pairs import protocol
 from tasks.language_model.skill_pairs.protocol import (
     AskedPair,
@@ -72,8 +72,8 @@ class SqliteSkillPairs(SkillPairStore):
     """The store in one file, shared by the threads of this process and by other processes."""
 
     def __init__(self, path: Path | str) -> None:
-        """Raises as `open_answers_file` does."""
-        self._file = open_answers_file(path, _TABLES)
+        """Raises as `SharedFile.open` does."""
+        self._file = ANSWERS_FILE.open(path, _TABLES)
 
     @override
     def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:

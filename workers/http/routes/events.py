@@ -58,7 +58,7 @@ def event_routes(backend: StoreBackend) -> APIRouter:
     @router.get("/v1/events/{event_id}")
     def get_event_state(event_id: str, caller: CurrentCaller) -> EventState:
         """Show the state of an event, with its outcome."""
-        job = get_visible_job(backend, caller, event_id, "event")
+        job = get_visible_job(backend, caller, event_id, "event", "outcome")
         return EventState(id=job.id, state=job.state, outcome=job.outcome, reason=job.reason)
 
     return router

@@ -1,0 +1,44 @@
+"""Settings of outcomes, of what is learned from them, and of sessions."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from config.settings_group import SettingsGroup
+
+
+class LearningSettings(SettingsGroup):
+    """What is learned from reported outcomes. All of it is a function of the stored outcomes:
+    without them, answers are what they were before.
+    """
+
+    memory: bool = Field(
+        True, description="skills that helped with similar tasks rank higher, rejected ones lower"
+    )
+    links: bool = Field(
+        True, description="skills that helped together are linked; links are weighed by outcomes"
+    )
+    days: float = Field(
+        180.0, gt=0, description="how long answered queries and their outcomes are kept"
+    )
+    past_tasks: int = Field(
+        100_000, ge=0, description="past tasks that a query is compared with: the newest"
+    )
+    trusted_owners: tuple[str, ...] = Field(
+        (),
+        description="tokens whose reports count as those of the user of this machine: without "
+        "caps, alone, and for skills of sources that they contribute to",
+    )
+    least_owners: int = Field(
+        2,
+        ge=1,
+        description="owners that must agree before a skill moves by more than one place, unless "
+        "one of them is trusted",
+    )
+
+
+class SessionSettings(SettingsGroup):
+    """Sessions of an agent: what was sent to it before is named and not sent again."""
+
+    hours: float = Field(12.0, gt=0, description="a session ends so long after its last query")
+    queries: int = Field(50, ge=1, description="queries of a session that are considered, the last")

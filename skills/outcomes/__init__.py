@@ -1,0 +1,1 @@
+"""Outcomes: what came of the skills that a query was answered with."""

@@ -1,0 +1,104 @@
+"""Serialises answered queries and outcomes: compact JSON, answered queries under zlib."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+from skills.outcomes.model import (
+    AnsweredQuery,
+    AnsweredSkill,
+    LostSkill,
+    Outcome,
+    OutcomeKind,
+    Reporter,
+)
+
+_VERSION = 1
+_COMPRESSION_LEVEL = 6
+
+
+def dump_answer(answer: AnsweredQuery) -> bytes:
+    """Serialise an answered query; `load_answer` restores an equal one."""
+    values = [
+        _VERSION,
+        answer.query_id,
+        answer.owner,
+        answer.session,
+        answer.task,
+        answer.answered,
+        int(answer.hit),
+        answer.probability,
+        [
+            [one.skill_id, one.seq, one.place, int(one.sent), one.tokens, one.lines]
+            for one in answer.skills
+        ],
+        [[one.skill_id, one.to] for one in answer.lost],
+    ]
+    return zlib.compress(_dump(values), _COMPRESSION_LEVEL)
+
+
+def load_answer(data: bytes) -> AnsweredQuery:
+    """The answered query of `dump_answer`."""
+    _, query_id, owner, session, task, answered, hit, probability, skills, lost = json.loads(
+        zlib.decompress(data)
+    )
+    return AnsweredQuery(
+        query_id,
+        owner,
+        session,
+        task,
+        answered,
+        bool(hit),
+        probability,
+        tuple(
+            AnsweredSkill(skill_id, seq, place, bool(sent), tokens, tuple((a, b) for a, b in lines))
+            for skill_id, seq, place, sent, tokens, lines in skills
+        ),
+        tuple(LostSkill(skill_id, to) for skill_id, to in lost),
+    )
+
+
+def dump_outcome(outcome: Outcome) -> bytes:
+    """Serialise what of an outcome is not in its key and query; `load_outcome` restores it."""
+    return _dump(
+        [
+            outcome.skill_id,
+            outcome.kind.value,
+            outcome.by.value,
+            outcome.owner,
+            outcome.reported,
+            outcome.reason,
+            outcome.other,
+            outcome.place,
+            outcome.task_result,
+        ]
+    )
+
+
+def load_outcome(key: str, query_id: str, data: bytes | str) -> Outcome:
+    """The outcome of `dump_outcome`."""
+    skill_id, kind, by, *rest = json.loads(data)
+    return Outcome(key, query_id, skill_id, OutcomeKind(kind), Reporter(by), *rest)
+
+
+def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as a JSON object, as it is exported."""
+    return {
+        "key": outcome.key,
+        "query_id": outcome.query_id,
+        "skill_id": outcome.skill_id,
+        "outcome": outcome.kind.value,
+        "by": outcome.by.value,
+        "owner": outcome.owner,
+        "reported": outcome.reported,
+        "reason": outcome.reason,
+        "other": outcome.other,
+        "place": outcome.place,
+        "task_result": outcome.task_result,
+    }
+
+
+def _dump(values: list[Any]) -> bytes:
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

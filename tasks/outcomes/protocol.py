@@ -1,0 +1,165 @@
+"""The protocol of the store of outcomes: answered queries, their outcomes, and what changed.
+
+Everything that skillbus learns is a function of what this store holds, and of the library. Rows
+are write-once, so that the order in which they arrive, or how often, makes no difference; taking
+outcomes away restores what was there before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from skills.outcomes.model import AnsweredQuery, Outcome
+
+MAX_CHANGES = 10_000
+"""Queries that one read of the change feed returns at most."""
+
+KEPT_TOMBSTONE_SECONDS = 7 * 86_400.0
+"""How long the change feed names queries whose outcomes were deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeChanges:
+    """Queries whose outcomes changed, up to `epoch`; read on from there while `more`.
+
+    An id stands for the present outcomes of the query, which may be none.
+    """
+
+    epoch: int
+    query_ids: tuple[str, ...]
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVector:
+    """A unit vector in int8: `values` (dimension,) times `scale`."""
+
+    values: npt.NDArray[np.int8]
+    scale: float
+
+
+class OutcomeStore(Protocol):
+    """Answered queries and outcomes; shared by threads and processes.
+
+    Every implementation passes the contract suite in `tests/contract/test_outcome_store.py`.
+    Methods raise TransientError when the store is busy, full or unreachable.
+    """
+
+    # -- answered queries
+    def add_answers(self, answers: Sequence[AnsweredQuery]) -> None:
+        """Store answered queries durably. The first answer of a query is kept."""
+        ...
+
+    def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:
+        """Answered queries by id; unknown ids are left out."""
+        ...
+
+    def list_session(self, owner: str, session: str, limit: int) -> list[AnsweredQuery]:
+        """The last `limit` answered queries of an owner's session, oldest first."""
+        ...
+
+    # -- outcomes
+    def add_outcomes(self, outcomes: Sequence[Outcome]) -> int:
+        """Store outcomes durably, all or none; how many were new. The first one of a key is kept.
+
+        The query of each must have an answer in the store; raises NotFoundError otherwise.
+        """
+        ...
+
+    def get_outcomes(self, query_ids: Sequence[str]) -> dict[str, tuple[Outcome, ...]]:
+        """Outcomes by query, in order of their keys; queries without outcomes are left out."""
+        ...
+
+    def get_changes(self, after: int, limit: int = MAX_CHANGES) -> OutcomeChanges:
+        """The queries whose outcomes changed after an epoch, in the order of their last change.
+
+        Costs one cheap read where nothing changed.
+        """
+        ...
+
+    def list_outcomes(self) -> Iterator[Outcome]:
+        """All outcomes, by the time of their report, ties by key."""
+        ...
+
+    def count_outcomes(self) -> Mapping[str, int]:
+        """Number of outcomes by owner."""
+        ...
+
+    def forget_owner(self, owner: str) -> int:
+        """Delete an owner's outcomes and answered queries, with all outcomes of these; returns the
+        number of deleted outcomes."""
+        ...
+
+    def forget_before(self, seconds: float) -> int:
+        """Delete queries answered before a time, in seconds since the epoch, with their outcomes;
+        returns the number of deleted outcomes."""
+        ...
+
+    # -- vectors of past tasks
+    def save_vectors(self, model: str, vectors: Mapping[str, StoredVector]) -> None:
+        """Store the vectors of answered queries under the name of their encoder."""
+        ...
+
+    def get_vectors(self, model: str, query_ids: Sequence[str]) -> dict[str, StoredVector]:
+        """Vectors by query; queries without one of this encoder are left out."""
+        ...
+
+    # -- contributors
+    def add_contributor(self, source_id: str, owner: str) -> None:
+        """Record durably that an owner added or changed skills of a source."""
+        ...
+
+    def list_contributors(self) -> dict[str, frozenset[str]]:
+        """Owners by the source that they contributed to."""
+        ...
+
+    # -- days, for the roll-up of usage
+    def list_changed_days(self) -> dict[int, int]:
+        """Days whose answers or outcomes changed since `save_day`, with their present version."""
+        ...
+
+    def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
+        """Queries that were answered on a day, in order of their ids."""
+        ...
+
+    def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
+        """Outcomes that were reported on a day, in order of their keys."""
+        ...
+
+    def save_day(self, day: int, version: int, usage: str) -> None:
+        """Store the usage of a day, as JSON, in place of an earlier one.
+
+        version: that of `list_changed_days` before the day was read.
+        """
+        ...
+
+    def get_days(self, first: int, last: int) -> dict[int, str]:
+        """The stored usage of the days from `first` to `last`, by day."""
+        ...
+
+    # -- recorded answers
+    def get_recorded_until(self) -> float:
+        """Up to which time, in seconds since the epoch of the journal's clock, every answered
+        query of the journal is known to be recorded here; 0 at first."""
+        ...
+
+    def set_recorded_until(self, seconds: float) -> None:
+        """Move that time forward; an earlier time changes nothing."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+
+def describe_unknown_queries(query_ids: Sequence[str]) -> str:
+    """The message for outcomes of queries that the store does not have."""
+    return (
+        f"no answered query {query_ids[0]!r}; outcomes are accepted for queries that were answered "
+        "within the last learning.days days"
+    )

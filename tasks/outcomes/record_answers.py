@@ -1,0 +1,91 @@
+"""Record answered queries in the store of outcomes, from their jobs in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from config.errors import NotFoundError
+from skills.bundle.model import Bundle
+from skills.events import QueryAsked
+from skills.outcomes.model import (
+    MAX_TASK_CHARACTERS,
+    AnsweredQuery,
+    AnsweredSkill,
+    LostSkill,
+)
+from tasks.journal.protocol import Job
+from tasks.services import Services
+
+_CLOCK_SECONDS = 60.0
+"""How long before the last check answers are looked at again: clocks of servers differ."""
+
+_BATCH_JOBS = 500
+
+
+def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
+    """What is kept of an answered query: a function of its job and its bundle."""
+    sent = [
+        AnsweredSkill(
+            skill.skill_id,
+            skill.revision.seq,
+            place,
+            tokens=skill.tokens,
+            lines=tuple((one.first_line, one.last_line) for one in skill.passages),
+        )
+        for place, skill in enumerate(bundle.skills, 1)
+    ]
+    unfit = [one for one in bundle.left_out if one.cause == "budget"]
+    chosen = [
+        AnsweredSkill(one.skill_id, 0, place, sent=False)
+        for place, one in enumerate(unfit, len(sent) + 1)
+    ]
+    return AnsweredQuery(
+        job.id,
+        job.event.owner,
+        _session(job),
+        bundle.task[:MAX_TASK_CHARACTERS],
+        job.accepted,
+        bundle.status == "SKILL_HIT",
+        bundle.probability,
+        (*sent, *chosen),
+        tuple(
+            LostSkill(one.skill_id, one.other)
+            for one in bundle.left_out
+            if one.cause == "alternative" and one.other
+        ),
+    )
+
+
+def _session(job: Job) -> str:
+    request = job.event.parse_data()
+    return getattr(request, "session", "") if isinstance(request, QueryAsked) else ""
+
+
+def record_answer(services: Services, job: Job, bundle: dict[str, Any]) -> None:
+    """Record one query that was just answered; `bundle` is the outcome of its job."""
+    services.outcomes.add_answers([build_answer(job, Bundle.model_validate(bundle))])
+
+
+def record_missing_answers(services: Services) -> int:
+    """Record the answered queries of the journal that a crash kept out of the store; returns how
+    many jobs were looked at."""
+    journal, outcomes = services.journal, services.outcomes
+    since = outcomes.get_recorded_until() - _CLOCK_SECONDS
+    ended = journal.list_done_jobs("query", since)
+    for start in range(0, len(ended.job_ids), _BATCH_JOBS):
+        batch = ended.job_ids[start : start + _BATCH_JOBS]
+        missing = set(batch) - outcomes.get_answers(batch).keys()
+        outcomes.add_answers(list(_build_answers(services, sorted(missing))))
+    outcomes.set_recorded_until(ended.until)
+    return len(ended.job_ids)
+
+
+def _build_answers(services: Services, job_ids: Iterable[str]) -> Iterable[AnsweredQuery]:
+    for job_id in job_ids:
+        try:
+            job = services.journal.get_job(job_id)
+        except NotFoundError:  # deleted meanwhile
+            continue
+        if job.state == "done" and job.outcome is not None:
+            yield build_answer(job, Bundle.model_validate(job.outcome))

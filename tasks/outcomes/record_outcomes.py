@@ -1,0 +1,108 @@
+"""The task `skillbus.record_outcomes`: stores the outcomes of accepted events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from config.errors import NotFoundError, PermanentError, TransientError
+from skills.events import OutcomesReported
+from skills.outcomes.model import AnsweredQuery, Outcome
+from tasks.journal.protocol import Job
+from tasks.outcomes.protocol import describe_unknown_queries
+from tasks.outcomes.record_answers import record_answer
+from tasks.policies import Deadline
+from tasks.services import Services
+
+
+def record_outcomes(
+    services: Services, deadline: Deadline, event_ids: Sequence[str]
+) -> dict[str, object]:
+    """Store the outcomes of accepted events; returns how many were new.
+
+    An event about a query that its sender may not see, or that was not answered, fails with the
+    reason. Raises TransientError for one whose query is not answered yet.
+    """
+    new, waiting = 0, []
+    for event_id in event_ids:
+        deadline.check("record_outcomes")
+        job = services.journal.get_job(event_id)
+        if job.state != "accepted":
+            continue
+        try:
+            new += _record(services, job)
+        except PermanentError as error:
+            services.journal.fail_job(job.id, error.public_message)
+        except _UnansweredError as error:
+            waiting.append(error)
+    if waiting:
+        raise waiting[0]
+    return {"new_outcomes": new}
+
+
+class _UnansweredError(TransientError):
+    """The query of an outcome is still open."""
+
+
+def _record(services: Services, job: Job) -> int:
+    reported = job.event.parse_data()
+    if not isinstance(reported, OutcomesReported):
+        raise PermanentError(f"{job.id} does not report outcomes but is {job.event.type}")
+    answer = _find_answer(services, reported.query_id, job.event.owner)
+    outcomes = build_outcomes(job, reported, answer)
+    new = services.outcomes.add_outcomes(outcomes)
+    services.journal.finish_job(job.id, {"query_id": reported.query_id, "outcomes": len(outcomes)})
+    return new
+
+
+def build_outcomes(job: Job, reported: OutcomesReported, answer: AnsweredQuery) -> list[Outcome]:
+    """The outcomes of an event, as they are stored: a function of its job and the answer."""
+    places = {one.skill_id: one.place for one in answer.skills}
+    # A sender's clock may be ahead; what it reports cannot be later than its receipt.
+    reported_at = min(job.event.time.timestamp(), job.accepted)
+    return [
+        Outcome(
+            f"{job.id}-{number}",
+            reported.query_id,
+            one.skill_id,
+            one.outcome,
+            one.by,
+            job.event.owner,
+            reported_at,
+            one.reason,
+            one.other_skill_id,
+            places.get(one.skill_id, 0),
+            reported.task_result,
+        )
+        for number, one in enumerate(reported.outcomes)
+    ]
+
+
+def _find_answer(services: Services, query_id: str, owner: str) -> AnsweredQuery:
+    """The answered query that an owner reports about.
+
+    Raises NotFoundError if there is none that it may see, _UnansweredError if it is still open.
+    """
+    found = services.outcomes.get_answers([query_id]).get(query_id)
+    if found is None:
+        _record_from_journal(services, query_id)
+        found = services.outcomes.get_answers([query_id]).get(query_id)
+    if found is None or not _may_see(owner, found.owner):
+        raise NotFoundError(describe_unknown_queries([query_id]))
+    return found
+
+
+def _record_from_journal(services: Services, query_id: str) -> None:
+    """Record the answer of a query whose outcome comes before its record."""
+    try:
+        job = services.journal.get_job(query_id)
+    except NotFoundError:
+        return
+    if job.kind == "query" and job.state == "accepted":
+        raise _UnansweredError(f"query {query_id} is not answered yet")
+    if job.kind == "query" and job.state == "done" and job.outcome is not None:
+        record_answer(services, job, job.outcome)
+
+
+def _may_see(owner: str, asker: str) -> bool:
+    """Whether the sender of outcomes may see the query; "" is the user of this machine."""
+    return owner in ("", asker)

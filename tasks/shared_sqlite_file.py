@@ -1,0 +1,71 @@
+"""Opens a SQLite file of a home that several processes create, read and write."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.errors import PermanentError, TransientError
+from tasks.sqlite_file import SqliteFile, is_busy
+
+_OPEN_SECONDS = 10.0
+_META = """
+CREATE TABLE IF NOT EXISTS meta (schema_version INTEGER NOT NULL);
+INSERT INTO meta SELECT {version} WHERE NOT EXISTS (SELECT * FROM meta);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFile:
+    """What a file holds.
+
+    content: in messages, such as `answers of the language model`. advice: what to do when it
+    is damaged. version: of its schema.
+    """
+
+    content: str
+    advice: str
+    version: int
+
+    def open(self, path: Path | str, tables: str) -> SqliteFile:
+        """Open the file, created if it is missing, with these tables.
+
+        tables: statements that create the tables and indexes of one store, where they are missing.
+        Raises TransientError when another process keeps it locked, PermanentError when it is
+        damaged, cannot be opened or has another schema.
+        """
+        end = time.monotonic() + _OPEN_SECONDS
+        # Of processes that create it at the same time, some fail at once, without the wait for a
+        # lock that other statements have.
+        while True:
+            try:
+                return self._open_once(path, tables)
+            except sqlite3.DatabaseError as error:
+                if not is_busy(error):
+                    raise PermanentError(
+                        f"{path}: the {self.content} cannot be opened ({error}); {self.advice}"
+                    ) from error
+                if time.monotonic() > end:
+                    raise TransientError(
+                        f"{path}: another process keeps the {self.content} locked"
+                    ) from error
+            time.sleep(0.01)
+
+    def _open_once(self, path: Path | str, tables: str) -> SqliteFile:
+        file = SqliteFile(path, f"the file with {self.content}", self.advice)
+        try:
+            meta = _META.format(version=self.version)
+            file.connection.executescript(f"BEGIN IMMEDIATE;{meta}{tables}COMMIT;")
+            (version,) = file.connection.execute("SELECT schema_version FROM meta").fetchone()
+        except BaseException:
+            file.close()
+            raise
+        if version != self.version:
+            file.close()
+            raise PermanentError(
+                f"{path}: {self.content} of schema {version}, this skillbus reads {self.version}; "
+                "use the version that wrote them, or another SKILLBUS_HOME"
+            )
+        return file
