@@ -1,8 +1,7 @@
 """The store of outcomes of the distributed deployment, in Redis, next to the journal.
 
 An answered query is a hash with its data and vectors, its outcomes are another; sorted sets name
-queries by time and by their last change, sets name those of a day. Writes that belong together are
-one Lua script, which Redis runs atomically.
+queries by time and by their last change. Writes that belong together are one Lua script.
 """
 
 from __future__ import annotations
@@ -33,19 +32,23 @@ from tasks.outcomes.protocol import (
     StoredVector,
     describe_unknown_queries,
 )
+from tasks.outcomes.redis_days import (
+    ANSWERED_ON,
+    PRUNED,
+    REPORT_DAYS,
+    REPORTED_ON,
+    VERSIONS,
+    RedisDays,
+)
 
 _ANSWER = PREFIX + "answer:"
 """A hash per query: its answer, its owner, and a vector per model."""
 _ANSWERS = PREFIX + "answers"
 """Queries by the time of their answer."""
-_ANSWERED_ON = PREFIX + "answered-on:"
-"""A set per day of the queries that were answered."""
 _SESSION = PREFIX + "session:"
 """Queries of a session by the time of their answer."""
 _OUTCOMES = PREFIX + "outcomes:"
 """A hash per query: its outcomes by key."""
-_REPORTED_ON = PREFIX + "outcomes-on:"
-"""A set per day of the queries that outcomes were reported of."""
 _OWNERS = PREFIX + "outcome-owners"
 """Number of outcomes by owner."""
 _EPOCH = PREFIX + "outcome-epoch"
@@ -53,10 +56,6 @@ _CHANGES = PREFIX + "outcome-changes"
 """Queries by the epoch of the last change of their outcomes."""
 _TOMBSTONES = PREFIX + "outcome-tombstones"
 """Deleted queries in the feed of changes, by the time of their deletion."""
-_VERSIONS = PREFIX + "usage-versions"
-"""Version by day; `usage-saved` has that of the stored usage."""
-_SAVED = PREFIX + "usage-saved"
-_USAGE = PREFIX + "usage"
 _CONTRIBUTORS = PREFIX + "contributors"
 _RECORDED = PREFIX + "answers-recorded-until"
 
@@ -65,11 +64,12 @@ _SCALE = struct.Struct("<d")
 _BATCH = 500
 
 _ADD_ANSWER = f"""
+if redis.call('SISMEMBER', '{PRUNED}', ARGV[5]) == 1 then return 0 end
 if redis.call('HSETNX', '{_ANSWER}' .. ARGV[1], 'a', ARGV[2]) == 0 then return 0 end
-redis.call('HSET', '{_ANSWER}' .. ARGV[1], 'w', ARGV[3])
+redis.call('HSET', '{_ANSWER}' .. ARGV[1], 'w', ARGV[3], 'd', ARGV[5])
 redis.call('ZADD', '{_ANSWERS}', ARGV[4], ARGV[1])
-redis.call('SADD', '{_ANSWERED_ON}' .. ARGV[5], ARGV[1])
-redis.call('HINCRBY', '{_VERSIONS}', ARGV[5], 1)
+redis.call('SADD', '{ANSWERED_ON}' .. ARGV[5], ARGV[1])
+redis.call('HINCRBY', '{VERSIONS}', ARGV[5], 1)
 if ARGV[6] ~= '' then redis.call('ZADD', '{_SESSION}' .. ARGV[6], ARGV[4], ARGV[1]) end
 return 1
 """
@@ -77,7 +77,10 @@ return 1
 
 _ADD_OUTCOMES = f"""
 for at = 1, #ARGV, 5 do
-    if redis.call('EXISTS', '{_ANSWER}' .. ARGV[at]) == 0 then return ARGV[at] end
+    local answered = redis.call('HGET', '{_ANSWER}' .. ARGV[at], 'd')
+    if not answered or redis.call('SISMEMBER', '{PRUNED}', answered) == 1 then
+        return ARGV[at]
+    end
 end
 local new = 0
 for at = 1, #ARGV, 5 do
@@ -85,8 +88,9 @@ for at = 1, #ARGV, 5 do
     if redis.call('HSETNX', '{_OUTCOMES}' .. query, key, data) == 1 then
         new = new + 1
         redis.call('ZADD', '{_CHANGES}', redis.call('INCR', '{_EPOCH}'), query)
-        redis.call('SADD', '{_REPORTED_ON}' .. day, query)
-        redis.call('HINCRBY', '{_VERSIONS}', day, 1)
+        redis.call('SADD', '{REPORTED_ON}' .. day, query)
+        redis.call('SADD', '{REPORT_DAYS}', day)
+        redis.call('HINCRBY', '{VERSIONS}', redis.call('HGET', '{_ANSWER}' .. query, 'd'), 1)
         redis.call('HINCRBY', '{_OWNERS}', owner, 1)
     end
 end
@@ -101,22 +105,23 @@ for at = 5, #ARGV, 3 do
     local key, day, owner = unpack(ARGV, at, at + 2)
     if redis.call('HDEL', '{_OUTCOMES}' .. query, key) == 1 then
         deleted = deleted + 1
-        redis.call('HINCRBY', '{_VERSIONS}', day, 1)
         if redis.call('HINCRBY', '{_OWNERS}', owner, -1) <= 0 then
             redis.call('HDEL', '{_OWNERS}', owner)
         end
         if redis.call('EXISTS', '{_OUTCOMES}' .. query) == 0 then
-            redis.call('SREM', '{_REPORTED_ON}' .. day, query)
+            redis.call('SREM', '{REPORTED_ON}' .. day, query)
         end
     end
 end
 if deleted > 0 then
     redis.call('ZADD', '{_CHANGES}', redis.call('INCR', '{_EPOCH}'), query)
+    local day = redis.call('HGET', '{_ANSWER}' .. query, 'd')
+    if day then redis.call('HINCRBY', '{VERSIONS}', day, 1) end
 end
 if answered ~= '' and redis.call('DEL', '{_ANSWER}' .. query) == 1 then
     redis.call('ZREM', '{_ANSWERS}', query)
-    redis.call('SREM', '{_ANSWERED_ON}' .. answered, query)
-    redis.call('HINCRBY', '{_VERSIONS}', answered, 1)
+    redis.call('SREM', '{ANSWERED_ON}' .. answered, query)
+    redis.call('HINCRBY', '{VERSIONS}', answered, 1)
     if session ~= '' then redis.call('ZREM', '{_SESSION}' .. session, query) end
     redis.call('ZADD', '{_TOMBSTONES}', now, query)
 end
@@ -130,14 +135,6 @@ if redis.call('EXISTS', '{_ANSWER}' .. ARGV[1]) == 0 then return 0 end
 return redis.call('HSETNX', '{_ANSWER}' .. ARGV[1], ARGV[2], ARGV[3])
 """
 """ARGV: query id, field, data. A query that was forgotten gets no vector."""
-
-_SAVE_DAY = f"""
-local saved = tonumber(redis.call('HGET', '{_SAVED}', ARGV[1]) or '0')
-if saved >= tonumber(ARGV[2]) then return 0 end
-redis.call('HSET', '{_SAVED}', ARGV[1], ARGV[2])
-redis.call('HSET', '{_USAGE}', ARGV[1], ARGV[3])
-return 1
-"""
 
 _RECORD_UNTIL = f"""
 local until_ = tonumber(redis.call('GET', '{_RECORDED}') or '0')
@@ -156,7 +153,7 @@ class RedisOutcomeStore(OutcomeStore):
         self._add_outcomes = client.register_script(_ADD_OUTCOMES)
         self._forget_query = client.register_script(_FORGET)
         self._save_vector = client.register_script(_SAVE_VECTOR)
-        self._save_day = client.register_script(_SAVE_DAY)
+        self._days = RedisDays(client, settings)
         self._record_until = client.register_script(_RECORD_UNTIL)
 
     @contextmanager
@@ -242,9 +239,7 @@ class RedisOutcomeStore(OutcomeStore):
 
     @override
     def list_outcomes(self) -> Iterator[Outcome]:
-        with self._connected() as client:
-            days = sorted(map(int, client.hkeys(_VERSIONS)))
-        for day in days:
+        for day in self._days.list_report_days():
             yield from sorted(self.list_outcomes_of(day), key=lambda one: (one.reported, one.key))
 
     @override
@@ -342,43 +337,43 @@ class RedisOutcomeStore(OutcomeStore):
     # -- days
     @override
     def list_changed_days(self) -> dict[int, int]:
-        with self._connected() as client:
-            versions, saved = client.hgetall(_VERSIONS), client.hgetall(_SAVED)
-        return {
-            int(day): int(version)
-            for day, version in sorted(versions.items(), key=lambda one: int(one[0]))
-            if int(version) > int(saved.get(day, 0))
-        }
+        return self._days.list_changed()
 
     @override
     def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
-        for batch in batches(self._list_day(_ANSWERED_ON, day), _BATCH):
+        for batch in batches(self._days.list_queries(ANSWERED_ON, day), _BATCH):
             yield from self.get_answers(batch).values()
 
     @override
     def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
-        for batch in batches(self._list_day(_REPORTED_ON, day), _BATCH):
+        for batch in batches(self._days.list_queries(REPORTED_ON, day), _BATCH):
             for outcomes in self.get_outcomes(batch).values():
                 # The set of a day may still name a query whose outcomes of that day are deleted.
                 yield from (one for one in outcomes if one.day == day)
 
-    def _list_day(self, kind: str, day: int) -> list[str]:
-        with self._connected() as client:
-            return sorted(one.decode() for one in client.smembers(f"{kind}{day}"))
+    @override
+    def save_day(self, day: int, version: int, usage: bytes) -> None:
+        self._days.save(day, version, usage)
 
     @override
-    def save_day(self, day: int, version: int, usage: str) -> None:
-        with self._connected():
-            self._save_day(args=[day, version, usage.encode()])
+    def get_days(self, first: int, last: int) -> dict[int, bytes]:
+        return self._days.get(first, last)
 
     @override
-    def get_days(self, first: int, last: int) -> dict[int, str]:
-        with self._connected() as client:
-            days = sorted(day for day in map(int, client.hkeys(_USAGE)) if first <= day <= last)
-            found = client.hmget(_USAGE, days) if days else []
-        return {
-            day: usage.decode() for day, usage in zip(days, found, strict=True) if usage is not None
-        }
+    def prune_days(self, before: int) -> int:
+        deleted = 0
+        for day in self._days.mark_pruned(before):
+            for batch in batches(self._days.list_queries(ANSWERED_ON, day), _BATCH):
+                outcomes = self.get_outcomes(batch)
+                for query_id, answer in self.get_answers(batch).items():
+                    self._forget(answer, outcomes.get(query_id, ()), with_answer=True)
+                    deleted += 1
+        self._prune_tombstones()
+        return deleted
+
+    @override
+    def merge_days(self, first: int, last: int, usage: bytes) -> None:
+        self._days.merge(first, last, usage)
 
     # -- recorded answers
     @override
