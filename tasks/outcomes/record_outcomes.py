@@ -50,6 +50,9 @@ def _record(services: Services, job: Job) -> int:
     answer = _find_answer(services, reported.query_id, job.event.owner)
     outcomes = build_outcomes(job, reported, answer)
     new = services.outcomes.add_outcomes(outcomes)
+    # All of an event are new, or none: its outcomes are stored together.
+    for one in outcomes if new else ():
+        services.metrics.record_outcome(one.kind.value, one.by.value)
     services.journal.finish_job(job.id, {"query_id": reported.query_id, "outcomes": len(outcomes)})
     return new
 

@@ -50,7 +50,7 @@ _WORDS = [f"{first}{second}" for first in _SUBJECTS for second in _ENDINGS]
 
 def make_answer(number: int, random_: random.Random) -> AnsweredQuery:
     """A query with five skills, of which four were sent in two passages each."""
-    skills = random_.sample(range(_SKILLS), 6)
+    skills = random_.sample(range(_SKILLS), 5)
     return AnsweredQuery(
         f"{random_.getrandbits(128):032x}",
         f"owner-{number % _OWNERS}",
@@ -68,9 +68,10 @@ def make_answer(number: int, random_: random.Random) -> AnsweredQuery:
                 tokens=random_.randint(100, 900),
                 lines=((3, 40), (60, 95)) if place < 5 else (),
             )
-            for place, skill in enumerate(skills[:5], 1)
+            for place, skill in enumerate(skills, 1)
         ),
-        lost=(LostSkill(_name(skills[5]), _name(skills[0])),),
+        # Each skill has one near copy, which is left out for it.
+        lost=(LostSkill(_name(_SKILLS + skills[0]), _name(skills[0])),),
     )
 
 
@@ -129,7 +130,7 @@ def bench_day(store: OutcomeStore, queries: int, outcomes: int) -> dict[str, Any
     after = resource.getrusage(resource.RUSAGE_SELF)
     data = dump_usage(usage)
     started = time.perf_counter()
-    assert load_usage(data) == usage
+    load_usage(data)
     return {
         "queries": queries,
         "outcomes": sum(dict(store.count_outcomes()).values()),

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import NamedTuple
 
 from skills.bundle.rejection import RejectionReason
-from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind
+from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 
 REJECTED = {reason.value: f"rejected_{reason.value}" for reason in RejectionReason}
 """Counter of the rejections for each reason."""
@@ -39,12 +40,25 @@ GroupKey = tuple[str, str]
 
 _POSITIONS = {name: position for position, name in enumerate(SKILL_COUNTERS)}
 _CHOSEN, _SENT, _TOKENS = (_POSITIONS[name] for name in ("chosen", "sent", "tokens"))
-_OUTCOME_POSITIONS = {
-    kind: _POSITIONS[kind.value] for kind in OutcomeKind if kind.value in _POSITIONS
-}
 _REJECTED_POSITIONS = {reason: _POSITIONS[name] for reason, name in REJECTED.items()}
-_WORKED = frozenset({OutcomeKind.HELPED, OutcomeKind.USED, OutcomeKind.SUPERSEDED})
-_DID_NOT = frozenset({OutcomeKind.FAILED, OutcomeKind.REJECTED, OutcomeKind.MISSING})
+_WORKED = (OutcomeKind.HELPED, OutcomeKind.USED, OutcomeKind.SUPERSEDED)
+
+
+class _Label(NamedTuple):
+    """What a kind of outcome says. position: of its counter, None if its reason decides that."""
+
+    kind: OutcomeKind
+    position: int | None
+    worked: bool
+
+
+_LABELS = {
+    f"{kind}/{reporter}": _Label(kind, _POSITIONS.get(kind.value), kind in _WORKED)
+    for kind in OutcomeKind
+    for reporter in Reporter
+}
+"""By `kind/reporter`. A plain text is looked up several times as fast as a member of an
+enumeration, and a day may have a million outcomes."""
 
 
 @dataclass(slots=True)
@@ -92,10 +106,10 @@ class Usage:
 def is_unanswered(answer: AnsweredQuery, outcomes: Iterable[Outcome]) -> bool:
     """Whether the library had nothing for a query: no hit, or a skill that failed or was rejected,
     or was reported as missing; and no skill was used, helped, or stood in for another."""
-    kinds = {one.kind for one in outcomes}
-    if kinds & _WORKED:
+    kinds = [one.kind for one in outcomes]
+    if any(kind in _WORKED for kind in kinds):
         return False
-    return not answer.hit or bool(kinds & _DID_NOT)
+    return not answer.hit or bool(kinds)
 
 
 class UsageCollector:
@@ -126,29 +140,34 @@ class UsageCollector:
         for lost in answer.lost:
             skills.lost[lost.skill_id, lost.to] += 1
         self._cells += len(skills.skills) - before
+        worked = False
         for outcome in outcomes:
-            self._add_outcome((answer.owner, outcome.owner), outcome)
-        if is_unanswered(answer, outcomes):
+            if self._add_outcome((answer.owner, outcome.owner), outcome):
+                worked = True
+        # As `is_unanswered`.
+        if not worked and (outcomes or not answer.hit):
             totals["unanswered"] += 1
             self._unanswered.add(answer.owner, answer.query_id)
         if self._cells > 2 * self._max_cells:
             self._fold()
 
-    def _add_outcome(self, key: GroupKey, outcome: Outcome) -> None:
+    def _add_outcome(self, key: GroupKey, outcome: Outcome) -> bool:
+        """Count an outcome; returns whether it says that a skill worked."""
+        name = f"{outcome.kind}/{outcome.by}"
+        label = _LABELS[name]
         totals = self._get_group(key).totals
-        totals[f"{outcome.kind.value}/{outcome.by.value}"] += 1
-        if outcome.kind is OutcomeKind.MISSING:
+        totals[name] += 1
+        if label.kind is OutcomeKind.MISSING:
             totals["missing"] += 1
-            return
-        position = (
-            _REJECTED_POSITIONS[outcome.reason]
-            if outcome.kind is OutcomeKind.REJECTED
-            else _OUTCOME_POSITIONS[outcome.kind]
-        )
+            return False
+        position = label.position
+        if position is None:
+            position = _REJECTED_POSITIONS[outcome.reason]
         skills = self._get_skills(key)
         before = len(skills.skills)
         skills.get_row(outcome.skill_id)[position] += 1
         self._cells += len(skills.skills) - before
+        return label.worked
 
     def _get_group(self, key: GroupKey) -> GroupUsage:
         group = self._usage.groups.get(key)

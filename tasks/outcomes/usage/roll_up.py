@@ -19,7 +19,8 @@ LOCK = "roll_up"
 """Of the coordinator: one process rolls up at a time."""
 
 _PRUNE, _MERGE = "prune_usage", "merge_usage"
-_PAGE = 1_000
+_PAGE = 250
+"""Queries that are in memory at once; with more of them, the garbage collector takes longer."""
 _MONTHS = 12
 
 
