@@ -1,7 +1,6 @@
 """The store of outcomes of the distributed deployment, in Redis, next to the journal.
 
-An answered query is a hash with its data and vectors, its outcomes are another; sorted sets name
-queries by time and by their last change. Writes that belong together are one Lua script.
+Writes that belong together are one Lua script, which Redis runs atomically.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from config.server_settings import ServerSettings
 from search.batches import batches
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
-from tasks.broker.redis_connection import PREFIX, translate_errors
+from tasks.broker.redis_connection import translate_errors
 from tasks.outcomes.protocol import (
     KEPT_TOMBSTONE_SECONDS,
     MAX_CHANGES,
@@ -32,114 +31,29 @@ from tasks.outcomes.protocol import (
     StoredVector,
     describe_unknown_queries,
 )
-from tasks.outcomes.redis_days import (
+from tasks.outcomes.redis_days import RedisDays
+from tasks.outcomes.redis_scripts import (
+    ADD_ANSWER,
+    ADD_OUTCOMES,
+    ANSWER,
     ANSWERED_ON,
-    PRUNED,
-    REPORT_DAYS,
+    ANSWERS,
+    CHANGES,
+    CONTRIBUTORS,
+    FORGET,
+    OUTCOMES,
+    OWNERS,
+    RECORD_UNTIL,
+    RECORDED,
     REPORTED_ON,
-    VERSIONS,
-    RedisDays,
+    SAVE_VECTOR,
+    SESSION,
+    TOMBSTONES,
 )
 
-_ANSWER = PREFIX + "answer:"
-"""A hash per query: its answer, its owner, and a vector per model."""
-_ANSWERS = PREFIX + "answers"
-"""Queries by the time of their answer."""
-_SESSION = PREFIX + "session:"
-"""Queries of a session by the time of their answer."""
-_OUTCOMES = PREFIX + "outcomes:"
-"""A hash per query: its outcomes by key."""
-_OWNERS = PREFIX + "outcome-owners"
-"""Number of outcomes by owner."""
-_EPOCH = PREFIX + "outcome-epoch"
-_CHANGES = PREFIX + "outcome-changes"
-"""Queries by the epoch of the last change of their outcomes."""
-_TOMBSTONES = PREFIX + "outcome-tombstones"
-"""Deleted queries in the feed of changes, by the time of their deletion."""
-_CONTRIBUTORS = PREFIX + "contributors"
-_RECORDED = PREFIX + "answers-recorded-until"
-
-_DATA, _OWNER, _VECTOR = b"a", b"w", b"v:"
+_DATA, _VECTOR = b"a", b"v:"
 _SCALE = struct.Struct("<d")
 _BATCH = 500
-
-_ADD_ANSWER = f"""
-if redis.call('SISMEMBER', '{PRUNED}', ARGV[5]) == 1 then return 0 end
-if redis.call('HSETNX', '{_ANSWER}' .. ARGV[1], 'a', ARGV[2]) == 0 then return 0 end
-redis.call('HSET', '{_ANSWER}' .. ARGV[1], 'w', ARGV[3], 'd', ARGV[5])
-redis.call('ZADD', '{_ANSWERS}', ARGV[4], ARGV[1])
-redis.call('SADD', '{ANSWERED_ON}' .. ARGV[5], ARGV[1])
-redis.call('HINCRBY', '{VERSIONS}', ARGV[5], 1)
-if ARGV[6] ~= '' then redis.call('ZADD', '{_SESSION}' .. ARGV[6], ARGV[4], ARGV[1]) end
-return 1
-"""
-"""ARGV: query id, data, owner, time, day, name of the session's set or ''."""
-
-_ADD_OUTCOMES = f"""
-for at = 1, #ARGV, 5 do
-    local answered = redis.call('HGET', '{_ANSWER}' .. ARGV[at], 'd')
-    if not answered or redis.call('SISMEMBER', '{PRUNED}', answered) == 1 then
-        return ARGV[at]
-    end
-end
-local new = 0
-for at = 1, #ARGV, 5 do
-    local query, key, day, owner, data = unpack(ARGV, at, at + 4)
-    if redis.call('HSETNX', '{_OUTCOMES}' .. query, key, data) == 1 then
-        new = new + 1
-        redis.call('ZADD', '{_CHANGES}', redis.call('INCR', '{_EPOCH}'), query)
-        redis.call('SADD', '{REPORTED_ON}' .. day, query)
-        redis.call('SADD', '{REPORT_DAYS}', day)
-        redis.call('HINCRBY', '{VERSIONS}', redis.call('HGET', '{_ANSWER}' .. query, 'd'), 1)
-        redis.call('HINCRBY', '{_OWNERS}', owner, 1)
-    end
-end
-return new
-"""
-"""ARGV: query id, key, day, owner and data of each outcome. Returns an unknown query id, if any."""
-
-_FORGET = f"""
-local query, now, answered, session = unpack(ARGV, 1, 4)
-local deleted = 0
-for at = 5, #ARGV, 3 do
-    local key, day, owner = unpack(ARGV, at, at + 2)
-    if redis.call('HDEL', '{_OUTCOMES}' .. query, key) == 1 then
-        deleted = deleted + 1
-        if redis.call('HINCRBY', '{_OWNERS}', owner, -1) <= 0 then
-            redis.call('HDEL', '{_OWNERS}', owner)
-        end
-        if redis.call('EXISTS', '{_OUTCOMES}' .. query) == 0 then
-            redis.call('SREM', '{REPORTED_ON}' .. day, query)
-        end
-    end
-end
-if deleted > 0 then
-    redis.call('ZADD', '{_CHANGES}', redis.call('INCR', '{_EPOCH}'), query)
-    local day = redis.call('HGET', '{_ANSWER}' .. query, 'd')
-    if day then redis.call('HINCRBY', '{VERSIONS}', day, 1) end
-end
-if answered ~= '' and redis.call('DEL', '{_ANSWER}' .. query) == 1 then
-    redis.call('ZREM', '{_ANSWERS}', query)
-    redis.call('SREM', '{ANSWERED_ON}' .. answered, query)
-    redis.call('HINCRBY', '{VERSIONS}', answered, 1)
-    if session ~= '' then redis.call('ZREM', '{_SESSION}' .. session, query) end
-    redis.call('ZADD', '{_TOMBSTONES}', now, query)
-end
-return deleted
-"""
-"""ARGV: query id, now, the day of its answer or '' to keep it, the name of its session's set or
-'', then key, day and owner of each outcome to delete."""
-
-_SAVE_VECTOR = f"""
-if redis.call('EXISTS', '{_ANSWER}' .. ARGV[1]) == 0 then return 0 end
-return redis.call('HSETNX', '{_ANSWER}' .. ARGV[1], ARGV[2], ARGV[3])
-"""
-"""ARGV: query id, field, data. A query that was forgotten gets no vector."""
-
-_RECORD_UNTIL = f"""
-local until_ = tonumber(redis.call('GET', '{_RECORDED}') or '0')
-if tonumber(ARGV[1]) > until_ then redis.call('SET', '{_RECORDED}', ARGV[1]) end
-"""
 
 
 class RedisOutcomeStore(OutcomeStore):
@@ -149,12 +63,12 @@ class RedisOutcomeStore(OutcomeStore):
         """client: one with binary values."""
         self._client: Any = client
         self._settings = settings
-        self._add_answer = client.register_script(_ADD_ANSWER)
-        self._add_outcomes = client.register_script(_ADD_OUTCOMES)
-        self._forget_query = client.register_script(_FORGET)
-        self._save_vector = client.register_script(_SAVE_VECTOR)
+        self._add_answer = client.register_script(ADD_ANSWER)
+        self._add_outcomes = client.register_script(ADD_OUTCOMES)
+        self._forget_query = client.register_script(FORGET)
+        self._save_vector = client.register_script(SAVE_VECTOR)
         self._days = RedisDays(client, settings)
-        self._record_until = client.register_script(_RECORD_UNTIL)
+        self._record_until = client.register_script(RECORD_UNTIL)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -185,7 +99,7 @@ class RedisOutcomeStore(OutcomeStore):
     def _read_fields(self, query_ids: Sequence[str], fields: Sequence[bytes]) -> list[list[Any]]:
         with self._connected() as client, client.pipeline(transaction=False) as pipeline:
             for query_id in query_ids:
-                pipeline.hmget(_ANSWER + query_id, fields)
+                pipeline.hmget(ANSWER + query_id, fields)
             found: list[list[Any]] = pipeline.execute()
         return found
 
@@ -194,7 +108,7 @@ class RedisOutcomeStore(OutcomeStore):
         if not session:
             return []
         with self._connected() as client:
-            name = _SESSION + _name_session(owner, session)
+            name = SESSION + _name_session(owner, session)
             ids = [one.decode() for one in client.zrange(name, -limit, -1)]
         return list(self.get_answers(ids).values())
 
@@ -216,7 +130,7 @@ class RedisOutcomeStore(OutcomeStore):
     def get_outcomes(self, query_ids: Sequence[str]) -> dict[str, tuple[Outcome, ...]]:
         with self._connected() as client, client.pipeline(transaction=False) as pipeline:
             for query_id in query_ids:
-                pipeline.hgetall(_OUTCOMES + query_id)
+                pipeline.hgetall(OUTCOMES + query_id)
             found = pipeline.execute()
         return {
             query_id: tuple(
@@ -230,7 +144,7 @@ class RedisOutcomeStore(OutcomeStore):
     def get_changes(self, after: int, limit: int = MAX_CHANGES) -> OutcomeChanges:
         with self._connected() as client:
             rows = client.zrange(
-                _CHANGES, f"({after}", "+inf", byscore=True, withscores=True,
+                CHANGES, f"({after}", "+inf", byscore=True, withscores=True,
                 offset=0, num=limit + 1,
             )  # fmt: skip
         ids = tuple(query_id.decode() for query_id, _ in rows[:limit])
@@ -245,7 +159,7 @@ class RedisOutcomeStore(OutcomeStore):
     @override
     def count_outcomes(self) -> Mapping[str, int]:
         with self._connected() as client:
-            counts = client.hgetall(_OWNERS)
+            counts = client.hgetall(OWNERS)
         return {owner.decode(): int(count) for owner, count in sorted(counts.items())}
 
     @override
@@ -273,7 +187,7 @@ class RedisOutcomeStore(OutcomeStore):
 
     def _list_answered(self, least: str, most: str) -> list[str]:
         with self._connected() as client:
-            return [one.decode() for one in client.zrange(_ANSWERS, least, most, byscore=True)]
+            return [one.decode() for one in client.zrange(ANSWERS, least, most, byscore=True)]
 
     def _forget(self, answer: AnsweredQuery, gone: Sequence[Outcome], *, with_answer: bool) -> int:
         args: list[Any] = [
@@ -291,11 +205,11 @@ class RedisOutcomeStore(OutcomeStore):
         with self._connected() as client:
             before = f"({time.time() - KEPT_TOMBSTONE_SECONDS!r}"
             while ids := client.zrange(
-                _TOMBSTONES, "-inf", before, byscore=True, offset=0, num=_BATCH
+                TOMBSTONES, "-inf", before, byscore=True, offset=0, num=_BATCH
             ):
                 with client.pipeline() as pipeline:
-                    pipeline.zrem(_CHANGES, *ids)
-                    pipeline.zrem(_TOMBSTONES, *ids)
+                    pipeline.zrem(CHANGES, *ids)
+                    pipeline.zrem(TOMBSTONES, *ids)
                     pipeline.execute()
 
     # -- vectors of past tasks
@@ -323,12 +237,12 @@ class RedisOutcomeStore(OutcomeStore):
     @override
     def add_contributor(self, source_id: str, owner: str) -> None:
         with self._connected() as client:
-            client.sadd(_CONTRIBUTORS, json.dumps([source_id, owner]))
+            client.sadd(CONTRIBUTORS, json.dumps([source_id, owner]))
 
     @override
     def list_contributors(self) -> dict[str, frozenset[str]]:
         with self._connected() as client:
-            rows = [json.loads(one) for one in client.smembers(_CONTRIBUTORS)]
+            rows = [json.loads(one) for one in client.smembers(CONTRIBUTORS)]
         owners: dict[str, set[str]] = {}
         for source_id, owner in sorted(rows):
             owners.setdefault(source_id, set()).add(owner)
@@ -379,7 +293,7 @@ class RedisOutcomeStore(OutcomeStore):
     @override
     def get_recorded_until(self) -> float:
         with self._connected() as client:
-            return float(client.get(_RECORDED) or 0.0)
+            return float(client.get(RECORDED) or 0.0)
 
     @override
     def set_recorded_until(self, seconds: float) -> None:

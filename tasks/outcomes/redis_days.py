@@ -9,55 +9,17 @@ from typing import Any
 from redis import Redis
 
 from config.server_settings import ServerSettings
-from tasks.broker.redis_connection import PREFIX, translate_errors
-
-ANSWERED_ON = PREFIX + "answered-on:"
-"""A set per day of the queries that were answered."""
-REPORTED_ON = PREFIX + "outcomes-on:"
-"""A set per day of the queries that outcomes were reported of."""
-REPORT_DAYS = PREFIX + "outcome-days"
-"""The days on which outcomes were reported."""
-VERSIONS = PREFIX + "usage-versions"
-"""Version by day; `usage-saved` has that of the stored usage."""
-PRUNED = PREFIX + "usage-pruned"
-"""Days whose queries are deleted, or are being deleted."""
-_SAVED = PREFIX + "usage-saved"
-_USAGE = PREFIX + "usage"
-
-_SAVE_DAY = f"""
-if redis.call('SISMEMBER', '{PRUNED}', ARGV[1]) == 1 then return 0 end
-local saved = tonumber(redis.call('HGET', '{_SAVED}', ARGV[1]) or '0')
-if saved >= tonumber(ARGV[2]) then return 0 end
-redis.call('HSET', '{_SAVED}', ARGV[1], ARGV[2])
-redis.call('HSET', '{_USAGE}', ARGV[1], ARGV[3])
-return 1
-"""
-"""ARGV: day, version, usage."""
-
-_MARK_PRUNED = f"""
-local version = redis.call('HGET', '{VERSIONS}', ARGV[1])
-if version ~= redis.call('HGET', '{_SAVED}', ARGV[1]) then return 0 end
-return redis.call('SADD', '{PRUNED}', ARGV[1])
-"""
-"""ARGV: day. One that changed since its usage was stored is not marked."""
-
-_MERGE_DAYS = f"""
-for _, day in ipairs(redis.call('HKEYS', '{VERSIONS}')) do
-    local number = tonumber(day)
-    if number >= tonumber(ARGV[1]) and number <= tonumber(ARGV[2])
-        and redis.call('SISMEMBER', '{PRUNED}', day) == 0 then return 0 end
-end
-for _, day in ipairs(redis.call('HKEYS', '{_USAGE}')) do
-    local number = tonumber(day)
-    if number >= tonumber(ARGV[1]) and number <= tonumber(ARGV[2]) then
-        redis.call('HDEL', '{_USAGE}', day)
-    end
-end
-redis.call('HSET', '{_USAGE}', ARGV[1], ARGV[3])
-redis.call('SADD', '{PRUNED}', ARGV[1])
-return 1
-"""
-"""ARGV: first day, last day, usage."""
+from tasks.broker.redis_connection import translate_errors
+from tasks.outcomes.redis_scripts import (
+    MARK_PRUNED,
+    MERGE_DAYS,
+    PRUNED,
+    REPORT_DAYS,
+    SAVE_DAY,
+    SAVED,
+    USAGE,
+    VERSIONS,
+)
 
 
 class RedisDays:
@@ -66,9 +28,9 @@ class RedisDays:
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         self._client: Any = client
         self._settings = settings
-        self._save_day = client.register_script(_SAVE_DAY)
-        self._mark_pruned = client.register_script(_MARK_PRUNED)
-        self._merge_days = client.register_script(_MERGE_DAYS)
+        self._save_day = client.register_script(SAVE_DAY)
+        self._mark_pruned = client.register_script(MARK_PRUNED)
+        self._merge_days = client.register_script(MERGE_DAYS)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -89,7 +51,7 @@ class RedisDays:
     def list_changed(self) -> dict[int, int]:
         """As `OutcomeStore.list_changed_days`."""
         with self._connected() as client:
-            versions, saved = client.hgetall(VERSIONS), client.hgetall(_SAVED)
+            versions, saved = client.hgetall(VERSIONS), client.hgetall(SAVED)
             pruned = client.smembers(PRUNED)
         return {
             int(day): int(version)
@@ -105,8 +67,8 @@ class RedisDays:
     def get(self, first: int, last: int) -> dict[int, bytes]:
         """As `OutcomeStore.get_days`."""
         with self._connected() as client:
-            days = sorted(day for day in map(int, client.hkeys(_USAGE)) if first <= day <= last)
-            found = client.hmget(_USAGE, days) if days else []
+            days = sorted(day for day in map(int, client.hkeys(USAGE)) if first <= day <= last)
+            found = client.hmget(USAGE, days) if days else []
         return {day: usage for day, usage in zip(days, found, strict=True) if usage is not None}
 
     def mark_pruned(self, before: int) -> list[int]:

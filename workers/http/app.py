@@ -19,10 +19,12 @@ from workers.http.problems import install_error_handlers
 from workers.http.routes.dead_letters import dead_letter_routes
 from workers.http.routes.events import event_routes
 from workers.http.routes.health import health_routes
+from workers.http.routes.outcomes import outcome_routes
 from workers.http.routes.queries import query_routes
 from workers.http.routes.skills import skill_routes
 from workers.http.routes.sources import source_routes
 from workers.http.routes.uploads import upload_routes
+from workers.http.routes.usage import usage_routes
 from workers.http.routes.webhooks import webhook_routes
 from workers.http.tokens import TokenScope
 from workers.mcp.http import mount_mcp
@@ -93,8 +95,16 @@ def create_api(
         gateway.state.scopes |= {route.path_format: scopes for route in routes}
 
     include(health_routes(backend, process_metrics))
-    for routes in (query_routes, skill_routes, upload_routes, source_routes, event_routes):
+    for routes in (
+        query_routes,
+        outcome_routes,
+        skill_routes,
+        upload_routes,
+        source_routes,
+        event_routes,
+    ):
         include(routes(backend), TokenScope.READ)
+    include(usage_routes(backend), TokenScope.READ)
     include(dead_letter_routes(backend), TokenScope.ADMIN)
     include(webhook_routes(backend))
     if access.tokens is None:
