@@ -35,7 +35,6 @@ from workers.mcp.query_runner import ProgressReporter, QueryBackend, QueryRunner
 from workers.mcp.results import (
     FoundSkills,
     ReportedOutcome,
-    Result,
     SkillText,
     fit_to_budget,
     markdown_budget,
@@ -268,7 +267,7 @@ def _check_id(skill_id: str) -> None:
         raise NotFoundError("not a valid skill id; use one from a bundle of find_skills")
 
 
-def _build_tool_result(result: Result) -> CallToolResult:
+def _build_tool_result(result: FoundSkills | SkillText | ReportedOutcome) -> CallToolResult:
     return CallToolResult(
         content=[TextContent(type="text", text=result.text)],
         structured_content=result.model_dump(mode="json"),
