@@ -16,7 +16,7 @@ from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.samples.library import write_topics
 
 KILN = "fire stoneware in an electric kiln"
-SNAPSHOTS, PAYROLL = "rotate the zfs snapshots", "file the payroll of the polar station"
+SNAPSHOTS, JACOBIAN = "rotate the zfs snapshots", "invert the sparse jacobian on the gpu"
 Clients = dict[str, httpx.Client]
 
 
@@ -41,7 +41,7 @@ def clients(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
             )
             for name, secret in secrets.items()
         }
-        for name, task in (("ann", KILN), ("ann", SNAPSHOTS), ("bob", PAYROLL)):
+        for name, task in (("ann", KILN), ("ann", SNAPSHOTS), ("bob", JACOBIAN)):
             ask(opened[name], task)
         yield opened
         for client in opened.values():
@@ -78,8 +78,8 @@ def test_texts_and_names_are_the_callers_own(clients: Clients) -> None:
         return {one["owner"] for one in get(clients[name], "/v1/usage")["owners"]}
 
     assert (tasks("ann"), owners("ann")) == ({SNAPSHOTS}, {"ann"})
-    assert (tasks("bob"), owners("bob")) == ({PAYROLL}, {"bob"})
-    assert tasks("root") == {SNAPSHOTS, PAYROLL}
+    assert (tasks("bob"), owners("bob")) == ({JACOBIAN}, {"bob"})
+    assert tasks("root") == {SNAPSHOTS, JACOBIAN}
     assert owners("root") == {"ann", "bob"}
     assert get(clients["bob"], "/v1/usage/unanswered")["total"] == 1
 
