@@ -190,7 +190,7 @@ def test_the_dashboard_has_its_rows_and_every_panel_a_place() -> None:
     dashboard = json.loads((DASHBOARDS / "skillbus.json").read_text(encoding="utf-8"))
     panels = dashboard["panels"]
     rows = [panel["title"] for panel in panels if panel["type"] == "row"]
-    assert rows == ["Queries", "Ingest", "Queues", "Library", "Errors", "Language model"]
+    assert rows == ["Queries", "Ingest", "Queues", "Library", "Errors", "Language model", "Usage"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     places = set()
     for panel in panels:
