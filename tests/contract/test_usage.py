@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,24 +29,35 @@ from tests.support.servers.redis_database import redis_settings
 __all__ = ["redis_settings"]
 
 Reopen = Callable[[], OutcomeStore]
+Place = Path | ServerSettings
+SPAWN = multiprocessing.get_context("spawn")
 DAY = 20_454
 """1 January 2026."""
 NOON = (DAY + 0.5) * SECONDS_PER_DAY
 
 
+def open_at(place: Place) -> OutcomeStore:
+    """The store of a place, from any process."""
+    if isinstance(place, ServerSettings):
+        return RedisOutcomeStore(connect(place, binary=True), place)
+    return SqliteOutcomeStore(place)
+
+
 @pytest.fixture(params=["sqlite", "redis"])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "sqlite":
+        return tmp_path / "outcomes.db"
+    settings: ServerSettings = request.getfixturevalue("redis_settings")
+    return settings
+
+
+@pytest.fixture
+def reopen(place: Place) -> Iterator[Reopen]:
     opened: list[OutcomeStore] = []
 
     def open_store() -> OutcomeStore:
-        store: OutcomeStore
-        if request.param == "sqlite":
-            store = SqliteOutcomeStore(tmp_path / "outcomes.db")
-        else:
-            settings: ServerSettings = request.getfixturevalue("redis_settings")
-            store = RedisOutcomeStore(connect(settings, binary=True), settings)
-        opened.append(store)
-        return store
+        opened.append(open_at(place))
+        return opened[-1]
 
     yield open_store
     for store in opened:
@@ -233,3 +246,62 @@ class TestForgetting:
         store.forget_before(NOON + 30)
         roll(store)
         assert (total(store, "chosen"), total(store, "helped")) == (1, 1)
+
+
+# -- processes that are killed
+QUERIES = 150
+
+
+def write_all(store: OutcomeStore) -> None:
+    """Queries of three days, an outcome of each, a roll-up after every tenth, and pruning."""
+    for number in range(QUERIES):
+        store.add_answers([answer(f"q{number}", day=DAY + number % 3)])
+        if f"q{number}" in store.get_answers([f"q{number}"]):  # its day may be pruned
+            store.add_outcomes([helped(f"k{number}", f"q{number}")])
+        if number % 10 == 0:
+            roll(store)
+
+
+def write_at(place: Place) -> None:
+    store = open_at(place)
+    write_all(store)
+    store.close()
+
+
+def prune_at(place: Place) -> None:
+    store = open_at(place)
+    while True:
+        store.prune_days(DAY + 2)
+        merge_months(store, DAY + 40)
+
+
+@pytest.mark.parametrize("after", [1, 60])
+def test_counts_are_exact_after_kills(place: Place, after: int, tmp_path: Path) -> None:
+    undisturbed = SqliteOutcomeStore(tmp_path / "undisturbed.db")
+    write_all(undisturbed)
+    roll(undisturbed)
+    store = open_at(place)
+    for seen in (after, after + 20):
+        writer = SPAWN.Process(target=write_at, args=(place,))
+        writer.start()
+        while writer.is_alive() and f"q{seen}" not in store.get_answers([f"q{seen}"]):
+            time.sleep(0.001)
+        writer.kill()
+        writer.join()
+    write_all(store)
+    roll(store)
+    assert stored(store) == stored(undisturbed)
+
+    pruner = SPAWN.Process(target=prune_at, args=(place,))
+    pruner.start()
+    while "q0" in store.get_answers(["q0"]):
+        time.sleep(0.001)
+    pruner.kill()
+    pruner.join()
+    store.prune_days(DAY + 2)
+    assert list(store.get_answers([f"q{number}" for number in range(QUERIES)])) == [
+        f"q{number}" for number in range(2, QUERIES, 3)
+    ]
+    assert stored(store) == stored(undisturbed)
+    undisturbed.close()
+    store.close()

@@ -23,8 +23,8 @@ from tasks.policies import (
     POLICIES,
     QUERY,
     RECORD_OUTCOMES,
-    ROLL_UP,
     REFINE,
+    ROLL_UP,
     TaskPolicy,
 )
 from tasks.refine import refine as refine_module

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -10,7 +12,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from config.errors import UsageError
+from config.errors import TransientError, UsageError
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import decode_cursor, encode_cursor
@@ -21,6 +23,7 @@ from workers.library.usage.report import MAX_DAYS, UsageFilter
 Rows = list[dict[str, Any]]
 
 _MAX_ID = 4_300
+_WAIT_SECONDS = 10.0
 
 
 class UsageQuery(BaseModel):
@@ -120,13 +123,25 @@ def usage_routes(backend: StoreBackend) -> APIRouter:
     """Return the routes of usage."""
     router = APIRouter(tags=["usage"])
 
-    def open_reader() -> UsageReader:
-        return UsageReader(backend.settings, backend.outcome_store(), backend.skills)
+    one_at_a_time = threading.Lock()
+
+    @contextmanager
+    def open_reader() -> Iterator[UsageReader]:
+        """Yield a reader. A report over years of a large library takes seconds of one core, which
+        several callers together should not take from queries."""
+        if not one_at_a_time.acquire(timeout=_WAIT_SECONDS):
+            raise TransientError("other reports of usage are being computed; try again later")
+        try:
+            yield UsageReader(backend.settings, backend.outcome_store(), backend.skills)
+        finally:
+            one_at_a_time.release()
 
     @router.get("/v1/usage")
     def get_usage(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> UsageReport:
         """Show how often skills were chosen, sent, used, and helped, over time."""
-        data = open_reader().summarise(query.days, query.to_filter(caller))
+        selection = query.to_filter(caller)
+        with open_reader() as reader:
+            data = reader.summarise(query.days, selection)
         page, following = _cut_page("/v1/usage", data["skills"], query, query.filter_params())
         owners = [one for one in data["owners"] if caller.can_see(one["owner"])]
         count = len(data["skills"])
@@ -138,7 +153,9 @@ def usage_routes(backend: StoreBackend) -> APIRouter:
         path: str, read: Callable[[UsageReader, int, UsageFilter], Rows], description: str
     ) -> None:
         def list_found(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> FoundSkills:
-            found = read(open_reader(), query.days, query.to_filter(caller))
+            selection = query.to_filter(caller)
+            with open_reader() as reader:
+                found = read(reader, query.days, selection)
             page, following = _cut_page(path, found, query, query.filter_params())
             return FoundSkills(skills=page, total=len(found), next=following)
 
@@ -163,7 +180,8 @@ def usage_routes(backend: StoreBackend) -> APIRouter:
         """List what was asked and the library has nothing for, grouped by likeness: queries of the
         caller, for admins of all."""
         owner = None if caller.scope is TokenScope.ADMIN else caller.name
-        data = open_reader().group_unanswered(query.days, owner)
+        with open_reader() as reader:
+            data = reader.group_unanswered(query.days, owner)
         params = {"days": str(query.days)}
         page, following = _cut_page("/v1/usage/unanswered", data["groups"], query, params)
         count = len(data["groups"])
