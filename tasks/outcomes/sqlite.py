@@ -54,10 +54,9 @@ CREATE INDEX IF NOT EXISTS outcomes_by_day ON outcomes (day, key);
 CREATE INDEX IF NOT EXISTS outcomes_by_owner ON outcomes (owner);
 CREATE TABLE IF NOT EXISTS changes (
     epoch INTEGER PRIMARY KEY AUTOINCREMENT,
-    query_id TEXT NOT NULL UNIQUE,
-    deleted REAL
+    query_id TEXT NOT NULL UNIQUE
 );
-CREATE INDEX IF NOT EXISTS deleted_changes ON changes (deleted) WHERE deleted IS NOT NULL;
+CREATE TABLE IF NOT EXISTS forgotten (query_id TEXT PRIMARY KEY, deleted REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS vectors (
     query INTEGER NOT NULL,
     model TEXT NOT NULL,
@@ -84,7 +83,8 @@ INSERT INTO recorded SELECT 0 WHERE NOT EXISTS (SELECT * FROM recorded);
 _ADD_ANSWER = (
     "INSERT OR IGNORE INTO answers (query_id, owner, session, day, answered, data) "
     "SELECT ?1, ?2, ?3, ?4, ?5, ?6 "
-    "WHERE NOT EXISTS (SELECT * FROM days WHERE day = ?4 AND pruned)"
+    "WHERE NOT EXISTS (SELECT * FROM forgotten WHERE query_id = ?1) "
+    "AND NOT EXISTS (SELECT * FROM days WHERE day = ?4 AND pruned)"
 )
 
 
@@ -244,12 +244,18 @@ class SqliteOutcomeStore(OutcomeStore):
                 f"DELETE FROM outcomes WHERE key IN ({outcomes})",  # noqa: S608
                 (value,),
             ).rowcount
+            connection.execute(
+                "REPLACE INTO forgotten SELECT query_id, ?2 FROM answers "  # noqa: S608
+                f"WHERE number IN ({answers})",
+                (value, now),
+            )
             for table, column in (("vectors", "query"), ("answers", "number")):
                 connection.execute(
                     f"DELETE FROM {table} WHERE {column} IN ({answers})",  # noqa: S608
                     (value,),
                 )
-            days.mark_changed_queries(connection, [query_id for query_id, _ in changed], now)
+            days.mark_changed_queries(connection, [query_id for query_id, _ in changed])
+            days.forget_tombstones(connection, now)
             days.mark_changed_days(
                 connection, {day for _, day in changed} | {day for (day,) in emptied}
             )

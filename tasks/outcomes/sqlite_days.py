@@ -19,21 +19,20 @@ _PRUNED_AT_ONCE = 500
 """Queries that are deleted in one transaction: other processes write between these."""
 
 
-def mark_changed_queries(
-    connection: sqlite3.Connection, query_ids: Iterable[str], deleted: float | None = None
-) -> None:
-    """Give these queries a new epoch each in the feed of changes.
+def mark_changed_queries(connection: sqlite3.Connection, query_ids: Iterable[str]) -> None:
+    """Give these queries a new epoch each in the feed of changes."""
+    rows = [(query_id,) for query_id in query_ids]
+    connection.executemany("REPLACE INTO changes (query_id) VALUES (?)", rows)
 
-    deleted: the time of their deletion, which also forgets those deleted long ago.
-    """
-    rows = [(query_id, deleted) for query_id in query_ids]
-    connection.executemany("REPLACE INTO changes (query_id, deleted) VALUES (?, ?)", rows)
-    if deleted is not None:
-        connection.execute(
-            "DELETE FROM changes WHERE deleted < ? AND query_id NOT IN "
-            "(SELECT query_id FROM answers)",
-            (deleted - KEPT_TOMBSTONE_SECONDS,),
-        )
+
+def forget_tombstones(connection: sqlite3.Connection, now: float) -> None:
+    """Delete what the feed and the store know of queries that were deleted long ago."""
+    before = (now - KEPT_TOMBSTONE_SECONDS,)
+    connection.execute(
+        "DELETE FROM changes WHERE query_id IN (SELECT query_id FROM forgotten WHERE deleted < ?)",
+        before,
+    )
+    connection.execute("DELETE FROM forgotten WHERE deleted < ?", before)
 
 
 def mark_changed_days(connection: sqlite3.Connection, days: Iterable[int]) -> None:
@@ -130,7 +129,12 @@ def _prune_batch(file: SqliteFile) -> int:
         for table, column in (("outcomes", "query"), ("vectors", "query"), ("answers", "number")):
             connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", numbers)  # noqa: S608
         reported = [query_id for _, query_id, has_outcomes in rows if has_outcomes]
-        mark_changed_queries(connection, reported, time.time())
+        now = time.time()
+        connection.executemany(
+            "REPLACE INTO forgotten VALUES (?, ?)", [(query_id, now) for query_id in reported]
+        )
+        mark_changed_queries(connection, reported)
+        forget_tombstones(connection, now)
     return len(rows)
 
 

@@ -164,7 +164,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         store: OutcomeStore
         if options.redis:
-            servers = ServerSettings(redis=options.redis, broker=options.redis)
+            servers = ServerSettings(
+                redis=options.redis,
+                broker=options.redis,
+                # None of these is asked for anything.
+                elasticsearch="http://127.0.0.1:1",
+                neo4j="bolt://127.0.0.1:1",
+            )
             client = stack.enter_context(connect(servers, binary=True))
             if client.dbsize():
                 raise SystemExit(f"{options.redis} is not empty")

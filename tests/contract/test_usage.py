@@ -15,7 +15,6 @@ from config.server_settings import ServerSettings
 from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, AnsweredSkill, Outcome, Reporter
 from skills.outcomes.model import OutcomeKind as Kind
 from tasks.broker.redis_connection import connect
-from tasks.coordination.local import LocalCoordinator
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.redis import RedisOutcomeStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
@@ -225,7 +224,7 @@ class TestForgetting:
             )  # fmt: skip
         roll(store)
         store.prune_days(DAY + 1)
-        assert forget_owner(store, LocalCoordinator(), "bob") == 2
+        assert forget_owner(store, "bob") == 2
         roll(store)
         assert [list(usage.groups) for usage in stored(store)] == [[("ann", "ann")]] * 2
         assert (total(store, "chosen"), total(store, "helped")) == (2, 2)
@@ -235,7 +234,7 @@ class TestForgetting:
         store.add_outcomes([helped("k1", "q1", ""), helped("k2", "q2", ""), helped("k3", "q2")])
         roll(store)
         store.prune_days(DAY + 1)
-        assert forget_owner(store, LocalCoordinator(), "") == 1
+        assert forget_owner(store, "") == 1
         roll(store)
         assert (total(store, "chosen"), total(store, "helped")) == (2, 1)
 

@@ -21,7 +21,6 @@ from skills.outcomes.model import (
     OutcomeKind,
     Reporter,
 )
-from tasks.coordination.local import LocalCoordinator
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.outcomes.usage.codec import dump_usage, load_usage
 from tasks.outcomes.usage.forget import forget_owner
@@ -169,7 +168,7 @@ def test_the_roll_up_equals_a_naive_count(data: st.DataObject) -> None:
     owner = data.draw(st.sampled_from(OWNERS))
     if data.draw(st.booleans()):
         store.prune_days(DAY + 1)
-    forget_owner(store, LocalCoordinator(), owner)
+    forget_owner(store, owner)
     roll_up_days(store, lambda: None)
     kept = [query for query in queries if query.owner != owner]
     ids = {query.query_id for query in kept}
