@@ -52,7 +52,7 @@ class ReadLogs:
 
 
 def read_logs(body: bytes) -> ReadLogs:
-    """Read a request; raises UsageError if it is not a JSON object.
+    """Read a request; raises UsageError if it is not an object with a list of resources.
 
     Records of any other form or event are ignored, since one request carries all that an agent
     logs.
@@ -61,10 +61,11 @@ def read_logs(body: bytes) -> ReadLogs:
         request = json.loads(body)
     except (ValueError, RecursionError):
         raise UsageError("not JSON; set OTEL_EXPORTER_OTLP_LOGS_PROTOCOL=http/json") from None
-    if not isinstance(request, dict):
-        raise UsageError("not an OTLP request: a JSON object with resourceLogs")
+    resources = request.get("resourceLogs", []) if isinstance(request, dict) else None
+    if not isinstance(resources, list) or len(_dicts(resources)) < len(resources):
+        raise UsageError("not an OTLP request: an object with resourceLogs, a list of objects")
     found = ReadLogs()
-    for resource in _dicts(request.get("resourceLogs")):
+    for resource in _dicts(resources):
         shared = _read_attributes(_dict(resource.get("resource")).get("attributes"))
         for scope in _dicts(resource.get("scopeLogs")):
             for record in _list(scope.get("logRecords")):

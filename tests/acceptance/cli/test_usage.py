@@ -157,3 +157,17 @@ def test_the_roll_up_stores_a_day_and_keeps_what_is_shown(
         assert usage(skillbus) == before
         status = json.loads(skillbus("status", "--json").out)
     assert status["usage_days_behind"] == 0
+
+
+def test_what_is_taken_back_was_never_counted(fork_server: ForkServer, tmp_path: Path) -> None:
+    skillbus = Skillbus(fork_server, tmp_path / "home")
+    skillbus("sync", str(write_topics(tmp_path / "crafts")))
+    before = usage(skillbus)
+    query_id = skillbus("query", KILN, "--format", "json").data["query_id"]
+    skillbus("outcome", query_id, "crafts:kiln-firing", "helped")
+    wait_for(lambda: usage(skillbus)["total"]["helped"] == 1)
+    skillbus("outcomes", "forget", "--owner", "")
+    after = usage(skillbus)
+    assert (after["total"], after["skills"], after["owners"]) == (
+        before["total"], before["skills"], before["owners"]
+    )  # fmt: skip

@@ -105,7 +105,19 @@ def test_a_time_that_is_none_is_unknown(time: Any) -> None:
     assert found.at == 0.0
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'"x"', b"\xff", b"{", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'"x"',
+        b"\xff",
+        b"{",
+        b"[" * 100_000,
+        b'{"resourceLogs": null}',
+        b'{"resourceLogs": [3]}',
+    ],
+)
 def test_what_is_no_request_is_refused(body: bytes) -> None:
     with pytest.raises(UsageError):
         read_logs(body)
@@ -113,7 +125,7 @@ def test_what_is_no_request_is_refused(body: bytes) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"resourceLogs": None}, {"resourceLogs": [3]}, {"resourceLogs": [{"scopeLogs": {}}]}],
+    [{}, {"resourceLogs": []}, {"resourceLogs": [{}]}, {"resourceLogs": [{"scopeLogs": {}}]}],
 )
 def test_a_request_without_records_holds_nothing(body: dict[str, Any]) -> None:
     found = read_logs(json.dumps(body).encode())
