@@ -24,7 +24,7 @@ from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.message import TRACE_HEADER
 from tasks.metrics_recorder import TaskOutcome
 from tasks.outcomes.record_outcomes import record_outcomes
-from tasks.policies import QUERY, RECORD_OUTCOMES, Deadline, DeadlineExceededError, TaskPolicy
+from tasks.policies import LINK, QUERY, RECORD_OUTCOMES, Deadline, DeadlineExceededError, TaskPolicy
 from tasks.query.query_task import fail_query, run_query
 from tasks.services import Services
 from tasks.task import TaskDefinition
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 _QUERY_TASK = TaskDefinition(QUERY, run_query, "query id (one)", on_failure=fail_query)
 
 _RECORD_OUTCOMES_TASK = TaskDefinition(
-    RECORD_OUTCOMES, record_outcomes, "event ids", on_failure=fail_events
+    RECORD_OUTCOMES, record_outcomes, "event ids", sends=(LINK,), on_failure=fail_events
 )
 
 TASK_DEFINITIONS = {
