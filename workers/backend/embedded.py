@@ -146,6 +146,8 @@ class EmbeddedBackend(StoreBackend):
             "ingest": workers.ingest_threads if self.writable else 0,
             "fetch": 1 if self.writable else 0,
             "link": 1 if self.writable else 0,
+            # The store of outcomes is shared by all processes of a home.
+            "outcomes": 1,
             "embed_sections": workers.embed_threads
             if self.writable and self._embed_sections
             else 0,
