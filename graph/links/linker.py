@@ -165,9 +165,7 @@ class Linker:
     def _best(self, skill_id: str, scores: SimilarityScores) -> list[ScoredLink]:
         """Candidates for the skill's lists, without dismissed links."""
         best = scores.best(self._dismissed.count(skill_id))
-        return [
-            one for one in best if not self._dismissed.covers(skill_id, one.skill_id, one.type)
-        ]
+        return [one for one in best if not self._dismissed.covers(skill_id, one.skill_id, one.type)]
 
     def _owners_of_outdated(
         self,
@@ -203,9 +201,7 @@ class Linker:
             if now is None:
                 beyond.append(owner)
         for owner, features in (self._graph.get_link_features(beyond) if beyond else {}).items():
-            best = select_top_links(
-                self._best(owner, self._index.score(features)), self._settings
-            )
+            best = select_top_links(self._best(owner, self._index.score(features)), self._settings)
             moved[owner] += self._adapt(as_owned_links(owner, best))
         return moved
 
@@ -237,9 +233,7 @@ def _owners_of_outdated(
         wanted = named.get(skill_id, ())
         known = {_place(one): one for one in current_links[skill_id]}
         owners.update(one.owner for one in wanted if _is_missing(one, known.get(_place(one))))
-        stored = {
-            one for one in current_links[skill_id] if is_from_verdict(one) or is_learned(one)
-        }
+        stored = {one for one in current_links[skill_id] if is_from_verdict(one) or is_learned(one)}
         owners.update(one.owner for one in stored.difference(wanted))
     return owners
 

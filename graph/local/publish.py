@@ -173,9 +173,7 @@ def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]])
         _set_epoch(transaction, "row_epoch", touched)
 
 
-def dismiss_link(
-    transaction: Transaction, place: LinkPlace, reason: str, dismissed: float
-) -> None:
+def dismiss_link(transaction: Transaction, place: LinkPlace, reason: str, dismissed: float) -> None:
     """Record a dismissal, delete the link, and mark its owners and ends for linking."""
     db = transaction.db
     db.execute(

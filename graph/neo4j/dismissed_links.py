@@ -49,9 +49,9 @@ def restore_link(run: RunNamed, retried: bool, extra_locks: Set[str], place: Lin
     # Skills of these names may have come meanwhile.
     mentioning = mentioning_skills(run, dict(run("name_keys", ids=ends)))
     require_locked(mentioning, locked)
-    found = run(
-        "restore_link", source=place.source, target=place.target, type=place.type.name
-    )[0][0]
+    found = run("restore_link", source=place.source, target=place.target, type=place.type.name)[0][
+        0
+    ]
     if found:
         ids = sorted(mentioning.union(ends) & locked.keys())
         run("mark_for_linking", ids=ids, epoch=run("next_epoch")[0][0])

@@ -38,9 +38,7 @@ class CountingRules:
     daily_tasks: int = 3
     contributors: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def count(
-        self, skill_ids: Iterable[str], reports: Iterable[tuple[TaskReport, float]]
-    ) -> Tally:
+    def count(self, skill_ids: Iterable[str], reports: Iterable[tuple[TaskReport, float]]) -> Tally:
         """The tally of a statement about these skills, from reports with their weights.
 
         A function of the set of reports.

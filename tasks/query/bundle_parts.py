@@ -200,9 +200,7 @@ def select_links(context: QueryContext, selected: Sequence[SkillPassages]) -> li
     for link in sorted(found.values(), key=lambda one: (_LINK_PRIORITY[one.type], one.source)):
         pair = kept.setdefault(frozenset((link.source, link.target)), [])
         is_repeated = not link.type.is_directed and any(one.type is link.type for one in pair)
-        if not pair or not (
-            is_repeated or link.type in (LinkType.SEMANTIC, LinkType.ALTERNATIVE)
-        ):
+        if not pair or not (is_repeated or link.type in (LinkType.SEMANTIC, LinkType.ALTERNATIVE)):
             pair.append(link)
     return [link for pair in kept.values() for link in pair][:_MAX_LINKS]
 

@@ -62,9 +62,7 @@ class LinksFromUse(LearnedLinks):
             self._helped.pop(skill_id, None)
         if touched:
             self._pairs = {
-                pair: found
-                for pair, found in self._pairs.items()
-                if not touched.intersection(pair)
+                pair: found for pair, found in self._pairs.items() if not touched.intersection(pair)
             }
         return touched
 
@@ -93,8 +91,11 @@ class LinksFromUse(LearnedLinks):
 
     # -- learned links
     def find_links(self, skill_ids: Sequence[str]) -> Mapping[str, Sequence[Link]]:
-        """See `LearnedLinks`. A skill's companions are its MAX_COMPANIONS with the most weight, ties
-        by skill_id, whether they are published or not."""
+        """See `LearnedLinks`.
+
+        A skill's companions are its MAX_COMPANIONS with the most weight, ties by skill_id, whether
+        they are published or not.
+        """
         found = {skill_id: self._find_all(skill_id) for skill_id in skill_ids}
         ends = sorted({end for links in found.values() for link in links for end in link.ends})
         entries = self._catalog.get_entries(ends) if ends else []
@@ -116,10 +117,7 @@ class LinksFromUse(LearnedLinks):
     def _get_companions(self, skill_id: str) -> dict[str, Link]:
         """By skill, the links to the skills that help with this one most often."""
         if skill_id not in self._companions:
-            found = [
-                self._to_companion(skill_id, other)
-                for other in self._get_partners(skill_id)
-            ]
+            found = [self._to_companion(skill_id, other) for other in self._get_partners(skill_id)]
             heavy = [link for link in found if link.weight >= LEAST_COMPANION_WEIGHT]
             heavy.sort(key=lambda link: (-link.weight, link.target))
             self._companions[skill_id] = {link.target: link for link in heavy[:MAX_COMPANIONS]}

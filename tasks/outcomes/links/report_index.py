@@ -109,7 +109,6 @@ class ReportIndex:
             if skill_id in report.skill_ids
         ]
 
-
     def get_shared(self, one: str, other: str) -> list[TaskReport]:
         """The reports that are about both skills."""
         shared = self._tasks.get(one, set()) & self._tasks.get(other, set())
