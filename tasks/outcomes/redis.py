@@ -1,8 +1,6 @@
 """The store of outcomes of the distributed deployment, in Redis, next to the journal.
 
-An answered query is a hash with its data and vectors, its outcomes are another; sorted sets name
-queries by time and by their last change, sets name those of a day. Writes that belong together are
-one Lua script, which Redis runs atomically.
+Writes that belong together are one Lua script, which Redis runs atomically.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from config.server_settings import ServerSettings
 from search.batches import batches
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
-from tasks.broker.redis_connection import PREFIX, translate_errors
+from tasks.broker.redis_connection import translate_errors
 from tasks.outcomes.protocol import (
     KEPT_TOMBSTONE_SECONDS,
     MAX_CHANGES,
@@ -33,116 +31,32 @@ from tasks.outcomes.protocol import (
     StoredVector,
     describe_unknown_queries,
 )
+from tasks.outcomes.redis_scripts import (
+    ADD_ANSWER,
+    ADD_OUTCOMES,
+    ANSWER,
+    ANSWERED_ON,
+    ANSWERS,
+    CHANGES,
+    CONTRIBUTORS,
+    FORGET,
+    OUTCOMES,
+    OWNERS,
+    RECORD_UNTIL,
+    RECORDED,
+    REPORTED_ON,
+    SAVE_DAY,
+    SAVE_VECTOR,
+    SAVED,
+    SESSION,
+    TOMBSTONES,
+    USAGE,
+    VERSIONS,
+)
 
-_ANSWER = PREFIX + "answer:"
-"""A hash per query: its answer, its owner, and a vector per model."""
-_ANSWERS = PREFIX + "answers"
-"""Queries by the time of their answer."""
-_ANSWERED_ON = PREFIX + "answered-on:"
-"""A set per day of the queries that were answered."""
-_SESSION = PREFIX + "session:"
-"""Queries of a session by the time of their answer."""
-_OUTCOMES = PREFIX + "outcomes:"
-"""A hash per query: its outcomes by key."""
-_REPORTED_ON = PREFIX + "outcomes-on:"
-"""A set per day of the queries that outcomes were reported of."""
-_OWNERS = PREFIX + "outcome-owners"
-"""Number of outcomes by owner."""
-_EPOCH = PREFIX + "outcome-epoch"
-_CHANGES = PREFIX + "outcome-changes"
-"""Queries by the epoch of the last change of their outcomes."""
-_TOMBSTONES = PREFIX + "outcome-tombstones"
-"""Deleted queries in the feed of changes, by the time of their deletion."""
-_VERSIONS = PREFIX + "usage-versions"
-"""Version by day; `usage-saved` has that of the stored usage."""
-_SAVED = PREFIX + "usage-saved"
-_USAGE = PREFIX + "usage"
-_CONTRIBUTORS = PREFIX + "contributors"
-_RECORDED = PREFIX + "answers-recorded-until"
-
-_DATA, _OWNER, _VECTOR = b"a", b"w", b"v:"
+_DATA, _VECTOR = b"a", b"v:"
 _SCALE = struct.Struct("<d")
 _BATCH = 500
-
-_ADD_ANSWER = f"""
-if redis.call('HSETNX', '{_ANSWER}' .. ARGV[1], 'a', ARGV[2]) == 0 then return 0 end
-redis.call('HSET', '{_ANSWER}' .. ARGV[1], 'w', ARGV[3])
-redis.call('ZADD', '{_ANSWERS}', ARGV[4], ARGV[1])
-redis.call('SADD', '{_ANSWERED_ON}' .. ARGV[5], ARGV[1])
-redis.call('HINCRBY', '{_VERSIONS}', ARGV[5], 1)
-if ARGV[6] ~= '' then redis.call('ZADD', '{_SESSION}' .. ARGV[6], ARGV[4], ARGV[1]) end
-return 1
-"""
-"""ARGV: query id, data, owner, time, day, name of the session's set or ''."""
-
-_ADD_OUTCOMES = f"""
-for at = 1, #ARGV, 5 do
-    if redis.call('EXISTS', '{_ANSWER}' .. ARGV[at]) == 0 then return ARGV[at] end
-end
-local new = 0
-for at = 1, #ARGV, 5 do
-    local query, key, day, owner, data = unpack(ARGV, at, at + 4)
-    if redis.call('HSETNX', '{_OUTCOMES}' .. query, key, data) == 1 then
-        new = new + 1
-        redis.call('ZADD', '{_CHANGES}', redis.call('INCR', '{_EPOCH}'), query)
-        redis.call('SADD', '{_REPORTED_ON}' .. day, query)
-        redis.call('HINCRBY', '{_VERSIONS}', day, 1)
-        redis.call('HINCRBY', '{_OWNERS}', owner, 1)
-    end
-end
-return new
-"""
-"""ARGV: query id, key, day, owner and data of each outcome. Returns an unknown query id, if any."""
-
-_FORGET = f"""
-local query, now, answered, session = unpack(ARGV, 1, 4)
-local deleted = 0
-for at = 5, #ARGV, 3 do
-    local key, day, owner = unpack(ARGV, at, at + 2)
-    if redis.call('HDEL', '{_OUTCOMES}' .. query, key) == 1 then
-        deleted = deleted + 1
-        redis.call('HINCRBY', '{_VERSIONS}', day, 1)
-        if redis.call('HINCRBY', '{_OWNERS}', owner, -1) <= 0 then
-            redis.call('HDEL', '{_OWNERS}', owner)
-        end
-        if redis.call('EXISTS', '{_OUTCOMES}' .. query) == 0 then
-            redis.call('SREM', '{_REPORTED_ON}' .. day, query)
-        end
-    end
-end
-if deleted > 0 then
-    redis.call('ZADD', '{_CHANGES}', redis.call('INCR', '{_EPOCH}'), query)
-end
-if answered ~= '' and redis.call('DEL', '{_ANSWER}' .. query) == 1 then
-    redis.call('ZREM', '{_ANSWERS}', query)
-    redis.call('SREM', '{_ANSWERED_ON}' .. answered, query)
-    redis.call('HINCRBY', '{_VERSIONS}', answered, 1)
-    if session ~= '' then redis.call('ZREM', '{_SESSION}' .. session, query) end
-    redis.call('ZADD', '{_TOMBSTONES}', now, query)
-end
-return deleted
-"""
-"""ARGV: query id, now, the day of its answer or '' to keep it, the name of its session's set or
-'', then key, day and owner of each outcome to delete."""
-
-_SAVE_VECTOR = f"""
-if redis.call('EXISTS', '{_ANSWER}' .. ARGV[1]) == 0 then return 0 end
-return redis.call('HSETNX', '{_ANSWER}' .. ARGV[1], ARGV[2], ARGV[3])
-"""
-"""ARGV: query id, field, data. A query that was forgotten gets no vector."""
-
-_SAVE_DAY = f"""
-local saved = tonumber(redis.call('HGET', '{_SAVED}', ARGV[1]) or '0')
-if saved >= tonumber(ARGV[2]) then return 0 end
-redis.call('HSET', '{_SAVED}', ARGV[1], ARGV[2])
-redis.call('HSET', '{_USAGE}', ARGV[1], ARGV[3])
-return 1
-"""
-
-_RECORD_UNTIL = f"""
-local until_ = tonumber(redis.call('GET', '{_RECORDED}') or '0')
-if tonumber(ARGV[1]) > until_ then redis.call('SET', '{_RECORDED}', ARGV[1]) end
-"""
 
 
 class RedisOutcomeStore(OutcomeStore):
@@ -152,12 +66,12 @@ class RedisOutcomeStore(OutcomeStore):
         """client: one with binary values."""
         self._client: Any = client
         self._settings = settings
-        self._add_answer = client.register_script(_ADD_ANSWER)
-        self._add_outcomes = client.register_script(_ADD_OUTCOMES)
-        self._forget_query = client.register_script(_FORGET)
-        self._save_vector = client.register_script(_SAVE_VECTOR)
-        self._save_day = client.register_script(_SAVE_DAY)
-        self._record_until = client.register_script(_RECORD_UNTIL)
+        self._add_answer = client.register_script(ADD_ANSWER)
+        self._add_outcomes = client.register_script(ADD_OUTCOMES)
+        self._forget_query = client.register_script(FORGET)
+        self._save_vector = client.register_script(SAVE_VECTOR)
+        self._save_day = client.register_script(SAVE_DAY)
+        self._record_until = client.register_script(RECORD_UNTIL)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -188,7 +102,7 @@ class RedisOutcomeStore(OutcomeStore):
     def _read_fields(self, query_ids: Sequence[str], fields: Sequence[bytes]) -> list[list[Any]]:
         with self._connected() as client, client.pipeline(transaction=False) as pipeline:
             for query_id in query_ids:
-                pipeline.hmget(_ANSWER + query_id, fields)
+                pipeline.hmget(ANSWER + query_id, fields)
             found: list[list[Any]] = pipeline.execute()
         return found
 
@@ -197,7 +111,7 @@ class RedisOutcomeStore(OutcomeStore):
         if not session:
             return []
         with self._connected() as client:
-            name = _SESSION + _name_session(owner, session)
+            name = SESSION + _name_session(owner, session)
             ids = [one.decode() for one in client.zrange(name, -limit, -1)]
         return list(self.get_answers(ids).values())
 
@@ -219,7 +133,7 @@ class RedisOutcomeStore(OutcomeStore):
     def get_outcomes(self, query_ids: Sequence[str]) -> dict[str, tuple[Outcome, ...]]:
         with self._connected() as client, client.pipeline(transaction=False) as pipeline:
             for query_id in query_ids:
-                pipeline.hgetall(_OUTCOMES + query_id)
+                pipeline.hgetall(OUTCOMES + query_id)
             found = pipeline.execute()
         return {
             query_id: tuple(
@@ -233,7 +147,7 @@ class RedisOutcomeStore(OutcomeStore):
     def get_changes(self, after: int, limit: int = MAX_CHANGES) -> OutcomeChanges:
         with self._connected() as client:
             rows = client.zrange(
-                _CHANGES, f"({after}", "+inf", byscore=True, withscores=True,
+                CHANGES, f"({after}", "+inf", byscore=True, withscores=True,
                 offset=0, num=limit + 1,
             )  # fmt: skip
         ids = tuple(query_id.decode() for query_id, _ in rows[:limit])
@@ -243,14 +157,14 @@ class RedisOutcomeStore(OutcomeStore):
     @override
     def list_outcomes(self) -> Iterator[Outcome]:
         with self._connected() as client:
-            days = sorted(map(int, client.hkeys(_VERSIONS)))
+            days = sorted(map(int, client.hkeys(VERSIONS)))
         for day in days:
             yield from sorted(self.list_outcomes_of(day), key=lambda one: (one.reported, one.key))
 
     @override
     def count_outcomes(self) -> Mapping[str, int]:
         with self._connected() as client:
-            counts = client.hgetall(_OWNERS)
+            counts = client.hgetall(OWNERS)
         return {owner.decode(): int(count) for owner, count in sorted(counts.items())}
 
     @override
@@ -278,7 +192,7 @@ class RedisOutcomeStore(OutcomeStore):
 
     def _list_answered(self, least: str, most: str) -> list[str]:
         with self._connected() as client:
-            return [one.decode() for one in client.zrange(_ANSWERS, least, most, byscore=True)]
+            return [one.decode() for one in client.zrange(ANSWERS, least, most, byscore=True)]
 
     def _forget(self, answer: AnsweredQuery, gone: Sequence[Outcome], *, with_answer: bool) -> int:
         args: list[Any] = [
@@ -296,11 +210,11 @@ class RedisOutcomeStore(OutcomeStore):
         with self._connected() as client:
             before = f"({time.time() - KEPT_TOMBSTONE_SECONDS!r}"
             while ids := client.zrange(
-                _TOMBSTONES, "-inf", before, byscore=True, offset=0, num=_BATCH
+                TOMBSTONES, "-inf", before, byscore=True, offset=0, num=_BATCH
             ):
                 with client.pipeline() as pipeline:
-                    pipeline.zrem(_CHANGES, *ids)
-                    pipeline.zrem(_TOMBSTONES, *ids)
+                    pipeline.zrem(CHANGES, *ids)
+                    pipeline.zrem(TOMBSTONES, *ids)
                     pipeline.execute()
 
     # -- vectors of past tasks
@@ -328,12 +242,12 @@ class RedisOutcomeStore(OutcomeStore):
     @override
     def add_contributor(self, source_id: str, owner: str) -> None:
         with self._connected() as client:
-            client.sadd(_CONTRIBUTORS, json.dumps([source_id, owner]))
+            client.sadd(CONTRIBUTORS, json.dumps([source_id, owner]))
 
     @override
     def list_contributors(self) -> dict[str, frozenset[str]]:
         with self._connected() as client:
-            rows = [json.loads(one) for one in client.smembers(_CONTRIBUTORS)]
+            rows = [json.loads(one) for one in client.smembers(CONTRIBUTORS)]
         owners: dict[str, set[str]] = {}
         for source_id, owner in sorted(rows):
             owners.setdefault(source_id, set()).add(owner)
@@ -343,7 +257,7 @@ class RedisOutcomeStore(OutcomeStore):
     @override
     def list_changed_days(self) -> dict[int, int]:
         with self._connected() as client:
-            versions, saved = client.hgetall(_VERSIONS), client.hgetall(_SAVED)
+            versions, saved = client.hgetall(VERSIONS), client.hgetall(SAVED)
         return {
             int(day): int(version)
             for day, version in sorted(versions.items(), key=lambda one: int(one[0]))
@@ -352,12 +266,12 @@ class RedisOutcomeStore(OutcomeStore):
 
     @override
     def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
-        for batch in batches(self._list_day(_ANSWERED_ON, day), _BATCH):
+        for batch in batches(self._list_day(ANSWERED_ON, day), _BATCH):
             yield from self.get_answers(batch).values()
 
     @override
     def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
-        for batch in batches(self._list_day(_REPORTED_ON, day), _BATCH):
+        for batch in batches(self._list_day(REPORTED_ON, day), _BATCH):
             for outcomes in self.get_outcomes(batch).values():
                 # The set of a day may still name a query whose outcomes of that day are deleted.
                 yield from (one for one in outcomes if one.day == day)
@@ -374,8 +288,8 @@ class RedisOutcomeStore(OutcomeStore):
     @override
     def get_days(self, first: int, last: int) -> dict[int, str]:
         with self._connected() as client:
-            days = sorted(day for day in map(int, client.hkeys(_USAGE)) if first <= day <= last)
-            found = client.hmget(_USAGE, days) if days else []
+            days = sorted(day for day in map(int, client.hkeys(USAGE)) if first <= day <= last)
+            found = client.hmget(USAGE, days) if days else []
         return {
             day: usage.decode() for day, usage in zip(days, found, strict=True) if usage is not None
         }
@@ -384,7 +298,7 @@ class RedisOutcomeStore(OutcomeStore):
     @override
     def get_recorded_until(self) -> float:
         with self._connected() as client:
-            return float(client.get(_RECORDED) or 0.0)
+            return float(client.get(RECORDED) or 0.0)
 
     @override
     def set_recorded_until(self, seconds: float) -> None:
