@@ -66,6 +66,7 @@ from skills.events.requests import (
     check_file_path,
     check_skill_id,
     check_source_id,
+    get_source_id,
 )
 
 __all__ = [
@@ -120,6 +121,7 @@ __all__ = [
     "check_skill_id",
     "check_source_id",
     "describe_validation_error",
+    "get_source_id",
     "get_trace_id",
     "new_event",
     "new_refusal",

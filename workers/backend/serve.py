@@ -20,6 +20,7 @@ from workers.backend.serve_client import ServeClient
 
 if TYPE_CHECKING:  # slow to import; queries need neither
     from graph.protocol import SkillGraph
+    from graph.records import LinkPlace
     from workers.library.skill_reader import SkillReader, Stores
 
 
