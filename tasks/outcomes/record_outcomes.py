@@ -35,7 +35,7 @@ def record_outcomes(
             services.journal.fail_job(job.id, error.public_message)
         except _UnansweredError as error:
             waiting.append(error)
-    if new and services.learned_links is not None:
+    if new and services.writable and services.learned_links is not None:
         send_link(services)
     if waiting:
         raise waiting[0]
