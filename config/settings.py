@@ -171,8 +171,8 @@ class DiffusionSettings(SettingsGroup):
     companions: float = Field(
         1.0,
         ge=0,
-        description="for a long task, times what a skill's companions get at once: the share of "
-        "its past tasks in which they helped together",
+        description="times what the companions of a seed get at once: the share of the seed's "
+        "past tasks in which both helped",
     )
     dependency_reverse_weight: float = Field(
         1.0, ge=0, description="times `dependency_weight`, against the link's direction"

@@ -34,9 +34,9 @@ def diffuse(
     stay; skills that no candidate stage found are added when they are among the `pointers`
     (skill_id -> seq).
 
-    For a long task, which often needs several skills, a seed's companions also get at once the
-    share of the seed's past tasks in which both helped, times its part of the seeds' mass. That is
-    not divided among them, as mass is: a task may need them all.
+    A seed's companions also get at once the share of the seed's past tasks in which both helped,
+    times its part of the seeds' mass. That is not divided among them, as mass is: a task may need
+    them all.
     """
     hits = ranking.hits
     if len(hits) <= _FIXED_PLACES or settings.weight == 0:
@@ -53,7 +53,7 @@ def diffuse(
     together = _weigh_companions(normalise_seeds(seeds), rows)
     fixed = {hit.key.skill_id for hit in hits[:_FIXED_PLACES]}
     unit = settings.weight * _spread(hits)
-    used = unit * settings.companions * ranking.long_task_weight
+    used = unit * settings.companions
     # Most skills that mass reaches get next to none.
     bonuses = {
         skill_id: bonus

@@ -91,7 +91,9 @@ class Library:
                     owner,
                     time,
                     "" if what in list(OutcomeKind) else what,
-                    f"lib:{more['other']}" if "other" in more and what not in list(OutcomeKind) else "",
+                    f"lib:{more['other']}"
+                    if "other" in more and what not in list(OutcomeKind)
+                    else "",
                     place,
                     more.get("result", ""),
                 )
