@@ -35,15 +35,26 @@ def dump_answer(answer: AnsweredQuery) -> bytes:
             for one in answer.skills
         ],
         [[one.skill_id, one.to] for one in answer.lost],
+        int(answer.resend),
     ]
     return zlib.compress(_dump(values), _COMPRESSION_LEVEL)
 
 
 def load_answer(data: bytes) -> AnsweredQuery:
     """The answered query of `dump_answer`."""
-    _, query_id, owner, session, task, answered, hit, probability, skills, lost = json.loads(
-        zlib.decompress(data)
-    )
+    (
+        _,
+        query_id,
+        owner,
+        session,
+        task,
+        answered,
+        hit,
+        probability,
+        skills,
+        lost,
+        resend,
+    ) = json.loads(zlib.decompress(data))
     return AnsweredQuery(
         query_id,
         owner,
@@ -57,6 +68,7 @@ def load_answer(data: bytes) -> AnsweredQuery:
             for skill_id, seq, place, sent, tokens, lines in skills
         ),
         tuple(LostSkill(skill_id, to) for skill_id, to in lost),
+        bool(resend),
     )
 
 

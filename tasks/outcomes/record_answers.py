@@ -35,6 +35,7 @@ def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
         )
         for place, skill in enumerate(bundle.skills, 1)
     ]
+    session, resend = _session(job)
     unfit = [one for one in bundle.left_out if one.cause == "budget"]
     chosen = [
         AnsweredSkill(one.skill_id, 0, place, sent=False)
@@ -43,7 +44,7 @@ def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
     return AnsweredQuery(
         job.id,
         job.event.owner,
-        _session(job),
+        session,
         bundle.task[:MAX_TASK_CHARACTERS],
         job.accepted,
         bundle.status == "SKILL_HIT",
@@ -54,12 +55,14 @@ def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
             for one in bundle.left_out
             if one.cause == "alternative" and one.other
         ),
+        resend,
     )
 
 
-def _session(job: Job) -> str:
+def _session(job: Job) -> tuple[str, bool]:
+    """The session of a query, and whether its agent had lost what was sent before."""
     request = job.event.parse_data()
-    return getattr(request, "session", "") if isinstance(request, QueryAsked) else ""
+    return (request.session, request.resend) if isinstance(request, QueryAsked) else ("", False)
 
 
 def record_answer(services: Services, job: Job, bundle: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from config.settings import DiffusionSettings
@@ -20,6 +20,7 @@ def diffuse(
     settings: DiffusionSettings,
     read_rows: ReadAdjacency,
     pointers: Mapping[str, int],
+    in_use: Sequence[str] = (),
 ) -> Ranking:
     """Rank again by score + weight * spread * mass that arrived over links.
 
@@ -29,12 +30,16 @@ def diffuse(
     and where it has many, each gets little, so that the weight follows from the library. Its unit
     is the ranking's own spread (the score at place 3 less that at place 30). The first two places
     stay; skills that no candidate stage found are added when they are among the `pointers`
-    (skill_id -> seq).
+    (skill_id -> seq). in_use: skills that the agent works with; half of the mass flows from them,
+    in equal parts, and the other half from the best candidates.
     """
     hits = ranking.hits
     if len(hits) <= _FIXED_PLACES or settings.weight == 0:
         return ranking
     seeds = {hit.key.skill_id: hit.score**settings.power for hit in hits[: settings.seeds]}
+    if in_use:
+        share = sum(seeds.values()) / len(in_use)
+        seeds |= {name: seeds.get(name, 0.0) + share for name in in_use}
     inflow = personalised_pagerank(seeds, read_rows, settings).inflow
     fixed = {hit.key.skill_id for hit in hits[:_FIXED_PLACES]}
     unit = settings.weight * _spread(hits)

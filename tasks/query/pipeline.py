@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from search.protocol import Filters
-from search.text.query_understanding import understand
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.policies import Deadline
@@ -18,6 +17,11 @@ from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
 from tasks.query.retrieve import retrieve, score
 from tasks.query.select_passages import SkillPassages, select_passages
+from tasks.query.session.error_handling import put_error_handling_first
+from tasks.query.session.following import mark_sent
+from tasks.query.session.obstacle import encode_query, understand_query
+from tasks.query.session.refused import drop_refused
+from tasks.query.session.state import Asker
 from tasks.services import Services
 
 
@@ -27,6 +31,7 @@ def answer_query(
     query_id: str,
     request: QueryAsked,
     timings: StageTimings | None = None,
+    asker: Asker | None = None,
 ) -> Bundle:
     """Answer a task with a bundle: a hit with skills, or none if the library has no evidence.
 
@@ -35,7 +40,9 @@ def answer_query(
     it is, TransientError for one that may be answered later.
     """
     check_query(request, services.settings.limits.query_characters)
-    context = QueryContext.create(services, request, deadline, timings, query_id=query_id)
+    context = QueryContext.create(
+        services, request, deadline, timings, query_id=query_id, asker=asker
+    )
     timed = context.timings.measure
     ranking = rank_skills(context)
     chosen = ChosenRevisions(ranking)
@@ -45,7 +52,9 @@ def answer_query(
             choice = choose(context, ranking)
         with timed("select_passages"):
             chosen = show_model_roles(context, read_chosen(context, ranking, choice))
-            selected = select_passages(context, chosen)
+            selected = mark_sent(context.session, select_passages(context, chosen))
+            if context.request.obstacle:
+                selected = put_error_handling_first(context, selected)
     if selected:
         with timed("bundle"):
             bundle = assemble(context, chosen, selected)
@@ -66,6 +75,7 @@ def rank_skills(context: QueryContext) -> Ranking:
         with context.timings.measure("diffuse"):
             ranking = _diffuse(context, ranking)
     ranking = context.policy_filter.withhold(ranking)
+    ranking = drop_refused(ranking, context.session)
     with context.timings.measure("probability"):
         statistics = context.services.library.latest.statistics
         ranking = estimate_probabilities(ranking, statistics)
@@ -87,14 +97,14 @@ def rank_candidates(context: QueryContext) -> Ranking:
     services = context.services
     with timed("understand"):
         snapshot = services.library.refresh()
-        understanding = understand(context.request.task)
+        understanding = understand_query(context)
     if snapshot.error is not None:
         reason = f"the library as of {snapshot.age_seconds:.0f} s ago: a store did not answer"
         context.degradations.add(reason, snapshot.error)
     vector = None
     if context.is_on("dense") and understanding.language in services.encoder.get().languages:
         with timed("encode"):
-            vector = services.encoder.get().encode_queries([understanding.text])[0]
+            vector = encode_query(context, understanding)
     with timed("retrieve"):
         candidates = retrieve(context, TaskQuery(snapshot, understanding, vector))
     violations = context.policy_filter.find_violations(candidates.keys)
@@ -117,6 +127,7 @@ def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:
         settings,
         lambda ids: services.graph.get_adjacency(ids, settings.fan_out),
         linkable,
+        context.session.in_use[: settings.seeds] if context.request.obstacle else (),
     )
 
 

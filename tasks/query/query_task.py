@@ -22,6 +22,7 @@ from tasks.outcomes.record_answers import build_answer
 from tasks.policies import QUERY, Deadline
 from tasks.query.context import StageTimings
 from tasks.query.pipeline import answer_query
+from tasks.query.session.state import Asker
 from tasks.services import Services
 
 log = structlog.get_logger()
@@ -49,15 +50,20 @@ def run_query(
     try:
         with services.coordinator.track_query():
             timings = StageTimings(partial(_start_stage, services.journal, job.id))
-            bundle = answer_query(services, deadline, job.id, request, timings)
+            asker = Asker(job.event.owner, job.accepted)
+            bundle = answer_query(services, deadline, job.id, request, timings, asker)
     except QueryEndedError:
         return _read_outcome(services.journal.get_job(job.id))
     except (PermanentError, MisconfiguredError) as error:
         usage = isinstance(error, (UsageError, MisconfiguredError))
         return _fail(services, job.id, str(error), error.public_message, usage=usage)
     data = bundle.model_dump(mode="json")
+    if bundle.session:
+        # Whoever reads the answer may ask the next query of the session at once.
+        _record_answer(services, job, bundle)
     services.journal.finish_job(job.id, data)
-    _record_answer(services, job, bundle)
+    if not bundle.session:
+        _record_answer(services, job, bundle)
     _report_metrics(services.metrics, bundle)
     return {"state": "done", "bundle": data}
 

@@ -60,7 +60,8 @@ class PassagePlan(NamedTuple):
 class SkillPassages:
     """A chosen skill with the plan of its passages, see `PassagePlan`.
 
-    path: where its SKILL.md is, for the reader. first: it is sent before the others.
+    path: where its SKILL.md is, for the reader. first: it is sent before the others. sent: the
+    lines of this revision that the session has sent before.
     """
 
     chosen: ChosenSkill
@@ -71,6 +72,7 @@ class SkillPassages:
     enough: int = 0
     sufficiency: float = 1.0
     first: bool = False
+    sent: frozenset[int] = frozenset()
 
 
 def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[SkillPassages]:
