@@ -25,12 +25,16 @@ from skills.events.envelope import (
 )
 from skills.events.replies import (
     MESSAGE_REFUSED,
+    OUTCOME_RECORDED,
+    OUTCOME_REFUSED,
     QUERY_ANSWERED,
     QUERY_FAILED,
     REPLIES,
     SKILL_FAILED,
     SKILL_PUBLISHED,
     MessageRefused,
+    OutcomesRecorded,
+    OutcomesRefused,
     QueryAnswered,
     QueryFailed,
     Reply,
@@ -62,6 +66,7 @@ from skills.events.requests import (
     check_file_path,
     check_skill_id,
     check_source_id,
+    get_source_id,
 )
 
 __all__ = [
@@ -72,6 +77,8 @@ __all__ = [
     "MAX_EVENT_FILE_BYTES",
     "MAX_OUTCOMES",
     "MESSAGE_REFUSED",
+    "OUTCOME_RECORDED",
+    "OUTCOME_REFUSED",
     "OUTCOME_REPORTED",
     "QUERY_ANSWERED",
     "QUERY_ASKED",
@@ -93,6 +100,8 @@ __all__ = [
     "GitPush",
     "MessageRefused",
     "MessageSender",
+    "OutcomesRecorded",
+    "OutcomesRefused",
     "OutcomesReported",
     "QueryAnswered",
     "QueryAsked",
@@ -112,6 +121,7 @@ __all__ = [
     "check_skill_id",
     "check_source_id",
     "describe_validation_error",
+    "get_source_id",
     "get_trace_id",
     "new_event",
     "new_refusal",

@@ -12,13 +12,15 @@ from skills.events.envelope import EVENT_TYPES, Event
 from skills.events.examples import get_example
 from skills.events.replies import (
     MESSAGE_REFUSED,
+    OUTCOME_RECORDED,
+    OUTCOME_REFUSED,
     QUERY_ANSWERED,
     QUERY_FAILED,
     REPLIES,
     SKILL_FAILED,
     SKILL_PUBLISHED,
 )
-from skills.events.requests import QUERY_ASKED, REQUESTS
+from skills.events.requests import OUTCOME_REPORTED, QUERY_ASKED, REQUESTS
 
 _CONTENT_TYPE = "application/cloudevents+json"
 _SCHEMAS = "#/components/schemas/"
@@ -80,8 +82,13 @@ def _document() -> dict[str, Any]:
             ),
             "receiveChange": _receive_operation(
                 "Apply a change",
-                [name for name in REQUESTS if name != QUERY_ASKED],
+                [name for name in REQUESTS if name not in (QUERY_ASKED, OUTCOME_REPORTED)],
                 [SKILL_PUBLISHED, SKILL_FAILED, MESSAGE_REFUSED],
+            ),
+            "receiveOutcomes": _receive_operation(
+                "Record what came of the skills of a query",
+                [OUTCOME_REPORTED],
+                [OUTCOME_RECORDED, OUTCOME_REFUSED, MESSAGE_REFUSED],
             ),
         },
         "components": {
@@ -121,7 +128,7 @@ def _servers() -> dict[str, Any]:
 def _events() -> dict[str, Any]:
     return {
         "address": EVENTS_CHANNEL,
-        "title": "Events and queries",
+        "title": "Events, queries and outcomes",
         "description": _QUEUE_DESCRIPTION.format(channel=EVENTS_CHANNEL, field=STREAM_FIELD),
         "servers": [{"$ref": "#/servers/rabbitmq"}, {"$ref": "#/servers/redis"}],
         "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in REQUESTS},

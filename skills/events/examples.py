@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from skills.bundle.model import BundlePassage, BundleSkill, Revision
+from skills.bundle.rejection import RejectionReason
 from skills.events.correlation import new_reply
 from skills.events.envelope import Event, new_event
 from skills.events.replies import (
     REPLIES,
     MessageRefused,
+    OutcomesRecorded,
+    OutcomesRefused,
     QueryAnswered,
     QueryFailed,
     Reply,
@@ -18,13 +21,16 @@ from skills.events.replies import (
     SkillPublished,
 )
 from skills.events.requests import (
+    OutcomesReported,
     QueryAsked,
     Request,
+    SkillOutcome,
     SkillRemoved,
     SkillUpserted,
     SourceChanged,
     SourceRemoved,
 )
+from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
 
 _TIME = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 _QUERY_ID = "8d2f6f0d4a4e4c1c9b7a5e1d3c2b1a00"
@@ -51,6 +57,23 @@ def _requests() -> tuple[tuple[str, Request], ...]:
             ),
         ),
         ("notes-19", SkillRemoved(skill_id="notes:minutes")),
+        (
+            "task-93-tests",
+            OutcomesReported(
+                query_id=_QUERY_ID,
+                outcomes=(
+                    SkillOutcome(
+                        skill_id=_SKILL_ID, outcome=OutcomeKind.HELPED, by=Reporter.VERIFIER
+                    ),
+                    SkillOutcome(
+                        skill_id="team:map-styles",
+                        outcome=OutcomeKind.REJECTED,
+                        reason=RejectionReason.WRONG_STEP,
+                    ),
+                ),
+                task_result=TaskResult.SUCCEEDED,
+            ),
+        ),
         ("question-1", QueryAsked(task="Clean the GPS tracks of a bike trip", budget=2000, top=3)),
     )
 
@@ -103,6 +126,15 @@ def _answers() -> tuple[tuple[str, Reply], ...]:
             ),
         ),
         ("notes-18", SkillFailed(skill_id="notes:minutes", reason="SKILL.md: no frontmatter")),
+        ("task-93-tests", OutcomesRecorded(query_id=_QUERY_ID, outcomes=2)),
+        (
+            "task-93-tests",
+            OutcomesRefused(
+                query_id=_QUERY_ID,
+                reason=f"no answered query '{_QUERY_ID}'; outcomes are accepted for queries that "
+                "were answered within the last learning.days days",
+            ),
+        ),
         (
             "notes-18",
             MessageRefused(
@@ -119,7 +151,7 @@ def example_events() -> dict[str, Event]:
     requests = {}
     for event_id, data in _requests():
         details = {"id": event_id, "source": "my-ci", "time": _TIME}
-        if isinstance(data, QueryAsked | SkillUpserted):
+        if isinstance(data, QueryAsked | SkillUpserted | OutcomesReported):
             details |= {"replyto": "skillbus.replies.my-ci", "correlationid": f"{event_id}-try-1"}
         requests[event_id] = new_event(data, "my-ci").model_copy(update=details)
     found = {event.type: event for event in requests.values()}

@@ -10,6 +10,8 @@ QUERY_ANSWERED = "skillbus.query.answered.v1"
 QUERY_FAILED = "skillbus.query.failed.v1"
 SKILL_PUBLISHED = "skillbus.skill.published.v1"
 SKILL_FAILED = "skillbus.skill.failed.v1"
+OUTCOME_RECORDED = "skillbus.outcome.recorded.v1"
+OUTCOME_REFUSED = "skillbus.outcome.refused.v1"
 MESSAGE_REFUSED = "skillbus.message.refused.v1"
 
 
@@ -50,6 +52,24 @@ class SkillFailed(BaseModel):
     reason: str
 
 
+class OutcomesRecorded(BaseModel):
+    """Reported outcomes are stored: `outcomes` of them, those stored before included."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    query_id: str
+    outcomes: int = Field(ge=0)
+
+
+class OutcomesRefused(BaseModel):
+    """Reported outcomes were not stored, and why."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    query_id: str
+    reason: str
+
+
 class MessageRefused(BaseModel):
     """A message was not accepted, and why; it is kept as the dead letter `letter_id`.
 
@@ -63,13 +83,23 @@ class MessageRefused(BaseModel):
     message_id: str = ""
 
 
-Reply = QueryAnswered | QueryFailed | SkillPublished | SkillFailed | MessageRefused
+Reply = (
+    QueryAnswered
+    | QueryFailed
+    | SkillPublished
+    | SkillFailed
+    | OutcomesRecorded
+    | OutcomesRefused
+    | MessageRefused
+)
 
 REPLIES: dict[str, type[Reply]] = {
     QUERY_ANSWERED: QueryAnswered,
     QUERY_FAILED: QueryFailed,
     SKILL_PUBLISHED: SkillPublished,
     SKILL_FAILED: SkillFailed,
+    OUTCOME_RECORDED: OutcomesRecorded,
+    OUTCOME_REFUSED: OutcomesRefused,
     MESSAGE_REFUSED: MessageRefused,
 }
 """Event type of a reply -> model of its data."""

@@ -300,6 +300,16 @@ Request = (
     SourceChanged | SourceRemoved | SkillUpserted | SkillRemoved | QueryAsked | OutcomesReported
 )
 
+
+def get_source_id(data: object) -> str:
+    """The source that an event changes, "" for data of other events."""
+    if isinstance(data, SourceChanged | SourceRemoved):
+        return data.source_id
+    if isinstance(data, SkillUpserted | SkillRemoved):
+        return data.skill_id.partition(":")[0]
+    return ""
+
+
 REQUESTS: dict[str, type[Request]] = {
     SOURCE_CHANGED: SourceChanged,
     SOURCE_REMOVED: SourceRemoved,

@@ -33,8 +33,10 @@ _PUBLIC_READ_ONLY = "Redis does not take writes now"
 _PUBLIC_REFUSED = "Redis refused a command"
 
 
-def connect(settings: ServerSettings) -> Redis:
+def connect(settings: ServerSettings, *, binary: bool = False) -> Redis:
     """A client that connects on first use; a forked process needs one of its own.
+
+    binary: values are bytes, not text.
 
     Raises MisconfiguredError for an invalid address or an unreadable password file.
     """
@@ -44,7 +46,7 @@ def connect(settings: ServerSettings) -> Redis:
         return Redis.from_url(
             settings.redis,
             password=password,
-            decode_responses=True,
+            decode_responses=not binary,
             socket_timeout=settings.timeout_seconds,
             socket_connect_timeout=settings.timeout_seconds,
             socket_keepalive=True,

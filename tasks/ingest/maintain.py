@@ -200,7 +200,8 @@ def resend_open_work(services: Services) -> dict[str, object]:
     """Send tasks for all open jobs of the journal and all unfinished skills of the catalog.
 
     Skills are skipped while ingest tasks run or wait, which would do the same work. Returns how
-    many `events`, `queries`, `outcomes`, and skills for `ingest`, `embed_sections` and `refine` were sent.
+    many `events`, `queries`, `outcomes`, and skills for `ingest`, `embed_sections` and `refine`
+    were sent.
     """
     services.coordinator.task_error = ""
     events = services.journal.list_open_jobs("event")

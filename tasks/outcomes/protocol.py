@@ -14,6 +14,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from search.blob_codec import quantise
+from search.protocol import Vector
 from skills.outcomes.model import AnsweredQuery, Outcome
 
 MAX_CHANGES = 10_000
@@ -41,6 +43,12 @@ class StoredVector:
 
     values: npt.NDArray[np.int8]
     scale: float
+
+
+def quantise_vector(vector: Vector) -> StoredVector:
+    """A unit vector in int8, its largest element as 127."""
+    scale, data = quantise(vector)
+    return StoredVector(np.frombuffer(data, dtype=np.int8), scale)
 
 
 class OutcomeStore(Protocol):
@@ -124,11 +132,11 @@ class OutcomeStore(Protocol):
         ...
 
     def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
-        """Queries that were answered on a day, in order of their ids."""
+        """Queries that were answered on a day, in an order that depends only on what is stored."""
         ...
 
     def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
-        """Outcomes that were reported on a day, in order of their keys."""
+        """Outcomes that were reported on a day, in an order that depends only on what is stored."""
         ...
 
     def save_day(self, day: int, version: int, usage: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from search.protocol import Filters
+from typing import NamedTuple
+
+from search.protocol import Filters, Vector
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.policies import Deadline
@@ -25,6 +27,13 @@ from tasks.query.session.state import Asker
 from tasks.services import Services
 
 
+class Answer(NamedTuple):
+    """The answer to a query. vector: of the task, None where dense scores say nothing."""
+
+    bundle: Bundle
+    vector: Vector | None
+
+
 def answer_query(
     services: Services,
     deadline: Deadline,
@@ -32,7 +41,7 @@ def answer_query(
     request: QueryAsked,
     timings: StageTimings | None = None,
     asker: Asker | None = None,
-) -> Bundle:
+) -> Answer:
     """Answer a task with a bundle: a hit with skills, or none if the library has no evidence.
 
     Where stores are servers, the query goes on without one that does not answer, and `degraded`
@@ -61,7 +70,7 @@ def answer_query(
         services.record_use([skill.skill_id for skill in bundle.skills])
     else:
         bundle = assemble_no_hit(context, chosen)
-    return _complete(context, chosen, bundle)
+    return Answer(_complete(context, chosen, bundle), ranking.vector)
 
 
 def rank_skills(context: QueryContext) -> Ranking:

@@ -14,10 +14,12 @@ from config.errors import (
     TransientError,
     UsageError,
 )
+from search.protocol import Vector
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job, JobStore
 from tasks.metrics_recorder import MetricsRecorder
+from tasks.outcomes.protocol import quantise_vector
 from tasks.outcomes.record_answers import build_answer
 from tasks.policies import QUERY, Deadline
 from tasks.query.context import StageTimings
@@ -51,7 +53,7 @@ def run_query(
         with services.coordinator.track_query():
             timings = StageTimings(partial(_start_stage, services.journal, job.id))
             asker = Asker(job.event.owner, job.accepted)
-            bundle = answer_query(services, deadline, job.id, request, timings, asker)
+            bundle, vector = answer_query(services, deadline, job.id, request, timings, asker)
     except QueryEndedError:
         return _read_outcome(services.journal.get_job(job.id))
     except (PermanentError, MisconfiguredError) as error:
@@ -59,19 +61,22 @@ def run_query(
         return _fail(services, job.id, str(error), error.public_message, usage=usage)
     data = bundle.model_dump(mode="json")
     if bundle.session:
-        # Whoever reads the answer may ask the next query of the session at once.
-        _record_answer(services, job, bundle)
+        # The reader of the answer may ask the next query of the session at once.
+        _record_answer(services, job, bundle, vector)
     services.journal.finish_job(job.id, data)
     if not bundle.session:
-        _record_answer(services, job, bundle)
+        _record_answer(services, job, bundle, vector)
     _report_metrics(services.metrics, bundle)
     return {"state": "done", "bundle": data}
 
 
-def _record_answer(services: Services, job: Job, bundle: Bundle) -> None:
+def _record_answer(services: Services, job: Job, bundle: Bundle, vector: Vector | None) -> None:
     """Record the answer for outcomes and usage; where that fails, the reconciler does it."""
     try:
         services.outcomes.add_answers([build_answer(job, bundle)])
+        if vector is not None and services.settings.learning.memory:
+            model = services.encoder.get().model
+            services.outcomes.save_vectors(model, {job.id: quantise_vector(vector)})
     except TransientError as error:
         log.warning("an answer is recorded later", query_id=job.id, reason=str(error))
 

@@ -55,7 +55,7 @@ def bundle(services: Services, tasks: Tasks) -> dict[str, float]:
     complete = skills = tokens = 0
     for task in tasks:
         request = QueryAsked(task=task["instruction"], budget=_BUDGET)
-        made = answer_query(services, Deadline(_SECONDS), task["task_id"], request)
+        made, _ = answer_query(services, Deadline(_SECONDS), task["task_id"], request)
         complete += set(task["gt_skill_ids"]) <= {skill.skill_id for skill in made.skills}
         skills += len(made.skills)
         tokens += made.tokens

@@ -75,7 +75,7 @@ class Bench:
         calls = self._server.requests
         started = time.perf_counter()
         services = self._stalled if stalled else self._off
-        bundle = answer_query(services, Deadline(QUERY.time_limit), "bench", request)
+        bundle, _ = answer_query(services, Deadline(QUERY.time_limit), "bench", request)
         spent = (time.perf_counter() - started) * 1000
         self._server.settle()
         return Timed(spent, bundle.timings_ms.get("select", 0.0), self._server.requests > calls)

@@ -15,6 +15,7 @@ from tasks.broker.broker_config import server_broker_config
 from tasks.celery_app import create_app
 from tasks.coordination.redis import RedisCoordinator
 from tasks.language_model.answer_store import AnswerStore
+from tasks.outcomes.protocol import OutcomeStore
 from tasks.send import queue_depth
 from tasks.services import Lazy, Services
 from workers.backend.store_backend import StoreBackend
@@ -24,6 +25,7 @@ from workers.backend.stores import (
     open_graph,
     open_index,
     open_journal,
+    open_outcomes,
 )
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
@@ -55,6 +57,7 @@ class DistributedBackend(StoreBackend):
             self.coordinator = self._coordinator = open_coordinator(
                 settings, opening, lambda queue: queue_depth(self.app, queue), unique_process_name()
             )
+            self._outcomes = open_outcomes(settings, opening)
             opening.callback(self.app.close)
             self._stack = opening.pop_all()
         self._index: Lazy[SearchIndex] = Lazy(
@@ -98,6 +101,10 @@ class DistributedBackend(StoreBackend):
     @override
     def answer_store(self) -> AnswerStore | None:
         return self._answers.get()
+
+    @override
+    def outcome_store(self) -> OutcomeStore:
+        return self._outcomes
 
     @override
     def start(self) -> None:

@@ -25,6 +25,7 @@ from tasks.ingest.maintain import maintain, repair_catalog, resend_open_work
 from tasks.ingest.role_classifier import load_role_classifier
 from tasks.language_model.answer_store import AnswerStore
 from tasks.metrics_recorder import MetricsRecorder
+from tasks.outcomes.protocol import OutcomeStore
 from tasks.policies import MAINTAIN, Deadline
 from tasks.send import queue_depth, send_task
 from tasks.services import Services
@@ -146,6 +147,8 @@ class EmbeddedBackend(StoreBackend):
             "ingest": workers.ingest_threads if self.writable else 0,
             "fetch": 1 if self.writable else 0,
             "link": 1 if self.writable else 0,
+            # The store of outcomes is shared by all processes of a home.
+            "outcomes": 1,
             "embed_sections": workers.embed_threads
             if self.writable and self._embed_sections
             else 0,
@@ -217,6 +220,10 @@ class EmbeddedBackend(StoreBackend):
     @override
     def answer_store(self) -> AnswerStore | None:
         return self.services.answers
+
+    @override
+    def outcome_store(self) -> OutcomeStore:
+        return self.services.outcomes
 
     @override
     def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:

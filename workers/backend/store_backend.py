@@ -16,11 +16,19 @@ from typing_extensions import override
 from config.errors import PermanentError, SkillbusError, TransientError, UsageError
 from graph.protocol import SkillGraph
 from search.protocol import SearchIndex
-from skills.events import Event, EventData, QueryAsked, new_event, replace_origin
+from skills.events import (
+    Event,
+    EventData,
+    QueryAsked,
+    get_source_id,
+    new_event,
+    replace_origin,
+)
 from tasks.coordination.protocol import Coordinator
 from tasks.ingest.next_tasks import first_task, send_refine
 from tasks.journal.protocol import JobKind, Journal, get_job_kind, job_id, trace_of
 from tasks.language_model.answer_store import AnswerStore
+from tasks.outcomes.protocol import OutcomeStore
 from tasks.policies import MAINTAIN, QUERY
 from tasks.query.context import check_query
 from tasks.refine.pauses import RefinePause, get_refine_pause
@@ -64,6 +72,10 @@ class StoreBackend(Backend, ABC):
     def answer_store(self) -> AnswerStore | None:
         """The answers of the language model; None if none is in use."""
 
+    @abstractmethod
+    def outcome_store(self) -> OutcomeStore:
+        """Answered queries and their outcomes."""
+
     @override
     def __enter__(self) -> Self:
         self.start()
@@ -105,6 +117,9 @@ class StoreBackend(Backend, ABC):
         kind = get_job_kind(data)
         self.check_capacity(kind)
         wanted = (seconds or self.settings.workers.query_seconds) if kind == "query" else None
+        if kind == "event" and event.owner:
+            # First, so that no vote of a contributor counts for what it changed.
+            self.outcome_store().add_contributor(get_source_id(data), event.owner)
         is_new = self.journal.add_job(event, kind, wanted)
         if is_new:
             task = QUERY if kind == "query" else first_task(data)

@@ -174,7 +174,7 @@ def open_outcomes(settings: Settings, stack: contextlib.ExitStack) -> OutcomeSto
         from tasks.broker.redis_connection import connect
         from tasks.outcomes.redis import RedisOutcomeStore
 
-        outcomes = RedisOutcomeStore(connect(settings.servers), settings.servers)
+        outcomes = RedisOutcomeStore(connect(settings.servers, binary=True), settings.servers)
     else:
         from tasks.outcomes.sqlite import SqliteOutcomeStore
 

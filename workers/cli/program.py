@@ -18,6 +18,8 @@ _COMMANDS = {
     "watch": "workers.cli.library.watch:watch",
     "upload": "workers.cli.library.upload:upload",
     "query": "workers.cli.library.query:query",
+    "outcome": "workers.cli.outcomes.report:outcome",
+    "outcomes": "workers.cli.outcomes.manage:outcomes",
     "refine": "workers.cli.library.refine:refine",
     "skills": "workers.cli.library.skills:skills",
     "sources": "workers.cli.library.sources:sources",

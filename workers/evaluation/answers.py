@@ -48,7 +48,7 @@ def answer_queries(
     """
     for query in queries:
         request = QueryAsked(task=query["query"], budget=budget, top=top, without=tuple(without))
-        bundle = answer_query(services, Deadline(_SECONDS), query["query_id"], request)
+        bundle, _ = answer_query(services, Deadline(_SECONDS), query["query_id"], request)
         yield query["query_id"], _answer(services, bundle)
 
 

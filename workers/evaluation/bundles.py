@@ -55,7 +55,7 @@ def evaluate_bundles(
         request = QueryAsked(
             task=task["instruction"], budget=budget, without=tuple(without), explain=True
         )
-        bundle = answer_query(services, Deadline(QUERY.time_limit), task["task_id"], request)
+        bundle, _ = answer_query(services, Deadline(QUERY.time_limit), task["task_id"], request)
         yield task["task_id"], _outcome(bundle)
 
 

@@ -19,6 +19,7 @@ from workers.http.problems import install_error_handlers
 from workers.http.routes.dead_letters import dead_letter_routes
 from workers.http.routes.events import event_routes
 from workers.http.routes.health import health_routes
+from workers.http.routes.outcomes import outcome_routes
 from workers.http.routes.queries import query_routes
 from workers.http.routes.skills import skill_routes
 from workers.http.routes.sources import source_routes
@@ -93,7 +94,14 @@ def create_api(
         gateway.state.scopes |= {route.path_format: scopes for route in routes}
 
     include(health_routes(backend, process_metrics))
-    for routes in (query_routes, skill_routes, upload_routes, source_routes, event_routes):
+    for routes in (
+        query_routes,
+        outcome_routes,
+        skill_routes,
+        upload_routes,
+        source_routes,
+        event_routes,
+    ):
         include(routes(backend), TokenScope.READ)
     include(dead_letter_routes(backend), TokenScope.ADMIN)
     include(webhook_routes(backend))

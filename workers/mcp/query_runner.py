@@ -11,8 +11,8 @@ import anyio
 import structlog
 
 from config.errors import SkillbusError, TransientError
-from skills.events import QueryAsked
-from workers.backend.protocol import QueryStatus
+from skills.events import Event, QueryAsked
+from workers.backend.protocol import EventStatus, QueryStatus
 
 log = structlog.get_logger()
 
@@ -29,7 +29,7 @@ ProgressReporter = Callable[[int, int | None, str], Awaitable[None]]
 
 
 class QueryBackend(Protocol):
-    """The part of a `Backend` that a query uses."""
+    """The part of a `Backend` that queries and reports of outcomes use."""
 
     def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
         """Accept a query and return its id."""
@@ -41,6 +41,14 @@ class QueryBackend(Protocol):
 
     def cancel_query(self, query_id: str) -> None:
         """Stop work on a query."""
+        ...
+
+    def accept(self, event: Event) -> str:
+        """Accept an event and return the id of its job."""
+        ...
+
+    def get_event_status(self, event_id: str) -> EventStatus:
+        """Current state of an event."""
         ...
 
 

@@ -45,11 +45,18 @@ class FoundSkill(Result):
 class FoundSkills(Result):
     """The bundle for a task: its Markdown, and its skills, the best first.
 
-    For NO_SKILL_HIT the text says why no skill fits.
+    query_id: for report_outcome. For NO_SKILL_HIT the text says why no skill fits.
     """
 
+    query_id: str
     status: Literal["SKILL_HIT", "NO_SKILL_HIT"]
     skills: tuple[FoundSkill, ...] = ()
+    text: str
+
+
+class ReportedOutcome(Result):
+    """An outcome that is stored, as text."""
+
     text: str
 
 
@@ -100,6 +107,7 @@ def fit_to_budget(bundle: Bundle, budget: int) -> FoundSkills:
 
 def _build_result(bundle: Bundle) -> FoundSkills:
     return FoundSkills(
+        query_id=bundle.query_id,
         status=bundle.status,
         skills=tuple(
             FoundSkill(skill_id=skill.skill_id, safety_level=skill.safety.level)

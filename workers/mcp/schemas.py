@@ -11,6 +11,8 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from skills.bundle.rejection import RejectionReason
+from skills.outcomes.model import OutcomeKind, Reporter
 from workers.mcp.results import MAX_BUDGET, MIN_BUDGET, Result
 
 MAX_ID_LENGTH = 2000
@@ -42,6 +44,33 @@ SkillId = Annotated[
     str,
     Field(min_length=1, max_length=MAX_ID_LENGTH, description="Id as returned by find_skills."),
 ]
+QueryId = Annotated[
+    str,
+    Field(min_length=1, max_length=200, description="`query_id` of a result of find_skills."),
+]
+OutcomeName = Annotated[
+    OutcomeKind,
+    Field(description="; ".join(f"{one}: {one.meaning}" for one in OutcomeKind)),
+]
+Reason = Annotated[
+    RejectionReason | None,
+    Field(description="For `rejected`. " + "; ".join(f"{r}: {r.meaning}" for r in RejectionReason)),
+]
+ReportedSkill = Annotated[
+    str | None,
+    Field(max_length=MAX_ID_LENGTH, description="Its id. Leave it out for `missing`."),
+]
+OtherSkill = Annotated[
+    str | None,
+    Field(
+        max_length=MAX_ID_LENGTH,
+        description="For `superseded`, `redundant`, `incompatible`: the id of the other skill.",
+    ),
+]
+JudgedBy = Annotated[
+    Reporter | None,
+    Field(description="verifier: tests or another check decided; person: the user did."),
+]
 Lines = Annotated[
     str | None,
     Field(
@@ -69,14 +98,22 @@ class _TerseJsonSchema(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
 
-def create_read_only_tool(function: Callable[..., Any], title: str, result: type[Result]) -> Tool:
-    """A tool that changes nothing, described by its docstring; it rejects unknown arguments."""
+def create_tool(
+    function: Callable[..., Any], title: str, result: type[Result], *, read_only: bool = True
+) -> Tool:
+    """A tool described by its docstring, which deletes nothing; it rejects unknown arguments.
+
+    read_only: whether it changes nothing. Others may be called twice with the same effect as once.
+    """
     tool = Tool.from_function(
         function,
         title=title,
         description=inspect.cleandoc(function.__doc__ or ""),
         annotations=ToolAnnotations(
-            read_only_hint=True, destructive_hint=False, open_world_hint=False
+            read_only_hint=read_only,
+            destructive_hint=False,
+            idempotent_hint=True,
+            open_world_hint=False,
         ),
     )
     arguments = tool.fn_metadata.arg_model

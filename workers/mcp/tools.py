@@ -15,22 +15,47 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, ListResourcesResult, Resource, TextContent
+from pydantic import ValidationError
 
 from config.errors import MisconfiguredError, NotFoundError, SkillbusError, TransientError
 from config.settings import Settings
 from skills.bundle.model import Bundle
-from skills.events import QueryAsked, QueryFilters
+from skills.events import (
+    OutcomesReported,
+    QueryAsked,
+    QueryFilters,
+    SkillOutcome,
+    describe_validation_error,
+)
+from skills.outcomes.model import Reporter
 from workers.backend.protocol import QueryStatus
 from workers.library.skill_reader import SkillReader
+from workers.mcp.outcome_reporter import OutcomeReporter
 from workers.mcp.query_runner import ProgressReporter, QueryBackend, QueryRunner
 from workers.mcp.results import (
     FoundSkills,
+    ReportedOutcome,
+    Result,
     SkillText,
     fit_to_budget,
     markdown_budget,
     result_budget,
 )
-from workers.mcp.schemas import MAX_ID_LENGTH, Budget, Filters, Lines, SkillId, Task, Top
+from workers.mcp.schemas import (
+    MAX_ID_LENGTH,
+    Budget,
+    Filters,
+    JudgedBy,
+    Lines,
+    OtherSkill,
+    OutcomeName,
+    QueryId,
+    Reason,
+    ReportedSkill,
+    SkillId,
+    Task,
+    Top,
+)
 
 log = structlog.get_logger()
 
@@ -43,6 +68,7 @@ PAGE_SIZE = 100
 _MIN_BUDGET_PATTERN = re.compile(r"less than one passage needs; give at least (\d+)")
 _INVALID_TEXT = re.compile("[\0\ud800-\udfff]")
 _THREADS = 16
+_REPORT_SECONDS = 5.0
 
 T = TypeVar("T")
 
@@ -102,6 +128,45 @@ class SkillTools:
             return _build_tool_result(await self._read_lines(skill_id, lines or "", max_tokens))
         except SkillbusError as error:
             raise ToolError(_error_message(error)) from error
+
+    async def report_outcome(
+        self,
+        ctx: Context,
+        query_id: QueryId,
+        outcome: OutcomeName,
+        skill_id: ReportedSkill = None,
+        reason: Reason = None,
+        other_skill_id: OtherSkill = None,
+        by: JudgedBy = None,
+    ) -> Annotated[CallToolResult, ReportedOutcome]:
+        """Report what came of a skill, one that you were sent or another, so that later answers
+        are better."""
+        try:
+            report = OutcomesReported(
+                query_id=query_id,
+                outcomes=(
+                    SkillOutcome(
+                        skill_id=skill_id or "",
+                        outcome=outcome,
+                        reason=reason or "",
+                        other_skill_id=other_skill_id or "",
+                        by=by or Reporter.AGENT,
+                    ),
+                ),
+            )
+        except ValidationError as error:
+            raise ToolError(describe_validation_error(error)) from None
+        try:
+            backend = await self._run_in_thread(self._select_backend)
+            status = await OutcomeReporter(self._run_in_thread, _REPORT_SECONDS).report(
+                backend, report, _owner(ctx)
+            )
+        except SkillbusError as error:
+            raise ToolError(_error_message(error)) from error
+        if status.state == "failed":
+            raise ToolError(status.reason)
+        stored = "stored" if status.state == "done" else "accepted, and stored soon"
+        return _build_tool_result(ReportedOutcome(text=f"{outcome}: {stored}"))
 
     async def read_resource(self, skill_id: str) -> str:
         """The resource of a skill: its text with its source, up to RESOURCE_TOKENS."""
@@ -203,7 +268,7 @@ def _check_id(skill_id: str) -> None:
         raise NotFoundError("not a valid skill id; use one from a bundle of find_skills")
 
 
-def _build_tool_result(result: FoundSkills | SkillText) -> CallToolResult:
+def _build_tool_result(result: Result) -> CallToolResult:
     return CallToolResult(
         content=[TextContent(type="text", text=result.text)],
         structured_content=result.model_dump(mode="json"),

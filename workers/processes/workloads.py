@@ -50,7 +50,8 @@ WORKLOADS = (
     Workload("query", (QUERY_QUEUE,)),
     Workload("ingest", (PLAN_QUEUE, INGEST_QUEUE), bulk=True),
     Workload("fetch", (FETCH_QUEUE,)),
-    Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE, OUTCOMES_QUEUE)),
+    Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE)),
+    Workload("outcomes", (OUTCOMES_QUEUE,)),
     Workload("embed_sections", (EMBED_SECTIONS_QUEUE,), bulk=True),
     Workload("refine", (REFINE_QUEUE,), bulk=True),
 )

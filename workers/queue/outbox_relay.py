@@ -15,6 +15,8 @@ from config.backoff import Backoff
 from config.errors import SkillbusError, UsageError
 from skills.events import (
     MessageRefused,
+    OutcomesRecorded,
+    OutcomesRefused,
     QueryAnswered,
     QueryFailed,
     Reply,
@@ -134,12 +136,21 @@ class OutboxRelay:
     def _build_answers(self, job: Job) -> list[Reply] | None:
         if job.kind == "query":
             return [_build_query_answer(job)]
+        if job.kind == "outcome":
+            return [_build_outcome_answer(job)]
         if job.state == "done":
             return self._publication_tracker.get_answers(job.id, job.event)
         content = job.event.parse_data()
         if isinstance(content, SkillUpserted | SkillRemoved):
             return [SkillFailed(skill_id=content.skill_id, reason=job.reason)]
         return [MessageRefused(reason=job.reason, message_id=job.event.id)]
+
+
+def _build_outcome_answer(job: Job) -> Reply:
+    query_id = str(job.event.data["query_id"])
+    if job.state != "done" or job.outcome is None:
+        return OutcomesRefused(query_id=query_id, reason=job.reason or job.state)
+    return OutcomesRecorded(query_id=query_id, outcomes=job.outcome["outcomes"])
 
 
 def _build_query_answer(job: Job) -> Reply:

@@ -129,7 +129,7 @@ def _refused(services: Services, rows: Sequence[Row], sources: tuple[str, ...]) 
                 Deadline(QUERY.time_limit),
                 row["task_id"],
                 QueryAsked(task=row["instruction"], filters=filters),
-            ).status
+            ).bundle.status
             == "NO_SKILL_HIT"
         )
         for row in rows

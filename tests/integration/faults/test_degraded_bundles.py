@@ -69,7 +69,8 @@ class Distributed:
         services = replace(
             self._services, library=self._library, circuit_breakers=CircuitBreakers()
         )
-        return answer_query(services, Deadline(30), "q-1", QueryAsked(task=TASK, explain=True))
+        request = QueryAsked(task=TASK, explain=True)
+        return answer_query(services, Deadline(30), "q-1", request).bundle
 
 
 class Uses:

@@ -235,7 +235,7 @@ def test_the_bundle_says_what_was_skipped(services: Services) -> None:
     use(services, WordReranker())
     for _ in range(3):
         services.throughputs.rerank.record(1.0, 1.0)
-    bundle = answer_query(services, Deadline(30), "q-1", QueryAsked(task=QUERY))
+    bundle, _ = answer_query(services, Deadline(30), "q-1", QueryAsked(task=QUERY))
     assert any("rerank was skipped" in reason for reason in bundle.degraded)
     assert "rerank" in bundle.timings_ms
 
@@ -244,6 +244,8 @@ def test_skills_that_are_gone_before_they_are_read_make_no_bundle(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(services.index, "get_revisions", lambda keys: {})
-    bundle = answer_query(services, Deadline(30), "q", QueryAsked(task=QUERY, without=("floor",)))
+    bundle, _ = answer_query(
+        services, Deadline(30), "q", QueryAsked(task=QUERY, without=("floor",))
+    )
     assert bundle.status == "NO_SKILL_HIT"
     assert bundle.skills == ()

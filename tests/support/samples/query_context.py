@@ -49,6 +49,7 @@ def make_context(
         send_task=nothing,
         linker=nothing,
         usage_counter=nothing,
+        outcomes=nothing,
         circuit_breakers=circuit_breakers,
     )
     asked = QueryAsked(**{"task": "bake bread"} | request)

@@ -133,6 +133,7 @@ def _print_summary(bundle: Bundle) -> None:
     if bundle.status == "NO_SKILL_HIT":
         click.echo(f"NO_SKILL_HIT: {safe_line(bundle.reason)}")
         _print_withheld(bundle)
+        click.echo(f"query {bundle.query_id}")
         return
     sure = "" if bundle.probability is None else f"; one is right: {bundle.probability:.2f}"
     click.echo(f"{len(bundle.skills)} skills, {bundle.tokens} of {bundle.budget} tokens{sure}")
@@ -166,6 +167,7 @@ def _print_summary(bundle: Bundle) -> None:
     _print_withheld(bundle)
     for reason in bundle.degraded:
         click.echo(f"degraded: {safe_line(reason)}")
+    click.echo(f"\nquery {bundle.query_id}; `skillbus outcome` reports what helped")
 
 
 def _print_withheld(bundle: Bundle) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from config.errors import UsageError
 from skills.bundle.model import BundlePassage, BundleSkill, LeftOutSkill, Revision
+from skills.bundle.rejection import RejectionReason
 from skills.events import (
     EVENT_TYPES,
     MAX_EVENT_FILE_BYTES,
@@ -28,11 +29,15 @@ from skills.events import (
     EventData,
     GitFetchOptions,
     MessageRefused,
+    OutcomesRecorded,
+    OutcomesRefused,
+    OutcomesReported,
     QueryAnswered,
     QueryAsked,
     QueryFailed,
     QueryFilters,
     SkillFailed,
+    SkillOutcome,
     SkillPublished,
     SkillRemoved,
     SkillUpserted,
@@ -45,6 +50,7 @@ from skills.events import (
 )
 from skills.events.examples import get_example
 from skills.events.schema import event_schema
+from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
 from tests.support.samples.events import attributes
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -89,6 +95,21 @@ skills = st.builds(
 files = st.dictionaries(names.map("f-{}".format), texts, max_size=3).map(
     lambda others: {"SKILL.md": "---\nname: x\n---\n\x00", **others}
 )
+reports = st.one_of(
+    st.builds(
+        SkillOutcome,
+        skill_id=skill_ids,
+        outcome=st.sampled_from([OutcomeKind.USED, OutcomeKind.HELPED, OutcomeKind.FAILED]),
+        by=st.sampled_from(Reporter),
+    ),
+    st.builds(
+        SkillOutcome,
+        skill_id=skill_ids,
+        outcome=st.just(OutcomeKind.REJECTED),
+        reason=st.sampled_from(RejectionReason),
+    ),
+    st.builds(SkillOutcome, outcome=st.just(OutcomeKind.MISSING)),
+)
 DATA: dict[type[EventData], st.SearchStrategy[Any]] = {
     SourceChanged: st.builds(
         SourceChanged,
@@ -129,6 +150,14 @@ DATA: dict[type[EventData], st.SearchStrategy[Any]] = {
         safety_level=st.integers(0, 3),
     ),
     SkillFailed: st.builds(SkillFailed, skill_id=skill_ids, reason=texts),
+    OutcomesReported: st.builds(
+        OutcomesReported,
+        query_id=names,
+        outcomes=st.lists(reports, min_size=1, max_size=3).map(tuple),
+        task_result=st.sampled_from(["", *TaskResult]),
+    ),
+    OutcomesRecorded: st.builds(OutcomesRecorded, query_id=names, outcomes=st.integers(0, 200)),
+    OutcomesRefused: st.builds(OutcomesRefused, query_id=names, reason=texts),
     MessageRefused: st.builds(MessageRefused, reason=texts, letter_id=names, message_id=texts),
 }
 VALIDATORS = {name: jsonschema.Draft202012Validator(event_schema(name)) for name in EVENT_TYPES}

@@ -10,7 +10,7 @@ from config.settings import ChoiceSettings, Settings
 from graph.records import Adjacency, LinkType, Neighbour
 from search.text.query_understanding import understand
 from skills.record import RevisionKey
-from tasks.query.choose import SkillChoice
+from tasks.query.choose import LeftOut, SkillChoice
 from tasks.query.choose import choose as choose_skills
 from tasks.query.ranking import RankedSkill, Ranking
 from tests.support.samples.query_context import make_context
@@ -38,6 +38,10 @@ class Links:
         del fan_out
         self.reads += 1
         return {one: Adjacency(tuple(self._rows.get(one, ())), {}) for one in ids}
+
+
+def reasons(choice: SkillChoice) -> dict[str, str]:
+    return {left.skill_id: left.reason for left in choice.left_out}
 
 
 def choose(
@@ -167,7 +171,7 @@ def test_a_long_chain_is_bounded() -> None:
 def test_one_of_a_group_of_alternatives() -> None:
     choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0)], Links(("b", ALTERNATIVE, "a")))
     assert ids(choice) == ["a", "c"]
-    [(skill_id, reason)] = choice.left_out
+    [(skill_id, reason, *_)] = choice.left_out
     assert (skill_id, reason.startswith("alternative to a")) == ("b", True)
 
 
@@ -175,7 +179,7 @@ def test_a_group_is_folded_by_way_of_its_members() -> None:
     links = Links(("b", ALTERNATIVE, "a"), ("c", ALTERNATIVE, "b"), ("d", ALTERNATIVE, "x"))
     choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0), ("d", 6.0)], links)
     assert ids(choice) == ["a", "d"]
-    assert {reason for _, reason in choice.left_out} == {
+    assert {reason for _, reason, *_ in choice.left_out} == {
         "alternative to a, which ranks better",
     }
 
@@ -189,7 +193,7 @@ def test_a_declared_dependency_comes_along_with_its_alternative() -> None:
 def test_never_two_in_conflict(pair: tuple[str, str]) -> None:
     choice = choose([("a", 8.0), ("b", 7.5)], Links((pair[0], CONFLICT, pair[1])))
     assert ids(choice) == ["a"]
-    assert "conflicts with a" in dict(choice.left_out)["b"]
+    assert "conflicts with a" in reasons(choice)["b"]
 
 
 def test_a_dependency_in_conflict_with_what_is_taken_stays_out() -> None:
@@ -213,7 +217,8 @@ def test_a_skill_that_is_chosen_later_is_not_left_out() -> None:
 def test_a_skill_left_out_twice_is_listed_once() -> None:
     links = Links(("b", DEPENDS, "c"), ("c", CONFLICT, "a"))
     choice = choose([("a", 8.0), ("b", 7.5), ("c", 7.0)], links)
-    assert choice.left_out == [("c", "declared dependency of b, but conflicts with a")]
+    reason = "declared dependency of b, but conflicts with a"
+    assert choice.left_out == [LeftOut("c", reason, "conflict", "a")]
 
 
 def test_scores_stay_those_of_the_ranking() -> None:
@@ -231,7 +236,7 @@ def test_reads_are_few() -> None:
 def test_never_two_that_clash_for_this_task(pair: tuple[str, str]) -> None:
     choice = choose([("a", 8.0), ("b", 7.0), ("c", 6.0)], conflicts=[pair])
     assert ids(choice) == ["a", "c"]
-    assert dict(choice.left_out)["b"] == "conflicts with a in this task"
+    assert reasons(choice)["b"] == "conflicts with a in this task"
 
 
 def test_a_dependency_that_clashes_for_this_task_stays_out() -> None:

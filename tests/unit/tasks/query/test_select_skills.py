@@ -21,7 +21,7 @@ from tasks.language_model.protocol import (
     ModelUnavailableError,
     TokenBudgetError,
 )
-from tasks.query.choose import choose
+from tasks.query.choose import SkillChoice, choose
 from tasks.query.context import QueryContext
 from tasks.query.language_model.select_skills import select_skills
 from tasks.query.ranking import RankedSkill, Ranking
@@ -226,6 +226,10 @@ def test_no_time_left_means_no_call() -> None:
     assert "did not answer in time" in context.degradations.reasons[0]
 
 
+def _reasons(choice: SkillChoice) -> dict[str, str]:
+    return {left.skill_id: left.reason for left in choice.left_out}
+
+
 def test_useful_skills_follow_the_needed_ones_by_their_relevancy() -> None:
     script = answer_with(["e", "c"], useful=["a", "d"], rejected={"too_general": ["b"]})
     context, _ = make_query(script)
@@ -233,7 +237,7 @@ def test_useful_skills_follow_the_needed_ones_by_their_relevancy() -> None:
     assert [one.skill_id for one in choice.chosen] == ["e", "c", "a", "d"]
     scores = [one.score for one in choice.chosen]
     assert scores == pytest.approx([10.0, 10.0, 10 * 4 / 9, 10 * 3 / 9])
-    assert dict(choice.left_out)["b"].startswith("its advice is generic")
+    assert _reasons(choice)["b"].startswith("its advice is generic")
 
 
 def test_what_hardly_helps_is_left_out() -> None:
@@ -246,7 +250,9 @@ def test_two_needed_skills_that_conflict_in_this_task_do_not_go_together() -> No
     context, _ = make_query(answer_with(["e", "b"], conflicts=[("e", "b")]))
     choice = choose(context, select_skills(context, make_ranking()))
     assert [one.skill_id for one in choice.chosen] == ["e"]
-    assert dict(choice.left_out)["b"] == "conflicts with e in this task"
+    assert {left.skill_id: left.reason for left in choice.left_out}[
+        "b"
+    ] == "conflicts with e in this task"
 
 
 def test_what_the_model_calls_needed_is_not_folded_into_an_alternative() -> None:

@@ -1,0 +1,319 @@
+"""The store of outcomes of the distributed deployment, in Redis, next to the journal.
+
+Writes that belong together are one Lua script, which Redis runs atomically.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from redis import Redis
+from typing_extensions import override
+
+from config.errors import NotFoundError
+from config.server_settings import ServerSettings
+from search.batches import batches
+from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
+from skills.outcomes.model import AnsweredQuery, Outcome
+from tasks.broker.redis_connection import translate_errors
+from tasks.outcomes.protocol import (
+    KEPT_TOMBSTONE_SECONDS,
+    MAX_CHANGES,
+    OutcomeChanges,
+    OutcomeStore,
+    StoredVector,
+    describe_unknown_queries,
+)
+from tasks.outcomes.redis_scripts import (
+    ADD_ANSWER,
+    ADD_OUTCOMES,
+    ANSWER,
+    ANSWERED_ON,
+    ANSWERS,
+    CHANGES,
+    CONTRIBUTORS,
+    FORGET,
+    OUTCOMES,
+    OWNERS,
+    RECORD_UNTIL,
+    RECORDED,
+    REPORTED_ON,
+    SAVE_DAY,
+    SAVE_VECTOR,
+    SAVED,
+    SESSION,
+    TOMBSTONES,
+    USAGE,
+    VERSIONS,
+)
+
+_DATA, _VECTOR = b"a", b"v:"
+_SCALE = struct.Struct("<d")
+_BATCH = 500
+
+
+class RedisOutcomeStore(OutcomeStore):
+    """The store in Redis, which must persist its data (append-only file) and never evict it."""
+
+    def __init__(self, client: Redis, settings: ServerSettings) -> None:
+        """client: one with binary values."""
+        self._client: Any = client
+        self._settings = settings
+        self._add_answer = client.register_script(ADD_ANSWER)
+        self._add_outcomes = client.register_script(ADD_OUTCOMES)
+        self._forget_query = client.register_script(FORGET)
+        self._save_vector = client.register_script(SAVE_VECTOR)
+        self._save_day = client.register_script(SAVE_DAY)
+        self._record_until = client.register_script(RECORD_UNTIL)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """The client; its errors are raised as errors of skillbus."""
+        with translate_errors(self._settings):
+            yield self._client
+
+    # -- answered queries
+    @override
+    def add_answers(self, answers: Sequence[AnsweredQuery]) -> None:
+        with self._connected() as client, client.pipeline(transaction=False) as pipeline:
+            for one in answers:
+                time_, session = repr(one.answered), _session_name(one)
+                data = dump_answer(one)
+                args: list[Any] = [one.query_id, data, one.owner, time_, one.day, session]
+                self._add_answer(args=args, client=pipeline)
+            pipeline.execute()
+
+    @override
+    def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:
+        found = self._read_fields(query_ids, [_DATA])
+        return {
+            query_id: load_answer(data)
+            for query_id, (data,) in zip(query_ids, found, strict=True)
+            if data is not None
+        }
+
+    def _read_fields(self, query_ids: Sequence[str], fields: Sequence[bytes]) -> list[list[Any]]:
+        with self._connected() as client, client.pipeline(transaction=False) as pipeline:
+            for query_id in query_ids:
+                pipeline.hmget(ANSWER + query_id, fields)
+            found: list[list[Any]] = pipeline.execute()
+        return found
+
+    @override
+    def list_session(self, owner: str, session: str, limit: int) -> list[AnsweredQuery]:
+        if not session:
+            return []
+        with self._connected() as client:
+            name = SESSION + _name_session(owner, session)
+            ids = [one.decode() for one in client.zrange(name, -limit, -1)]
+        return list(self.get_answers(ids).values())
+
+    # -- outcomes
+    @override
+    def add_outcomes(self, outcomes: Sequence[Outcome]) -> int:
+        args: list[Any] = []
+        for one in outcomes:
+            args += [one.query_id, one.key, one.day, one.owner, dump_outcome(one)]
+        if not args:
+            return 0
+        with self._connected():
+            result: Any = self._add_outcomes(args=args)
+        if isinstance(result, bytes):
+            raise NotFoundError(describe_unknown_queries([result.decode()]))
+        return int(result)
+
+    @override
+    def get_outcomes(self, query_ids: Sequence[str]) -> dict[str, tuple[Outcome, ...]]:
+        with self._connected() as client, client.pipeline(transaction=False) as pipeline:
+            for query_id in query_ids:
+                pipeline.hgetall(OUTCOMES + query_id)
+            found = pipeline.execute()
+        return {
+            query_id: tuple(
+                load_outcome(key.decode(), query_id, fields[key]) for key in sorted(fields)
+            )
+            for query_id, fields in zip(query_ids, found, strict=True)
+            if fields
+        }
+
+    @override
+    def get_changes(self, after: int, limit: int = MAX_CHANGES) -> OutcomeChanges:
+        with self._connected() as client:
+            rows = client.zrange(
+                CHANGES, f"({after}", "+inf", byscore=True, withscores=True,
+                offset=0, num=limit + 1,
+            )  # fmt: skip
+        ids = tuple(query_id.decode() for query_id, _ in rows[:limit])
+        epoch = int(rows[:limit][-1][1]) if rows else after
+        return OutcomeChanges(epoch, ids, len(rows) > limit)
+
+    @override
+    def list_outcomes(self) -> Iterator[Outcome]:
+        with self._connected() as client:
+            days = sorted(map(int, client.hkeys(VERSIONS)))
+        for day in days:
+            yield from sorted(self.list_outcomes_of(day), key=lambda one: (one.reported, one.key))
+
+    @override
+    def count_outcomes(self) -> Mapping[str, int]:
+        with self._connected() as client:
+            counts = client.hgetall(OWNERS)
+        return {owner.decode(): int(count) for owner, count in sorted(counts.items())}
+
+    @override
+    def forget_owner(self, owner: str) -> int:
+        deleted = 0
+        for batch in batches(self._list_answered("-inf", "+inf"), _BATCH):
+            answers, outcomes = self.get_answers(batch), self.get_outcomes(batch)
+            for query_id, answer in answers.items():
+                whole = answer.owner == owner
+                gone = [one for one in outcomes.get(query_id, ()) if whole or one.owner == owner]
+                if whole or gone:
+                    deleted += self._forget(answer, gone, with_answer=whole)
+        self._prune_tombstones()
+        return deleted
+
+    @override
+    def forget_before(self, seconds: float) -> int:
+        deleted = 0
+        for batch in batches(self._list_answered("-inf", f"({seconds!r}"), _BATCH):
+            outcomes = self.get_outcomes(batch)
+            for query_id, answer in self.get_answers(batch).items():
+                deleted += self._forget(answer, outcomes.get(query_id, ()), with_answer=True)
+        self._prune_tombstones()
+        return deleted
+
+    def _list_answered(self, least: str, most: str) -> list[str]:
+        with self._connected() as client:
+            return [one.decode() for one in client.zrange(ANSWERS, least, most, byscore=True)]
+
+    def _forget(self, answer: AnsweredQuery, gone: Sequence[Outcome], *, with_answer: bool) -> int:
+        args: list[Any] = [
+            answer.query_id,
+            repr(time.time()),
+            answer.day if with_answer else "",
+            _session_name(answer),
+        ]
+        for one in gone:
+            args += [one.key, one.day, one.owner]
+        with self._connected():
+            return int(self._forget_query(args=args))
+
+    def _prune_tombstones(self) -> None:
+        with self._connected() as client:
+            before = f"({time.time() - KEPT_TOMBSTONE_SECONDS!r}"
+            while ids := client.zrange(
+                TOMBSTONES, "-inf", before, byscore=True, offset=0, num=_BATCH
+            ):
+                with client.pipeline() as pipeline:
+                    pipeline.zrem(CHANGES, *ids)
+                    pipeline.zrem(TOMBSTONES, *ids)
+                    pipeline.execute()
+
+    # -- vectors of past tasks
+    @override
+    def save_vectors(self, model: str, vectors: Mapping[str, StoredVector]) -> None:
+        with self._connected() as client, client.pipeline(transaction=False) as pipeline:
+            for query_id, vector in vectors.items():
+                data = _SCALE.pack(vector.scale) + vector.values.tobytes()
+                args: list[Any] = [query_id, _VECTOR + model.encode(), data]
+                self._save_vector(args=args, client=pipeline)
+            pipeline.execute()
+
+    @override
+    def get_vectors(self, model: str, query_ids: Sequence[str]) -> dict[str, StoredVector]:
+        found = self._read_fields(query_ids, [_VECTOR + model.encode()])
+        return {
+            query_id: StoredVector(
+                np.frombuffer(data, dtype=np.int8, offset=_SCALE.size), _SCALE.unpack_from(data)[0]
+            )
+            for query_id, (data,) in zip(query_ids, found, strict=True)
+            if data is not None
+        }
+
+    # -- contributors
+    @override
+    def add_contributor(self, source_id: str, owner: str) -> None:
+        with self._connected() as client:
+            client.sadd(CONTRIBUTORS, json.dumps([source_id, owner]))
+
+    @override
+    def list_contributors(self) -> dict[str, frozenset[str]]:
+        with self._connected() as client:
+            rows = [json.loads(one) for one in client.smembers(CONTRIBUTORS)]
+        owners: dict[str, set[str]] = {}
+        for source_id, owner in sorted(rows):
+            owners.setdefault(source_id, set()).add(owner)
+        return {source_id: frozenset(found) for source_id, found in owners.items()}
+
+    # -- days
+    @override
+    def list_changed_days(self) -> dict[int, int]:
+        with self._connected() as client:
+            versions, saved = client.hgetall(VERSIONS), client.hgetall(SAVED)
+        return {
+            int(day): int(version)
+            for day, version in sorted(versions.items(), key=lambda one: int(one[0]))
+            if int(version) > int(saved.get(day, 0))
+        }
+
+    @override
+    def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
+        for batch in batches(self._list_day(ANSWERED_ON, day), _BATCH):
+            yield from self.get_answers(batch).values()
+
+    @override
+    def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
+        for batch in batches(self._list_day(REPORTED_ON, day), _BATCH):
+            for outcomes in self.get_outcomes(batch).values():
+                # The set of a day may still name a query whose outcomes of that day are deleted.
+                yield from (one for one in outcomes if one.day == day)
+
+    def _list_day(self, kind: str, day: int) -> list[str]:
+        with self._connected() as client:
+            return sorted(one.decode() for one in client.smembers(f"{kind}{day}"))
+
+    @override
+    def save_day(self, day: int, version: int, usage: str) -> None:
+        with self._connected():
+            self._save_day(args=[day, version, usage.encode()])
+
+    @override
+    def get_days(self, first: int, last: int) -> dict[int, str]:
+        with self._connected() as client:
+            days = sorted(day for day in map(int, client.hkeys(USAGE)) if first <= day <= last)
+            found = client.hmget(USAGE, days) if days else []
+        return {
+            day: usage.decode() for day, usage in zip(days, found, strict=True) if usage is not None
+        }
+
+    # -- recorded answers
+    @override
+    def get_recorded_until(self) -> float:
+        with self._connected() as client:
+            return float(client.get(RECORDED) or 0.0)
+
+    @override
+    def set_recorded_until(self, seconds: float) -> None:
+        with self._connected():
+            self._record_until(args=[repr(seconds)])
+
+    @override
+    def close(self) -> None:
+        self._client.close()
+
+
+def _name_session(owner: str, session: str) -> str:
+    return hashlib.sha256(json.dumps([owner, session]).encode()).hexdigest()[:32]
+
+
+def _session_name(answer: AnsweredQuery) -> str:
+    """The name of the set of a query's session, "" without a session."""
+    return _name_session(answer.owner, answer.session) if answer.session else ""

@@ -1,0 +1,116 @@
+"""Keys and scripts of the outcomes in Redis.
+
+An answered query is a hash with its data and vectors, its outcomes are another; sorted sets name
+queries by time and by their last change, sets name those of a day.
+"""
+
+from __future__ import annotations
+
+from tasks.broker.redis_connection import PREFIX
+
+ANSWER = PREFIX + "answer:"
+"""A hash per query: its answer, its owner, and a vector per model."""
+ANSWERS = PREFIX + "answers"
+"""Queries by the time of their answer."""
+ANSWERED_ON = PREFIX + "answered-on:"
+"""A set per day of the queries that were answered."""
+SESSION = PREFIX + "session:"
+"""Queries of a session by the time of their answer."""
+OUTCOMES = PREFIX + "outcomes:"
+"""A hash per query: its outcomes by key."""
+REPORTED_ON = PREFIX + "outcomes-on:"
+"""A set per day of the queries that outcomes were reported of."""
+OWNERS = PREFIX + "outcome-owners"
+"""Number of outcomes by owner."""
+EPOCH = PREFIX + "outcome-epoch"
+CHANGES = PREFIX + "outcome-changes"
+"""Queries by the epoch of the last change of their outcomes."""
+TOMBSTONES = PREFIX + "outcome-tombstones"
+"""Deleted queries in the feed of changes, by the time of their deletion."""
+VERSIONS = PREFIX + "usage-versions"
+"""Version by day; `usage-saved` has that of the stored usage."""
+SAVED = PREFIX + "usage-saved"
+USAGE = PREFIX + "usage"
+CONTRIBUTORS = PREFIX + "contributors"
+RECORDED = PREFIX + "answers-recorded-until"
+
+
+ADD_ANSWER = f"""
+if redis.call('HSETNX', '{ANSWER}' .. ARGV[1], 'a', ARGV[2]) == 0 then return 0 end
+redis.call('HSET', '{ANSWER}' .. ARGV[1], 'w', ARGV[3])
+redis.call('ZADD', '{ANSWERS}', ARGV[4], ARGV[1])
+redis.call('SADD', '{ANSWERED_ON}' .. ARGV[5], ARGV[1])
+redis.call('HINCRBY', '{VERSIONS}', ARGV[5], 1)
+if ARGV[6] ~= '' then redis.call('ZADD', '{SESSION}' .. ARGV[6], ARGV[4], ARGV[1]) end
+return 1
+"""
+"""ARGV: query id, data, owner, time, day, name of the session's set or ''."""
+
+ADD_OUTCOMES = f"""
+for at = 1, #ARGV, 5 do
+    if redis.call('EXISTS', '{ANSWER}' .. ARGV[at]) == 0 then return ARGV[at] end
+end
+local new = 0
+for at = 1, #ARGV, 5 do
+    local query, key, day, owner, data = unpack(ARGV, at, at + 4)
+    if redis.call('HSETNX', '{OUTCOMES}' .. query, key, data) == 1 then
+        new = new + 1
+        redis.call('ZADD', '{CHANGES}', redis.call('INCR', '{EPOCH}'), query)
+        redis.call('SADD', '{REPORTED_ON}' .. day, query)
+        redis.call('HINCRBY', '{VERSIONS}', day, 1)
+        redis.call('HINCRBY', '{OWNERS}', owner, 1)
+    end
+end
+return new
+"""
+"""ARGV: query id, key, day, owner and data of each outcome. Returns an unknown query id, if any."""
+
+FORGET = f"""
+local query, now, answered, session = unpack(ARGV, 1, 4)
+local deleted = 0
+for at = 5, #ARGV, 3 do
+    local key, day, owner = unpack(ARGV, at, at + 2)
+    if redis.call('HDEL', '{OUTCOMES}' .. query, key) == 1 then
+        deleted = deleted + 1
+        redis.call('HINCRBY', '{VERSIONS}', day, 1)
+        if redis.call('HINCRBY', '{OWNERS}', owner, -1) <= 0 then
+            redis.call('HDEL', '{OWNERS}', owner)
+        end
+        if redis.call('EXISTS', '{OUTCOMES}' .. query) == 0 then
+            redis.call('SREM', '{REPORTED_ON}' .. day, query)
+        end
+    end
+end
+if deleted > 0 then
+    redis.call('ZADD', '{CHANGES}', redis.call('INCR', '{EPOCH}'), query)
+end
+if answered ~= '' and redis.call('DEL', '{ANSWER}' .. query) == 1 then
+    redis.call('ZREM', '{ANSWERS}', query)
+    redis.call('SREM', '{ANSWERED_ON}' .. answered, query)
+    redis.call('HINCRBY', '{VERSIONS}', answered, 1)
+    if session ~= '' then redis.call('ZREM', '{SESSION}' .. session, query) end
+    redis.call('ZADD', '{TOMBSTONES}', now, query)
+end
+return deleted
+"""
+"""ARGV: query id, now, the day of its answer or '' to keep it, the name of its session's set or
+'', then key, day and owner of each outcome to delete."""
+
+SAVE_VECTOR = f"""
+if redis.call('EXISTS', '{ANSWER}' .. ARGV[1]) == 0 then return 0 end
+return redis.call('HSETNX', '{ANSWER}' .. ARGV[1], ARGV[2], ARGV[3])
+"""
+"""ARGV: query id, field, data. A query that was forgotten gets no vector."""
+
+SAVE_DAY = f"""
+local saved = tonumber(redis.call('HGET', '{SAVED}', ARGV[1]) or '0')
+if saved >= tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', '{SAVED}', ARGV[1], ARGV[2])
+redis.call('HSET', '{USAGE}', ARGV[1], ARGV[3])
+return 1
+"""
+
+RECORD_UNTIL = f"""
+local until_ = tonumber(redis.call('GET', '{RECORDED}') or '0')
+if tonumber(ARGV[1]) > until_ then redis.call('SET', '{RECORDED}', ARGV[1]) end
+"""

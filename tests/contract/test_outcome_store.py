@@ -1,0 +1,358 @@
+"""What every `OutcomeStore` does. A new implementation adds its opener to `reopen`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from config.errors import NotFoundError
+from config.server_settings import ServerSettings
+from skills.outcomes.model import (
+    SECONDS_PER_DAY,
+    AnsweredQuery,
+    AnsweredSkill,
+    LostSkill,
+    Outcome,
+    OutcomeKind,
+    Reporter,
+)
+from tasks.broker.redis_connection import connect
+from tasks.outcomes import protocol
+from tasks.outcomes.protocol import OutcomeStore, StoredVector
+from tasks.outcomes.redis import RedisOutcomeStore
+from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tests.support.servers.redis_database import redis_settings
+
+__all__ = ["redis_settings"]
+
+Reopen = Callable[[], OutcomeStore]
+DAY = 20_000
+NOON = (DAY + 0.5) * SECONDS_PER_DAY
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
+    opened: list[OutcomeStore] = []
+
+    def open_store() -> OutcomeStore:
+        store: OutcomeStore
+        if request.param == "sqlite":
+            store = SqliteOutcomeStore(tmp_path / "outcomes.db")
+        else:
+            settings: ServerSettings = request.getfixturevalue("redis_settings")
+            store = RedisOutcomeStore(connect(settings, binary=True), settings)
+        opened.append(store)
+        return store
+
+    yield open_store
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(reopen: Reopen) -> OutcomeStore:
+    return reopen()
+
+
+def answer(query_id: str, owner: str = "ann", session: str = "", at: float = NOON) -> AnsweredQuery:
+    return AnsweredQuery(
+        query_id,
+        owner,
+        session,
+        f"clean the tracks of “{query_id}”",
+        at,
+        hit=True,
+        probability=0.75,
+        skills=(
+            AnsweredSkill("lib:one", 7, 1, tokens=120, lines=((3, 9), (12, 12))),
+            AnsweredSkill("lib:two", 8, 2, sent=False),
+        ),
+        lost=(LostSkill("lib:copy", "lib:one"),),
+    )
+
+
+def outcome(key: str, query_id: str, owner: str = "ann", at: float = NOON) -> Outcome:
+    return Outcome(
+        key, query_id, "lib:one", OutcomeKind.HELPED, Reporter.VERIFIER, owner, at, place=1
+    )
+
+
+def ids(found: OutcomeStore, after: int = 0) -> tuple[str, ...]:
+    return found.get_changes(after).query_ids
+
+
+# -- answered queries
+
+
+def test_an_answer_is_read_as_it_was_stored(reopen: Reopen) -> None:
+    first = answer("q1", session="s")
+    reopen().add_answers([first])
+    assert reopen().get_answers(["q2", "q1"]) == {"q1": first}
+
+
+def test_the_first_answer_of_a_query_is_kept(store: OutcomeStore) -> None:
+    first = answer("q1")
+    store.add_answers([first, replace(first, task="other")])
+    store.add_answers([replace(first, task="third", owner="bob")])
+    assert store.get_answers(["q1"]) == {"q1": first}
+    assert list(store.list_answers_of(DAY)) == [first]
+
+
+def test_answers_without_skills_and_probability(store: OutcomeStore) -> None:
+    bare = AnsweredQuery("q1", "", "", "", NOON, hit=False)
+    store.add_answers([bare])
+    assert store.get_answers(["q1"]) == {"q1": bare}
+
+
+def test_a_session_belongs_to_its_owner(store: OutcomeStore) -> None:
+    mine = [answer(f"q{number}", "ann", "s", NOON + number) for number in range(4)]
+    store.add_answers(
+        [*reversed(mine), answer("b", "bob", "s"), answer("o", "ann", "t"), answer("none", "ann")]
+    )
+    assert store.list_session("ann", "s", 10) == mine
+    assert store.list_session("ann", "s", 2) == mine[2:]
+    assert [one.query_id for one in store.list_session("bob", "s", 10)] == ["b"]
+    assert store.list_session("eve", "s", 10) == []
+    assert store.list_session("ann", "", 10) == []
+
+
+# -- outcomes
+
+
+def test_outcomes_are_read_by_query_in_order_of_their_keys(reopen: Reopen) -> None:
+    store = reopen()
+    store.add_answers([answer("q1"), answer("q2")])
+    one, two, three = outcome("k2", "q1"), outcome("k1", "q1", "bob"), outcome("k3", "q2")
+    assert store.add_outcomes([one, two, three]) == 3
+    assert reopen().get_outcomes(["q2", "q1", "q3"]) == {"q1": (two, one), "q2": (three,)}
+    assert dict(store.count_outcomes()) == {"ann": 2, "bob": 1}
+
+
+def test_all_fields_of_an_outcome_are_kept(store: OutcomeStore) -> None:
+    store.add_answers([answer("q1")])
+    full = Outcome(
+        "k", "q1", "lib:öne", OutcomeKind.REJECTED, Reporter.PERSON, "", NOON + 0.25,
+        reason="incompatible", other="lib:two", place=2, task_result="failed",
+    )  # fmt: skip
+    missing = Outcome("m", "q1", "", OutcomeKind.MISSING, Reporter.AGENT, "", NOON)
+    store.add_outcomes([full, missing])
+    assert store.get_outcomes(["q1"]) == {"q1": (full, missing)}
+
+
+def test_an_outcome_counts_once_however_often_it_comes(store: OutcomeStore) -> None:
+    store.add_answers([answer("q1")])
+    first = outcome("k", "q1")
+    assert store.add_outcomes([first, first]) == 1
+    assert store.add_outcomes([replace(first, kind=OutcomeKind.FAILED)]) == 0
+    assert store.get_outcomes(["q1"]) == {"q1": (first,)}
+    assert dict(store.count_outcomes()) == {"ann": 1}
+
+
+def test_outcomes_of_an_unknown_query_are_refused_whole(store: OutcomeStore) -> None:
+    store.add_answers([answer("q1")])
+    with pytest.raises(NotFoundError, match="q9"):
+        store.add_outcomes([outcome("k1", "q1"), outcome("k2", "q9")])
+    assert store.get_outcomes(["q1", "q9"]) == {}
+    assert store.add_outcomes([]) == 0
+
+
+def test_all_outcomes_are_listed_by_time(store: OutcomeStore) -> None:
+    store.add_answers([answer("q1"), answer("q2")])
+    late = outcome("a", "q1", at=NOON + SECONDS_PER_DAY)
+    early, same = outcome("c", "q2", at=NOON), outcome("b", "q1", at=NOON)
+    store.add_outcomes([late, early, same])
+    assert list(store.list_outcomes()) == [same, early, late]
+
+
+# -- change feed
+
+
+def test_the_feed_names_queries_whose_outcomes_changed(store: OutcomeStore) -> None:
+    store.add_answers([answer("q1"), answer("q2"), answer("q3")])
+    assert store.get_changes(0).query_ids == ()
+    store.add_outcomes([outcome("k1", "q1"), outcome("k2", "q2")])
+    first = store.get_changes(0)
+    assert first.query_ids == ("q1", "q2")
+    assert store.get_changes(first.epoch) == protocol.OutcomeChanges(first.epoch, ())
+    store.add_outcomes([outcome("k1", "q1")])
+    assert ids(store, first.epoch) == ()
+    store.add_outcomes([outcome("k3", "q1")])
+    assert ids(store, first.epoch) == ("q1",)
+    assert ids(store) == ("q2", "q1")
+
+
+def test_the_feed_is_read_in_parts(store: OutcomeStore) -> None:
+    names = [f"q{number}" for number in range(7)]
+    store.add_answers([answer(name) for name in names])
+    store.add_outcomes([outcome(f"k{name}", name) for name in names])
+    found: list[str] = []
+    part = store.get_changes(0, 3)
+    while True:
+        found += part.query_ids
+        if not part.more:
+            break
+        part = store.get_changes(part.epoch, 3)
+    assert found == names
+
+
+# -- forgetting
+
+
+def test_an_owner_is_forgotten(store: OutcomeStore) -> None:
+    store.add_answers([answer("hers", "ann", "s"), answer("his", "bob")])
+    store.add_outcomes(
+        [outcome("k1", "hers", "ann"), outcome("k2", "hers", "root"), outcome("k3", "his", "ann"),
+         outcome("k4", "his", "bob")]
+    )  # fmt: skip
+    store.save_vectors("m", {"hers": StoredVector(np.ones(4, dtype=np.int8), 0.5)})
+    epoch = store.get_changes(0).epoch
+    versions = store.list_changed_days()
+    assert store.forget_owner("ann") == 3
+    assert store.get_answers(["hers", "his"]) == {"his": answer("his", "bob")}
+    assert list(store.get_outcomes(["hers", "his"])) == ["his"]
+    assert [one.key for one in store.list_outcomes()] == ["k4"]
+    assert dict(store.count_outcomes()) == {"bob": 1}
+    assert set(ids(store, epoch)) == {"hers", "his"}
+    assert store.list_session("ann", "s", 9) == []
+    assert store.get_vectors("m", ["hers"]) == {}
+    assert [one.query_id for one in store.list_answers_of(DAY)] == ["his"]
+    assert [one.key for one in store.list_outcomes_of(DAY)] == ["k4"]
+    assert store.list_changed_days()[DAY] > versions[DAY]
+    assert store.forget_owner("ann") == 0
+
+
+def test_old_queries_are_forgotten_with_their_outcomes(store: OutcomeStore) -> None:
+    store.add_answers([answer("old", at=NOON - 1), answer("new", at=NOON)])
+    store.add_outcomes([outcome("k1", "old", at=NOON + SECONDS_PER_DAY), outcome("k2", "new")])
+    epoch = store.get_changes(0).epoch
+    assert store.forget_before(NOON) == 1
+    assert list(store.get_answers(["old", "new"])) == ["new"]
+    assert list(store.get_outcomes(["old", "new"])) == ["new"]
+    assert ids(store, epoch) == ("old",)
+    assert list(store.list_outcomes_of(DAY + 1)) == []
+
+
+def test_what_was_forgotten_may_come_again(store: OutcomeStore) -> None:
+    store.add_answers([answer("q1")])
+    store.add_outcomes([outcome("k1", "q1")])
+    store.forget_owner("ann")
+    store.add_answers([answer("q1")])
+    assert store.add_outcomes([outcome("k1", "q1")]) == 1
+    assert ids(store)[-1] == "q1"
+
+
+def test_the_feed_forgets_deleted_queries_in_time(
+    store: OutcomeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add_answers([answer("q1"), answer("q2", "bob")])
+    store.add_outcomes([outcome("k1", "q1"), outcome("k2", "q2", "bob")])
+    store.forget_owner("ann")
+    assert set(ids(store)) == {"q1", "q2"}
+    later = time.time() + protocol.KEPT_TOMBSTONE_SECONDS + 60
+    monkeypatch.setattr(time, "time", lambda: later)
+    store.forget_owner("unknown-owner")
+    assert ids(store) == ("q2",)
+
+
+# -- vectors, contributors
+
+
+def test_vectors_are_kept_by_model(reopen: Reopen) -> None:
+    store = reopen()
+    store.add_answers([answer("q1"), answer("q2")])
+    first = StoredVector(np.array([1, -128, 127], dtype=np.int8), 0.125)
+    other = StoredVector(np.array([3, 2, 1], dtype=np.int8), 1.5)
+    store.save_vectors("a", {"q1": first, "unknown": first})
+    store.save_vectors("b", {"q1": other})
+    store.save_vectors("a", {"q1": other})
+    found = reopen().get_vectors("a", ["q1", "q2", "unknown"])
+    assert list(found) == ["q1"]
+    assert found["q1"].scale == 0.125
+    assert found["q1"].values.tolist() == [1, -128, 127]
+    assert store.get_answers(["unknown"]) == {}
+
+
+def test_contributors_of_sources(store: OutcomeStore) -> None:
+    assert store.list_contributors() == {}
+    for _ in range(2):
+        store.add_contributor("lib", "ann")
+    store.add_contributor("lib", "bob")
+    store.add_contributor("other", "ann")
+    assert store.list_contributors() == {
+        "lib": frozenset({"ann", "bob"}),
+        "other": frozenset({"ann"}),
+    }
+
+
+# -- days
+
+
+def test_a_day_is_changed_until_its_usage_is_stored(store: OutcomeStore) -> None:
+    store.add_answers([answer("q1"), answer("q2", at=NOON + SECONDS_PER_DAY)])
+    days = store.list_changed_days()
+    assert list(days) == [DAY, DAY + 1]
+    store.save_day(DAY, days[DAY], "{}")
+    assert list(store.list_changed_days()) == [DAY + 1]
+    store.add_answers([answer("q1")])
+    assert list(store.list_changed_days()) == [DAY + 1]
+    store.add_outcomes([outcome("k1", "q2")])
+    assert list(store.list_changed_days()) == [DAY, DAY + 1]
+
+
+def test_usage_of_an_earlier_version_does_not_replace_a_later_one(store: OutcomeStore) -> None:
+    store.add_answers([answer("q1")])
+    earlier = store.list_changed_days()[DAY]
+    store.add_answers([answer("q2")])
+    later = store.list_changed_days()[DAY]
+    store.save_day(DAY, later, '{"queries": 2}')
+    store.save_day(DAY, earlier, '{"queries": 1}')
+    assert store.get_days(DAY - 1, DAY) == {DAY: '{"queries": 2}'}
+    assert store.get_days(DAY + 1, DAY + 9) == {}
+    assert store.list_changed_days() == {}
+
+
+def test_rows_of_a_day(store: OutcomeStore) -> None:
+    store.add_answers([answer("q2"), answer("q1"), answer("q3", at=NOON + SECONDS_PER_DAY)])
+    late = outcome("k2", "q1", at=NOON + SECONDS_PER_DAY)
+    store.add_outcomes([outcome("k1", "q2"), late])
+    assert [one.query_id for one in store.list_answers_of(DAY)] == ["q1", "q2"]
+    assert [one.key for one in store.list_outcomes_of(DAY)] == ["k1"]
+    assert list(store.list_outcomes_of(DAY + 1)) == [late]
+    assert list(store.list_answers_of(DAY - 1)) == []
+
+
+# -- recorded answers, threads
+
+
+def test_the_time_of_recorded_answers_only_moves_forward(reopen: Reopen) -> None:
+    store = reopen()
+    assert store.get_recorded_until() == 0.0
+    store.set_recorded_until(NOON + 0.125)
+    store.set_recorded_until(NOON)
+    assert reopen().get_recorded_until() == NOON + 0.125
+
+
+def test_writers_at_the_same_time_lose_nothing(reopen: Reopen) -> None:
+    first = reopen()
+    first.add_answers([answer(f"q{number}") for number in range(20)])
+
+    def report(owner: str) -> None:
+        mine = reopen()
+        for number in range(20):
+            mine.add_outcomes([outcome(f"{owner}-{number}", f"q{number}", owner)])
+            mine.add_outcomes([outcome(f"shared-{number}", f"q{number}", "both")])
+
+    threads = [threading.Thread(target=report, args=(owner,)) for owner in ("ann", "bob")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert dict(first.count_outcomes()) == {"ann": 20, "bob": 20, "both": 20}
+    assert len(list(first.list_outcomes())) == 60
+    assert len(ids(first)) == 20

@@ -1,0 +1,103 @@
+"""`outcomes`: exports, counts and forgets stored outcomes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+
+from config.errors import UsageError
+from skills.outcomes.codec import outcome_to_dict
+from skills.outcomes.model import SECONDS_PER_DAY
+from tasks.outcomes.protocol import OutcomeStore
+from workers.cli.common import json_option, print_json, print_table, read_settings
+
+
+@click.group()
+def outcomes() -> None:
+    """Export, count and forget reported outcomes."""
+
+
+@contextmanager
+def _open_store(ctx: click.Context) -> Iterator[OutcomeStore]:
+    from workers.backend.stores import open_outcomes, require_library  # slow to import
+
+    settings = read_settings(ctx)
+    if not settings.distributed:
+        require_library(settings.home)
+    with ExitStack() as stack:
+        yield open_outcomes(settings, stack)
+
+
+@outcomes.command("export")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
+@click.pass_context
+def export(ctx: click.Context, out: Path | None) -> None:
+    """Write all outcomes as JSON, one per line, by the time of their report."""
+    with _open_store(ctx) as store:
+        lines = (
+            json.dumps(outcome_to_dict(one), ensure_ascii=False) for one in store.list_outcomes()
+        )
+        if out is None:
+            for line in lines:
+                click.echo(line)
+            return
+        count = 0
+        try:
+            with out.open("w", encoding="utf-8") as file:
+                for count, line in enumerate(lines, 1):  # noqa: B007 - the last count is printed
+                    file.write(line + "\n")
+        except OSError as error:
+            raise UsageError(f"{out}: {error.strerror}") from None
+    click.echo(f"{count} outcomes written to {out}")
+
+
+@outcomes.command("owners")
+@json_option
+@click.pass_context
+def owners(ctx: click.Context, as_json: bool) -> None:
+    """List who reported outcomes, and how many are stored of each."""
+    with _open_store(ctx) as store:
+        counts = store.count_outcomes()
+    if as_json:
+        print_json([{"owner": owner, "outcomes": count} for owner, count in counts.items()])
+    elif counts:
+        rows = [(owner or "(this machine)", str(count)) for owner, count in counts.items()]
+        print_table(rows, ("owner", "outcomes"))
+    else:
+        click.echo("no outcomes")
+
+
+@outcomes.command("forget")
+@click.option("--owner", help="Forget what this token reported and asked; '' is this machine.")
+@click.option(
+    "--older-than",
+    type=click.FloatRange(min=0),
+    metavar="DAYS",
+    help="Forget queries that were answered before, with their outcomes.",
+)
+@json_option
+@click.pass_context
+def forget(ctx: click.Context, owner: str | None, older_than: float | None, as_json: bool) -> None:
+    """Delete outcomes, and with them all that was learned from them.
+
+    \b
+    Examples:
+      skillbus outcomes forget --owner ci-bot
+      skillbus outcomes forget --older-than 90
+    """
+    if (owner is None) == (older_than is None):
+        raise UsageError("give either --owner or --older-than")
+    with _open_store(ctx) as store:
+        if owner is not None:
+            deleted = store.forget_owner(owner)
+        else:
+            deleted = store.forget_before(time.time() - float(older_than or 0) * SECONDS_PER_DAY)
+    if as_json:
+        print_json({"forgotten": deleted})
+    else:
+        click.echo(f"{deleted} outcomes forgotten")

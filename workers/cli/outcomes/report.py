@@ -1,0 +1,86 @@
+"""`outcome`: reports what came of a skill of a query."""
+
+from __future__ import annotations
+
+import click
+from pydantic import ValidationError
+
+from config.errors import UsageError
+from skills.bundle.rejection import RejectionReason
+from skills.events import OutcomesReported, SkillOutcome, describe_validation_error
+from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
+from workers.backend.factory import open_backend
+from workers.backend.waiting import wait_for_event
+from workers.cli.common import ORIGIN, read_settings
+
+_POLL_SECONDS = 0.02
+
+
+@click.command()
+@click.argument("query_id", metavar="QUERY")
+@click.argument("words", metavar="[SKILL] OUTCOME", nargs=-1, required=True)
+@click.option(
+    "--reason", type=click.Choice([*RejectionReason]), help="Why it was rejected; needed for that."
+)
+@click.option(
+    "--other",
+    metavar="SKILL",
+    default="",
+    help="The skill that superseded it, or with which it is redundant or incompatible.",
+)
+@click.option(
+    "--by",
+    type=click.Choice([*Reporter]),
+    default=Reporter.PERSON.value,
+    show_default=True,
+    help="Who judged it.",
+)
+@click.option("--task-result", type=click.Choice([*TaskResult]), help="How the task ended.")
+@click.pass_context
+def outcome(
+    ctx: click.Context,
+    query_id: str,
+    words: tuple[str, ...],
+    reason: str | None,
+    other: str,
+    by: str,
+    task_result: str | None,
+) -> None:
+    """Report what came of a skill in the task of an answered query.
+
+    QUERY is the id that `skillbus query` prints. SKILL may be one that the query was not answered
+    with. OUTCOME is `used`, `helped`, `failed`, `rejected` (with --reason), `superseded` (with
+    --other), or `missing`, without SKILL: no skill is for this task.
+
+    \b
+    Examples:
+      skillbus outcome 8d2f6f0d4a4e4c1c9b7a5e1d3c2b1a00 team:trip-cleaning helped
+      skillbus outcome 8d2f6f0d4a4e4c1c9b7a5e1d3c2b1a00 team:maps rejected --reason wrong_step
+      skillbus outcome 8d2f6f0d4a4e4c1c9b7a5e1d3c2b1a00 missing
+    """
+    *skill, kind = words
+    if len(skill) > 1 or kind not in list(OutcomeKind):
+        known = ", ".join(OutcomeKind)
+        raise UsageError(
+            f"write QUERY SKILL OUTCOME, OUTCOME one of {known}; not {' '.join(words)}"
+        )
+    try:
+        report = OutcomesReported(
+            query_id=query_id,
+            outcomes=(
+                SkillOutcome(
+                    skill_id=skill[0] if skill else "",
+                    outcome=OutcomeKind(kind),
+                    reason=RejectionReason(reason) if reason else "",
+                    other_skill_id=other,
+                    by=Reporter(by),
+                ),
+            ),
+            task_result=TaskResult(task_result) if task_result else "",
+        )
+    except ValidationError as error:
+        raise UsageError(describe_validation_error(error)) from None
+    with open_backend(read_settings(ctx), writable=False) as backend:
+        event_id = backend.submit(report, ORIGIN)
+        wait_for_event(backend, event_id, poll_seconds=_POLL_SECONDS)
+    click.echo(f"recorded: {' '.join((*skill, kind))}")

@@ -1,0 +1,90 @@
+"""Outcomes of a query's skills: reported by its owner, and listed."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from config.errors import NotFoundError
+from skills.events import MAX_OUTCOMES, OutcomesReported, SkillOutcome
+from skills.outcomes.codec import outcome_to_dict
+from skills.outcomes.model import TaskResult
+from tasks.outcomes.protocol import describe_unknown_queries
+from workers.backend.store_backend import StoreBackend
+from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller
+from workers.http.idempotency import IdempotencyKey
+from workers.http.jobs import Accepted, accept_event
+from workers.http.routes.queries import QueryId
+
+
+class OutcomeReport(BaseModel):
+    """What came of the skills of a query, and of others that were used for its task."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    outcomes: tuple[SkillOutcome, ...] = Field(min_length=1, max_length=MAX_OUTCOMES)
+    task_result: TaskResult | Literal[""] = Field("", description="how the task as a whole ended")
+
+
+class OutcomeList(BaseModel):
+    """The stored outcomes of a query, in order of their keys."""
+
+    model_config = ConfigDict(frozen=True)
+
+    outcomes: list[dict[str, Any]]
+
+
+def outcome_routes(backend: StoreBackend) -> APIRouter:
+    """Return the routes of outcomes."""
+    router = APIRouter(tags=["outcomes"])
+
+    @router.post("/v1/queries/{query_id}/outcomes", status_code=202)
+    def report_outcomes(
+        query_id: QueryId,
+        report: OutcomeReport,
+        response: Response,
+        caller: CurrentCaller,
+        key: IdempotencyKey = None,
+    ) -> Accepted:
+        """Accept outcomes of a query that this caller asked; `Location` is the URL of their state.
+
+        They are stored by a task, and later answers learn from them.
+        """
+        _check_asker(backend, caller, query_id)
+        data = OutcomesReported(
+            query_id=query_id, outcomes=report.outcomes, task_result=report.task_result
+        )
+        return accept_event(backend, caller, data, key, response)
+
+    @router.get("/v1/queries/{query_id}/outcomes")
+    def list_outcomes(query_id: QueryId, caller: CurrentCaller) -> OutcomeList:
+        """List the stored outcomes of a query that this caller may see."""
+        answer = backend.outcome_store().get_answers([query_id]).get(query_id)
+        if answer is None or not caller.can_see(answer.owner):
+            raise NotFoundError(describe_unknown_queries([query_id]))
+        found = backend.outcome_store().get_outcomes([query_id]).get(query_id, ())
+        return OutcomeList(outcomes=[outcome_to_dict(one) for one in found])
+
+    return router
+
+
+def _check_asker(backend: StoreBackend, caller: Caller, query_id: str) -> None:
+    """Raise NotFoundError unless this caller asked the query, or is the user of this machine.
+
+    An open query is accepted: its outcomes are stored once it is answered.
+    """
+    answer = backend.outcome_store().get_answers([query_id]).get(query_id)
+    if answer is not None:
+        owner = answer.owner
+    else:
+        try:
+            job = backend.journal.get_job(query_id)
+        except NotFoundError:
+            raise NotFoundError(describe_unknown_queries([query_id])) from None
+        if job.kind != "query" or job.state not in ("accepted", "done"):
+            raise NotFoundError(describe_unknown_queries([query_id]))
+        owner = job.event.owner
+    if caller is not LOCAL_USER and caller.name != owner:
+        raise NotFoundError(describe_unknown_queries([query_id]))

@@ -1,0 +1,38 @@
+"""Reports an outcome for a client, and waits until it is stored."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import anyio
+
+from skills.events import OutcomesReported, new_event, replace_origin
+from workers.backend.protocol import EventStatus
+from workers.mcp.query_runner import ORIGIN, QueryBackend, ThreadRunner
+
+_POLL_SECONDS = 0.02
+
+
+class OutcomeReporter:
+    """Reports outcomes. seconds: how long to wait until one is stored."""
+
+    def __init__(self, run_in_thread: ThreadRunner, seconds: float) -> None:
+        self._run_in_thread = run_in_thread
+        self._seconds = seconds
+
+    async def report(
+        self, backend: QueryBackend, report: OutcomesReported, owner: str
+    ) -> EventStatus:
+        """Submit a report and return its last status: `accepted` if it is not stored in time.
+
+        It is recorded durably by then. Raises TransientError if too many events are open.
+        """
+        event = replace_origin(new_event(report, ORIGIN), owner)
+        event_id = await self._run_in_thread(partial(backend.accept, event))
+        end = time.monotonic() + self._seconds
+        while True:
+            status = await self._run_in_thread(partial(backend.get_event_status, event_id), True)
+            if status.state != "accepted" or time.monotonic() > end:
+                return status
+            await anyio.sleep(_POLL_SECONDS)
