@@ -5,6 +5,8 @@ Parts are joined by line ends, so the token counts of the parts add up to that o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from skills.bundle.escaping import escape_attribute, escape_inline, escape_passage, quote_value
 from skills.bundle.model import (
     AlreadySent,
@@ -79,8 +81,7 @@ def render_already_sent(sent: tuple[AlreadySent, ...]) -> str:
     if not sent:
         return ""
     listed = "\n".join(
-        f"- {quote_value(one.skill_id)}, revision {one.seq}: "
-        f"lines {', '.join(format_line_range(first, last) for first, last in one.lines)}"
+        f"- {quote_value(one.skill_id)}, revision {one.seq}: lines {format_line_ranges(one.lines)}"
         for one in sent
     )
     return f"## Sent earlier in this session\n\n{listed}\n"
@@ -95,7 +96,7 @@ def render_skill(rank: int, skill: BundleSkill) -> str:
     """One skill's part of the Markdown."""
     lines = [render_header(rank, skill), *map(render_passage, skill.passages)]
     if skill.left_out.passages:
-        ranges = ", ".join(format_line_range(first, last) for first, last in skill.left_out.lines)
+        ranges = format_line_ranges(skill.left_out.lines)
         lines.append(f"Left out: lines {ranges} ({skill.left_out.tokens} tokens)\n")
     return "\n".join(lines)
 
@@ -203,6 +204,11 @@ def summarise_withheld(withheld: Withheld) -> str:
     kinds = ", ".join(f"{count} for {kind}" for kind, count in withheld.kinds.items())
     skills = "1 skill is" if withheld.count == 1 else f"{withheld.count} skills are"
     return f"{skills} withheld by policy ({kinds})"
+
+
+def format_line_ranges(ranges: Sequence[tuple[int, int]]) -> str:
+    """Line ranges as text: `3, 7-9`."""
+    return ", ".join(format_line_range(first, last) for first, last in ranges)
 
 
 def format_line_range(first: int, last: int) -> str:

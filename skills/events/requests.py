@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -24,6 +25,9 @@ MAX_OUTCOMES = 200
 
 MAX_EVENT_FILE_BYTES = 8 << 20
 """Maximum total size of these files in bytes, as UTF-8."""
+
+SESSION_ID = re.compile(r"([\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?)?")
+"""What an id of a session matches, or none."""
 
 _MAX_PATH_CHARACTERS = 4_096
 _MAX_NAME_BYTES = 255
@@ -93,7 +97,7 @@ SessionId = Annotated[
     str,
     Field(
         max_length=200,
-        pattern=r"^([\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?)?$",
+        pattern=f"^({SESSION_ID.pattern})$",
         description="any id of the caller's: printable ASCII, no space at its ends",
     ),
 ]

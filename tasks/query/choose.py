@@ -92,6 +92,7 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
     choice = SkillChoice(left_out=[LeftOut(name, refused[name]) for name in ranking.refused])
     hits = ranking.hits
     if not hits:
+        choice.chosen += _list_in_use(context, choice, ranking)
         return choice
     top, selection = context.top, ranking.selection
     if selection is None:
@@ -124,8 +125,7 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
         choice.chosen.append(ChosenSkill(skill_id, hit.score, hit.why, probability=probability))
         _add_dependencies(context, choice, skill_id, scores, rows, ranking.conflicts)
     choice.chosen = _weigh(choice.chosen)
-    if context.request.obstacle:
-        choice.chosen += _list_in_use(context, choice, ranking)
+    choice.chosen += _list_in_use(context, choice, ranking)
     choice.left_out = _first_reasons(choice)
     return choice
 
@@ -133,9 +133,9 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
 def _list_in_use(
     context: QueryContext, choice: SkillChoice, ranking: Ranking
 ) -> Iterator[ChosenSkill]:
-    """The skills that the agent worked with last and that were not chosen, if they may be sent:
-    they may say what to do about its obstacle."""
-    if context.filters != Filters():
+    """For an obstacle the skills that the agent worked with last and that were not chosen, if they
+    may be sent: they may say what to do about it."""
+    if not context.request.obstacle or context.filters != Filters():
         return
     taken = choice.chosen_ids()
     keys = context.services.library.latest.get_keys(

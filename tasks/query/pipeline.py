@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from search.protocol import Filters, Vector
@@ -56,9 +57,11 @@ def answer_query(
     ranking = rank_skills(context)
     chosen = ChosenRevisions(ranking)
     selected: list[SkillPassages] = []
-    if _reaches_floor(context, ranking):
+    is_evident = _reaches_floor(context, ranking)
+    if is_evident or (context.request.obstacle and context.session.in_use):
         with timed("choose"):
-            choice = choose(context, ranking)
+            # What skills in use say about an obstacle is known to be about the task.
+            choice = choose(context, ranking if is_evident else replace(ranking, hits=()))
         with timed("select_passages"):
             chosen = show_model_roles(context, read_chosen(context, ranking, choice))
             selected = mark_sent(context.session, select_passages(context, chosen))

@@ -10,7 +10,6 @@ from skills.passages import DEFAULT_WEIGHTS, PassageInput, PassageQuery, score_p
 from skills.record import Role
 from tasks.query.context import QueryContext
 from tasks.query.select_passages import SkillPassages, make_passage_query
-from tasks.query.session.unsent import find_sent_passages
 
 _LEAST_MATCH = 0.5
 """Least share of the obstacle's words in a passage on errors, relative to the skill's best."""
@@ -23,17 +22,18 @@ def put_error_handling_first(
 
     skills: with what was sent of them. The passages on errors that match the obstacle come before
     the other passages of their skill and are bought before those of any other skill. A skill that
-    was chosen only for being in use is left out if it has none that was not sent.
+    was chosen only for being in use is left out if it has none.
     """
     query = make_passage_query(understand(context.request.obstacle), None)
     in_use = set(context.session.in_use)
     first, others = [], []
     for skill in skills:
-        own = skill.chosen.skill_id in in_use
-        matched = find_error_handling(skill, query) if own else []
+        matched = []
+        if skill.chosen.skill_id in in_use:
+            matched = find_error_handling(skill, query)
         if matched:
             first.append(_begin_with(skill, matched))
-        elif not own or skill.chosen.score > 0 or skill.sent:
+        elif skill.chosen.score > 0 or skill.chosen.skill_id not in in_use:
             others.append(skill)
     return first + others
 
@@ -46,7 +46,7 @@ def _begin_with(skill: SkillPassages, matched: Sequence[int]) -> SkillPassages:
 
 
 def find_error_handling(skill: SkillPassages, query: PassageQuery) -> list[int]:
-    """Indexes of the passages on errors that match an obstacle and were not sent, best first.
+    """Indexes of the passages on errors that match an obstacle, best first.
 
     query: the words of the obstacle. Words count by how rare they are in the skill.
     """
@@ -56,12 +56,10 @@ def find_error_handling(skill: SkillPassages, query: PassageQuery) -> list[int]:
     page = PassageInput(parsed, terms.offsets, terms.terms, terms.counts)
     shares = score_passages(query, page, DEFAULT_WEIGHTS).passage_terms
     least = _LEAST_MATCH * float(shares.max())
-    gone = set(find_sent_passages(parsed, skill.sent))
     matched = [
         passage.index
         for passage in parsed.passages
         if passage.role is Role.ERROR_HANDLING
-        and passage.index not in gone
         and shares[passage.index] > 0
         and shares[passage.index] >= least
     ]
