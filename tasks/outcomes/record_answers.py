@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from config.errors import NotFoundError
 from skills.bundle.model import Bundle
@@ -25,6 +25,24 @@ _BATCH_JOBS = 500
 
 def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
     """What is kept of an answered query: a function of its job and its bundle."""
+    session, resend = _session(job)
+    return describe_answer(bundle, job.id, Asked(job.event.owner, job.accepted, session, resend))
+
+
+class Asked(NamedTuple):
+    """By which owner a query was asked, when, in seconds since the epoch, and in which session.
+
+    resend: its agent had lost what was sent before.
+    """
+
+    owner: str
+    accepted: float
+    session: str = ""
+    resend: bool = False
+
+
+def describe_answer(bundle: Bundle, query_id: str, asked: Asked) -> AnsweredQuery:
+    """What is kept of the answer to a query."""
     sent = [
         AnsweredSkill(
             skill.skill_id,
@@ -35,18 +53,17 @@ def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
         )
         for place, skill in enumerate(bundle.skills, 1)
     ]
-    session, resend = _session(job)
     unfit = [one for one in bundle.left_out if one.cause == "budget"]
     chosen = [
         AnsweredSkill(one.skill_id, 0, place, sent=False)
         for place, one in enumerate(unfit, len(sent) + 1)
     ]
     return AnsweredQuery(
-        job.id,
-        job.event.owner,
-        session,
+        query_id,
+        asked.owner,
+        asked.session,
         bundle.task[:MAX_TASK_CHARACTERS],
-        job.accepted,
+        asked.accepted,
         bundle.status == "SKILL_HIT",
         bundle.probability,
         (*sent, *chosen),
@@ -55,7 +72,7 @@ def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
             for one in bundle.left_out
             if one.cause == "alternative" and one.other
         ),
-        resend,
+        asked.resend,
     )
 
 
