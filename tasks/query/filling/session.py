@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from config.errors import UsageError
 from graph.records import Link
 from skills.bundle.model import Bundle
 from skills.bundle.token_budget import BudgetItem, allocate_tokens
@@ -40,10 +41,18 @@ def fill_following(
         owed = [_list_owed(unsent[place], whole[place]) for place in offered]
         if not brief or _lacks(allocated, owed, filler.skills):
             allocated, filled = _fill_owed(filler, items, owed, budget)
+        if brief and _lacks(allocated, owed, filler.skills):
+            # A passage with the note of what it leaves out may take more than all of a short skill.
+            return fill_following(shell, skills, links, brief=False)
     if filled.skills and filled.tokens <= budget:
         return filled
     if shell.already_sent and empty.tokens <= budget:
         return empty
+    if not items:
+        raise UsageError(
+            f"a budget of {budget} tokens is less than the names of what was sent earlier need; "
+            f"give at least {empty.tokens}"
+        )
     return fill_smallest(filler, items[0], budget)
 
 
