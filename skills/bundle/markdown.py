@@ -64,7 +64,8 @@ def render_markdown(bundle: Bundle) -> str:
     parts = [warning, _render_preamble(bundle), render_already_sent(bundle.already_sent)]
     parts += [render_skill(rank, skill) for rank, skill in enumerate(bundle.skills, 1)]
     parts.append(render_links(bundle.links))
-    parts.append(render_left_out(bundle.left_out, bundle.did_not_fit))
+    if not bundle.brief:
+        parts.append(render_left_out(bundle.left_out, bundle.did_not_fit))
     parts.append(render_withheld(bundle.withheld))
     return "\n".join(part for part in parts if part)
 
@@ -81,7 +82,8 @@ def render_already_sent(sent: tuple[AlreadySent, ...]) -> str:
     if not sent:
         return ""
     listed = "\n".join(
-        f"- {quote_value(one.skill_id)}, revision {one.seq}: lines {format_line_ranges(one.lines)}"
+        f"- {escape_inline(one.name)}: lines {format_line_ranges(one.lines[:_MAX_NAMED])}"
+        + (", …" if len(one.lines) > _MAX_NAMED else "")
         for one in sent
     )
     return f"## Sent earlier in this session\n\n{listed}\n"
@@ -95,20 +97,26 @@ def render_warning(warning: str) -> str:
 def render_skill(rank: int, skill: BundleSkill) -> str:
     """One skill's part of the Markdown."""
     lines = [render_header(rank, skill), *map(render_passage, skill.passages)]
-    if skill.left_out.passages:
+    if skill.left_out.passages and skill.detail != "full":
+        lines.append(f"Left out: {skill.left_out.tokens} tokens\n")
+    elif skill.left_out.passages:
         ranges = format_line_ranges(skill.left_out.lines)
         lines.append(f"Left out: lines {ranges} ({skill.left_out.tokens} tokens)\n")
     return "\n".join(lines)
 
 
 def render_header(rank: int, skill: BundleSkill) -> str:
-    """A skill's name, source, reasons and files; its name alone where it was sent before."""
-    if skill.continues:
-        return (
-            f"## {rank}. {escape_inline(skill.name)}, continued\n\n"
-            f"- source: {quote_value(skill.skill_id)}, as above\n"
-        )
+    """A skill's name, source, reasons and files; less of a brief part, and of one that continues
+    what was sent before."""
+    name = escape_inline(skill.name)
+    if skill.detail == "continued":
+        return f"## {rank}. {name}, continued\n\n- source: {quote_value(skill.skill_id)}\n"
     licence = quote_value(skill.licence) if skill.licence else "no licence stated"
+    if skill.detail == "brief":
+        caution = f", caution, level {skill.safety.level}" if skill.safety.level else ""
+        source = f"{quote_value(skill.skill_id)}, revision {skill.revision.seq}, {licence}{caution}"
+        title = escape_inline(f"{skill.name}: {skill.description}")
+        return f"## {rank}. {title}\n\n- source: {source}\n"
     facts = [
         f"source: {quote_value(skill.path)} ({quote_value(skill.skill_id)}, "
         f"revision {skill.revision.seq}, {skill.revision.content_hash[:12]}, {licence})",

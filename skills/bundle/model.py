@@ -49,7 +49,8 @@ class Revision(BundleModel):
 class BundleSkill(BundleModel):
     """A chosen skill. `tokens` counts its part of the Markdown.
 
-    `continues`: other passages of it were sent earlier in the session, see `already_sent`.
+    `detail`: how much its part says of the skill itself; `continued` where other passages of it
+    were sent earlier in the session, see `already_sent`.
     """
 
     skill_id: str
@@ -78,7 +79,7 @@ class BundleSkill(BundleModel):
     left_out: LeftOutPassages = LeftOutPassages()
     paged_by: Literal["vectors", "words", "whole"] = "vectors"
     tokens: int = 0
-    continues: bool = False
+    detail: Literal["full", "brief", "continued"] = "full"
 
 
 class BundleLink(BundleModel):
@@ -179,6 +180,7 @@ class Bundle(BundleModel):
     session: str = ""
     obstacle: str = ""
     earlier: int = Field(default=0, ge=0)
+    brief: bool = False
     budget: int
     tokens: int = 0
     skills: tuple[BundleSkill, ...] = ()

@@ -42,12 +42,12 @@ def assemble(
         earlier=context.session.answers,
         budget=context.budget,
         probability=estimate_bundle(chosen.ranking, [skill.chosen for skill in selected]),
+        brief=context.request.brief,
         already_sent=tuple(list_already_sent(context.session, selected)),
         withheld=withheld,
     )
     links = select_links(context, selected)
-    left_out = list_left_out(context, chosen.choice)
-    return fill_bundle(bundle, selected, links, left_out, brief=context.request.brief)
+    return fill_bundle(bundle, selected, links, list_left_out(context, chosen.choice))
 
 
 def assemble_no_hit(context: QueryContext, chosen: ChosenRevisions) -> Bundle:
@@ -84,18 +84,16 @@ def fill_bundle(
     skills: Sequence[SkillPassages],
     links: Iterable[Link],
     left_out: Sequence[LeftOutSkill],
-    *,
-    brief: bool = False,
 ) -> Bundle:
     """Fill a bundle so that its Markdown stays within its budget, exactly.
 
-    Lines that the session has sent before are not sent again; brief: of each skill only the portion
-    that a query of a session begins with. Raises UsageError if not even the
+    Lines that the session has sent before are not sent again, and of a brief one only
+    the portion of each skill. Raises UsageError if not even the
     best skill with its shortest passage fits; the message names a budget that would do.
     """
     shell = bundle.model_copy(update={"left_out": tuple(left_out)})
-    if brief or bundle.already_sent:
-        return fill_following(shell, skills, tuple(links), brief=brief)
+    if bundle.brief or bundle.already_sent:
+        return fill_following(shell, skills, tuple(links), brief=bundle.brief)
     filler = BundleFiller(shell, skills, tuple(links))
     items = [make_budget_item(filler, place) for place in range(len(skills))]
     allocated, filled = allocate(filler, items, bundle.budget)

@@ -97,7 +97,9 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
             lines=tuple(spans[:_MAX_LINE_RANGES]),
         ),
         paged_by=skill_passages.paged_by,
-        continues=bool(skill_passages.sent),
+        detail="continued"
+        if skill_passages.sent
+        else ("brief" if skill_passages.brief else "full"),
     )
 
 

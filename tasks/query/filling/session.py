@@ -60,7 +60,7 @@ def _allocate_without_session(
     shell: Bundle, skills: Sequence[SkillPassages], links: tuple[Link, ...]
 ) -> Allocation:
     """What the same query would send without a session, by skill; of none if nothing fits."""
-    alone = shell.model_copy(update={"already_sent": ()})
+    alone = shell.model_copy(update={"already_sent": (), "brief": False})
     filler = BundleFiller(alone, [replace(skill, sent=frozenset()) for skill in skills], links)
     items = [make_budget_item(filler, place) for place in range(len(skills))]
     return allocate(filler, items, shell.budget)[0] or [None] * len(skills)

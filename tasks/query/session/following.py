@@ -74,7 +74,7 @@ def _plan_portion(skill: SkillPassages, least: float) -> SkillPassages:
     likely = skill.first or probability is None or probability >= least
     if not skill.sent:
         wanted = skill.passages[: skill.enough if likely else 1]
-        return replace(skill, passages=wanted, enough=len(wanted))
+        return replace(skill, passages=wanted, enough=len(wanted), brief=True)
     unsent = drop_sent(skill)
     wanted = unsent.passages[: unsent.enough if likely else 0]
     chosen = skill.chosen

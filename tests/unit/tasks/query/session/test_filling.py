@@ -45,10 +45,11 @@ def ask(
         task="bake",
         session="s",
         budget=budget,
+        brief=brief,
         already_sent=tuple(list_already_sent(state, marked)),
     )
     try:
-        return fill_bundle(empty, marked, LINKS, LEFT_OUT, brief=brief)
+        return fill_bundle(empty, marked, LINKS, LEFT_OUT)
     except UsageError:
         return None
 
@@ -125,7 +126,8 @@ def test_what_was_sent_is_named_and_said_to_be_all() -> None:
     draft = Draft("bread", "Bake bread", ["Knead the dough.", "Heat the oven."], 9.0, 0)
     skills = [select(draft, 0)]
     first = ask(SessionState(), skills, 2000, brief=False)
-    assert first is not None and not first.already_sent
+    assert first is not None
+    assert not first.already_sent
     second = ask(build_state([record(first, 1)], {}), skills, 2000, brief=False)
     assert second is not None
     assert second.status == "SKILL_HIT"
@@ -139,5 +141,5 @@ def test_what_was_sent_is_named_and_said_to_be_all() -> None:
     }
     text = render_markdown(second)
     assert "status: SKILL_HIT" in text
-    assert "- home:s0, revision 1: lines " in text.replace("`", "").replace('"', "")
+    assert "- bread: lines " in text
     assert "Knead" not in text
