@@ -210,7 +210,8 @@ def describe_validation_error(error: ValidationError) -> str:
     """A validation error as one line of limited length: the places and what is wrong."""
     problems = error.errors(include_url=False, include_input=False)
     lines = [
-        f"{_format_place(problem['loc'])}: {problem['msg']}" for problem in problems[:_MAX_PROBLEMS]
+        f"{_format_place(problem['loc'])}{problem['msg'].removeprefix('Value error, ')}"
+        for problem in problems[:_MAX_PROBLEMS]
     ]
     if len(problems) > _MAX_PROBLEMS:
         lines.append(f"and {len(problems) - _MAX_PROBLEMS} more")
@@ -218,6 +219,8 @@ def describe_validation_error(error: ValidationError) -> str:
 
 
 def _format_place(parts: tuple[int | str, ...]) -> str:
-    """The place of a problem; keys from the input are cut and put on one line."""
+    """The place of a problem and a colon, "" for the whole; keys from the input are cut and put on
+    one line."""
     named = ".".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(part)) for part in parts)
-    return (named[:_MAX_SHOWN_CHARACTERS] + "…" * (len(named) > _MAX_SHOWN_CHARACTERS)) or "value"
+    shown = named[:_MAX_SHOWN_CHARACTERS] + "…" * (len(named) > _MAX_SHOWN_CHARACTERS)
+    return f"{shown}: " if shown else ""

@@ -273,17 +273,17 @@ class SkillOutcome(BaseModel):
     def _is_consistent(self) -> SkillOutcome:
         kind = self.outcome
         if (kind is OutcomeKind.MISSING) == bool(self.skill_id):
-            raise ValueError("skill_id is required, except for `missing`, which has none")
+            raise ValueError("a skill is required, except for `missing`, which has none")
         if (kind is OutcomeKind.REJECTED) != bool(self.reason):
             raise ValueError("`rejected`, and no other outcome, needs a reason")
         if kind is OutcomeKind.SUPERSEDED and not self.other_skill_id:
-            raise ValueError("`superseded` needs other_skill_id, the skill that was used instead")
+            raise ValueError("`superseded` needs the other skill, which was used instead")
         if self.other_skill_id:
             if kind is not OutcomeKind.SUPERSEDED and self.reason not in _COMPARING_REASONS:
                 reasons = " and ".join(_COMPARING_REASONS)
-                raise ValueError(f"other_skill_id is for `superseded`, {reasons}")
+                raise ValueError(f"another skill is for `superseded`, {reasons} alone")
             if self.other_skill_id == self.skill_id:
-                raise ValueError("other_skill_id is the skill itself")
+                raise ValueError("the other skill is the skill itself")
         return self
 
 

@@ -22,7 +22,7 @@ MAX_CHANGES = 10_000
 """Queries that one read of the change feed returns at most."""
 
 KEPT_TOMBSTONE_SECONDS = 7 * 86_400.0
-"""How long the change feed names queries whose outcomes were deleted."""
+"""How long forgotten queries are known: the change feed names them, and they do not come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class OutcomeStore(Protocol):
 
     # -- answered queries
     def add_answers(self, answers: Sequence[AnsweredQuery]) -> None:
-        """Store answered queries durably. The first answer of a query is kept."""
+        """Store answered queries durably. The first answer of a query is kept, and a query that was
+        forgotten does not come back."""
         ...
 
     def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:

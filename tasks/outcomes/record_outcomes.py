@@ -49,9 +49,23 @@ def _record(services: Services, job: Job) -> int:
         raise PermanentError(f"{job.id} does not report outcomes but is {job.event.type}")
     answer = _find_answer(services, reported.query_id, job.event.owner)
     outcomes = build_outcomes(job, reported, answer)
+    _check_skills(services, answer, outcomes)
     new = services.outcomes.add_outcomes(outcomes)
     services.journal.finish_job(job.id, {"query_id": reported.query_id, "outcomes": len(outcomes)})
     return new
+
+
+def _check_skills(services: Services, answer: AnsweredQuery, outcomes: Sequence[Outcome]) -> None:
+    """Raise NotFoundError for a skill that neither the answer nor the catalog knows."""
+    named = {one for outcome in outcomes for one in (outcome.skill_id, outcome.other) if one}
+    unknown = sorted(named - {one.skill_id for one in answer.skills})
+    known = {entry.skill_id for entry in services.graph.get_entries(unknown)} if unknown else set()
+    missing = [skill_id for skill_id in unknown if skill_id not in known]
+    if missing:
+        raise NotFoundError(
+            f"no skill {missing[0]!r} in the library; use an id of a bundle or of "
+            "`skillbus skills list`"
+        )
 
 
 def build_outcomes(job: Job, reported: OutcomesReported, answer: AnsweredQuery) -> list[Outcome]:

@@ -26,7 +26,7 @@ EPOCH = PREFIX + "outcome-epoch"
 CHANGES = PREFIX + "outcome-changes"
 """Queries by the epoch of the last change of their outcomes."""
 TOMBSTONES = PREFIX + "outcome-tombstones"
-"""Deleted queries in the feed of changes, by the time of their deletion."""
+"""Forgotten queries by the time of their deletion."""
 VERSIONS = PREFIX + "usage-versions"
 """Version by day; `usage-saved` has that of the stored usage."""
 SAVED = PREFIX + "usage-saved"
@@ -36,6 +36,7 @@ RECORDED = PREFIX + "answers-recorded-until"
 
 
 ADD_ANSWER = f"""
+if redis.call('ZSCORE', '{TOMBSTONES}', ARGV[1]) then return 0 end
 if redis.call('HSETNX', '{ANSWER}' .. ARGV[1], 'a', ARGV[2]) == 0 then return 0 end
 redis.call('HSET', '{ANSWER}' .. ARGV[1], 'w', ARGV[3])
 redis.call('ZADD', '{ANSWERS}', ARGV[4], ARGV[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,9 @@ CREATE INDEX IF NOT EXISTS outcomes_by_day ON outcomes (day, key);
 CREATE INDEX IF NOT EXISTS outcomes_by_owner ON outcomes (owner);
 CREATE TABLE IF NOT EXISTS changes (
     epoch INTEGER PRIMARY KEY AUTOINCREMENT,
-    query_id TEXT NOT NULL UNIQUE,
-    deleted REAL
+    query_id TEXT NOT NULL UNIQUE
 );
-CREATE INDEX IF NOT EXISTS deleted_changes ON changes (deleted) WHERE deleted IS NOT NULL;
+CREATE TABLE IF NOT EXISTS forgotten (query_id TEXT PRIMARY KEY, deleted REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS vectors (
     query INTEGER NOT NULL,
     model TEXT NOT NULL,
@@ -83,6 +82,11 @@ INSERT INTO recorded SELECT 0 WHERE NOT EXISTS (SELECT * FROM recorded);
 _CHANGE_DAY = (
     "INSERT INTO days (day) VALUES (?) ON CONFLICT (day) DO UPDATE SET version = version + 1"
 )
+_PRUNE_TOMBSTONES = (
+    "DELETE FROM changes WHERE query_id IN (SELECT query_id FROM forgotten WHERE deleted < ?)",
+    "DELETE FROM forgotten WHERE deleted < ?",
+)
+
 _PAGE = 2_000
 """Rows of a day that are read at once."""
 
@@ -104,7 +108,8 @@ class SqliteOutcomeStore(OutcomeStore):
             for answer in answers:
                 added = connection.execute(
                     "INSERT OR IGNORE INTO answers (query_id, owner, session, day, answered, data) "
-                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    "SELECT ?1, ?2, ?3, ?4, ?5, ?6 "
+                    "WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE query_id = ?1)",
                     (
                         answer.query_id,
                         answer.owner,
@@ -243,17 +248,19 @@ class SqliteOutcomeStore(OutcomeStore):
                 f"DELETE FROM outcomes WHERE key IN ({outcomes})",  # noqa: S608
                 (value,),
             ).rowcount
+            connection.execute(
+                "REPLACE INTO forgotten SELECT query_id, ?2 FROM answers "  # noqa: S608
+                f"WHERE number IN ({answers})",
+                (value, now),
+            )
             for table, column in (("vectors", "query"), ("answers", "number")):
                 connection.execute(
                     f"DELETE FROM {table} WHERE {column} IN ({answers})",  # noqa: S608
                     (value,),
                 )
-            _change(connection, [query_id for (query_id,) in changed], now)
-            connection.execute(
-                "DELETE FROM changes WHERE deleted < ? AND query_id NOT IN "
-                "(SELECT query_id FROM answers)",
-                (now - KEPT_TOMBSTONE_SECONDS,),
-            )
+            _change(connection, [query_id for (query_id,) in changed])
+            for statement in _PRUNE_TOMBSTONES:
+                connection.execute(statement, (now - KEPT_TOMBSTONE_SECONDS,))
             connection.executemany(_CHANGE_DAY, days)
         return deleted
 
@@ -384,11 +391,7 @@ def _read_numbers(connection: sqlite3.Connection, query_ids: Sequence[str]) -> d
     )
 
 
-def _change(
-    connection: sqlite3.Connection,
-    query_ids: Sequence[str] | Mapping[str, None],
-    deleted: float | None = None,
-) -> None:
+def _change(connection: sqlite3.Connection, query_ids: Iterable[str]) -> None:
     """Give these queries a new epoch each."""
-    rows = [(query_id, deleted) for query_id in query_ids]
-    connection.executemany("REPLACE INTO changes (query_id, deleted) VALUES (?, ?)", rows)
+    rows = [(query_id,) for query_id in query_ids]
+    connection.executemany("REPLACE INTO changes (query_id) VALUES (?)", rows)

@@ -238,13 +238,14 @@ def test_old_queries_are_forgotten_with_their_outcomes(store: OutcomeStore) -> N
     assert list(store.list_outcomes_of(DAY + 1)) == []
 
 
-def test_what_was_forgotten_may_come_again(store: OutcomeStore) -> None:
-    store.add_answers([answer("q1")])
+def test_what_was_forgotten_does_not_come_back(store: OutcomeStore) -> None:
+    store.add_answers([answer("q1"), answer("q2")])
     store.add_outcomes([outcome("k1", "q1")])
     store.forget_owner("ann")
-    store.add_answers([answer("q1")])
-    assert store.add_outcomes([outcome("k1", "q1")]) == 1
-    assert ids(store)[-1] == "q1"
+    store.add_answers([answer("q1"), answer("q2"), answer("q3")])
+    assert list(store.get_answers(["q1", "q2", "q3"])) == ["q3"]
+    with pytest.raises(NotFoundError, match="q1"):
+        store.add_outcomes([outcome("k1", "q1")])
 
 
 def test_the_feed_forgets_deleted_queries_in_time(

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from config.errors import MisconfiguredError, NotFoundError, SkillbusError, TransientError
 from config.settings import Settings
 from skills.bundle.model import Bundle
+from skills.bundle.rejection import RejectionReason
 from skills.events import (
     OutcomesReported,
     QueryAsked,
@@ -27,7 +28,7 @@ from skills.events import (
     SkillOutcome,
     describe_validation_error,
 )
-from skills.outcomes.model import Reporter
+from skills.outcomes.model import OutcomeKind, Reporter
 from workers.backend.protocol import QueryStatus
 from workers.library.skill_reader import SkillReader
 from workers.mcp.outcome_reporter import OutcomeReporter
@@ -35,7 +36,6 @@ from workers.mcp.query_runner import ProgressReporter, QueryBackend, QueryRunner
 from workers.mcp.results import (
     FoundSkills,
     ReportedOutcome,
-    Result,
     SkillText,
     fit_to_budget,
     markdown_budget,
@@ -171,10 +171,10 @@ class SkillTools:
                 outcomes=(
                     SkillOutcome(
                         skill_id=skill_id or "",
-                        outcome=outcome,
-                        reason=reason or "",
+                        outcome=OutcomeKind(outcome),
+                        reason=RejectionReason(reason) if reason else "",
                         other_skill_id=other_skill_id or "",
-                        by=by or Reporter.AGENT,
+                        by=Reporter(by or Reporter.AGENT),
                     ),
                 ),
             )
@@ -292,7 +292,7 @@ def _check_id(skill_id: str) -> None:
         raise NotFoundError("not a valid skill id; use one from a bundle of find_skills")
 
 
-def _build_tool_result(result: Result) -> CallToolResult:
+def _build_tool_result(result: FoundSkills | SkillText | ReportedOutcome) -> CallToolResult:
     return CallToolResult(
         content=[TextContent(type="text", text=result.text)],
         structured_content=result.model_dump(mode="json"),

@@ -39,9 +39,8 @@ def _open_store(ctx: click.Context) -> Iterator[OutcomeStore]:
 def export(ctx: click.Context, out: Path | None) -> None:
     """Write all outcomes as JSON, one per line, by the time of their report."""
     with _open_store(ctx) as store:
-        lines = (
-            json.dumps(outcome_to_dict(one), ensure_ascii=False) for one in store.list_outcomes()
-        )
+        rows = map(outcome_to_dict, store.list_outcomes())
+        lines = (json.dumps(row, ensure_ascii=False) for row in rows)
         if out is None:
             for line in lines:
                 click.echo(line)
@@ -66,8 +65,10 @@ def owners(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json([{"owner": owner, "outcomes": count} for owner, count in counts.items()])
     elif counts:
-        rows = [(owner or "(this machine)", str(count)) for owner, count in counts.items()]
-        print_table(rows, ("owner", "outcomes"))
+        table: list[tuple[str, ...]] = [
+            (owner or "(this machine)", str(count)) for owner, count in counts.items()
+        ]
+        print_table(table, ("owner", "outcomes"))
     else:
         click.echo("no outcomes")
 

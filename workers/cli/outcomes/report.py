@@ -20,7 +20,9 @@ _POLL_SECONDS = 0.02
 @click.argument("query_id", metavar="QUERY")
 @click.argument("words", metavar="[SKILL] OUTCOME", nargs=-1, required=True)
 @click.option(
-    "--reason", type=click.Choice([*RejectionReason]), help="Why it was rejected; needed for that."
+    "--reason",
+    type=click.Choice([one.value for one in RejectionReason]),
+    help="Why it was rejected; needed for that.",
 )
 @click.option(
     "--other",
@@ -30,12 +32,16 @@ _POLL_SECONDS = 0.02
 )
 @click.option(
     "--by",
-    type=click.Choice([*Reporter]),
+    type=click.Choice([one.value for one in Reporter]),
     default=Reporter.PERSON.value,
     show_default=True,
     help="Who judged it.",
 )
-@click.option("--task-result", type=click.Choice([*TaskResult]), help="How the task ended.")
+@click.option(
+    "--task-result",
+    type=click.Choice([one.value for one in TaskResult]),
+    help="How the task ended.",
+)
 @click.pass_context
 def outcome(
     ctx: click.Context,
@@ -61,9 +67,7 @@ def outcome(
     *skill, kind = words
     if len(skill) > 1 or kind not in list(OutcomeKind):
         known = ", ".join(OutcomeKind)
-        raise UsageError(
-            f"write QUERY SKILL OUTCOME, OUTCOME one of {known}; not {' '.join(words)}"
-        )
+        raise UsageError(f"not SKILL OUTCOME, OUTCOME one of {known}: {' '.join(words)}")
     try:
         report = OutcomesReported(
             query_id=query_id,
