@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from search.protocol import Filters, Vector
-from search.text.query_understanding import understand
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.policies import Deadline
@@ -20,6 +20,11 @@ from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
 from tasks.query.retrieve import retrieve, score
 from tasks.query.select_passages import SkillPassages, select_passages
+from tasks.query.session.error_handling import put_error_handling_first
+from tasks.query.session.following import mark_sent
+from tasks.query.session.obstacle import encode_query, understand_query
+from tasks.query.session.refused import drop_refused
+from tasks.query.session.state import Asker
 from tasks.services import Services
 
 
@@ -36,6 +41,7 @@ def answer_query(
     query_id: str,
     request: QueryAsked,
     timings: StageTimings | None = None,
+    asker: Asker | None = None,
 ) -> Answer:
     """Answer a task with a bundle: a hit with skills, or none if the library has no evidence.
 
@@ -44,17 +50,23 @@ def answer_query(
     it is, TransientError for one that may be answered later.
     """
     check_query(request, services.settings.limits.query_characters)
-    context = QueryContext.create(services, request, deadline, timings, query_id=query_id)
+    context = QueryContext.create(
+        services, request, deadline, timings, query_id=query_id, asker=asker
+    )
     timed = context.timings.measure
     ranking = rank_skills(context)
     chosen = ChosenRevisions(ranking)
     selected: list[SkillPassages] = []
-    if _reaches_floor(context, ranking):
+    is_evident = _reaches_floor(context, ranking)
+    if is_evident or (context.request.obstacle and context.session.in_use):
         with timed("choose"):
-            choice = choose(context, ranking)
+            # What skills in use say about an obstacle is known to be about the task.
+            choice = choose(context, ranking if is_evident else replace(ranking, hits=()))
         with timed("select_passages"):
             chosen = show_model_roles(context, read_chosen(context, ranking, choice))
-            selected = select_passages(context, chosen)
+            selected = mark_sent(context.session, select_passages(context, chosen))
+            if context.request.obstacle:
+                selected = put_error_handling_first(context, selected)
     if selected:
         with timed("bundle"):
             bundle = assemble(context, chosen, selected)
@@ -75,6 +87,7 @@ def rank_skills(context: QueryContext) -> Ranking:
         with context.timings.measure("diffuse"):
             ranking = _diffuse(context, ranking)
     ranking = context.policy_filter.withhold(ranking)
+    ranking = drop_refused(ranking, context.session)
     with context.timings.measure("probability"):
         statistics = context.services.library.latest.statistics
         ranking = estimate_probabilities(ranking, statistics)
@@ -96,14 +109,14 @@ def rank_candidates(context: QueryContext) -> Ranking:
     services = context.services
     with timed("understand"):
         snapshot = services.library.refresh()
-        understanding = understand(context.request.task)
+        understanding = understand_query(context)
     if snapshot.error is not None:
         reason = f"the library as of {snapshot.age_seconds:.0f} s ago: a store did not answer"
         context.degradations.add(reason, snapshot.error)
     vector = None
     if context.is_on("dense") and understanding.language in services.encoder.get().languages:
         with timed("encode"):
-            vector = services.encoder.get().encode_queries([understanding.text])[0]
+            vector = encode_query(context, understanding)
     with timed("retrieve"):
         candidates = retrieve(context, TaskQuery(snapshot, understanding, vector))
     violations = context.policy_filter.find_violations(candidates.keys)
@@ -126,6 +139,7 @@ def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:
         settings,
         lambda ids: services.graph.get_adjacency(ids, settings.fan_out),
         linkable,
+        context.session.in_use[: settings.seeds] if context.request.obstacle else (),
     )
 
 

@@ -121,7 +121,8 @@ class Ranking:
     that one of the first ten is right, None before it was estimated. conflicts: pairs of skill_ids
     that must not go together for this task. selection: by the language model, None without one.
     section_cosines: of the task with the nearest section of each candidate that has vectors, by
-    `complete_section_cosines`.
+    `complete_section_cosines`. refused: candidates that stay out since they did not serve in the
+    session, the best ones.
     """
 
     understanding: Understanding
@@ -135,6 +136,7 @@ class Ranking:
     conflicts: tuple[tuple[str, str], ...] = ()
     selection: Selection | None = None
     section_cosines: Mapping[RevisionKey, float] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
 
     def is_evident(self, settings: ChoiceSettings) -> bool:
         """Whether the library is likely enough to have a skill for the task."""

@@ -10,6 +10,7 @@ from workers.cli.evaluation.bundles import bundles
 from workers.cli.evaluation.paging import paging
 from workers.cli.evaluation.roles import roles
 from workers.cli.evaluation.routing import routing
+from workers.cli.evaluation.sessions import sessions
 
 
 @click.group("eval")
@@ -17,5 +18,5 @@ def evaluate() -> None:
     """Measure ranking, bundles, answers, passage selection and roles on your own labelled data."""
 
 
-for command in (routing, paging, roles, bundles, answers, ablation):
+for command in (routing, paging, roles, bundles, answers, sessions, ablation):
     evaluate.add_command(command)
