@@ -10,6 +10,7 @@ import numpy as np
 from config.settings import ChoiceSettings
 from search.protocol import Vector
 from search.scoring.library_statistics import LibraryStatistics
+from search.scoring.memory_evidence import SkillEvidence
 from search.scoring.probability import (
     RIVALS,
     RankedEvidence,
@@ -45,11 +46,13 @@ class TaskQuery:
     """A task as the stages search for it.
 
     snapshot: the published library that is searched. vector: None where dense scores say nothing.
+    remembered: what near past tasks say about skills, by skill_id.
     """
 
     snapshot: LibrarySnapshot
     understanding: Understanding
     vector: Vector | None
+    remembered: Mapping[str, SkillEvidence] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class Ranking:
     that one of the first ten is right, None before it was estimated. conflicts: pairs of skill_ids
     that must not go together for this task. selection: by the language model, None without one.
     section_cosines: of the task with the nearest section of each candidate that has vectors, by
-    `complete_section_cosines`.
+    `complete_section_cosines`. remembered: what near past tasks say about skills, by skill_id.
     """
 
     understanding: Understanding
@@ -135,6 +138,7 @@ class Ranking:
     conflicts: tuple[tuple[str, str], ...] = ()
     selection: Selection | None = None
     section_cosines: Mapping[RevisionKey, float] = field(default_factory=dict)
+    remembered: Mapping[str, SkillEvidence] = field(default_factory=dict)
 
     def is_evident(self, settings: ChoiceSettings) -> bool:
         """Whether the library is likely enough to have a skill for the task."""
@@ -152,6 +156,7 @@ def build_ranking(query: TaskQuery, scored: ScoredCandidates) -> Ranking:
         long_task_weight=long_task_weight(understanding, ScoringWeights()),
         mass=float(understanding.weights.astype(np.float64) @ idf),
         library_size=len(query.snapshot.pointers),
+        remembered=query.remembered,
     )
 
 
