@@ -8,6 +8,7 @@ skill's score. Owners that are not trusted are limited: their tasks of a day, an
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,6 +67,14 @@ class MemoryWeights:
         posterior = (helped + self.strength * self.prior) / (helped + against + self.strength)
         return self.height * (posterior - self.prior)
 
+    def odds(self, helped: float, rejected: float) -> float:
+        """What these counts add to the log-odds that a skill is right for the task: those of the
+        posterior mean less those of the prior."""
+        against = self.rejected * rejected
+        return math.log1p(helped / (self.strength * self.prior)) - math.log1p(
+            against / (self.strength * (1.0 - self.prior))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class OwnerRules:
@@ -111,12 +120,14 @@ class Contribution(NamedTuple):
 class SkillEvidence:
     """What near past tasks say about a skill.
 
-    effect: to add to its score. nudge: what would be added besides if every owner counted alone;
-    it may move the skill by one place. contributions: nearest first.
+    effect: to add to its score. odds: to add to the log-odds that it is right. nudge: what would be
+    added to the score besides if every owner counted alone; it may move the skill by one place.
+    contributions: nearest first.
     """
 
     skill_id: str
     effect: float
+    odds: float
     nudge: float
     contributions: tuple[Contribution, ...]
 
@@ -186,14 +197,15 @@ def _conclude(
             before = others.get(one.owner, (0.0, 0.0))
             others[one.owner] = before[0] + one.helped, before[1] + one.rejected
     if not others:
-        effect = weights.effect(helped, rejected)
-        return SkillEvidence(skill_id, effect, 0.0, tuple(found))
+        effect, odds = weights.effect(helped, rejected), weights.odds(helped, rejected)
+        return SkillEvidence(skill_id, effect, odds, 0.0, tuple(found))
     least = rules.least_owners
     all_helped, agreed_helped = _trim([one for one, _ in others.values()], least)
     all_rejected, agreed_rejected = _trim([one for _, one in others.values()], least)
-    effect = weights.effect(helped + agreed_helped, rejected + agreed_rejected)
+    agreed = helped + agreed_helped, rejected + agreed_rejected
+    effect = weights.effect(*agreed)
     alone = weights.effect(helped + all_helped, rejected + all_rejected)
-    return SkillEvidence(skill_id, effect, alone - effect, tuple(found))
+    return SkillEvidence(skill_id, effect, weights.odds(*agreed), alone - effect, tuple(found))
 
 
 def _trim(values: Sequence[float], least_owners: int) -> tuple[float, float]:

@@ -105,6 +105,11 @@ class PastTaskRows:
         return len(self._words)
 
     @property
+    def vectors(self) -> int:
+        """Number of rows with a vector."""
+        return int(np.count_nonzero(self._with_vector[: self.size]))
+
+    @property
     def is_sparse(self) -> bool:
         """Whether so many rows were removed that the rest should be added to new ones."""
         return self._dead > _FIRST_ROOM and self._dead > _MAX_DEAD_SHARE * self.size

@@ -157,9 +157,9 @@ class TaskMemory:
                 fresh = ~np.isin(rows, seen)
                 rows, nearness = rows[fresh], nearness[fresh]
             yield from self._sort(rows, nearness)
-            if len(compared.rows) < count or not len(rows) or not nearness.all():
+            if len(compared.rows) == self._rows.vectors or not nearness.all():
                 return
-            count, seen = count * _WIDEN, compared.rows
+            count, seen = len(compared.rows) * _WIDEN, compared.rows
 
     def _sort(self, rows: Rows, nearness: Floats) -> Iterator[NearTask]:
         """The tasks of these rows whose nearness is not 0, nearest first, ties by id."""

@@ -49,6 +49,7 @@ class QueryContext:
 
     services: with fallbacks for servers that do not answer, each use of which goes into
     `degradations`. filters: those of the request. model_calls: to the language model.
+    owner: name of the token that asks, "" for the user of this machine.
     """
 
     request: QueryAsked
@@ -60,6 +61,7 @@ class QueryContext:
     degradations: Degradations
     timings: StageTimings
     model_calls: ModelCalls
+    owner: str = ""
 
     @classmethod
     def create(
@@ -70,6 +72,7 @@ class QueryContext:
         timings: StageTimings | None = None,
         *,
         query_id: str = "",
+        owner: str = "",
         apply_policy: bool = True,
         degrade: bool = True,
     ) -> QueryContext:
@@ -105,6 +108,7 @@ class QueryContext:
             degradations,
             timings or StageTimings(),
             ModelCalls(services.settings.language_model.query_milliseconds / 1000),
+            owner,
         )
 
     def is_on(self, stage: str) -> bool:

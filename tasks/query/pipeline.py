@@ -37,6 +37,7 @@ def answer_query(
     query_id: str,
     request: QueryAsked,
     timings: StageTimings | None = None,
+    owner: str = "",
 ) -> Answer:
     """Answer a task with a bundle: a hit with skills, or none if the library has no evidence.
 
@@ -45,7 +46,9 @@ def answer_query(
     it is, TransientError for one that may be answered later.
     """
     check_query(request, services.settings.limits.query_characters)
-    context = QueryContext.create(services, request, deadline, timings, query_id=query_id)
+    context = QueryContext.create(
+        services, request, deadline, timings, query_id=query_id, owner=owner
+    )
     timed = context.timings.measure
     ranking = rank_skills(context)
     chosen = ChosenRevisions(ranking)

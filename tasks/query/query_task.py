@@ -51,7 +51,9 @@ def run_query(
     try:
         with services.coordinator.track_query():
             timings = StageTimings(partial(_start_stage, services.journal, job.id))
-            bundle, vector = answer_query(services, deadline, job.id, request, timings)
+            bundle, vector = answer_query(
+                services, deadline, job.id, request, timings, job.event.owner
+            )
     except QueryEndedError:
         return _read_outcome(services.journal.get_job(job.id))
     except (PermanentError, MisconfiguredError) as error:

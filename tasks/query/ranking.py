@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -186,10 +187,22 @@ def estimate_probabilities(ranking: Ranking, statistics: LibraryStatistics) -> R
     head = ranking.hits[:RIVALS]
     found = load_probability_model().estimate(collect_evidence(ranking, statistics))
     known = [
-        replace(hit, probability=probability)
+        replace(hit, probability=_remember(ranking, hit, probability))
         for hit, probability in zip(head, found.skills.tolist(), strict=True)
     ]
-    return replace(ranking, hits=(*known, *ranking.hits[RIVALS:]), probability=found.library)
+    library = found.library
+    if library is not None and ranking.remembered:
+        library = max([library, *(hit.probability or 0.0 for hit in known)])
+    return replace(ranking, hits=(*known, *ranking.hits[RIVALS:]), probability=library)
+
+
+def _remember(ranking: Ranking, hit: RankedSkill, probability: float) -> float:
+    """A probability with what past tasks say, as independent evidence: log-odds add up."""
+    evidence = ranking.remembered.get(hit.key.skill_id)
+    if evidence is None or not 0.0 < probability < 1.0:
+        return probability
+    odds = probability / (1.0 - probability) * math.exp(evidence.odds)
+    return odds / (1.0 + odds)
 
 
 def collect_evidence(ranking: Ranking, statistics: LibraryStatistics) -> RankedEvidence:
@@ -217,4 +230,9 @@ def _reasons(
         return (f"the task names the format {scored.slots[key]}",)
     heaviest = sorted(parts.items(), key=lambda part: -part[1])
     total = sum(value for value in parts.values() if value > 0)
-    return tuple(_REASONS[name] for name, value in heaviest if value > _MIN_REASON_SHARE * total)
+    # The memory's own reason, with its counts, is added later.
+    return tuple(
+        _REASONS[name]
+        for name, value in heaviest
+        if value > _MIN_REASON_SHARE * total and name in _REASONS
+    )
