@@ -37,16 +37,16 @@ class MemoryWeights:
     probability. half_life: days in which a report loses half of its weight.
     """
 
-    nearest: float = 1.0
+    nearest: float = 1.5
     same: float = 5.0
     words_nearest: float = 0.02
-    words_same: float = 0.3
-    sharpness: float = 1.5
+    words_same: float = 0.25
+    sharpness: float = 1.0
     tasks: int = 32
-    prior: float = 0.1
-    strength: float = 1.0
-    rejected: float = 0.3
-    height: float = 8.0
+    prior: float = 0.2
+    strength: float = 2.0
+    rejected: float = 0.15
+    height: float = 9.0
     half_life: float = 180.0
 
     def nearness(self, deviations: Floats) -> Floats:
