@@ -11,8 +11,6 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from skills.bundle.rejection import RejectionReason
-from skills.outcomes.model import OutcomeKind, Reporter
 from workers.mcp.results import MAX_BUDGET, MIN_BUDGET, Result
 
 MAX_ID_LENGTH = 2000
@@ -48,13 +46,27 @@ QueryId = Annotated[
     str,
     Field(min_length=1, max_length=200, description="`query_id` of a result of find_skills."),
 ]
+# Literals, not the enums: their schemas would be apart, with titles and descriptions.
 OutcomeName = Annotated[
-    OutcomeKind,
-    Field(description="; ".join(f"{one}: {one.meaning}" for one in OutcomeKind)),
+    Literal["used", "helped", "failed", "rejected", "superseded", "missing"],
+    Field(
+        description="used: followed, result unknown; failed: followed, did not work; rejected: "
+        "read, not followed; superseded: another was used; missing: no skill is for this task."
+    ),
 ]
 Reason = Annotated[
-    RejectionReason | None,
-    Field(description="For `rejected`. " + "; ".join(f"{r}: {r.meaning}" for r in RejectionReason)),
+    Literal[
+        "wrong_domain",
+        "wrong_tool",
+        "wrong_platform",
+        "wrong_step",
+        "too_general",
+        "too_specific",
+        "redundant",
+        "incompatible",
+    ]
+    | None,
+    Field(description="Of `rejected` alone."),
 ]
 ReportedSkill = Annotated[
     str | None,
@@ -68,7 +80,7 @@ OtherSkill = Annotated[
     ),
 ]
 JudgedBy = Annotated[
-    Reporter | None,
+    Literal["agent", "verifier", "person"] | None,
     Field(description="verifier: tests or another check decided; person: the user did."),
 ]
 Lines = Annotated[

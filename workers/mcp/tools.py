@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from config.errors import MisconfiguredError, NotFoundError, SkillbusError, TransientError
 from config.settings import Settings
 from skills.bundle.model import Bundle
+from skills.bundle.rejection import RejectionReason
 from skills.events import (
     OutcomesReported,
     QueryAsked,
@@ -27,7 +28,7 @@ from skills.events import (
     SkillOutcome,
     describe_validation_error,
 )
-from skills.outcomes.model import Reporter
+from skills.outcomes.model import OutcomeKind, Reporter
 from workers.backend.protocol import QueryStatus
 from workers.library.skill_reader import SkillReader
 from workers.mcp.outcome_reporter import OutcomeReporter
@@ -146,10 +147,10 @@ class SkillTools:
                 outcomes=(
                     SkillOutcome(
                         skill_id=skill_id or "",
-                        outcome=outcome,
-                        reason=reason or "",
+                        outcome=OutcomeKind(outcome),
+                        reason=RejectionReason(reason) if reason else "",
                         other_skill_id=other_skill_id or "",
-                        by=by or Reporter.AGENT,
+                        by=Reporter(by or Reporter.AGENT),
                     ),
                 ),
             )

@@ -37,12 +37,14 @@ Floats = npt.NDArray[np.float64]
 class RankedPrompt:
     """The candidates of a prompt: parts (n, PARTS), and which of them are needed, (n,).
 
-    group: prompts of the same skills are never split between training and evaluation.
+    group: prompts of the same skills are never split between training and evaluation. weight: how
+    much it counts, in training and in means.
     """
 
     group: str
     parts: Floats
     needed: npt.NDArray[np.bool_]
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,9 @@ class RankerTraining:
         return self.least_gain > 0.0
 
 
-def rank_prompt(services: Services, text: str, needed: Sequence[str]) -> RankedPrompt | None:
+def rank_prompt(
+    services: Services, text: str, needed: Sequence[str], weight: float = 1.0
+) -> RankedPrompt | None:
     """Score the candidates of a prompt; None if no needed skill is among them."""
     request = QueryAsked(task=text)
     context = QueryContext.create(services, request, apply_policy=False, degrade=False)
@@ -75,7 +79,7 @@ def rank_prompt(services: Services, text: str, needed: Sequence[str]) -> RankedP
     if not is_needed.any():
         return None
     parts = np.array([[hit.parts.get(name, 0.0) for name in PARTS] for hit in hits])
-    return RankedPrompt(min(needed), parts, is_needed)
+    return RankedPrompt(min(needed), parts, is_needed, weight)
 
 
 def train_ranker(
@@ -106,6 +110,7 @@ def train_ranker(
             on_fold(fold + 1, FOLDS)
     penalty = choose_penalty(prompts)
     factors = fit_factors(prompts, penalty)
+    weights = np.array([prompt.weight for prompt in prompts])
     gains = (learnt - shipped)[:, 1]
     owners = np.array([groups.index(prompt.group) for prompt in prompts])
     return RankerTraining(
@@ -113,8 +118,8 @@ def train_ranker(
         penalty,
         shipped,
         learnt,
-        float(gains.mean()),
-        _least_mean(gains, owners, len(groups)),
+        float(np.average(gains, weights=weights)),
+        _least_mean(gains, weights, owners, len(groups)),
     )
 
 
@@ -127,7 +132,9 @@ def choose_penalty(prompts: Sequence[RankedPrompt]) -> float:
         for fold in range(_INNER_FOLDS):
             inside, outside = _split(prompts, groups, fold, _INNER_FOLDS)
             factors = fit_factors([prompts[place] for place in inside], penalty)
-            total += sum(measure(prompts[place], factors)[1] for place in outside)
+            total += sum(
+                prompts[place].weight * measure(prompts[place], factors)[1] for place in outside
+            )
         return total
 
     return max(PENALTIES, key=reciprocal_rank)
@@ -145,10 +152,10 @@ def fit_factors(prompts: Sequence[RankedPrompt], penalty: float) -> Floats:
             shares /= shares.sum()
             right = np.where(prompt.needed, shares, 0.0)
             mass = max(float(right.sum()), 1e-12)
-            total -= float(np.log(mass))
-            gradient += (shares - right / mass) @ prompt.parts
+            total -= prompt.weight * float(np.log(mass))
+            gradient += prompt.weight * ((shares - right / mass) @ prompt.parts)
         away = factors - 1.0
-        size = max(len(prompts), 1)
+        size = max(sum(prompt.weight for prompt in prompts), 1e-9)
         return total / size + penalty * float(away @ away), gradient / size + 2.0 * penalty * away
 
     found = minimize(
@@ -180,9 +187,11 @@ def _split(
     return inside, outside
 
 
-def _least_mean(gains: Floats, owners: npt.NDArray[np.int64], groups: int) -> float:
+def _least_mean(
+    gains: Floats, weights: Floats, owners: npt.NDArray[np.int64], groups: int
+) -> float:
     """Return the 5 % quantile of the mean gain over resampled groups (bootstrap)."""
-    sums = np.bincount(owners, weights=gains, minlength=groups)
-    sizes = np.bincount(owners, minlength=groups)
+    sums = np.bincount(owners, weights=gains * weights, minlength=groups)
+    sizes = np.bincount(owners, weights=weights, minlength=groups)
     drawn = np.random.default_rng(0).integers(groups, size=(_SAMPLES, groups))
     return float(np.quantile(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1), 0.05))

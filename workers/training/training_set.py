@@ -26,6 +26,7 @@ from tasks.services import Services
 from workers.training.cloze_queries import make_cloze_queries
 from workers.training.model_prompts import StoredPrompts, match_near_misses, read_prompts
 from workers.training.negative_mining import NegativeMiner
+from workers.training.outcome_labels import count_copies
 from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT
 from workers.training.trainer import ProgressCallback
 
@@ -120,8 +121,8 @@ def build_training_set(
 ) -> TrainingSet:
     """Build queries, split them into training and held-out ones, and mine negatives.
 
-    tasks: feedback, objects with `instruction` and `gt_skill_ids`. step: called with the queries
-    done and their total. Raises UsageError if the library is too small.
+    tasks: feedback, objects with `instruction`, `gt_skill_ids` and, optionally, `weight`. step:
+    called with the queries done and their total. Raises UsageError if the library is too small.
     """
     revisions = read_trainable(services, frozenset(options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
@@ -147,6 +148,7 @@ def build_training_set(
         )
     miner = NegativeMiner(training, vectors)
     prompts = read_prompts(services, known, options.prompts)
+    copies = count_copies(tasks, options.seed)
     queries = _make_queries(known, labelled_tasks, options) + _make_prompt_queries(prompts)
     near_misses = _find_near_misses(services, prompts, training_set)
     for done, query in enumerate(queries):
@@ -156,7 +158,8 @@ def build_training_set(
             training_set.held_out.append(_make_held_out(query, candidates[:RERANKED]))
         else:
             missed = near_misses.get(query.text, ())
-            training_set.lists += _make_lists(query, candidates, miner, options, missed)
+            made = _make_lists(query, candidates, miner, options, missed)
+            training_set.lists += made * copies.get(query.text, 1)
     training_set.notes["candidates judged as negatives"] = miner.counts.candidates
     for layer in ("name", "overlap", "vector"):
         training_set.notes[f"candidates filtered by {layer}"] = getattr(miner.counts, layer)

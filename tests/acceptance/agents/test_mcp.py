@@ -56,10 +56,11 @@ def test_what_the_server_says_of_itself(own: Agent) -> None:
         assert client.server_info is not None
         assert client.server_info.name == "skillbus"
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert list(tools) == ["find_skills", "read_skill"]
-        for tool in tools.values():
+        assert list(tools) == ["find_skills", "read_skill", "report_outcome"]
+        for name, tool in tools.items():
             assert tool.annotations is not None
-            assert tool.annotations.read_only_hint is True
+            assert tool.annotations.read_only_hint is (name != "report_outcome")
+            assert tool.annotations.idempotent_hint is True
             assert tool.annotations.destructive_hint is False
             assert tool.annotations.open_world_hint is False
             assert tool.input_schema["additionalProperties"] is False
@@ -112,6 +113,43 @@ def test_an_agent_finds_skills_and_reads_on(own: Agent) -> None:
         assert "passes the filters" in text_of(filtered)
 
     own(work)
+
+
+def test_an_agent_reports_what_helped(home: Skillbus, own: Agent) -> None:
+    async def work(client: Client) -> None:
+        found = await client.call_tool("find_skills", {"task": TASK})
+        assert found.structured_content is not None
+        query_id = found.structured_content["query_id"]
+        for arguments, text in (
+            ({"skill_id": KILN, "outcome": "helped", "by": "verifier"}, "helped: stored"),
+            ({"outcome": "missing"}, "missing: stored"),
+            (
+                {"skill_id": KILN, "outcome": "rejected", "reason": "wrong_step"},
+                "rejected: stored",
+            ),
+        ):
+            result = await client.call_tool("report_outcome", {"query_id": query_id, **arguments})
+            assert not result.is_error, text_of(result)
+            assert text_of(result) == text
+        for arguments, text in (
+            ({"query_id": "unknown", "skill_id": KILN, "outcome": "used"}, "no answered query"),
+            ({"query_id": query_id, "skill_id": "c:none", "outcome": "used"}, "no skill 'c:none'"),
+            ({"query_id": query_id, "outcome": "used"}, "a skill is required"),
+            ({"query_id": query_id, "skill_id": KILN, "outcome": "liked"}, "outcome"),
+            ({"query_id": query_id, "skill_id": KILN, "outcome": "rejected"}, "needs a reason"),
+        ):
+            result = await client.call_tool("report_outcome", arguments)
+            assert result.is_error
+            assert text in text_of(result)
+
+    own(work)
+    rows = [json.loads(line) for line in home("outcomes", "export").out.splitlines()]
+    assert [(row["skill_id"], row["outcome"], row["by"]) for row in rows] == [
+        (KILN, "helped", "verifier"),
+        ("", "missing", "agent"),
+        (KILN, "rejected", "agent"),
+    ]
+    home("outcomes", "forget", "--owner", "")
 
 
 def test_what_is_wrong_is_said_and_the_server_goes_on(own: Agent) -> None:
@@ -335,7 +373,7 @@ def test_on_the_wire(home: Skillbus, wire: Wire, tmp_path: Path) -> None:
         served.send(signal.SIGSTOP)
         left = wire.call("find_skills", task=TASK)
         wire.tell({"method": "notifications/cancelled", "params": {"requestId": left}})
-        assert len(wire.until(wire.ask("tools/list"))[-1]["result"]["tools"]) == 2
+        assert len(wire.until(wire.ask("tools/list"))[-1]["result"]["tools"]) == 3
         served.send(signal.SIGCONT)
 
         wire.tell("not JSON")

@@ -131,6 +131,32 @@ def test_the_same_event_is_done_and_answered_once(home: Home, tmp_path: Path) ->
         assert backend.journal.count_open_jobs("query") == 0
 
 
+def test_outcomes_are_recorded_and_confirmed(home: Home, tmp_path: Path) -> None:
+    name = reply_name(tmp_path)
+    good, bad = (
+        event(
+            "skillbus.outcome.reported.v1",
+            {"query_id": query_id, "outcomes": [{"outcome": "missing"}]},
+        )
+        for query_id in ("q-1", "q-2")
+    )
+    with home() as backend, consuming(backend):
+        home.outside.listen(name)
+        for one in (good, good, bad):
+            home.outside.put(json.dumps(one), name)
+        jobs = [wait_for(lambda one=one: recorded(backend, one)) for one in (good, bad)]
+        assert [job.kind for job in jobs] == ["outcome", "outcome"]
+        assert backend.journal.count_open_jobs("outcome") == 2
+        backend.journal.finish_job(jobs[0].id, {"query_id": "q-1", "outcomes": 1})
+        backend.journal.fail_job(jobs[1].id, "no answered query")
+        replies = {reply.data["query_id"]: reply for reply in home.outside.replies(name, 2)}
+        assert replies["q-1"].type == "skillbus.outcome.recorded.v1"
+        assert replies["q-1"].data["outcomes"] == 1
+        assert replies["q-2"].type == "skillbus.outcome.refused.v1"
+        assert replies["q-2"].data["reason"] == "no answered query"
+        assert home.outside.replies(name, 1, 0.5) == []
+
+
 REFUSED = {
     "no JSON": (b"\xff\xfe not json", "not a CloudEvents"),
     "nothing": (b" ", "not a CloudEvents"),

@@ -67,9 +67,7 @@ def outcome(
     *skill, kind = words
     if len(skill) > 1 or kind not in list(OutcomeKind):
         known = ", ".join(OutcomeKind)
-        raise UsageError(
-            f"write QUERY SKILL OUTCOME, OUTCOME one of {known}; not {' '.join(words)}"
-        )
+        raise UsageError(f"not SKILL OUTCOME, OUTCOME one of {known}: {' '.join(words)}")
     try:
         report = OutcomesReported(
             query_id=query_id,

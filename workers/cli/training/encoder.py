@@ -126,7 +126,7 @@ def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTra
     from workers.training.encoder.encoder_training import PAIRS_FILE, base_settings
     from workers.training.encoder.mine_pairs import build_encoder_training_set
 
-    tasks, feedback = read_feedback(options["feedback"])
+    tasks, feedback = read_feedback(settings, options["feedback"], options["outcomes"])
     chosen = _choose(settings, options, feedback)
 
     def build() -> EncoderTrainingSet:

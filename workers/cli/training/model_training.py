@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from config.errors import UsageError
+from config.settings import Settings
 from workers.cli.common import json_option, print_to_stderr, progress_bar
 
 if TYPE_CHECKING:
@@ -41,6 +44,12 @@ def number_option(
     return click.option(name, default=default, show_default=True, type=kind, help=explanation)
 
 
+outcomes_option = click.option(
+    "--outcomes",
+    is_flag=True,
+    help="Also learn from what was reported to have helped (`skillbus outcome`).",
+)
+
 _DATA_OPTIONS = (
     click.option(
         "--out",
@@ -53,6 +62,7 @@ _DATA_OPTIONS = (
         type=click.Path(path_type=Path),
         help="JSONL of prompts with `instruction` and `gt_skill_ids`, as for `eval routing`.",
     ),
+    outcomes_option,
     click.option(
         "--prompts/--no-prompts",
         default=True,
@@ -196,13 +206,38 @@ def print_comparison(figures: Mapping[str, Any], compared: Iterable[str]) -> Non
     click.echo(f"  MRR gain (95%) {low:+.3f} to {high:+.3f}")
 
 
-def read_feedback(path: Path | None) -> tuple[list[dict[str, Any]], str]:
-    """The rows of a file of labelled tasks, and its digest; nothing for None."""
+def read_feedback(
+    settings: Settings, path: Path | None, outcomes: bool
+) -> tuple[list[dict[str, Any]], str]:
+    """The rows of a file of labelled tasks, and those of reported outcomes if asked for; and a
+    digest of both, "" for neither."""
     from hashlib import blake2b
 
     from workers.evaluation.predictions import read_jsonl
 
-    if path is None:
-        return [], ""
-    rows = read_jsonl(path, ("instruction", "gt_skill_ids"))
-    return list(rows), blake2b(path.read_bytes(), digest_size=8).hexdigest()
+    digest, rows = blake2b(digest_size=8), []
+    if path is not None:
+        rows += read_jsonl(path, ("instruction", "gt_skill_ids"))
+        digest.update(path.read_bytes())
+    if outcomes:
+        reported = read_reported(settings)
+        rows += reported
+        digest.update(json.dumps(reported).encode())
+    return rows, digest.hexdigest() if path is not None or outcomes else ""
+
+
+def read_reported(settings: Settings) -> list[dict[str, Any]]:
+    """Labelled tasks from reported outcomes; raises UsageError if none says what helped."""
+    from skills.outcomes.counting import TRUSTED_OWNERS
+    from workers.backend.stores import open_outcomes
+    from workers.training.outcome_labels import read_outcome_labels
+
+    with ExitStack() as stack:
+        store = open_outcomes(settings, stack)
+        trusted = TRUSTED_OWNERS.union(settings.learning.trusted_owners)
+        found = read_outcome_labels(store, trusted)
+    if not found.rows:
+        raise UsageError("no outcome says what helped; report some with `skillbus outcome`")
+    shown = ", ".join(f"{value:.2f}" for value in found.propensities[:10])
+    print_to_stderr(f"{len(found.rows)} tasks from outcomes; reports by place: {shown}")
+    return found.rows

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from config.errors import PermanentError, UsageError
+from config.settings import Settings
 from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
+from workers.cli.training.model_training import outcomes_option, read_reported
 
 if TYPE_CHECKING:
     from workers.training.ranker_training import RankerTraining
 
 
 @click.command("ranker")
-@click.argument("prompts", type=click.Path(path_type=Path))
+@click.argument("prompts", type=click.Path(path_type=Path), required=False)
+@outcomes_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -24,12 +27,15 @@ if TYPE_CHECKING:
 )
 @json_option
 @click.pass_context
-def ranker(ctx: click.Context, prompts: Path, out: Path | None, as_json: bool) -> None:
+def ranker(
+    ctx: click.Context, prompts: Path | None, outcomes: bool, out: Path | None, as_json: bool
+) -> None:
     """Learn the weights of the parts of a score from prompts with the skills they need.
 
-    PROMPTS is JSONL with `instruction` and `gt_skill_ids`. Learning starts from the shipped
-    weights. Prompts are left out by skill, in five folds; if the learnt weights do not rank those
-    better than the shipped ones, nothing is written and the exit code is 1.
+    PROMPTS is JSONL with `instruction` and `gt_skill_ids`; --outcomes adds what was reported to
+    have helped, or takes its place. Learning starts from the shipped weights. Prompts are left out
+    by skill, in five folds; if the learnt weights do not rank those better than the shipped ones,
+    nothing is written and the exit code is 1.
 
     \b
     Example:
@@ -37,21 +43,21 @@ def ranker(ctx: click.Context, prompts: Path, out: Path | None, as_json: bool) -
     """
     from search.scoring.ranker_factors import dump_factors
     from workers.cli.evaluation.options import open_library
-    from workers.evaluation.predictions import read_jsonl
     from workers.library.user_files import write_atomically
     from workers.training.ranker_training import rank_prompt, train_ranker
 
     if out is not None and (out.suffix != ".json" or not out.absolute().parent.is_dir()):
         raise UsageError(f"{out}: --out must be a .json file in an existing folder")
-    rows = [row for row in read_jsonl(prompts, ("instruction",)) if row.get("gt_skill_ids")]
     settings = read_settings(ctx)
+    rows = _read_rows(settings, prompts, outcomes)
     shipped = settings.model_copy(
         update={"ranker": settings.ranker.model_copy(update={"weights": ""})}
     )
     with open_library(shipped, wait=False) as services, progress_bar("ranking") as step:
         ranked = []
         for done, row in enumerate(rows, 1):
-            ranked.append(rank_prompt(services, row["instruction"], row["gt_skill_ids"]))
+            weight = float(row.get("weight", 1.0))
+            ranked.append(rank_prompt(services, row["instruction"], row["gt_skill_ids"], weight))
             step(done, len(rows))
     found = [prompt for prompt in ranked if prompt is not None]
     trained = train_ranker(found)
@@ -68,6 +74,17 @@ def ranker(ctx: click.Context, prompts: Path, out: Path | None, as_json: bool) -
     if out is not None:
         write_atomically(out, dump_factors(trained.factors))
         print_to_stderr(f"written to {out}; set ranker.weights to use it")
+
+
+def _read_rows(settings: Settings, prompts: Path | None, outcomes: bool) -> list[dict[str, Any]]:
+    """The labelled prompts of the file and of reported outcomes."""
+    from workers.evaluation.predictions import read_jsonl
+
+    if prompts is None and not outcomes:
+        raise UsageError("give PROMPTS, or --outcomes")
+    rows = [] if prompts is None else read_jsonl(prompts, ("instruction",))
+    found = [row for row in rows if row.get("gt_skill_ids")]
+    return found + (read_reported(settings) if outcomes else [])
 
 
 def _report(trained: RankerTraining, prompts: int, found: int) -> dict[str, Any]:

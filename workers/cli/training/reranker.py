@@ -112,7 +112,7 @@ def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSe
     from workers.training.reranker_training import TRAINING_SET_FILE
     from workers.training.training_set import build_training_set, dump, load
 
-    tasks, feedback = read_feedback(options["feedback"])
+    tasks, feedback = read_feedback(settings, options["feedback"], options["outcomes"])
     chosen = _choose(settings, options, feedback)
 
     def build() -> TrainingSet:

@@ -29,6 +29,7 @@ from workers.training.encoder.encoder_pairs import (
 from workers.training.encoder.trigger_phrases import find_trigger_phrases
 from workers.training.model_prompts import read_prompts
 from workers.training.negative_mining import NEAREST, NegativeMiner
+from workers.training.outcome_labels import count_copies
 from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT, SECTIONS, TRIGGERS
 from workers.training.trainer import ProgressCallback
 from workers.training.training_set import assign_folds, read_trainable
@@ -50,7 +51,8 @@ def build_encoder_training_set(
 ) -> EncoderTrainingSet:
     """Make pairs, hold a part of the repositories out, and mine negatives for the rest.
 
-    tasks: labelled prompts, objects with `instruction`, `gt_skill_ids` and, optionally, `also`.
+    tasks: labelled prompts, objects with `instruction`, `gt_skill_ids` and, optionally, `also` and
+    `weight`.
     step: called with the pairs done and their total. Raises UsageError if the library is too small.
     """
     revisions = read_trainable(services, frozenset(options.languages))
@@ -71,12 +73,14 @@ def build_encoder_training_set(
             "training and held-out sets"
         )
     miner = NegativeMiner(kept, services.index.get_skill_vectors([one.key for one in kept]))
+    copies = count_copies(tasks, options.seed)
     for done, pair in enumerate(found):
         step(done, len(found))
         if any(repositories[name] in held for name in pair.needed):
             training_set.held_out.append(pair)
         else:
-            training_set.pairs.append(_add_negatives(services, pair, miner, options.seed))
+            mined = _add_negatives(services, pair, miner, options.seed)
+            training_set.pairs += [mined] * copies.get(pair.query, 1)
     if len(training_set.pairs) < _MIN_PAIRS:
         raise UsageError(
             f"only {len(training_set.pairs)} training pairs: give --feedback, or more --pairs"

@@ -1,0 +1,89 @@
+"""What one owner reported about the skills of one task, settled where reports contradict."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from skills.bundle.rejection import RejectionReason
+from skills.outcomes.model import Outcome, OutcomeKind, TaskResult
+from skills.outcomes.weights import REPORTER_WEIGHTS, USED_SHARE
+
+MAX_SKILLS = 30
+"""Skills of one report that are considered; their pairs grow with the square."""
+
+_UNHELPFUL = (OutcomeKind.FAILED, OutcomeKind.REJECTED, OutcomeKind.SUPERSEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """The settled reports of one owner about one answered query.
+
+    day: of the last report. helped: skill_id -> weight, of skills that helped or were used.
+    unhelpful: likewise of skills that were sent and failed, were rejected or superseded. failed:
+    skills that failed, or were used in a task that failed. incompatible, same_job: (skill_id, the
+    other skill that its report names) -> weight. skill_ids: all skills that it is about.
+    """
+
+    query_id: str
+    owner: str
+    day: int
+    helped: Mapping[str, float] = field(default_factory=dict)
+    unhelpful: Mapping[str, float] = field(default_factory=dict)
+    failed: Mapping[str, float] = field(default_factory=dict)
+    incompatible: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    same_job: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    skill_ids: frozenset[str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        pairs = {end for pair in (*self.incompatible, *self.same_job) for end in pair}
+        object.__setattr__(
+            self,
+            "skill_ids",
+            frozenset({*self.helped, *self.unhelpful, *self.failed, *pairs}),
+        )
+
+
+def build_reports(outcomes: Iterable[Outcome]) -> list[TaskReport]:
+    """The report of each owner about one query, by owner; a function of the set of outcomes."""
+    by_owner: defaultdict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.skill_id:
+            by_owner[outcome.owner].append(outcome)
+    return [_build_report(by_owner[owner]) for owner in sorted(by_owner)]
+
+
+def _build_report(outcomes: list[Outcome]) -> TaskReport:
+    helped: dict[str, float] = {}
+    unhelpful: dict[str, float] = {}
+    failed: dict[str, float] = {}
+    incompatible: dict[tuple[str, str], float] = {}
+    same_job: dict[tuple[str, str], float] = {}
+    for one in _settle(outcomes):
+        weight = REPORTER_WEIGHTS[one.by]
+        is_used = one.kind is OutcomeKind.USED
+        if one.kind is OutcomeKind.FAILED or (is_used and one.task_result == TaskResult.FAILED):
+            failed[one.skill_id] = weight
+        elif one.kind is OutcomeKind.HELPED or is_used:
+            helped[one.skill_id] = weight * (USED_SHARE if is_used else 1.0)
+        if one.kind in _UNHELPFUL and one.place:
+            unhelpful[one.skill_id] = weight
+        if one.other:
+            named = incompatible if one.reason == RejectionReason.INCOMPATIBLE else same_job
+            named[one.skill_id, one.other] = weight
+    first, day = outcomes[0], max(one.day for one in outcomes)
+    return TaskReport(
+        first.query_id, first.owner, day, helped, unhelpful, failed, incompatible, same_job
+    )
+
+
+def _settle(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """The report that counts of each skill: the weightiest party's, of these the last.
+
+    The first MAX_SKILLS by place in the bundle, then by skill_id.
+    """
+    ordered = sorted(outcomes, key=lambda one: (REPORTER_WEIGHTS[one.by], one.reported, one.key))
+    counted = {one.skill_id: one for one in ordered}
+    settled = sorted(counted.values(), key=lambda one: (not one.place, one.place, one.skill_id))
+    return settled[:MAX_SKILLS]

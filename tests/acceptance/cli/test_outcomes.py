@@ -1,0 +1,135 @@
+"""`skillbus outcome` and `skillbus outcomes`: what came of skills, reported and taken back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from tests.support.program.program import ForkServer, Skillbus
+from tests.support.samples.library import write_topics
+
+TASK = "fire stoneware in an electric kiln"
+KILN = "crafts:kiln-firing"
+
+
+@pytest.fixture(scope="module", params=["alone", "served"])
+def skillbus(
+    request: pytest.FixtureRequest,
+    fork_server: ForkServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Skillbus]:
+    """A library of its own, asked by processes of their own or through `serve`."""
+    base = tmp_path_factory.mktemp(f"outcomes-{request.param}")
+    made = Skillbus(fork_server, base / "home")
+    made("sync", str(write_topics(base / "crafts")))
+    with made.serving() if request.param == "served" else nullcontext():
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _forgotten(skillbus: Skillbus) -> Iterator[None]:
+    yield
+    skillbus("outcomes", "forget", "--owner", "")
+
+
+def ask(skillbus: Skillbus, task: str = TASK) -> str:
+    return str(skillbus("query", task, "--format", "json").data["query_id"])
+
+
+def exported(skillbus: Skillbus) -> list[dict[str, object]]:
+    return [json.loads(line) for line in skillbus("outcomes", "export").out.splitlines()]
+
+
+def test_an_outcome_is_reported_exported_and_forgotten(skillbus: Skillbus, tmp_path: Path) -> None:
+    query_id = ask(skillbus)
+    assert skillbus("outcome", query_id, KILN, "helped").out == f"recorded: {KILN} helped\n"
+    skillbus("outcome", query_id, "missing", "--task-result", "failed")
+    skillbus(
+        "outcome", query_id, KILN, "rejected", "--reason", "wrong_step", "--by", "verifier"
+    )  # fmt: skip
+    rows = exported(skillbus)
+    assert [(row["skill_id"], row["outcome"], row["by"], row["reason"]) for row in rows] == [
+        (KILN, "helped", "person", ""),
+        ("", "missing", "person", ""),
+        (KILN, "rejected", "verifier", "wrong_step"),
+    ]
+    assert {row["query_id"] for row in rows} == {query_id}
+    assert rows[0]["place"] == 1
+    assert rows[1]["task_result"] == "failed"
+    assert skillbus("outcomes", "owners", "--json").data == [{"owner": "", "outcomes": 3}]
+    file = tmp_path / "outcomes.jsonl"
+    assert "3 outcomes" in skillbus("outcomes", "export", "--out", str(file)).out
+    assert [json.loads(line) for line in file.read_text().splitlines()] == rows
+    assert skillbus("outcomes", "forget", "--owner", "", "--json").data == {"forgotten": 3}
+    assert exported(skillbus) == []
+    assert skillbus("outcomes", "owners").out == "no outcomes\n"
+
+
+def test_the_summary_of_a_query_gives_its_id(skillbus: Skillbus) -> None:
+    line = skillbus("query", TASK).out.splitlines()[-1]
+    assert line.startswith("query ")
+    query_id = line.removeprefix("query ").partition(";")[0]
+    skillbus("outcome", query_id, KILN, "used")
+    assert [row["outcome"] for row in exported(skillbus)] == ["used"]
+
+
+def test_a_skill_that_was_not_in_the_bundle(skillbus: Skillbus) -> None:
+    query_id = ask(skillbus)
+    other = next(
+        skill_id for skill_id in sorted(skillbus.skills()) if skill_id not in skillbus.chosen(TASK)
+    )
+    skillbus("outcome", query_id, other, "helped")
+    skillbus("outcome", query_id, KILN, "superseded", "--other", other)
+    assert [(row["skill_id"], row["place"], row["other"]) for row in exported(skillbus)] == [
+        (other, 0, ""),
+        (KILN, 1, other),
+    ]
+
+
+def test_wrong_reports_are_refused_and_nothing_is_stored(skillbus: Skillbus) -> None:
+    query_id = ask(skillbus)
+    for args, code, text in (
+        (["unknown", KILN, "helped"], 1, "no answered query 'unknown'"),
+        ([query_id, "crafts:none", "helped"], 1, "no skill 'crafts:none'"),
+        ([query_id, KILN, "superseded", "--other", "crafts:none"], 1, "no skill 'crafts:none'"),
+        ([query_id, KILN, "liked"], 2, "one of used, helped"),
+        ([query_id, "helped"], 2, "a skill is required"),
+        ([query_id, KILN, "missing"], 2, "a skill is required"),
+        ([query_id, KILN, "x", "helped"], 2, "not SKILL OUTCOME"),
+        ([query_id, KILN, "rejected"], 2, "needs a reason"),
+        ([query_id, KILN, "helped", "--reason", "redundant"], 2, "needs a reason"),
+        ([query_id, KILN, "rejected", "--reason", "ugly"], 2, "ugly"),
+        ([query_id, KILN, "superseded"], 2, "needs the other skill"),
+        ([query_id, KILN, "superseded", "--other", KILN], 2, "the skill itself"),
+        ([query_id, KILN, "helped", "--other", "a:b"], 2, "another skill is for"),
+        ([query_id, KILN, "helped", "--by", "me"], 2, "me"),
+        ([query_id, "no-skill-id", "helped"], 2, "skill_id"),
+        ([query_id], 2, "OUTCOME"),
+    ):
+        result = skillbus("outcome", *args, code=code)
+        assert text in result.err, (args, result.err)
+    assert exported(skillbus) == []
+
+
+def test_wrong_calls_of_outcomes(skillbus: Skillbus, tmp_path: Path) -> None:
+    assert "--owner or --older-than" in skillbus("outcomes", "forget", code=2).err
+    both = skillbus("outcomes", "forget", "--owner", "x", "--older-than", "1", code=2)
+    assert "--owner or --older-than" in both.err
+    assert "-1" in skillbus("outcomes", "forget", "--older-than", "-1", code=2).err
+    target = tmp_path / "no" / "folder.jsonl"
+    assert str(target) in skillbus("outcomes", "export", "--out", str(target), code=2).err
+    empty = skillbus.with_environment(SKILLBUS_HOME=str(tmp_path / "empty"))
+    assert "no library" in empty("outcomes", "export", code=2).err
+    assert "no library" in empty("outcome", "q", KILN, "helped", code=2).err
+
+
+def test_old_queries_are_forgotten(skillbus: Skillbus) -> None:
+    query_id = ask(skillbus)
+    skillbus("outcome", query_id, KILN, "helped")
+    assert skillbus("outcomes", "forget", "--older-than", "1", "--json").data == {"forgotten": 0}
+    assert skillbus("outcomes", "forget", "--older-than", "0", "--json").data == {"forgotten": 1}
+    assert "no answered query" in skillbus("outcome", query_id, KILN, "helped", code=1).err
