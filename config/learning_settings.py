@@ -32,6 +32,12 @@ class LearningSettings(SettingsGroup):
         description="tokens whose reports count as those of the user of this machine: without "
         "caps, alone, and for skills of sources that they contribute to",
     )
+    daily_tasks: int = Field(
+        3,
+        ge=1,
+        description="tasks of one owner and day that count for one statement, or in one "
+        "neighbourhood of tasks, unless the owner is trusted",
+    )
     least_owners: int = Field(
         2,
         ge=1,
