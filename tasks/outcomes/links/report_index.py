@@ -42,8 +42,10 @@ class ReportIndex:
         while True:
             changes = self._store.get_changes(self.epoch)
             before = self.epoch
+            room_came = bool(changes.query_ids) and self._read(changes.query_ids, touched)
+            # Only now: what is interrupted is read again.
             self.epoch = changes.epoch
-            if changes.query_ids and self._read(changes.query_ids, touched):
+            if room_came:
                 # A task that was dropped to make room may be among the newest again.
                 touched |= self._tasks.keys()
                 self.clear()
