@@ -17,7 +17,8 @@ from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unem
 from tasks.ingest.poll import poll_sources
 from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.record_answers import record_missing_answers
-from tasks.policies import INGEST, QUERY, RECORD_OUTCOMES, Deadline
+from tasks.outcomes.usage.roll_up import needs_roll_up
+from tasks.policies import INGEST, QUERY, RECORD_OUTCOMES, ROLL_UP, Deadline
 from tasks.refine.completion.completions import completion_origins, find_lacking
 from tasks.refine.linking.link_origin import mark_for_changed_origin
 from tasks.refine.unrefined import send_unrefined_skills
@@ -50,6 +51,8 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
         report["polled_sources"] = poll_sources(services)
         deadline.check("maintain")
         report["rescanned"] = rescan_outdated(services)
+        if needs_roll_up(services):
+            services.send_task(ROLL_UP.name, [])
         if services.coordinator.claim_if_due("sweep", services.settings.workers.sweep_seconds):
             report |= _sweep(services, deadline)
         return report | _delete_ended_jobs(services)

@@ -54,6 +54,9 @@ def _record(services: Services, job: Job) -> int:
     outcomes = build_outcomes(job, reported, answer)
     _check_skills(services, answer, outcomes)
     new = services.outcomes.add_outcomes(outcomes)
+    # All of an event are new, or none: its outcomes are stored together.
+    for one in outcomes if new else ():
+        services.metrics.record_outcome(one.kind.value, one.by.value)
     services.journal.finish_job(job.id, {"query_id": reported.query_id, "outcomes": len(outcomes)})
     return new
 

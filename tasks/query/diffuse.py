@@ -23,6 +23,7 @@ def diffuse(
     settings: DiffusionSettings,
     read_rows: ReadAdjacency,
     pointers: Mapping[str, int],
+    in_use: Sequence[str] = (),
 ) -> Ranking:
     """Rank again by score + weight * spread * mass that arrived over links.
 
@@ -32,7 +33,8 @@ def diffuse(
     and where it has many, each gets little, so that the weight follows from the library. Its unit
     is the ranking's own spread (the score at place 3 less that at place 30). The first two places
     stay; skills that no candidate stage found are added when they are among the `pointers`
-    (skill_id -> seq).
+    (skill_id -> seq). in_use: skills that the agent works with; half of the mass flows from them,
+    in equal parts, and the other half from the best candidates.
 
     A seed's companions also get at once the share of the seed's past tasks in which both helped,
     times its part of the seeds' mass. That is not divided among them, as mass is: a task may need
@@ -42,6 +44,9 @@ def diffuse(
     if len(hits) <= _FIXED_PLACES or settings.weight == 0:
         return ranking
     seeds = {hit.key.skill_id: hit.score**settings.power for hit in hits[: settings.seeds]}
+    if in_use:
+        share = sum(seeds.values()) / len(in_use)
+        seeds |= {name: seeds.get(name, 0.0) + share for name in in_use}
     rows: dict[str, Adjacency] = {}
 
     def read_and_keep(ids: Sequence[str]) -> Mapping[str, Adjacency]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from search.protocol import Filters, Vector
-from search.text.query_understanding import understand
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.policies import Deadline
@@ -15,11 +15,17 @@ from tasks.query.context import QueryContext, StageTimings, check_query
 from tasks.query.diffuse import diffuse
 from tasks.query.explain import explain
 from tasks.query.language_model.show_model_roles import show_model_roles
+from tasks.query.memory.recall import add_reasons, add_remembered, nudge, recall
 from tasks.query.ranking import Ranking, TaskQuery, estimate_probabilities
 from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
 from tasks.query.retrieve import retrieve, score
 from tasks.query.select_passages import SkillPassages, select_passages
+from tasks.query.session.error_handling import put_error_handling_first
+from tasks.query.session.following import mark_sent
+from tasks.query.session.obstacle import encode_query, understand_query
+from tasks.query.session.refused import drop_refused
+from tasks.query.session.state import Asker
 from tasks.services import Services
 
 
@@ -36,6 +42,7 @@ def answer_query(
     query_id: str,
     request: QueryAsked,
     timings: StageTimings | None = None,
+    asker: Asker | None = None,
 ) -> Answer:
     """Answer a task with a bundle: a hit with skills, or none if the library has no evidence.
 
@@ -44,17 +51,23 @@ def answer_query(
     it is, TransientError for one that may be answered later.
     """
     check_query(request, services.settings.limits.query_characters)
-    context = QueryContext.create(services, request, deadline, timings, query_id=query_id)
+    context = QueryContext.create(
+        services, request, deadline, timings, query_id=query_id, asker=asker
+    )
     timed = context.timings.measure
     ranking = rank_skills(context)
     chosen = ChosenRevisions(ranking)
     selected: list[SkillPassages] = []
-    if _reaches_floor(context, ranking):
+    is_evident = _reaches_floor(context, ranking)
+    if is_evident or (context.request.obstacle and context.session.in_use):
         with timed("choose"):
-            choice = choose(context, ranking)
+            # What skills in use say about an obstacle is known to be about the task.
+            choice = choose(context, ranking if is_evident else replace(ranking, hits=()))
         with timed("select_passages"):
             chosen = show_model_roles(context, read_chosen(context, ranking, choice))
-            selected = select_passages(context, chosen)
+            selected = mark_sent(context.session, select_passages(context, chosen))
+            if context.request.obstacle:
+                selected = put_error_handling_first(context, selected)
     if selected:
         with timed("bundle"):
             bundle = assemble(context, chosen, selected)
@@ -74,7 +87,8 @@ def rank_skills(context: QueryContext) -> Ranking:
     if context.is_on("diffusion"):
         with context.timings.measure("diffuse"):
             ranking = _diffuse(context, ranking)
-    ranking = context.policy_filter.withhold(ranking)
+    ranking = nudge(context.policy_filter.withhold(ranking))
+    ranking = drop_refused(ranking, context.session)
     with context.timings.measure("probability"):
         statistics = context.services.library.latest.statistics
         ranking = estimate_probabilities(ranking, statistics)
@@ -96,19 +110,23 @@ def rank_candidates(context: QueryContext) -> Ranking:
     services = context.services
     with timed("understand"):
         snapshot = services.library.refresh()
-        understanding = understand(context.request.task)
+        understanding = understand_query(context)
     if snapshot.error is not None:
         reason = f"the library as of {snapshot.age_seconds:.0f} s ago: a store did not answer"
         context.degradations.add(reason, snapshot.error)
     vector = None
     if context.is_on("dense") and understanding.language in services.encoder.get().languages:
         with timed("encode"):
-            vector = services.encoder.get().encode_queries([understanding.text])[0]
+            vector = encode_query(context, understanding)
+    query = TaskQuery(snapshot, understanding, vector)
+    if context.is_on("memory"):
+        with timed("memory"):
+            query = recall(context, query)
     with timed("retrieve"):
-        candidates = retrieve(context, TaskQuery(snapshot, understanding, vector))
+        candidates = add_remembered(context, retrieve(context, query))
     violations = context.policy_filter.find_violations(candidates.keys)
     with timed("score"):
-        ranking = score(context, candidates, violations)
+        ranking = add_reasons(score(context, candidates, violations))
     if context.uses_model("rewrite"):
         from tasks.query.language_model.rewrite import rewrite
 
@@ -126,6 +144,7 @@ def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:
         settings,
         lambda ids: services.graph.get_adjacency(ids, settings.fan_out),
         linkable,
+        context.session.in_use[: settings.seeds] if context.request.obstacle else (),
     )
 
 

@@ -242,6 +242,7 @@ class EmbeddedBackend(StoreBackend):
             self.coordinator.task_error,
             self.services.answers,
             self.services.refined,
+            self.services.outcomes,
         )
         if (refinement := status.get("language_model", {}).get("refinement")) is not None:
             pause = self.get_refine_pause()

@@ -26,6 +26,7 @@ _COMMANDS = {
     "sources": "workers.cli.library.sources:sources",
     "failures": "workers.cli.library.failures:failures",
     "status": "workers.cli.operations.status:status",
+    "usage": "workers.cli.operations.usage:usage",
     "doctor": "workers.cli.operations.doctor:doctor",
     "dead": "workers.cli.operations.dead:dead",
     "config": "workers.cli.operations.config:config",

@@ -24,7 +24,9 @@ from workers.http.routes.outcomes import outcome_routes
 from workers.http.routes.queries import query_routes
 from workers.http.routes.skills import skill_routes
 from workers.http.routes.sources import source_routes
+from workers.http.routes.telemetry import telemetry_routes
 from workers.http.routes.uploads import upload_routes
+from workers.http.routes.usage import usage_routes
 from workers.http.routes.webhooks import webhook_routes
 from workers.http.tokens import TokenScope
 from workers.mcp.http import mount_mcp
@@ -103,6 +105,8 @@ def create_api(
         source_routes,
         event_routes,
     ):
+        include(routes(backend), TokenScope.READ)
+    for routes in (usage_routes, telemetry_routes):
         include(routes(backend), TokenScope.READ)
     include(dead_letter_routes(backend), TokenScope.ADMIN)
     include(link_routes(backend), TokenScope.ADMIN)

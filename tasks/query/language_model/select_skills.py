@@ -68,7 +68,7 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
         revisions = context.services.index.get_revisions([hit.key for hit in hits])
         hidden = _find_orders(hits, revisions)
         shown = [hit for hit in hits if hit.key.skill_id not in hidden]
-        numbered = _number(context.request.task, shown)
+        numbered = _number(context.text, shown)
         entries = _describe(context, ranking.understanding, numbered, revisions)
     except TransientError as error:
         context.degradations.add("select was skipped: the candidates could not be read", error)
@@ -79,7 +79,7 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
         return ranking
     answer = ask_model(
         context,
-        select_request(context.request.task, entries),
+        select_request(context.text, entries),
         SelectAnswer,
         lambda given: check_answer(given, len(numbered)),
         began,

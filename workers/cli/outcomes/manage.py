@@ -16,6 +16,7 @@ from config.settings import Settings
 from skills.outcomes.codec import outcome_to_dict
 from skills.outcomes.model import SECONDS_PER_DAY
 from tasks.outcomes.protocol import OutcomeStore
+from tasks.outcomes.usage.forget import forget_owner
 from workers.backend.factory import open_backend
 from workers.cli.common import json_option, print_json, print_table, read_settings
 
@@ -111,7 +112,7 @@ def forget(ctx: click.Context, owner: str | None, older_than: float | None, as_j
         raise UsageError("give either --owner or --older-than")
     with _open_store(ctx) as store:
         if owner is not None:
-            deleted = store.forget_owner(owner)
+            deleted = forget_owner(store, owner)
         else:
             deleted = store.forget_before(time.time() - float(older_than or 0) * SECONDS_PER_DAY)
     _link_without(read_settings(ctx))
