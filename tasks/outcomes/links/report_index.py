@@ -15,7 +15,7 @@ _BATCH_QUERIES = 1_000
 class ReportIndex:
     """Reports of the newest tasks: a function of the set of stored outcomes.
 
-    At most `max_tasks`, the newest by the day of the last report, then by query_id. About 1 kB a
+    At most `max_tasks`, the newest by the day of the last report, then by query_id. About 2 kB a
     task.
     """
 
