@@ -21,6 +21,9 @@ class LearningSettings(SettingsGroup):
     days: float = Field(
         180.0, gt=0, description="how long answered queries and their outcomes are kept"
     )
+    roll_up_seconds: float = Field(
+        300.0, gt=0, description="interval at which the usage of days that changed is counted"
+    )
     past_tasks: int = Field(
         100_000, ge=0, description="past tasks that a query is compared with: the newest"
     )
@@ -28,6 +31,12 @@ class LearningSettings(SettingsGroup):
         (),
         description="tokens whose reports count as those of the user of this machine: without "
         "caps, alone, and for skills of sources that they contribute to",
+    )
+    daily_tasks: int = Field(
+        3,
+        ge=1,
+        description="tasks of one owner and day that count for one statement about two skills, "
+        "unless the owner is trusted",
     )
     least_owners: int = Field(
         2,

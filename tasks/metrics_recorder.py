@@ -14,6 +14,9 @@ TaskOutcome = Literal["done", "stale", "passing", "failed"]
 
 QueryOutcome = Literal["hit", "no_hit", "failed"]
 
+AnswerRecorder = Literal["query", "reconciler"]
+"""What recorded an answered query: its own task, or the reconciler after that failed."""
+
 SubmissionOutcome = Literal["recorded", "refused", "replied", "dropped"]
 """Result of a queue message or of a reply to one; dropped: the reply queue does not exist."""
 
@@ -38,6 +41,14 @@ class MetricsRecorder(Protocol):
 
     def record_query(self, answered: QueryOutcome, degraded: bool) -> None:
         """A query ended; degraded: answered without a store or stage that was unavailable."""
+        ...
+
+    def record_answers(self, by: AnswerRecorder, count: int) -> None:
+        """Answered queries were stored for outcomes and usage."""
+        ...
+
+    def record_outcome(self, kind: str, by: str) -> None:
+        """A reported outcome was stored; kind, by: values of OutcomeKind and Reporter."""
         ...
 
     def record_dead_letter(self, task: str) -> None:
@@ -84,6 +95,14 @@ class NullMetrics(MetricsRecorder):
 
     @override
     def record_query(self, answered: QueryOutcome, degraded: bool) -> None:
+        pass
+
+    @override
+    def record_answers(self, by: AnswerRecorder, count: int) -> None:
+        pass
+
+    @override
+    def record_outcome(self, kind: str, by: str) -> None:
         pass
 
     @override

@@ -86,6 +86,7 @@ MAINTAIN = TaskPolicy("skillbus.maintain", MAINTAIN_QUEUE, time_limit=120, max_q
 RECORD_OUTCOMES = TaskPolicy(
     "skillbus.record_outcomes", OUTCOMES_QUEUE, time_limit=60, max_retries=5, max_queue_length=5_000
 )
+ROLL_UP = TaskPolicy("skillbus.roll_up", OUTCOMES_QUEUE, time_limit=600, max_queue_length=5_000)
 QUERY = TaskPolicy("skillbus.query", QUERY_QUEUE, time_limit=30, max_retries=2, retry_backoff=0.05)
 
 POLICIES = {
@@ -99,6 +100,7 @@ POLICIES = {
         LINK,
         MAINTAIN,
         RECORD_OUTCOMES,
+        ROLL_UP,
         QUERY,
     )
 }

@@ -24,7 +24,16 @@ from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.message import TRACE_HEADER
 from tasks.metrics_recorder import TaskOutcome
 from tasks.outcomes.record_outcomes import record_outcomes
-from tasks.policies import QUERY, RECORD_OUTCOMES, Deadline, DeadlineExceededError, TaskPolicy
+from tasks.outcomes.usage.roll_up import roll_up
+from tasks.policies import (
+    LINK,
+    QUERY,
+    RECORD_OUTCOMES,
+    ROLL_UP,
+    Deadline,
+    DeadlineExceededError,
+    TaskPolicy,
+)
 from tasks.query.query_task import fail_query, run_query
 from tasks.services import Services
 from tasks.task import TaskDefinition
@@ -34,11 +43,14 @@ log = structlog.get_logger()
 _QUERY_TASK = TaskDefinition(QUERY, run_query, "query id (one)", on_failure=fail_query)
 
 _RECORD_OUTCOMES_TASK = TaskDefinition(
-    RECORD_OUTCOMES, record_outcomes, "event ids", on_failure=fail_events
+    RECORD_OUTCOMES, record_outcomes, "event ids", sends=(LINK,), on_failure=fail_events
 )
 
+_ROLL_UP_TASK = TaskDefinition(ROLL_UP, roll_up, "none: all days that changed")
+
 TASK_DEFINITIONS = {
-    task.policy.name: task for task in (*INGEST_PIPELINE, _RECORD_OUTCOMES_TASK, _QUERY_TASK)
+    task.policy.name: task
+    for task in (*INGEST_PIPELINE, _RECORD_OUTCOMES_TASK, _ROLL_UP_TASK, _QUERY_TASK)
 }
 
 _FINISH_TIMEOUT_SECONDS = 120.0

@@ -52,9 +52,13 @@ _lock = threading.Lock()
 
 def measure_cosine_scale(encoder: Encoder) -> CosineScale:
     """Return the scale of an encoder; measured once per model and process, in under a second."""
-    if encoder.model.startswith(_DEFAULT_MODEL):
-        return DEFAULT_SCALE
-    return _measure_once(encoder)
+    return DEFAULT_SCALE if is_default_model(encoder.model) else _measure_once(encoder)
+
+
+def is_default_model(model: str) -> bool:
+    """Return whether an encoder of this name is the default one, of whose cosines DEFAULT_SCALE
+    is the scale."""
+    return model.startswith(_DEFAULT_MODEL)
 
 
 def _measure_once(encoder: Encoder) -> CosineScale:

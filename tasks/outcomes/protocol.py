@@ -129,7 +129,8 @@ class OutcomeStore(Protocol):
 
     # -- days, for the roll-up of usage
     def list_changed_days(self) -> dict[int, int]:
-        """Days whose answers or outcomes changed since `save_day`, with their present version."""
+        """Days with their present version, of which queries, or outcomes of queries that were
+        answered on them, changed since `save_day`."""
         ...
 
     def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
@@ -140,15 +141,32 @@ class OutcomeStore(Protocol):
         """Outcomes that were reported on a day, in an order that depends only on what is stored."""
         ...
 
-    def save_day(self, day: int, version: int, usage: str) -> None:
-        """Store the usage of a day, as JSON, in place of an earlier one.
+    def save_day(self, day: int, version: int, usage: bytes) -> None:
+        """Store the usage of a day in place of an earlier one.
 
         version: that of `list_changed_days` before the day was read.
         """
         ...
 
-    def get_days(self, first: int, last: int) -> dict[int, str]:
-        """The stored usage of the days from `first` to `last`, by day."""
+    def get_days(self, first: int, last: int) -> dict[int, bytes]:
+        """The stored usage of the days from `first` to `last`, by day; of days that were merged,
+        by the first of them."""
+        ...
+
+    def prune_days(self, before: int) -> int:
+        """Delete the queries of the days before `before` with their outcomes; returns how many.
+
+        The usage of these days stays as it is. A day whose usage is not that of its present version
+        is kept as a whole. Queries of a pruned day are unknown from then on, and none is added to
+        it.
+        """
+        ...
+
+    def merge_days(self, first: int, last: int, usage: bytes) -> None:
+        """Store the usage of pruned days as one, under `first`, in place of theirs.
+
+        Changes nothing if a day from `first` to `last` is not pruned.
+        """
         ...
 
     # -- recorded answers

@@ -96,7 +96,9 @@ def record_missing_answers(services: Services) -> int:
     for start in range(0, len(ended.job_ids), _BATCH_JOBS):
         batch = ended.job_ids[start : start + _BATCH_JOBS]
         missing = set(batch) - outcomes.get_answers(batch).keys()
-        outcomes.add_answers(list(_build_answers(services, sorted(missing))))
+        answers = list(_build_answers(services, sorted(missing)))
+        outcomes.add_answers(answers)
+        services.metrics.record_answers("reconciler", len(answers))
     outcomes.set_recorded_until(ended.until)
     return len(ended.job_ids)
 

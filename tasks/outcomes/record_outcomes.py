@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from config.errors import NotFoundError, PermanentError, TransientError
 from skills.events import OutcomesReported
 from skills.outcomes.model import AnsweredQuery, Outcome
+from tasks.ingest.next_tasks import send_link
 from tasks.journal.protocol import Job
 from tasks.outcomes.protocol import describe_unknown_queries
 from tasks.outcomes.record_answers import record_answer
@@ -34,6 +35,8 @@ def record_outcomes(
             services.journal.fail_job(job.id, error.public_message)
         except _UnansweredError as error:
             waiting.append(error)
+    if new and services.writable and services.learned_links is not None:
+        send_link(services)
     if waiting:
         raise waiting[0]
     return {"new_outcomes": new}
@@ -51,6 +54,9 @@ def _record(services: Services, job: Job) -> int:
     outcomes = build_outcomes(job, reported, answer)
     _check_skills(services, answer, outcomes)
     new = services.outcomes.add_outcomes(outcomes)
+    # All of an event are new, or none: its outcomes are stored together.
+    for one in outcomes if new else ():
+        services.metrics.record_outcome(one.kind.value, one.by.value)
     services.journal.finish_job(job.id, {"query_id": reported.query_id, "outcomes": len(outcomes)})
     return new
 

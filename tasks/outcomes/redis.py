@@ -31,6 +31,7 @@ from tasks.outcomes.protocol import (
     StoredVector,
     describe_unknown_queries,
 )
+from tasks.outcomes.redis_days import RedisDays
 from tasks.outcomes.redis_scripts import (
     ADD_ANSWER,
     ADD_OUTCOMES,
@@ -45,13 +46,9 @@ from tasks.outcomes.redis_scripts import (
     RECORD_UNTIL,
     RECORDED,
     REPORTED_ON,
-    SAVE_DAY,
     SAVE_VECTOR,
-    SAVED,
     SESSION,
     TOMBSTONES,
-    USAGE,
-    VERSIONS,
 )
 
 _DATA, _VECTOR = b"a", b"v:"
@@ -70,7 +67,7 @@ class RedisOutcomeStore(OutcomeStore):
         self._add_outcomes = client.register_script(ADD_OUTCOMES)
         self._forget_query = client.register_script(FORGET)
         self._save_vector = client.register_script(SAVE_VECTOR)
-        self._save_day = client.register_script(SAVE_DAY)
+        self._days = RedisDays(client, settings)
         self._record_until = client.register_script(RECORD_UNTIL)
 
     @contextmanager
@@ -156,9 +153,7 @@ class RedisOutcomeStore(OutcomeStore):
 
     @override
     def list_outcomes(self) -> Iterator[Outcome]:
-        with self._connected() as client:
-            days = sorted(map(int, client.hkeys(VERSIONS)))
-        for day in days:
+        for day in self._days.list_report_days():
             yield from sorted(self.list_outcomes_of(day), key=lambda one: (one.reported, one.key))
 
     @override
@@ -256,43 +251,43 @@ class RedisOutcomeStore(OutcomeStore):
     # -- days
     @override
     def list_changed_days(self) -> dict[int, int]:
-        with self._connected() as client:
-            versions, saved = client.hgetall(VERSIONS), client.hgetall(SAVED)
-        return {
-            int(day): int(version)
-            for day, version in sorted(versions.items(), key=lambda one: int(one[0]))
-            if int(version) > int(saved.get(day, 0))
-        }
+        return self._days.list_changed()
 
     @override
     def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
-        for batch in batches(self._list_day(ANSWERED_ON, day), _BATCH):
+        for batch in batches(self._days.list_queries(ANSWERED_ON, day), _BATCH):
             yield from self.get_answers(batch).values()
 
     @override
     def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
-        for batch in batches(self._list_day(REPORTED_ON, day), _BATCH):
+        for batch in batches(self._days.list_queries(REPORTED_ON, day), _BATCH):
             for outcomes in self.get_outcomes(batch).values():
                 # The set of a day may still name a query whose outcomes of that day are deleted.
                 yield from (one for one in outcomes if one.day == day)
 
-    def _list_day(self, kind: str, day: int) -> list[str]:
-        with self._connected() as client:
-            return sorted(one.decode() for one in client.smembers(f"{kind}{day}"))
+    @override
+    def save_day(self, day: int, version: int, usage: bytes) -> None:
+        self._days.save(day, version, usage)
 
     @override
-    def save_day(self, day: int, version: int, usage: str) -> None:
-        with self._connected():
-            self._save_day(args=[day, version, usage.encode()])
+    def get_days(self, first: int, last: int) -> dict[int, bytes]:
+        return self._days.get(first, last)
 
     @override
-    def get_days(self, first: int, last: int) -> dict[int, str]:
-        with self._connected() as client:
-            days = sorted(day for day in map(int, client.hkeys(USAGE)) if first <= day <= last)
-            found = client.hmget(USAGE, days) if days else []
-        return {
-            day: usage.decode() for day, usage in zip(days, found, strict=True) if usage is not None
-        }
+    def prune_days(self, before: int) -> int:
+        deleted = 0
+        for day in self._days.mark_pruned(before):
+            for batch in batches(self._days.list_queries(ANSWERED_ON, day), _BATCH):
+                outcomes = self.get_outcomes(batch)
+                for query_id, answer in self.get_answers(batch).items():
+                    self._forget(answer, outcomes.get(query_id, ()), with_answer=True)
+                    deleted += 1
+        self._prune_tombstones()
+        return deleted
+
+    @override
+    def merge_days(self, first: int, last: int, usage: bytes) -> None:
+        self._days.merge(first, last, usage)
 
     # -- recorded answers
     @override

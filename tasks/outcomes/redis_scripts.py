@@ -9,7 +9,7 @@ from __future__ import annotations
 from tasks.broker.redis_connection import PREFIX
 
 ANSWER = PREFIX + "answer:"
-"""A hash per query: its answer, its owner, and a vector per model."""
+"""A hash per query: its answer and its day, its owner, and a vector per model."""
 ANSWERS = PREFIX + "answers"
 """Queries by the time of their answer."""
 ANSWERED_ON = PREFIX + "answered-on:"
@@ -20,6 +20,8 @@ OUTCOMES = PREFIX + "outcomes:"
 """A hash per query: its outcomes by key."""
 REPORTED_ON = PREFIX + "outcomes-on:"
 """A set per day of the queries that outcomes were reported of."""
+REPORT_DAYS = PREFIX + "outcome-days"
+"""The days on which outcomes were reported."""
 OWNERS = PREFIX + "outcome-owners"
 """Number of outcomes by owner."""
 EPOCH = PREFIX + "outcome-epoch"
@@ -28,17 +30,20 @@ CHANGES = PREFIX + "outcome-changes"
 TOMBSTONES = PREFIX + "outcome-tombstones"
 """Forgotten queries by the time of their deletion."""
 VERSIONS = PREFIX + "usage-versions"
-"""Version by day; `usage-saved` has that of the stored usage."""
+"""Version by day of the answer; `usage-saved` has that of the stored usage."""
 SAVED = PREFIX + "usage-saved"
 USAGE = PREFIX + "usage"
+PRUNED = PREFIX + "usage-pruned"
+"""Days whose queries are deleted, or are being deleted."""
 CONTRIBUTORS = PREFIX + "contributors"
 RECORDED = PREFIX + "answers-recorded-until"
 
 
 ADD_ANSWER = f"""
+if redis.call('SISMEMBER', '{PRUNED}', ARGV[5]) == 1 then return 0 end
 if redis.call('ZSCORE', '{TOMBSTONES}', ARGV[1]) then return 0 end
 if redis.call('HSETNX', '{ANSWER}' .. ARGV[1], 'a', ARGV[2]) == 0 then return 0 end
-redis.call('HSET', '{ANSWER}' .. ARGV[1], 'w', ARGV[3])
+redis.call('HSET', '{ANSWER}' .. ARGV[1], 'w', ARGV[3], 'd', ARGV[5])
 redis.call('ZADD', '{ANSWERS}', ARGV[4], ARGV[1])
 redis.call('SADD', '{ANSWERED_ON}' .. ARGV[5], ARGV[1])
 redis.call('HINCRBY', '{VERSIONS}', ARGV[5], 1)
@@ -49,7 +54,10 @@ return 1
 
 ADD_OUTCOMES = f"""
 for at = 1, #ARGV, 5 do
-    if redis.call('EXISTS', '{ANSWER}' .. ARGV[at]) == 0 then return ARGV[at] end
+    local answered = redis.call('HGET', '{ANSWER}' .. ARGV[at], 'd')
+    if not answered or redis.call('SISMEMBER', '{PRUNED}', answered) == 1 then
+        return ARGV[at]
+    end
 end
 local new = 0
 for at = 1, #ARGV, 5 do
@@ -58,7 +66,8 @@ for at = 1, #ARGV, 5 do
         new = new + 1
         redis.call('ZADD', '{CHANGES}', redis.call('INCR', '{EPOCH}'), query)
         redis.call('SADD', '{REPORTED_ON}' .. day, query)
-        redis.call('HINCRBY', '{VERSIONS}', day, 1)
+        redis.call('SADD', '{REPORT_DAYS}', day)
+        redis.call('HINCRBY', '{VERSIONS}', redis.call('HGET', '{ANSWER}' .. query, 'd'), 1)
         redis.call('HINCRBY', '{OWNERS}', owner, 1)
     end
 end
@@ -73,7 +82,6 @@ for at = 5, #ARGV, 3 do
     local key, day, owner = unpack(ARGV, at, at + 2)
     if redis.call('HDEL', '{OUTCOMES}' .. query, key) == 1 then
         deleted = deleted + 1
-        redis.call('HINCRBY', '{VERSIONS}', day, 1)
         if redis.call('HINCRBY', '{OWNERS}', owner, -1) <= 0 then
             redis.call('HDEL', '{OWNERS}', owner)
         end
@@ -84,6 +92,8 @@ for at = 5, #ARGV, 3 do
 end
 if deleted > 0 then
     redis.call('ZADD', '{CHANGES}', redis.call('INCR', '{EPOCH}'), query)
+    local day = redis.call('HGET', '{ANSWER}' .. query, 'd')
+    if day then redis.call('HINCRBY', '{VERSIONS}', day, 1) end
 end
 if answered ~= '' and redis.call('DEL', '{ANSWER}' .. query) == 1 then
     redis.call('ZREM', '{ANSWERS}', query)
@@ -104,12 +114,38 @@ return redis.call('HSETNX', '{ANSWER}' .. ARGV[1], ARGV[2], ARGV[3])
 """ARGV: query id, field, data. A query that was forgotten gets no vector."""
 
 SAVE_DAY = f"""
+if redis.call('SISMEMBER', '{PRUNED}', ARGV[1]) == 1 then return 0 end
 local saved = tonumber(redis.call('HGET', '{SAVED}', ARGV[1]) or '0')
 if saved >= tonumber(ARGV[2]) then return 0 end
 redis.call('HSET', '{SAVED}', ARGV[1], ARGV[2])
 redis.call('HSET', '{USAGE}', ARGV[1], ARGV[3])
 return 1
 """
+"""ARGV: day, version, usage."""
+
+MARK_PRUNED = f"""
+local version = redis.call('HGET', '{VERSIONS}', ARGV[1])
+if version ~= redis.call('HGET', '{SAVED}', ARGV[1]) then return 0 end
+return redis.call('SADD', '{PRUNED}', ARGV[1])
+"""
+"""ARGV: day. One that changed since its usage was stored is not marked."""
+
+MERGE_DAYS = f"""
+local first, last = tonumber(ARGV[1]), tonumber(ARGV[2])
+for _, day in ipairs(redis.call('HKEYS', '{VERSIONS}')) do
+    local number = tonumber(day)
+    if number >= first and number <= last
+        and redis.call('SISMEMBER', '{PRUNED}', day) == 0 then return 0 end
+end
+for _, day in ipairs(redis.call('HKEYS', '{USAGE}')) do
+    local number = tonumber(day)
+    if number >= first and number <= last then redis.call('HDEL', '{USAGE}', day) end
+end
+redis.call('HSET', '{USAGE}', ARGV[1], ARGV[3])
+redis.call('SADD', '{PRUNED}', ARGV[1])
+return 1
+"""
+"""ARGV: first day, last day, usage."""
 
 RECORD_UNTIL = f"""
 local until_ = tonumber(redis.call('GET', '{RECORDED}') or '0')

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -15,8 +15,8 @@ from typing_extensions import override
 from config.errors import NotFoundError
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
+from tasks.outcomes import sqlite_days as days
 from tasks.outcomes.protocol import (
-    KEPT_TOMBSTONE_SECONDS,
     MAX_CHANGES,
     OutcomeChanges,
     OutcomeStore,
@@ -73,22 +73,19 @@ CREATE TABLE IF NOT EXISTS days (
     day INTEGER PRIMARY KEY,
     version INTEGER NOT NULL DEFAULT 1,
     saved_version INTEGER NOT NULL DEFAULT 0,
-    usage TEXT
+    pruned INTEGER NOT NULL DEFAULT 0,
+    usage BLOB
 );
 CREATE TABLE IF NOT EXISTS recorded (until REAL NOT NULL);
 INSERT INTO recorded SELECT 0 WHERE NOT EXISTS (SELECT * FROM recorded);
 """
 
-_CHANGE_DAY = (
-    "INSERT INTO days (day) VALUES (?) ON CONFLICT (day) DO UPDATE SET version = version + 1"
+_ADD_ANSWER = (
+    "INSERT OR IGNORE INTO answers (query_id, owner, session, day, answered, data) "
+    "SELECT ?1, ?2, ?3, ?4, ?5, ?6 "
+    "WHERE NOT EXISTS (SELECT * FROM forgotten WHERE query_id = ?1) "
+    "AND NOT EXISTS (SELECT * FROM days WHERE day = ?4 AND pruned)"
 )
-_PRUNE_TOMBSTONES = (
-    "DELETE FROM changes WHERE query_id IN (SELECT query_id FROM forgotten WHERE deleted < ?)",
-    "DELETE FROM forgotten WHERE deleted < ?",
-)
-
-_PAGE = 2_000
-"""Rows of a day that are read at once."""
 
 
 class SqliteOutcomeStore(OutcomeStore):
@@ -107,9 +104,7 @@ class SqliteOutcomeStore(OutcomeStore):
         with self._file.transaction() as connection:
             for answer in answers:
                 added = connection.execute(
-                    "INSERT OR IGNORE INTO answers (query_id, owner, session, day, answered, data) "
-                    "SELECT ?1, ?2, ?3, ?4, ?5, ?6 "
-                    "WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE query_id = ?1)",
+                    _ADD_ANSWER,
                     (
                         answer.query_id,
                         answer.owner,
@@ -120,7 +115,7 @@ class SqliteOutcomeStore(OutcomeStore):
                     ),
                 )
                 if added.rowcount:
-                    connection.execute(_CHANGE_DAY, (answer.day,))
+                    days.mark_changed_days(connection, [answer.day])
 
     @override
     def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:
@@ -160,15 +155,16 @@ class SqliteOutcomeStore(OutcomeStore):
                     "VALUES (?, ?, ?, ?, ?)",
                     (
                         outcome.key,
-                        numbers[outcome.query_id],
+                        numbers[outcome.query_id].number,
                         outcome.day,
                         outcome.owner,
                         dump_outcome(outcome),
                     ),
                 ).rowcount
             ]
-            _change(connection, dict.fromkeys(one.query_id for one in new))
-            connection.executemany(_CHANGE_DAY, [(day,) for day in {one.day for one in new}])
+            changed = dict.fromkeys(one.query_id for one in new)
+            days.mark_changed_queries(connection, changed)
+            days.mark_changed_days(connection, {numbers[one].day for one in changed})
         return len(new)
 
     @override
@@ -199,8 +195,8 @@ class SqliteOutcomeStore(OutcomeStore):
     @override
     def list_outcomes(self) -> Iterator[Outcome]:
         with self._file.reading() as connection:
-            days = connection.execute("SELECT DISTINCT day FROM outcomes ORDER BY day").fetchall()
-        for (day,) in days:
+            found = connection.execute("SELECT DISTINCT day FROM outcomes ORDER BY day").fetchall()
+        for (day,) in found:
             yield from sorted(self.list_outcomes_of(day), key=lambda one: (one.reported, one.key))
 
     @override
@@ -235,13 +231,13 @@ class SqliteOutcomeStore(OutcomeStore):
         now = time.time()
         with self._file.transaction(durable=True) as connection:
             changed = connection.execute(
-                "SELECT DISTINCT a.query_id FROM outcomes o JOIN answers a ON a.number = o.query "  # noqa: S608 - constants of this class
-                f"WHERE o.key IN ({outcomes}) ORDER BY a.query_id",
+                "SELECT DISTINCT a.query_id, a.day FROM outcomes o "  # noqa: S608 - constants of this class
+                f"JOIN answers a ON a.number = o.query WHERE o.key IN ({outcomes}) "
+                "ORDER BY a.query_id",
                 (value,),
             ).fetchall()
-            days = connection.execute(
-                f"SELECT day FROM outcomes WHERE key IN ({outcomes}) "  # noqa: S608
-                f"UNION SELECT day FROM answers WHERE number IN ({answers})",
+            emptied = connection.execute(
+                f"SELECT DISTINCT day FROM answers WHERE number IN ({answers})",  # noqa: S608
                 (value,),
             ).fetchall()
             deleted = connection.execute(
@@ -258,10 +254,11 @@ class SqliteOutcomeStore(OutcomeStore):
                     f"DELETE FROM {table} WHERE {column} IN ({answers})",  # noqa: S608
                     (value,),
                 )
-            _change(connection, [query_id for (query_id,) in changed])
-            for statement in _PRUNE_TOMBSTONES:
-                connection.execute(statement, (now - KEPT_TOMBSTONE_SECONDS,))
-            connection.executemany(_CHANGE_DAY, days)
+            days.mark_changed_queries(connection, [query_id for query_id, _ in changed])
+            days.forget_tombstones(connection, now)
+            days.mark_changed_days(
+                connection, {day for _, day in changed} | {day for (day,) in emptied}
+            )
         return deleted
 
     # -- vectors of past tasks
@@ -272,7 +269,7 @@ class SqliteOutcomeStore(OutcomeStore):
             connection.executemany(
                 "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)",
                 [
-                    (numbers[query_id], model, vector.scale, vector.values.tobytes())
+                    (numbers[query_id].number, model, vector.scale, vector.values.tobytes())
                     for query_id, vector in vectors.items()
                     if query_id in numbers
                 ],
@@ -312,56 +309,31 @@ class SqliteOutcomeStore(OutcomeStore):
     # -- days
     @override
     def list_changed_days(self) -> dict[int, int]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT day, version FROM days WHERE version > saved_version ORDER BY day"
-            ).fetchall()
-        return dict(rows)
+        return days.list_changed_days(self._file)
 
     @override
     def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
-        statement = (
-            "SELECT query_id, data FROM answers WHERE day = ? AND query_id > ? "
-            "ORDER BY query_id LIMIT ?"
-        )
-        return (load_answer(data) for _, data in self._read_day(statement, day))
+        return days.list_answers_of(self._file, day)
 
     @override
     def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
-        statement = (
-            "SELECT o.key, a.query_id, o.data FROM outcomes o JOIN answers a ON a.number = o.query "
-            "WHERE o.day = ? AND o.key > ? ORDER BY o.key LIMIT ?"
-        )
-        return (load_outcome(*row) for row in self._read_day(statement, day))
-
-    def _read_day(self, statement: str, day: int) -> Iterator[tuple[Any, ...]]:
-        """The rows of a statement for a day, page by page in order of their first column."""
-        last = ""
-        while True:
-            with self._file.reading() as connection:
-                rows = connection.execute(statement, (day, last, _PAGE)).fetchall()
-            yield from rows
-            if len(rows) < _PAGE:
-                return
-            last = rows[-1][0]
+        return days.list_outcomes_of(self._file, day)
 
     @override
-    def save_day(self, day: int, version: int, usage: str) -> None:
-        with self._file.transaction() as connection:
-            connection.execute(
-                "UPDATE days SET saved_version = ?, usage = ? WHERE day = ? AND saved_version < ?",
-                (version, usage, day, version),
-            )
+    def save_day(self, day: int, version: int, usage: bytes) -> None:
+        days.save_day(self._file, day, version, usage)
 
     @override
-    def get_days(self, first: int, last: int) -> dict[int, str]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT day, usage FROM days WHERE day BETWEEN ? AND ? AND usage IS NOT NULL "
-                "ORDER BY day",
-                (first, last),
-            ).fetchall()
-        return dict(rows)
+    def get_days(self, first: int, last: int) -> dict[int, bytes]:
+        return days.get_days(self._file, first, last)
+
+    @override
+    def prune_days(self, before: int) -> int:
+        return days.prune_days(self._file, before)
+
+    @override
+    def merge_days(self, first: int, last: int, usage: bytes) -> None:
+        days.merge_days(self._file, first, last, usage)
 
     # -- recorded answers
     @override
@@ -380,18 +352,19 @@ class SqliteOutcomeStore(OutcomeStore):
         self._file.close()
 
 
-def _read_numbers(connection: sqlite3.Connection, query_ids: Sequence[str]) -> dict[str, int]:
-    """The row numbers of answered queries by id."""
-    return dict(
-        connection.execute(
-            "SELECT query_id, number FROM answers "
-            "WHERE query_id IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(dict.fromkeys(query_ids))),),
-        ).fetchall()
+class _Row(NamedTuple):
+    """An answered query: number of its row, and the day of its answer."""
+
+    number: int
+    day: int
+
+
+def _read_numbers(connection: sqlite3.Connection, query_ids: Sequence[str]) -> dict[str, _Row]:
+    """The rows of answered queries by id, without those of days that are being pruned."""
+    rows = connection.execute(
+        "SELECT query_id, number, day FROM answers a "
+        "WHERE query_id IN (SELECT value FROM json_each(?)) "
+        "AND NOT EXISTS (SELECT * FROM days d WHERE d.day = a.day AND d.pruned)",
+        (json.dumps(list(dict.fromkeys(query_ids))),),
     )
-
-
-def _change(connection: sqlite3.Connection, query_ids: Iterable[str]) -> None:
-    """Give these queries a new epoch each."""
-    rows = [(query_id,) for query_id in query_ids]
-    connection.executemany("REPLACE INTO changes (query_id) VALUES (?)", rows)
+    return {query_id: _Row(number, day) for query_id, number, day in rows}

@@ -54,8 +54,9 @@ _LINK_PRIORITY = {
     LinkType.CONFLICT: 0,
     LinkType.DEPENDENCY: 1,
     LinkType.WORKFLOW: 2,
-    LinkType.ALTERNATIVE: 3,
-    LinkType.SEMANTIC: 4,
+    LinkType.USED_TOGETHER: 3,
+    LinkType.ALTERNATIVE: 4,
+    LinkType.SEMANTIC: 5,
 }
 
 
@@ -194,7 +195,8 @@ def build_bundle_link(link: Link) -> BundleLink:
 def select_links(context: QueryContext, selected: Sequence[SkillPassages]) -> list[Link]:
     """Links among the skills of a bundle, the strongest types first.
 
-    A semantic or alternative link is kept only between two skills without any other link.
+    A semantic or alternative link is kept only between two skills without any other link, one of a
+    type without direction only once.
     """
     ids = {skill.chosen.skill_id for skill in selected}
     found = {
@@ -204,7 +206,8 @@ def select_links(context: QueryContext, selected: Sequence[SkillPassages]) -> li
     kept: dict[frozenset[str], list[Link]] = {}
     for link in sorted(found.values(), key=lambda one: (_LINK_PRIORITY[one.type], one.source)):
         pair = kept.setdefault(frozenset((link.source, link.target)), [])
-        if not pair or link.type not in (LinkType.SEMANTIC, LinkType.ALTERNATIVE):
+        is_repeated = not link.type.is_directed and any(one.type is link.type for one in pair)
+        if not pair or not (is_repeated or link.type in (LinkType.SEMANTIC, LinkType.ALTERNATIVE)):
             pair.append(link)
     return [link for pair in kept.values() for link in pair][:_MAX_LINKS]
 

@@ -296,7 +296,7 @@ def _add_dependencies(
                     continue
                 if needed in taken:
                     continue
-                conflict = _find_conflict(needed, rows.get(needed), conflicts, taken - {owner})
+                conflict = _find_conflict(needed, rows.get(needed), conflicts, taken)
                 if conflict is not None:
                     reason = f"declared dependency of {owner}, but {conflict.reason}"
                     choice.left_out.append(conflict._replace(reason=reason))

@@ -74,6 +74,7 @@ def _record_answer(services: Services, job: Job, bundle: Bundle, vector: Vector 
     """Record the answer for outcomes and usage; where that fails, the reconciler does it."""
     try:
         services.outcomes.add_answers([build_answer(job, bundle)])
+        services.metrics.record_answers("query", 1)
         if vector is not None and services.settings.learning.memory:
             model = services.encoder.get().model
             services.outcomes.save_vectors(model, {job.id: quantise_vector(vector)})

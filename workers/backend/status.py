@@ -26,14 +26,22 @@ def read_status(settings: Settings) -> dict[str, Any]:
 
 # The imports are slow, and each deployment needs only its own.
 def _read_home(settings: Settings) -> dict[str, Any]:
-    from workers.backend.stores import open_answers, open_graph, open_journal
+    from workers.backend.stores import (
+        open_answers,
+        open_graph,
+        open_journal,
+        open_outcomes,
+    )
     from workers.monitoring.status import home_status
 
     with ExitStack() as stack:
         graph = open_graph(settings, stack, writable=False)
         journal = open_journal(settings, stack, writable=True)
         answers = open_answers(settings, stack)
-        return home_status(settings, graph, journal, serving=False, answers=answers)
+        outcomes = open_outcomes(settings, stack)
+        return home_status(
+            settings, graph, journal, serving=False, answers=answers, outcomes=outcomes
+        )
 
 
 def _read_servers(settings: Settings) -> dict[str, Any]:

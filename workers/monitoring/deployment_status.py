@@ -22,13 +22,19 @@ from tasks.refine.pauses import get_refine_pause
 from tasks.refine.refined_subjects import RefinedSubjects
 from tasks.send import queue_depth
 from tasks.services import Lazy
-from workers.backend.stores import open_answers, open_coordinator, open_journal
+from workers.backend.stores import (
+    open_answers,
+    open_coordinator,
+    open_journal,
+    open_outcomes,
+)
 from workers.monitoring.parallel_probes import ParallelProbes
 from workers.monitoring.status import (
     catalog_status,
     journal_status,
     language_model_status,
     source_status,
+    usage_status,
 )
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
@@ -55,6 +61,7 @@ _JOURNAL = (
     "problem",
     "workers",
     "submissions",
+    "usage_days_behind",
 )
 
 StatusPart = dict[str, Any]
@@ -74,6 +81,7 @@ class DeploymentStatus:
         self._graph = Lazy(self._open_graph)
         self._journal = Lazy(lambda: open_journal(settings, self._stack, writable=True))
         self._answers = Lazy(lambda: open_answers(settings, self._stack))
+        self._outcomes = Lazy(lambda: open_outcomes(settings, self._stack))
         self._coordinator: Lazy[RedisCoordinator] = Lazy(
             lambda: open_coordinator(settings, self._stack, lambda _: 0, unique_process_name())
         )
@@ -183,7 +191,7 @@ class DeploymentStatus:
             }
             for worker, queues in coordinator.get_worker_queues().items()
         ]
-        status = journal_status(self._journal.get())
+        status = journal_status(self._journal.get()) | usage_status(self._outcomes.get())
         if (answers := self._answers.get()) is not None:
             status |= language_model_status(self._settings.language_model, answers)
             status["language_model"]["refinement"] = {"paused": self._read_pause(coordinator)}

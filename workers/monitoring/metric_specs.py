@@ -36,6 +36,20 @@ PROCESS_METRICS = (
         "queries by answer: hit, no_hit or failed; degraded: whether a server did not answer",
     ),
     MetricSpec(
+        "skillbus_answers_recorded_total",
+        "counter",
+        ("by",),
+        "answered queries stored for outcomes and usage; by: query (its own task) or reconciler "
+        "(after that failed)",
+    ),
+    MetricSpec(
+        "skillbus_outcomes_total",
+        "counter",
+        ("outcome", "by"),
+        "reported outcomes stored; outcome: used, helped, failed, rejected, superseded or missing; "
+        "by: agent, verifier or person",
+    ),
+    MetricSpec(
         "skillbus_dead_letters_written_total",
         "counter",
         ("task",),
@@ -125,6 +139,12 @@ DEPLOYMENT_METRICS = (
     ),
     MetricSpec("skillbus_unlinked_skills", "gauge", (), "skills not linked yet"),
     MetricSpec("skillbus_links", "gauge", (), "links between skills"),
+    MetricSpec(
+        "skillbus_usage_days_behind",
+        "gauge",
+        (),
+        "past days whose usage changed and is not rolled up yet",
+    ),
     MetricSpec("skillbus_sources", "gauge", (), "sources"),
     MetricSpec(
         "skillbus_consumers",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from tasks.metrics_recorder import (
+    AnswerRecorder,
     MetricsRecorder,
     ModelFailure,
     QueryOutcome,
@@ -83,6 +84,8 @@ class PrometheusRecorder(MetricsRecorder):
         self._stages = make.histogram("skillbus_stage_seconds", _STAGE_BUCKETS)
         self._retries = make.counter("skillbus_task_retries_total")
         self._queries = make.counter("skillbus_queries_total")
+        self._answers = make.counter("skillbus_answers_recorded_total")
+        self._outcomes = make.counter("skillbus_outcomes_total")
         self._dead_letters = make.counter("skillbus_dead_letters_written_total")
         self._texts = make.counter("skillbus_encoded_texts_total")
         self._tokens = make.counter("skillbus_encoded_tokens_total")
@@ -105,6 +108,14 @@ class PrometheusRecorder(MetricsRecorder):
     @override
     def record_query(self, answered: QueryOutcome, degraded: bool) -> None:
         self._queries.labels(answered, "yes" if degraded else "no").inc()
+
+    @override
+    def record_answers(self, by: AnswerRecorder, count: int) -> None:
+        self._answers.labels(by).inc(count)
+
+    @override
+    def record_outcome(self, kind: str, by: str) -> None:
+        self._outcomes.labels(kind, by).inc()
 
     @override
     def record_dead_letter(self, task: str) -> None:

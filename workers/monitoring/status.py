@@ -11,9 +11,11 @@ from config.language_model_settings import LanguageModelSettings
 from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import Source
+from skills.outcomes.model import to_day
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
 from tasks.language_model.answer_store import AnswerStore, utc_day
+from tasks.outcomes.protocol import OutcomeStore
 from tasks.refine.refined_subjects import RefinedSubjects
 from workers.queue.status_reporter import read_consumer_statuses
 
@@ -26,11 +28,12 @@ def home_status(
     problem: str = "",
     answers: AnswerStore | None = None,
     refined: RefinedSubjects | None = None,
+    outcomes: OutcomeStore | None = None,
 ) -> dict[str, Any]:
     """Status of an embedded library.
 
     problem: why processing is stalled, "" when it is not. answers: of the language model, None if
-    none is in use. refined: what is known of its refinements.
+    none is in use. refined: what is known of its refinements. outcomes: None leaves usage out.
     """
     model: dict[str, Any] = {}
     if answers is not None:
@@ -51,6 +54,7 @@ def home_status(
         **journal_status(journal),
         "sources": [source_status(source) for source in graph.list_sources()],
         "submissions": read_consumer_statuses(settings.home),
+        **({} if outcomes is None else usage_status(outcomes)),
         **model,
     }
 
@@ -110,6 +114,12 @@ def journal_status(journal: Journal) -> dict[str, Any]:
         "oldest_query_seconds": round(journal.get_oldest_job_age("query"), 1),
         "dead_letters": journal.count_dead_letters(),
     }
+
+
+def usage_status(outcomes: OutcomeStore) -> dict[str, Any]:
+    """How many past days (UTC) have usage that changed and is not rolled up yet."""
+    today = to_day(time.time())
+    return {"usage_days_behind": sum(day < today for day in outcomes.list_changed_days())}
 
 
 def source_status(source: Source) -> dict[str, Any]:

@@ -84,6 +84,7 @@ def gauge_values(status: Status) -> Values:
     put("index_lag_seconds", status.get("oldest_waiting_seconds"))
     put("unlinked_skills", status.get("unlinked"))
     put("links", status.get("links"))
+    put("usage_days_behind", status.get("usage_days_behind"))
     if status.get("sources") is not None:
         put("sources", len(status["sources"]))
     _put_workers(status.get("workers"), put)

@@ -42,6 +42,8 @@ _LINK_WORDS = {
     (LinkType.WORKFLOW, False): "after",
     (LinkType.ALTERNATIVE, True): "like",
     (LinkType.ALTERNATIVE, False): "like",
+    (LinkType.USED_TOGETHER, True): "used with",
+    (LinkType.USED_TOGETHER, False): "used with",
     (LinkType.CONFLICT, True): "conflicts with",
     (LinkType.CONFLICT, False): "conflicts with",
 }

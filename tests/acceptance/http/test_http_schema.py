@@ -31,14 +31,18 @@ MANY = 60
 
 ANY_CONTENT = {
     ("GET", "/v1/skills"),
+    ("GET", "/v1/usage"),
+    ("GET", "/v1/usage/copies"),
+    ("GET", "/v1/usage/unanswered"),
+    ("GET", "/v1/usage/unused"),
     ("POST", "/v1/events"),
     ("POST", "/v1/skills"),
     ("POST", "/v1/sources"),
     ("POST", "/v1/webhooks/{host}"),
 }
 """Requests that may be refused though they are of the right form: no schema says which paths lead
-out of a folder, which directories are allowed, what an archive is, what a host tells, or which text
-is the cursor of a page."""
+out of a folder, which directories are allowed, what an archive is, what a host tells, which text
+is the cursor of a page, or whose usage a token may see."""
 
 ANY_BODY = {("POST", "/v1/skills")}
 """Requests whose body may be any text."""

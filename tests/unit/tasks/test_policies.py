@@ -7,13 +7,24 @@ import time
 import pytest
 
 from config.errors import TransientError
-from tasks.policies import INGEST, POLICIES, Deadline, DeadlineExceededError, TaskPolicy
+from tasks.policies import (
+    INGEST,
+    POLICIES,
+    RECORD_OUTCOMES,
+    ROLL_UP,
+    Deadline,
+    DeadlineExceededError,
+    TaskPolicy,
+)
 
 
 def test_every_task_has_its_own_name_and_queue() -> None:
-    assert len(POLICIES) == 9
+    assert len(POLICIES) == 10
     assert all(name == policy.name for name, policy in POLICIES.items())
-    assert len({policy.queue for policy in POLICIES.values()}) == len(POLICIES)
+    queues = [policy.queue for policy in POLICIES.values() if policy is not ROLL_UP]
+    assert len(set(queues)) == len(queues)
+    # What outcomes change is counted where they are stored.
+    assert ROLL_UP.queue == RECORD_OUTCOMES.queue
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ REPORT: dict[str, Any] = {
     "embedded": 5,
     "unlinked": 1,
     "links": 20,
+    "usage_days_behind": 3,
     "sources": [{"source_id": "crafts"}],
     "oldest_waiting_seconds": 7.0,
     "language_model": {
@@ -72,6 +73,8 @@ def figures() -> ProcessMetrics:
     measures.record_retry("skillbus.plan")
     measures.record_stage("skillbus.query", "retrieve", 0.01)
     measures.record_query("hit", degraded=True)
+    measures.record_answers("query", 2)
+    measures.record_outcome("helped", "verifier")
     measures.record_dead_letter("")
     measures.record_encoding(3, 40, 0.1)
     measures.record_submission("refused")
@@ -108,6 +111,12 @@ def test_what_tasks_tell_is_counted(figures: ProcessMetrics) -> None:
     assert (count.labels, count.value) == ({"task": "skillbus.plan", "outcome": "done"}, 1)
     (answered,) = found["skillbus_queries_total"]
     assert (answered.labels, answered.value) == ({"answer": "hit", "degraded": "yes"}, 1)
+    (recorded,), (outcome,) = (
+        found["skillbus_answers_recorded_total"],
+        found["skillbus_outcomes_total"],
+    )
+    assert (recorded.labels, recorded.value) == ({"by": "query"}, 2)
+    assert (outcome.labels, outcome.value) == ({"outcome": "helped", "by": "verifier"}, 1)
     assert found["skillbus_dead_letters_written_total"][0].labels == {"task": "none"}
     assert found["skillbus_encoded_tokens_total"][0].value == 40
 
@@ -124,6 +133,7 @@ def test_gauges_say_what_the_report_says() -> None:
     assert values["skillbus_stalled"] == {(): 1}
     assert values["skillbus_index_lag_seconds"] == {(): 7}
     assert values["skillbus_consumers"] == {(): 1}
+    assert values["skillbus_usage_days_behind"] == {(): 3}
     assert values["skillbus_submissions_waiting"] == {(): 4}
 
 
@@ -180,7 +190,7 @@ def test_the_dashboard_has_its_rows_and_every_panel_a_place() -> None:
     dashboard = json.loads((DASHBOARDS / "skillbus.json").read_text(encoding="utf-8"))
     panels = dashboard["panels"]
     rows = [panel["title"] for panel in panels if panel["type"] == "row"]
-    assert rows == ["Queries", "Ingest", "Queues", "Library", "Errors", "Language model"]
+    assert rows == ["Queries", "Ingest", "Queues", "Library", "Errors", "Language model", "Usage"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     places = set()
     for panel in panels:

@@ -1,0 +1,86 @@
+"""Days of the store of outcomes in Redis: which changed, which are pruned, and their usage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from redis import Redis
+
+from config.server_settings import ServerSettings
+from tasks.broker.redis_connection import translate_errors
+from tasks.outcomes.redis_scripts import (
+    MARK_PRUNED,
+    MERGE_DAYS,
+    PRUNED,
+    REPORT_DAYS,
+    SAVE_DAY,
+    SAVED,
+    USAGE,
+    VERSIONS,
+)
+
+
+class RedisDays:
+    """The days of a store. client: one with binary values."""
+
+    def __init__(self, client: Redis, settings: ServerSettings) -> None:
+        self._client: Any = client
+        self._settings = settings
+        self._save_day = client.register_script(SAVE_DAY)
+        self._mark_pruned = client.register_script(MARK_PRUNED)
+        self._merge_days = client.register_script(MERGE_DAYS)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """The client; its errors are raised as errors of skillbus."""
+        with translate_errors(self._settings):
+            yield self._client
+
+    def list_queries(self, kind: str, day: int) -> list[str]:
+        """The queries of a day by id; kind: ANSWERED_ON or REPORTED_ON."""
+        with self._connected() as client:
+            return sorted(one.decode() for one in client.smembers(f"{kind}{day}"))
+
+    def list_report_days(self) -> list[int]:
+        """The days on which outcomes were reported, in order."""
+        with self._connected() as client:
+            return sorted(map(int, client.smembers(REPORT_DAYS)))
+
+    def list_changed(self) -> dict[int, int]:
+        """As `OutcomeStore.list_changed_days`."""
+        with self._connected() as client:
+            versions, saved = client.hgetall(VERSIONS), client.hgetall(SAVED)
+            pruned = client.smembers(PRUNED)
+        return {
+            int(day): int(version)
+            for day, version in sorted(versions.items(), key=lambda one: int(one[0]))
+            if int(version) > int(saved.get(day, 0)) and day not in pruned
+        }
+
+    def save(self, day: int, version: int, usage: bytes) -> None:
+        """As `OutcomeStore.save_day`."""
+        with self._connected():
+            self._save_day(args=[day, version, usage])
+
+    def get(self, first: int, last: int) -> dict[int, bytes]:
+        """As `OutcomeStore.get_days`."""
+        with self._connected() as client:
+            days = sorted(day for day in map(int, client.hkeys(USAGE)) if first <= day <= last)
+            found = client.hmget(USAGE, days) if days else []
+        return {day: usage for day, usage in zip(days, found, strict=True) if usage is not None}
+
+    def mark_pruned(self, before: int) -> list[int]:
+        """Have nothing added any more to the days before `before` whose usage is that of their
+        present version; returns all days that are marked."""
+        with self._connected() as client:
+            for day in sorted(map(int, client.hkeys(VERSIONS))):
+                if day < before:
+                    self._mark_pruned(args=[day])
+            return sorted(map(int, client.smembers(PRUNED)))
+
+    def merge(self, first: int, last: int, usage: bytes) -> None:
+        """As `OutcomeStore.merge_days`."""
+        with self._connected():
+            self._merge_days(args=[first, last, usage])

@@ -1,0 +1,154 @@
+"""Days of the store of outcomes in SQLite: which changed, their rows and their usage."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from skills.outcomes.codec import load_answer, load_outcome
+from skills.outcomes.model import AnsweredQuery, Outcome
+from tasks.outcomes.protocol import KEPT_TOMBSTONE_SECONDS
+from tasks.sqlite_file import SqliteFile
+
+_PAGE = 2_000
+"""Rows of a day that are read at once."""
+
+_PRUNED_AT_ONCE = 500
+"""Queries that are deleted in one transaction: other processes write between these."""
+
+
+def mark_changed_queries(connection: sqlite3.Connection, query_ids: Iterable[str]) -> None:
+    """Give these queries a new epoch each in the feed of changes."""
+    rows = [(query_id,) for query_id in query_ids]
+    connection.executemany("REPLACE INTO changes (query_id) VALUES (?)", rows)
+
+
+def forget_tombstones(connection: sqlite3.Connection, now: float) -> None:
+    """Delete what the feed and the store know of queries that were deleted long ago."""
+    before = (now - KEPT_TOMBSTONE_SECONDS,)
+    connection.execute(
+        "DELETE FROM changes WHERE query_id IN (SELECT query_id FROM forgotten WHERE deleted < ?)",
+        before,
+    )
+    connection.execute("DELETE FROM forgotten WHERE deleted < ?", before)
+
+
+def mark_changed_days(connection: sqlite3.Connection, days: Iterable[int]) -> None:
+    """Give these days a new version each."""
+    connection.executemany(
+        "INSERT INTO days (day) VALUES (?) ON CONFLICT (day) DO UPDATE SET version = version + 1",
+        [(day,) for day in days],
+    )
+
+
+def list_changed_days(file: SqliteFile) -> dict[int, int]:
+    """As `OutcomeStore.list_changed_days`."""
+    with file.reading() as connection:
+        rows = connection.execute(
+            "SELECT day, version FROM days WHERE version > saved_version AND NOT pruned "
+            "ORDER BY day"
+        ).fetchall()
+    return dict(rows)
+
+
+def list_answers_of(file: SqliteFile, day: int) -> Iterator[AnsweredQuery]:
+    """The queries of a day by id."""
+    statement = (
+        "SELECT query_id, data FROM answers WHERE day = ? AND query_id > ? "
+        "ORDER BY query_id LIMIT ?"
+    )
+    return (load_answer(data) for _, data in _read_day(file, statement, day))
+
+
+def list_outcomes_of(file: SqliteFile, day: int) -> Iterator[Outcome]:
+    """The outcomes of a day by key."""
+    statement = (
+        "SELECT o.key, a.query_id, o.data FROM outcomes o JOIN answers a ON a.number = o.query "
+        "WHERE o.day = ? AND o.key > ? ORDER BY o.key LIMIT ?"
+    )
+    return (load_outcome(*row) for row in _read_day(file, statement, day))
+
+
+def _read_day(file: SqliteFile, statement: str, day: int) -> Iterator[tuple[Any, ...]]:
+    """The rows of a statement for a day, page by page in order of their first column."""
+    last = ""
+    while True:
+        with file.reading() as connection:
+            rows = connection.execute(statement, (day, last, _PAGE)).fetchall()
+        yield from rows
+        if len(rows) < _PAGE:
+            return
+        last = rows[-1][0]
+
+
+def save_day(file: SqliteFile, day: int, version: int, usage: bytes) -> None:
+    """As `OutcomeStore.save_day`."""
+    with file.transaction() as connection:
+        connection.execute(
+            "UPDATE days SET saved_version = ?, usage = ? "
+            "WHERE day = ? AND saved_version < ? AND NOT pruned",
+            (version, usage, day, version),
+        )
+
+
+def get_days(file: SqliteFile, first: int, last: int) -> dict[int, bytes]:
+    """As `OutcomeStore.get_days`."""
+    with file.reading() as connection:
+        rows = connection.execute(
+            "SELECT day, usage FROM days WHERE day BETWEEN ? AND ? AND usage IS NOT NULL "
+            "ORDER BY day",
+            (first, last),
+        ).fetchall()
+    return dict(rows)
+
+
+def prune_days(file: SqliteFile, before: int) -> int:
+    """As `OutcomeStore.prune_days`; one that was interrupted is continued by the next."""
+    with file.transaction() as connection:
+        # First, so that nothing is added to a day of which a part is deleted.
+        connection.execute(
+            "UPDATE days SET pruned = 1 WHERE day < ? AND saved_version = version AND NOT pruned",
+            (before,),
+        )
+    deleted = 0
+    while count := _prune_batch(file):
+        deleted += count
+    return deleted
+
+
+def _prune_batch(file: SqliteFile) -> int:
+    with file.transaction() as connection:
+        rows = connection.execute(
+            "SELECT a.number, a.query_id, EXISTS (SELECT * FROM outcomes WHERE query = a.number) "
+            "FROM answers a WHERE a.day IN (SELECT day FROM days WHERE pruned) LIMIT ?",
+            (_PRUNED_AT_ONCE,),
+        ).fetchall()
+        numbers = [(number,) for number, _, _ in rows]
+        for table, column in (("outcomes", "query"), ("vectors", "query"), ("answers", "number")):
+            connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", numbers)  # noqa: S608
+        reported = [query_id for _, query_id, has_outcomes in rows if has_outcomes]
+        now = time.time()
+        connection.executemany(
+            "REPLACE INTO forgotten VALUES (?, ?)", [(query_id, now) for query_id in reported]
+        )
+        mark_changed_queries(connection, reported)
+        forget_tombstones(connection, now)
+    return len(rows)
+
+
+def merge_days(file: SqliteFile, first: int, last: int, usage: bytes) -> None:
+    """As `OutcomeStore.merge_days`."""
+    with file.transaction() as connection:
+        (kept,) = connection.execute(
+            "SELECT count(*) FROM days WHERE day BETWEEN ? AND ? AND NOT pruned", (first, last)
+        ).fetchone()
+        if kept:
+            return
+        connection.execute("UPDATE days SET usage = NULL WHERE day BETWEEN ? AND ?", (first, last))
+        connection.execute(
+            "INSERT INTO days (day, version, saved_version, pruned, usage) VALUES (?, 1, 1, 1, ?) "
+            "ON CONFLICT (day) DO UPDATE SET usage = excluded.usage",
+            (first, usage),
+        )

@@ -1,0 +1,53 @@
+"""Reads the usage of a range of days, as it is now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.outcomes.protocol import OutcomeStore
+from tasks.outcomes.usage.codec import load_usage
+from tasks.outcomes.usage.model import Usage
+from tasks.outcomes.usage.roll_up import count_small_day
+
+MAX_LIVE_QUERIES = 5_000
+"""Queries of days that are not rolled up yet which a reader counts itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageWindow:
+    """The usage of days, oldest first.
+
+    first, last: the days that were asked for. behind: days that changed since they were rolled up
+    and are too large to be counted by a reader; their usage is that of the last roll-up, if any.
+    """
+
+    first: int
+    last: int
+    days: tuple[Usage, ...]
+    behind: tuple[int, ...] = ()
+
+
+def read_usage(
+    outcomes: OutcomeStore, first: int, last: int, most: int = MAX_LIVE_QUERIES
+) -> UsageWindow:
+    """The usage of the days from `first` to `last`.
+
+    Days that changed since their roll-up are counted from their rows, newest first, as long as
+    they have at most `most` queries together: what was just asked is seen at once.
+    """
+    changed = [day for day in outcomes.list_changed_days() if first <= day <= last]
+    found: dict[int, Usage] = {}
+    behind = []
+    for day in sorted(changed, reverse=True):
+        usage, queries = count_small_day(outcomes, day, most)
+        most -= queries
+        if usage is None:
+            behind.append(day)
+        else:
+            found[day] = usage
+    for day, data in outcomes.get_days(first, last).items():
+        if day not in found:
+            found[day] = load_usage(data)
+    return UsageWindow(
+        first, last, tuple(found[day] for day in sorted(found)), tuple(sorted(behind))
+    )

@@ -1,0 +1,173 @@
+"""`skillbus usage`: what was asked, sent and reported, as a user of the command line sees it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.program.program import ForkServer, Skillbus, wait_for
+from tests.support.samples.library import write_topics
+
+KILN = "fire stoneware in an electric kiln"
+UNKNOWN = ("rotate the zfs snapshots of the warehouse", "rotate zfs snapshots in the warehouse")
+
+
+@pytest.fixture(scope="module")
+def asked(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    """A library of ten skills that was asked four times."""
+    base = tmp_path_factory.mktemp("usage")
+    skillbus = Skillbus(fork_server, base / "home")
+    skillbus("sync", str(write_topics(base / "crafts")))
+    for task in (KILN, KILN, *UNKNOWN):
+        skillbus.chosen(task)
+    return skillbus
+
+
+def usage(skillbus: Skillbus, *args: str) -> dict[str, Any]:
+    found: dict[str, Any] = skillbus("usage", "--json", *args).data
+    return found
+
+
+def test_what_was_just_asked_is_shown(asked: Skillbus) -> None:
+    report = usage(asked)
+    assert report["total"]["queries"] == 4
+    assert report["total"]["hits"] == 2
+    assert report["behind"] == []
+    [day] = report["days"]
+    assert (day["queries"], day["no_hits"]) == (4, 2)
+    first = report["skills"][0]
+    assert first["skill_id"] == "crafts:kiln-firing"
+    assert (first["chosen"], first["sent"]) == (2, 2)
+    assert first["tokens"] > 0
+    [owner] = report["owners"]
+    assert (owner["owner"], owner["queries"]) == ("", 4)
+    text = asked("usage").out
+    assert "queries   4: 2 hits, 2 without a skill, 2 unanswered" in text
+    assert "crafts:kiln-firing" in text
+
+
+def test_an_outcome_is_counted(asked: Skillbus) -> None:
+    bundle = asked("query", KILN, "--format", "json").data
+    asked("outcome", bundle["query_id"], "crafts:kiln-firing", "helped")
+    wait_for(lambda: usage(asked)["total"]["helped"] == 1)
+    row = usage(asked, "--skill", "crafts:kiln-firing")["skills"][0]
+    assert (row["sent"], row["helped"], row["rejected"]) == (3, 1, 0)
+
+
+def test_filters(asked: Skillbus) -> None:
+    report = usage(asked, "--skill", "crafts:kiln-firing")
+    assert [row["skill_id"] for row in report["skills"]] == ["crafts:kiln-firing"]
+    assert "queries" not in report["total"]
+    assert usage(asked, "--source", "other")["skills"] == []
+    assert usage(asked, "--owner", "ci")["total"]["queries"] == 0
+    assert usage(asked, "--owner", "")["total"]["queries"] >= 4
+    assert len(usage(asked, "--limit", "1")["skills"]) == 1
+
+
+def test_skills_that_were_never_chosen(asked: Skillbus) -> None:
+    chosen = {row["skill_id"] for row in usage(asked)["skills"]}
+    found = usage(asked, "--unused")
+    published = set(asked.skills())
+    assert {row["skill_id"] for row in found["skills"]} == published - chosen
+    assert found["total"] == len(published - chosen)
+    assert usage(asked, "--unused", "--source", "other")["skills"] == []
+    assert f"{found['total']} skills were not chosen" in asked("usage", "--unused").out
+
+
+def test_what_the_library_cannot_do(asked: Skillbus) -> None:
+    found = usage(asked, "--unanswered")
+    assert (found["total"], found["grouped"]) == (2, 2)
+    [group] = found["groups"]
+    assert (group["queries"], group["no_hits"]) == (2, 2)
+    assert {one["task"] for one in group["examples"]} == set(UNKNOWN)
+    text = asked("usage", "--unanswered").out
+    assert "2 unanswered queries" in text
+    assert "zfs snapshots" in text
+    assert usage(asked, "--unanswered", "--owner", "ci")["groups"] == []
+
+
+def test_copies(asked: Skillbus) -> None:
+    assert usage(asked, "--copies") == {"skills": [], "total": 0}
+    assert "no skill always loses" in asked("usage", "--copies").out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--days", "0"),
+        ("--days", "3651"),
+        ("--limit", "0"),
+        ("--unused", "--copies"),
+        ("--unanswered", "--skill", "crafts:kiln-firing"),
+        ("--week", "1"),
+    ],
+)
+def test_bad_options_are_refused(asked: Skillbus, wrong: tuple[str, ...]) -> None:
+    result = asked("usage", *wrong, code=2)
+    assert result.out == ""
+    assert result.err
+
+
+def test_without_a_library_there_is_no_usage(fork_server: ForkServer, tmp_path: Path) -> None:
+    skillbus = Skillbus(fork_server, tmp_path / "home")
+    assert "no library" in skillbus("usage", code=2).err
+
+
+@pytest.fixture(scope="module")
+def served(asked: Skillbus) -> Iterator[Skillbus]:
+    with asked.serving():
+        yield asked
+
+
+def test_serve_shows_the_same(served: Skillbus) -> None:
+    with served.client() as client:
+        report = client.get("/v1/usage", params={"days": 7}).json()
+        assert report["total"] == usage(served, "--days", "7")["total"]
+        assert report["skill_count"] == len(report["skills"])
+        unused = client.get("/v1/usage/unused", params={"limit": 3}).json()
+        rows = unused["skills"]
+        while unused["next"]:
+            unused = client.get(unused["next"]).json()
+            rows += unused["skills"]
+        assert rows == usage(served, "--unused", "--limit", "1000")["skills"]
+        found = client.get("/v1/usage/unanswered").json()
+        assert found["groups"] == usage(served, "--unanswered")["groups"]
+        assert client.get("/v1/usage/copies").json() == {"skills": [], "total": 0, "next": None}
+
+
+def test_the_roll_up_stores_a_day_and_keeps_what_is_shown(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    skillbus = Skillbus(
+        fork_server,
+        tmp_path / "home",
+        SKILLBUS_LEARNING__ROLL_UP_SECONDS="0.1",
+        SKILLBUS_WORKERS__RECONCILE_SECONDS="0.1",
+        SKILLBUS_LOG_LEVEL="info",
+    )
+    skillbus("sync", str(write_topics(tmp_path / "crafts")))
+    skillbus.chosen(KILN)
+    before = usage(skillbus)
+    with skillbus.serving() as process:
+        wait_for(lambda: '"days": 1' in process.text("err"))
+        assert usage(skillbus) == before
+        status = json.loads(skillbus("status", "--json").out)
+    assert status["usage_days_behind"] == 0
+
+
+def test_what_is_taken_back_was_never_counted(fork_server: ForkServer, tmp_path: Path) -> None:
+    skillbus = Skillbus(fork_server, tmp_path / "home")
+    skillbus("sync", str(write_topics(tmp_path / "crafts")))
+    before = usage(skillbus)
+    query_id = skillbus("query", KILN, "--format", "json").data["query_id"]
+    skillbus("outcome", query_id, "crafts:kiln-firing", "helped")
+    wait_for(lambda: usage(skillbus)["total"]["helped"] == 1)
+    skillbus("outcomes", "forget", "--owner", "")
+    after = usage(skillbus)
+    assert (after["total"], after["skills"], after["owners"]) == (
+        before["total"], before["skills"], before["owners"]
+    )  # fmt: skip

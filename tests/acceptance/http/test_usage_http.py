@@ -1,0 +1,202 @@
+"""Usage and telemetry over HTTP, with tokens of several owners."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from deploy.stack.ports import free_port
+from tests.support.program.program import ForkServer, Skillbus, wait_for
+from tests.support.samples.library import write_topics
+
+KILN = "fire stoneware in an electric kiln"
+SNAPSHOTS, JACOBIAN = "rotate the zfs snapshots", "invert the sparse jacobian on the gpu"
+Clients = dict[str, httpx.Client]
+
+
+@pytest.fixture(scope="module")
+def clients(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
+    """Two readers who have asked, and an admin."""
+    base: Path = tmp_path_factory.mktemp("usage-http")
+    skillbus = Skillbus(fork_server, base / "home", SKILLBUS_GATEWAY__BURST="100000")
+    skillbus("sync", str(write_topics(base / "crafts")))
+    port = free_port()
+    scopes = {"ann": "read", "bob": "read", "root": "admin"}
+    secrets = {
+        name: skillbus("tokens", "add", name, "--scope", scope).out.strip()
+        for name, scope in scopes.items()
+    }
+    with skillbus.serving("--listen", f"127.0.0.1:{port}"):
+        opened = {
+            name: httpx.Client(
+                base_url=f"http://127.0.0.1:{port}",
+                headers={"Authorization": f"Bearer {secret}"},
+                timeout=200,
+            )
+            for name, secret in secrets.items()
+        }
+        for name, task in (("ann", KILN), ("ann", SNAPSHOTS), ("bob", JACOBIAN)):
+            ask(opened[name], task)
+        yield opened
+        for client in opened.values():
+            client.close()
+
+
+def ask(client: httpx.Client, task: str) -> str:
+    answer = client.post("/v1/queries", json={"task": task}, headers={"Prefer": "wait=60"})
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["id"])
+
+
+def get(client: httpx.Client, path: str, **params: Any) -> Any:
+    answer = client.get(path, params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_counts_are_those_of_all(clients: Clients) -> None:
+    for client in clients.values():
+        total = get(client, "/v1/usage")["total"]
+        assert total["queries"] >= 3
+        assert total["no_hits"] == 2
+    [row] = get(clients["bob"], "/v1/usage", skill="crafts:kiln-firing")["skills"]
+    assert row["sent"] >= 1
+
+
+def test_texts_and_names_are_the_callers_own(clients: Clients) -> None:
+    def tasks(name: str) -> set[str]:
+        groups = get(clients[name], "/v1/usage/unanswered")["groups"]
+        return {one["task"] for group in groups for one in group["examples"]}
+
+    def owners(name: str) -> set[str]:
+        return {one["owner"] for one in get(clients[name], "/v1/usage")["owners"]}
+
+    assert (tasks("ann"), owners("ann")) == ({SNAPSHOTS}, {"ann"})
+    assert (tasks("bob"), owners("bob")) == ({JACOBIAN}, {"bob"})
+    assert tasks("root") == {SNAPSHOTS, JACOBIAN}
+    assert owners("root") == {"ann", "bob"}
+    assert get(clients["bob"], "/v1/usage/unanswered")["total"] == 1
+
+
+def test_the_usage_of_another_owner_is_for_admins(clients: Clients) -> None:
+    for path in ("/v1/usage", "/v1/usage/unused", "/v1/usage/copies"):
+        assert clients["ann"].get(path, params={"owner": "ann"}).status_code == 200
+        for owner in ("bob", ""):
+            refused = clients["ann"].get(path, params={"owner": owner})
+            assert refused.status_code == 403
+            assert refused.headers["content-type"] == "application/problem+json"
+    assert get(clients["root"], "/v1/usage", owner="bob")["total"]["queries"] == 1
+    assert get(clients["root"], "/v1/usage", owner="")["total"]["queries"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "status"),
+    [
+        ("/v1/usage", {"days": "0"}, 422),
+        ("/v1/usage", {"days": "3651"}, 422),
+        ("/v1/usage", {"limit": "1001"}, 422),
+        ("/v1/usage", {"week": "1"}, 422),
+        ("/v1/usage", {"source": ""}, 422),
+        ("/v1/usage", {"cursor": "x"}, 400),
+        ("/v1/usage/unanswered", {"skill": "crafts:kiln-firing"}, 422),
+        ("/v1/usage/unanswered", {"cursor": "AAAA"}, 400),
+    ],
+)
+def test_bad_parameters_are_refused(
+    clients: Clients, path: str, params: dict[str, str], status: int
+) -> None:
+    assert clients["ann"].get(path, params=params).status_code == status
+
+
+def test_a_cursor_is_of_its_own_list(clients: Clients) -> None:
+    client = clients["root"]
+    following = get(client, "/v1/usage/unused", limit=2)["next"]
+    cursor = httpx.URL(following).params["cursor"]
+    assert len(get(client, "/v1/usage/unused", limit=2, cursor=cursor)["skills"]) == 2
+    other = client.get("/v1/usage/unused", params={"days": 3, "cursor": cursor})
+    assert other.status_code == 400
+
+
+# -- telemetry
+
+
+def logs(*records: dict[str, str]) -> bytes:
+    """OTLP log records with these attributes."""
+    made = [
+        {
+            "attributes": [
+                {"key": key, "value": {"stringValue": value}} for key, value in one.items()
+            ]
+        }
+        for one in records
+    ]
+    return json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": made}]}]}).encode()
+
+
+def export(client: httpx.Client, body: bytes, **headers: str) -> httpx.Response:
+    headers = {"content-type": "application/json", **headers}
+    return client.post("/v1/otlp/logs", content=body, headers=headers)
+
+
+def activated(query_id: str, name: str = "kiln-firing") -> dict[str, str]:
+    return {
+        "event.name": "skill_activated",
+        "skillbus.query_id": query_id,
+        "skill.name": name,
+    }
+
+
+def count_used(client: httpx.Client, query_id: str) -> int:
+    outcomes = get(client, f"/v1/queries/{query_id}/outcomes")["outcomes"]
+    return sum(one["outcome"] == "used" for one in outcomes)
+
+
+def test_an_activation_is_an_outcome(clients: Clients) -> None:
+    client = clients["ann"]
+    query_id = ask(client, KILN)
+    answer = export(client, logs(activated(query_id), activated(query_id)))
+    assert (answer.status_code, answer.json()) == (200, {})
+    wait_for(lambda: count_used(client, query_id) == 1)
+    body = gzip.compress(logs(activated(query_id)))
+    assert export(client, body, **{"content-encoding": "gzip"}).json() == {}
+    [row] = get(client, "/v1/usage", skill="crafts:kiln-firing", owner="ann")["skills"]
+    assert row["used"] == 1
+
+
+def test_what_is_ignored_is_counted(clients: Clients) -> None:
+    query_id = ask(clients["ann"], KILN)
+    body = logs({"event.name": "api_request"}, activated("none"), activated(query_id, "knitting"))
+    partial = export(clients["ann"], body).json()["partialSuccess"]
+    assert partial["rejectedLogRecords"] == "3"
+    assert partial["errorMessage"] == (
+        "ignored: 1 other events; 1 of unknown sessions or queries; "
+        "1 of skills that no query of the session was answered with"
+    )
+    partial = export(clients["bob"], logs(activated(query_id))).json()["partialSuccess"]
+    assert partial["errorMessage"] == "ignored: 1 of unknown sessions or queries"
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"{", {}, 400),
+        (b"[]", {}, 400),
+        (b"\x0a\x00", {"content-type": "application/x-protobuf"}, 415),
+        (b"{}", {"content-encoding": "br"}, 415),
+        (b"{}", {"content-encoding": "gzip"}, 400),
+        (gzip.compress(b"{}")[:-4], {"content-encoding": "gzip"}, 400),
+        (gzip.compress(b" " * 80_000_000), {"content-encoding": "gzip"}, 413),
+    ],
+)
+def test_bad_requests_are_refused(
+    clients: Clients, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    answer = export(clients["ann"], body, **headers)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"

@@ -1,0 +1,254 @@
+"""`usage`: shows what was asked, sent and reported, and what of the library is of no use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from config.errors import UsageError
+from config.settings import Settings
+from skills.bundle.escaping import escape_terminal_line
+from workers.cli.common import (
+    json_option,
+    print_json,
+    print_table,
+    print_to_stderr,
+    progress_bar,
+    read_settings,
+)
+
+if TYPE_CHECKING:
+    from tasks.outcomes.protocol import OutcomeStore
+    from workers.library.usage.reader import UsageReader
+    from workers.library.usage.report import UsageFilter
+
+_MAX_DAYS = 3_650
+_OUTCOMES = ("used", "helped", "failed", "rejected", "superseded")
+_COUNTERS = ("chosen", "sent", "tokens", *_OUTCOMES)
+_LOCAL_USER = "(this machine)"
+
+
+@click.command()
+@click.option(
+    "--days",
+    type=click.IntRange(1, _MAX_DAYS),
+    default=30,
+    show_default=True,
+    help="The last days, today (UTC) included.",
+)
+@click.option("--skill", metavar="ID", help="Only this skill.")
+@click.option("--source", metavar="ID", help="Only skills of this source.")
+@click.option(
+    "--owner", metavar="TOKEN", help="Only what this token asked and reported; '' is you."
+)
+@click.option("--unused", is_flag=True, help="Instead, skills that were never chosen.")
+@click.option(
+    "--unanswered", is_flag=True, help="Instead, what was asked and the library has nothing for."
+)
+@click.option(
+    "--copies", is_flag=True, help="Instead, skills that always lose to one that does the same."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=20,
+    show_default=True,
+    help="Skills or groups shown.",
+)
+@json_option
+@click.pass_context
+def usage(
+    ctx: click.Context,
+    days: int,
+    skill: str | None,
+    source: str | None,
+    owner: str | None,
+    unused: bool,
+    unanswered: bool,
+    copies: bool,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show how often skills were chosen, sent, used, and helped.
+
+    Outcomes count on the day on which their query was answered.
+
+    \b
+    Examples:
+      skillbus usage --days 7
+      skillbus usage --unused --source team
+      skillbus usage --unanswered
+    """
+    if unused + unanswered + copies > 1:
+        raise UsageError("give one of --unused, --unanswered and --copies")
+    if unanswered and (skill is not None or source is not None):
+        raise UsageError("--unanswered: queries belong to no skill or source; leave these out")
+    settings = read_settings(ctx)
+    from workers.library.usage.report import UsageFilter  # slow to import
+
+    selection = UsageFilter(source, skill, owner)
+    with ExitStack() as stack:
+        reader = _open_reader(settings, stack, days)
+        if unused:
+            _print_unused(reader.list_unused(days, selection), days, limit, as_json)
+        elif copies:
+            _print_copies(reader.list_copies(days, selection), limit, as_json)
+        elif unanswered:
+            _print_unanswered(reader.group_unanswered(days, owner), limit, as_json)
+        else:
+            _print_summary(reader.summarise(days, selection), selection, limit, as_json)
+
+
+def _open_reader(settings: Settings, stack: ExitStack, days: int) -> UsageReader:
+    """Opens the stores for reading; large days of an embedded library that no `serve` rolls up are
+    rolled up now."""
+    from workers.backend.factory import find_serve, open_skill_reader
+    from workers.backend.stores import open_outcomes, require_library
+    from workers.library.usage.reader import UsageReader
+
+    if not settings.distributed:
+        require_library(settings.home)
+    outcomes = open_outcomes(settings, stack)
+    skills = stack.enter_context(closing(open_skill_reader(settings)))
+    reader = UsageReader(settings, outcomes, skills)
+    if not settings.distributed and reader.read_window(days).behind:
+        serve = find_serve(settings)
+        if serve is None:
+            _roll_up(outcomes)
+        else:
+            serve.close()
+    return reader
+
+
+def _roll_up(outcomes: OutcomeStore) -> None:
+    from tasks.outcomes.usage.roll_up import roll_up_days
+
+    with progress_bar("counting usage") as show:
+        pages = 0
+
+        def step() -> None:
+            nonlocal pages
+            pages += 1
+            show(pages, pages + 1)
+
+        roll_up_days(outcomes, step)
+
+
+def _print_summary(
+    data: Mapping[str, Any], selection: UsageFilter, limit: int, as_json: bool
+) -> None:
+    if as_json:
+        print_json({**data, "skills": data["skills"][:limit], "skill_count": len(data["skills"])})
+        return
+    click.echo(f"{data['first']} to {data['last']} (UTC)")
+    total = data["total"]
+    if not data["days"]:
+        click.echo("nothing was asked")
+        return
+    if not selection.selects_skills:
+        click.echo(
+            f"queries   {total['queries']}: {total['hits']} hits, {total['no_hits']} without a "
+            f"skill, {total['unanswered']} unanswered"
+        )
+    click.echo(
+        f"skills    {total['chosen']} chosen, {total['sent']} sent, {total['tokens']} tokens"
+    )
+    click.echo("outcomes  " + ", ".join(f"{name} {total[name]}" for name in _OUTCOMES))
+    if total["reasons"]:
+        reasons = (f"{name} {count}" for name, count in total["reasons"].items())
+        click.echo("rejected  " + ", ".join(reasons))
+    for day in data["behind"]:
+        print_to_stderr(f"{day}: shown as of the last roll-up")
+    click.echo()
+    _print_counts(data["days"], "day", len(data["days"]), selection.selects_skills)
+    if len(data["sources"]) > 1:
+        click.echo()
+        _print_counts(data["sources"], "source", limit, True)
+    if len(data["owners"]) > 1:
+        click.echo()
+        _print_counts(data["owners"], "owner", limit, selection.selects_skills)
+    click.echo()
+    _print_counts(data["skills"], "skill_id", limit, True)
+    _note_more(len(data["skills"]), limit, "skills")
+
+
+def _print_counts(
+    rows: Sequence[Mapping[str, Any]], name: str, limit: int, only_skills: bool
+) -> None:
+    columns = _COUNTERS if only_skills else ("queries", "no_hits", "unanswered", *_COUNTERS)
+    print_table(
+        [(*(str(row[column]) for column in columns), _label(row, name)) for row in rows[:limit]],
+        (*(column.replace("_", " ") for column in columns), name.replace("_", " ")),
+    )
+
+
+def _label(row: Mapping[str, Any], name: str) -> str:
+    label = str(row[name])
+    if name == "owner":
+        return "(several)" if row["several"] else label or _LOCAL_USER
+    return f"{label} to {row['last']}" if "last" in row else label
+
+
+def _print_unused(rows: list[dict[str, Any]], days: int, limit: int, as_json: bool) -> None:
+    if as_json:
+        print_json({"skills": rows[:limit], "total": len(rows)})
+        return
+    if not rows:
+        click.echo("every skill was chosen")
+        return
+    click.echo(f"{len(rows)} skills were not chosen in the last {days} days (UTC)")
+    print_table(
+        [(row["published"], str(row["tokens"]), row["skill_id"]) for row in rows[:limit]],
+        ("published", "tokens", "skill id"),
+    )
+    _note_more(len(rows), limit, "skills")
+
+
+def _print_copies(rows: list[dict[str, Any]], limit: int, as_json: bool) -> None:
+    if as_json:
+        print_json({"skills": rows[:limit], "total": len(rows)})
+        return
+    if not rows:
+        click.echo("no skill always loses to one that does the same")
+        return
+    print_table(
+        [
+            (str(row["lost"]), row["skill_id"], ", ".join(one["skill_id"] for one in row["to"][:3]))
+            for row in rows[:limit]
+        ],
+        ("lost", "skill id", "to"),
+    )
+    _note_more(len(rows), limit, "skills")
+
+
+def _print_unanswered(data: Mapping[str, Any], limit: int, as_json: bool) -> None:
+    groups = data["groups"]
+    if as_json:
+        print_json({**data, "groups": groups[:limit], "group_count": len(groups)})
+        return
+    click.echo(f"{data['total']} unanswered queries, {data['grouped']} of them compared")
+    for group in groups[:limit]:
+        first, *others = group["examples"]
+        days = group["first"]
+        if group["last"] != group["first"]:
+            days += f" to {group['last']}"
+        click.echo(
+            f"{group['queries']:>5}  {escape_terminal_line(_shorten(first['task'], 160))}"
+            f"  ({days}, {group['no_hits']} without a skill)"
+        )
+        for other in others:
+            click.echo(f"         {escape_terminal_line(_shorten(other['task'], 120))}")
+    _note_more(len(groups), limit, "groups")
+
+
+def _note_more(count: int, limit: int, what: str) -> None:
+    if count > limit:
+        print_to_stderr(f"{count - limit} more {what}; --limit shows more of them")
+
+
+def _shorten(text: str, limit: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,218 @@
+"""Usage: what was asked, sent and reported, and what of the library is of no use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from config.errors import TransientError, UsageError
+from workers.backend.store_backend import StoreBackend
+from workers.http.authentication import Caller, CurrentCaller
+from workers.http.cursors import decode_cursor, encode_cursor
+from workers.http.tokens import TokenScope
+from workers.library.usage.reader import UsageReader
+from workers.library.usage.report import MAX_DAYS, UsageFilter
+
+Rows = list[dict[str, Any]]
+
+_MAX_ID = 4_300
+_WAIT_SECONDS = 10.0
+
+
+class UsageQuery(BaseModel):
+    """Range, filters and page. Other parameters are rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    days: int = Field(30, ge=1, le=MAX_DAYS, description="the last days, today (UTC) included")
+    source: str | None = Field(
+        None, min_length=1, max_length=200, description="only skills of this source"
+    )
+    skill: str | None = Field(None, min_length=1, max_length=_MAX_ID, description="only this skill")
+    owner: str | None = Field(
+        None,
+        max_length=100,
+        description="only what this token asked and reported; empty: the user of the machine; "
+        "others than the caller for admins only",
+    )
+    limit: int = Field(100, ge=1, le=1_000)
+    cursor: str = Field("", description="from `next` of the previous page")
+
+    def filter_params(self) -> dict[str, str]:
+        """Return the parameters that select rows, by name."""
+        names = {"days", "source", "skill", "owner"}
+        return {
+            name: str(value)
+            for name, value in self.model_dump(include=names).items()
+            if value is not None
+        }
+
+    def to_filter(self, caller: Caller) -> UsageFilter:
+        """Return the filter; raises HTTPException (403) for another owner than the caller."""
+        if self.owner is not None and not caller.can_see(self.owner):
+            raise HTTPException(403, "the usage of another token needs a token of scope admin")
+        return UsageFilter(self.source, self.skill, self.owner)
+
+
+class UnansweredQuery(BaseModel):
+    """Range and page of unanswered queries. Other parameters are rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    days: int = Field(30, ge=1, le=MAX_DAYS, description="the last days, today (UTC) included")
+    limit: int = Field(100, ge=1, le=1_000)
+    cursor: str = Field("", description="from `next` of the previous page")
+
+
+class UsageReport(BaseModel):
+    """Usage in total and by day, by source, by owner, and a page of skills by what was sent.
+
+    first, last: the range, UTC. behind: days that are shown as of the last roll-up. owners: for
+    admins all, for others the caller. total, days, owners: counters of queries only without a
+    filter of skills. skill_count: number of skills on all pages. next: path of the next page.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    first: str
+    last: str
+    behind: list[str]
+    total: dict[str, Any]
+    days: Rows
+    sources: Rows
+    owners: Rows
+    skills: Rows
+    skill_count: int
+    next: str | None
+
+
+class FoundSkills(BaseModel):
+    """A page of skills. total: number of them on all pages. next: path of the next page."""
+
+    model_config = ConfigDict(frozen=True)
+
+    skills: Rows
+    total: int
+    next: str | None
+
+
+class UnansweredGroups(BaseModel):
+    """A page of groups of unanswered queries, largest first.
+
+    total: number of unanswered queries. grouped: those that were compared: the newest of a sample
+    whose texts are stored. group_count: number of groups on all pages.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    total: int
+    grouped: int
+    groups: Rows
+    group_count: int
+    next: str | None
+
+
+def usage_routes(backend: StoreBackend) -> APIRouter:
+    """Return the routes of usage."""
+    router = APIRouter(tags=["usage"])
+
+    one_at_a_time = threading.Lock()
+
+    @contextmanager
+    def open_reader() -> Iterator[UsageReader]:
+        """Yield a reader. A report over years of a large library takes seconds of one core, which
+        several callers together should not take from queries."""
+        if not one_at_a_time.acquire(timeout=_WAIT_SECONDS):
+            raise TransientError("other reports of usage are being computed; try again later")
+        try:
+            yield UsageReader(backend.settings, backend.outcome_store(), backend.skills)
+        finally:
+            one_at_a_time.release()
+
+    @router.get("/v1/usage")
+    def get_usage(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> UsageReport:
+        """Show how often skills were chosen, sent, used, and helped, over time."""
+        selection = query.to_filter(caller)
+        with open_reader() as reader:
+            data = reader.summarise(query.days, selection)
+        page, following = _cut_page("/v1/usage", data["skills"], query, query.filter_params())
+        owners = [one for one in data["owners"] if caller.can_see(one["owner"])]
+        count = len(data["skills"])
+        return UsageReport(
+            **{**data, "skills": page, "owners": owners}, skill_count=count, next=following
+        )
+
+    def add_skill_list(
+        path: str, read: Callable[[UsageReader, int, UsageFilter], Rows], description: str
+    ) -> None:
+        def list_found(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> FoundSkills:
+            selection = query.to_filter(caller)
+            with open_reader() as reader:
+                found = read(reader, query.days, selection)
+            page, following = _cut_page(path, found, query, query.filter_params())
+            return FoundSkills(skills=page, total=len(found), next=following)
+
+        name = "list_" + path.rpartition("/")[2]
+        router.get(path, name=name, description=description)(list_found)
+
+    add_skill_list(
+        "/v1/usage/unused",
+        UsageReader.list_unused,
+        "List published skills that were not chosen for any query, by id.",
+    )
+    add_skill_list(
+        "/v1/usage/copies",
+        UsageReader.list_copies,
+        "List skills that were never chosen, and left out for another one that does the same.",
+    )
+
+    @router.get("/v1/usage/unanswered")
+    def list_unanswered(
+        caller: CurrentCaller, query: Annotated[UnansweredQuery, Query()]
+    ) -> UnansweredGroups:
+        """List what was asked and the library has nothing for, grouped by likeness: queries of the
+        caller, for admins of all."""
+        owner = None if caller.scope is TokenScope.ADMIN else caller.name
+        with open_reader() as reader:
+            data = reader.group_unanswered(query.days, owner)
+        params = {"days": str(query.days)}
+        page, following = _cut_page("/v1/usage/unanswered", data["groups"], query, params)
+        count = len(data["groups"])
+        return UnansweredGroups(**{**data, "groups": page}, group_count=count, next=following)
+
+    return router
+
+
+def _cut_page(
+    path: str,
+    rows: Sequence[dict[str, Any]],
+    query: UsageQuery | UnansweredQuery,
+    params: dict[str, str],
+) -> tuple[Rows, str | None]:
+    """Return the rows of a page, and the path of the next page, None on the last.
+
+    Rows may move between pages where usage changes meanwhile.
+    """
+    filters = f"{path}?{urlencode(params)}"
+    start = _parse_place(decode_cursor(query.cursor, filters))
+    end = start + query.limit
+    if end >= len(rows):
+        return list(rows[start:]), None
+    place = {"limit": str(query.limit), "cursor": encode_cursor(str(end), filters)}
+    return list(rows[start:end]), f"{path}?{urlencode(params | place)}"
+
+
+def _parse_place(text: str) -> int:
+    """Return the place of the first row of a page, 0 for no cursor."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) <= 12):
+        raise UsageError("cursor: take it as `next` gave it, or begin without one")
+    return int(text)

@@ -1,0 +1,1 @@
+"""Usage of a deployment as data, for the command line and the gateway."""

@@ -1,0 +1,102 @@
+"""Findings from usage: skills that are never chosen, skills that lose to a copy, and queries that
+the library has nothing for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from graph.records import CatalogEntry
+from skills.outcomes.model import AnsweredQuery
+from tasks.outcomes.usage.model import SKILL_COUNTERS
+from tasks.outcomes.usage.unanswered import TaskGroup, UnansweredQueries
+from tasks.outcomes.usage.window import UsageWindow
+from workers.library.usage.report import UsageFilter, format_day, get_source
+
+MAX_SHOWN_CHARACTERS = 500
+"""Of a task."""
+
+_CHOSEN = SKILL_COUNTERS.index("chosen")
+
+
+def list_used_skills(window: UsageWindow, selection: UsageFilter) -> set[str]:
+    """The skills that were chosen, or that an outcome says something about."""
+    return {
+        skill_id
+        for usage in window.days
+        for _, group in selection.select_groups(usage)
+        for skill_id, row in group.skills.items()
+        if any(row)
+    }
+
+
+def describe_unused(entry: CatalogEntry) -> dict[str, Any]:
+    """A skill that was not chosen, as JSON data. published: when its present revision was."""
+    return {
+        "skill_id": entry.skill_id,
+        "name": entry.name,
+        "source": entry.source_id,
+        "tokens": entry.tokens,
+        "published": datetime.fromtimestamp(entry.updated, UTC).strftime("%Y-%m-%d"),
+    }
+
+
+def list_lost_copies(window: UsageWindow, selection: UsageFilter) -> list[dict[str, Any]]:
+    """Skills that were never chosen and were left out for another that does the same, most often
+    first, as JSON data."""
+    lost: dict[str, Counter[str]] = {}
+    picked: set[str] = set()
+    for usage in window.days:
+        for _, group in selection.select_groups(usage):
+            picked |= {skill_id for skill_id, row in group.skills.items() if row[_CHOSEN]}
+            for (skill_id, other), count in group.lost.items():
+                if selection.has_skill(skill_id):
+                    lost.setdefault(skill_id, Counter())[other] += count
+    rows = [
+        {
+            "skill_id": skill_id,
+            "source": get_source(skill_id),
+            "lost": others.total(),
+            "to": [
+                {"skill_id": other, "lost": count}
+                for other, count in sorted(others.items(), key=lambda one: (-one[1], one[0]))
+            ],
+        }
+        for skill_id, others in lost.items()
+        if skill_id not in picked
+    ]
+    return sorted(rows, key=_rank_copy)
+
+
+def _rank_copy(row: dict[str, Any]) -> tuple[int, str]:
+    return -int(row["lost"]), str(row["skill_id"])
+
+
+def describe_unanswered(found: UnansweredQueries) -> dict[str, Any]:
+    """Unanswered queries in groups, as JSON data."""
+    return {
+        "total": found.total,
+        "grouped": found.grouped,
+        "groups": [_describe_group(group) for group in found.groups],
+    }
+
+
+def _describe_group(group: TaskGroup) -> dict[str, Any]:
+    return {
+        "queries": group.queries,
+        "no_hits": group.no_hits,
+        "first": format_day(group.first),
+        "last": format_day(group.last),
+        "examples": list(_describe_queries(group.examples)),
+    }
+
+
+def _describe_queries(queries: Iterable[AnsweredQuery]) -> Iterable[dict[str, Any]]:
+    for query in queries:
+        yield {
+            "query_id": query.query_id,
+            "owner": query.owner,
+            "task": query.task[:MAX_SHOWN_CHARACTERS],
+        }

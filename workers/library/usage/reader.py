@@ -1,0 +1,69 @@
+"""Answers questions about usage from the stores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from config.settings import Settings
+from graph.records import CatalogEntry
+from search.models.encoder import encoder_identity
+from skills.outcomes.model import to_day
+from tasks.outcomes.protocol import OutcomeStore
+from tasks.outcomes.usage.unanswered import find_unanswered
+from tasks.outcomes.usage.window import UsageWindow, read_usage
+from workers.library.skill_reader import SkillReader
+from workers.library.usage.findings import (
+    describe_unanswered,
+    describe_unused,
+    list_lost_copies,
+    list_used_skills,
+)
+from workers.library.usage.report import UsageFilter, summarise_usage
+
+_BATCH = 2_000
+
+
+class UsageReader:
+    """Usage of a deployment over its last days, today (UTC) included."""
+
+    def __init__(self, settings: Settings, outcomes: OutcomeStore, skills: SkillReader) -> None:
+        self._settings = settings
+        self._outcomes = outcomes
+        self._skills = skills
+
+    def read_window(self, days: int) -> UsageWindow:
+        """The usage of the last `days` days."""
+        today = to_day(time.time())
+        return read_usage(self._outcomes, today - days + 1, today)
+
+    def summarise(self, days: int, selection: UsageFilter) -> dict[str, Any]:
+        """Sums in total, by day, skill, source and owner."""
+        return summarise_usage(self.read_window(days), selection)
+
+    def list_copies(self, days: int, selection: UsageFilter) -> list[dict[str, Any]]:
+        """Skills that always lose to a near copy."""
+        return list_lost_copies(self.read_window(days), selection)
+
+    def group_unanswered(self, days: int, owner: str | None) -> dict[str, Any]:
+        """Queries of an owner, or of all (None), that the library has nothing for."""
+        model = encoder_identity(self._settings.encoder).model
+        window = self.read_window(days)
+        return describe_unanswered(find_unanswered(self._outcomes, window.days, owner, model))
+
+    def list_unused(self, days: int, selection: UsageFilter) -> list[dict[str, Any]]:
+        """Published skills that were not chosen, by id; those that the policy withholds are left
+        out."""
+        used = list_used_skills(self.read_window(days), selection)
+        return [
+            describe_unused(entry)
+            for entry in self._list_published()
+            if entry.skill_id not in used and selection.has_skill(entry.skill_id)
+        ]
+
+    def _list_published(self) -> Iterator[CatalogEntry]:
+        after = ""
+        while page := self._skills.list_published(after, _BATCH):
+            yield from page
+            after = page[-1].skill_id

@@ -1,0 +1,149 @@
+"""Sums of the usage of a range of days: in total, by day, skill, source and owner."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from skills.outcomes.model import SECONDS_PER_DAY
+from tasks.outcomes.usage.model import (
+    OTHERS,
+    QUERY_COUNTERS,
+    REJECTED,
+    SKILL_COUNTERS,
+    GroupUsage,
+    Usage,
+    sum_rejected,
+)
+from tasks.outcomes.usage.window import UsageWindow
+
+MAX_DAYS = 3_650
+
+_COUNTERS = ("chosen", "sent", "tokens", "used", "helped", "failed", "rejected", "superseded")
+Counts = Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageFilter:
+    """Which usage is counted; None counts all.
+
+    source, skill: of skills. owner: of the token that asked, and of the one that reported; "" is
+    the user of this machine.
+    """
+
+    source: str | None = None
+    skill: str | None = None
+    owner: str | None = None
+
+    @property
+    def selects_skills(self) -> bool:
+        """Whether only some skills are counted; then queries are not, which have several."""
+        return self.source is not None or self.skill is not None
+
+    def select_groups(self, usage: Usage) -> Iterator[tuple[str, GroupUsage]]:
+        """The groups to count, each with its owner: of the reporter, who for what was asked is the
+        asker."""
+        for (_, reporter), group in usage.groups.items():
+            if self.owner in (None, reporter):
+                yield reporter, group
+
+    def has_skill(self, skill_id: str) -> bool:
+        """Whether a skill is counted."""
+        if self.skill is not None and skill_id != self.skill:
+            return False
+        return self.source is None or get_source(skill_id) == self.source
+
+
+def get_source(skill_id: str) -> str:
+    """The source of a skill."""
+    return skill_id.partition(":")[0]
+
+
+def format_day(day: int) -> str:
+    """A day since the epoch as a date."""
+    return datetime.fromtimestamp(day * SECONDS_PER_DAY, UTC).strftime("%Y-%m-%d")
+
+
+def summarise_usage(window: UsageWindow, selection: UsageFilter) -> dict[str, Any]:
+    """The usage of a window as JSON data.
+
+    Rows of skills and owners are ordered by what was sent, then by id. `queries` and the other
+    counters of queries are there unless the filter is about skills. `behind`: days whose rows of
+    the last roll-up are shown, since they are too large to be counted now.
+    """
+    total, days = Counter[str](), []
+    skills: dict[str, Counts] = {}
+    owners: dict[str, Counts] = {}
+    for usage in window.days:
+        day = Counter[str]()
+        for owner, group in selection.select_groups(usage):
+            counts = owners.setdefault(owner, Counter())
+            if not selection.selects_skills:
+                queries = {name: group.totals[name] for name in QUERY_COUNTERS}
+                for target in (day, total, counts):
+                    target.update(queries)
+            for skill_id, row in group.skills.items():
+                if selection.has_skill(skill_id):
+                    named = dict(zip(SKILL_COUNTERS, row, strict=True))
+                    named["rejected"] = sum_rejected(named)
+                    for target in (day, total, counts, skills.setdefault(skill_id, Counter())):
+                        target.update(named)
+        days.append(_period(usage) | _select_counts(day, selection))
+    return {
+        "first": format_day(window.first),
+        "last": format_day(window.last),
+        "behind": [format_day(day) for day in window.behind],
+        "total": _select_counts(total, selection) | {"reasons": _reasons(total)},
+        "days": days,
+        "skills": [_skill_row(skill_id, counts) for skill_id, counts in _by_sent(skills)],
+        "sources": [
+            {"source": source, **_select(counts, _COUNTERS)}
+            for source, counts in _by_sent(_sum_sources(skills.items()))
+        ],
+        "owners": [
+            {"owner": owner, "several": owner == OTHERS, **_select_counts(counts, selection)}
+            for owner, counts in _by_sent(owners)
+            if any(counts.values())
+        ],
+    }
+
+
+def _period(usage: Usage) -> dict[str, str]:
+    """The day of a usage, and the last one if it is of several."""
+    period = {"day": format_day(usage.first)}
+    return period | ({"last": format_day(usage.last)} if usage.last > usage.first else {})
+
+
+def _select(counts: Counts, names: Iterable[str]) -> dict[str, int]:
+    return {name: counts[name] for name in names}
+
+
+def _select_counts(counts: Counts, selection: UsageFilter) -> dict[str, int]:
+    return _select(counts, _COUNTERS if selection.selects_skills else (*QUERY_COUNTERS, *_COUNTERS))
+
+
+def _reasons(counts: Counts) -> dict[str, int]:
+    """Rejections by reason, without those that did not occur."""
+    return {reason: counts[name] for reason, name in REJECTED.items() if counts[name]}
+
+
+def _skill_row(skill_id: str, counts: Counts) -> dict[str, Any]:
+    return {"skill_id": skill_id, **_select(counts, _COUNTERS), "reasons": _reasons(counts)}
+
+
+def _by_sent(counted: dict[str, Counts]) -> list[tuple[str, Counts]]:
+    def rank(one: tuple[str, Counts]) -> tuple[int, int, str]:
+        name, counts = one
+        return (-counts["sent"], -counts["chosen"], name)
+
+    return sorted(counted.items(), key=rank)
+
+
+def _sum_sources(skills: Iterable[tuple[str, Counts]]) -> dict[str, Counts]:
+    sources: dict[str, Counts] = {}
+    for skill_id, counts in skills:
+        sources.setdefault(get_source(skill_id), Counter()).update(counts)
+    return sources

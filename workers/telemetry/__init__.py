@@ -1,0 +1,1 @@
+"""OpenTelemetry of agents, as far as it says which skills they followed."""
