@@ -35,8 +35,8 @@ class LearningSettings(SettingsGroup):
     daily_tasks: int = Field(
         3,
         ge=1,
-        description="tasks of one owner and day that count for one statement about two skills, "
-        "unless the owner is trusted",
+        description="tasks of one owner and day that count for one statement, or in one "
+        "neighbourhood of tasks, unless the owner is trusted",
     )
     least_owners: int = Field(
         2,

@@ -42,6 +42,7 @@ OPTIONAL_STAGES = (
     "rewrite",
     "rerank",
     "diffusion",
+    "memory",
     "select",
     "floor",
     "paging",

@@ -25,6 +25,7 @@ from tasks.outcomes.links.links_from_use import LinksFromUse
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.passage_vectors import PassageVectorCache
+from tasks.query.process_state.past_tasks import PastTasks
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.throughput import Throughput
@@ -96,6 +97,7 @@ class Services:
     linker: Linker
     usage_counter: UsageCounter
     outcomes: OutcomeStore
+    past_tasks: PastTasks
     language_model: Lazy[LanguageModel] | None = None
     answers: AnswerStore | None = None
     skill_pairs: SkillPairStore | None = None

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
+from search.binary_codes import BinaryCodes
 from search.local.filter_places import FilterPlaces
 from search.local.revision_store import RevisionStore
-from search.local.section_codes import SectionCodes
 from search.local.section_rows import RevisionSections, read_embedded, read_removed
 from search.local.store_follower import StoreFollower
 from search.protocol import Filters, Vector
@@ -51,7 +51,7 @@ class _Table:
     filters: FilterPlaces = field(default_factory=FilterPlaces)
     numbers: dict[int, RevisionKey] = field(default_factory=dict)
     blocks: dict[RevisionKey, tuple[int, int]] = field(default_factory=dict)
-    codes: SectionCodes | None = None
+    codes: BinaryCodes | None = None
     coded: int = 0
     size: int = 0
     dead: int = 0
@@ -191,7 +191,7 @@ class SectionMatrix(StoreFollower):
         for start in range(0, table.size, EXACT_ROWS):
             rows = slice(start, min(start + EXACT_ROWS, table.size))
             total += table.inverse_norms[rows] @ table.vectors[rows].astype(np.float32)
-        codes = SectionCodes.create((total / table.size).astype(np.float32), len(table.vectors))
+        codes = BinaryCodes.create((total / table.size).astype(np.float32), len(table.vectors))
         codes.encode(0, table.vectors[: table.size], table.inverse_norms[: table.size])
         self._table = replace(table, codes=codes, coded=table.size)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from search.protocol import Encoder
+from search.protocol import Encoder, Vector
 
 PROBES = (
     ("how do I get rust off an old bicycle chain", "bicycle repair: Cleans and oils drivetrains."),
@@ -45,8 +45,20 @@ class CosineScale(NamedTuple):
 DEFAULT_SCALE = CosineScale(0.072, 0.081)
 """Of the default encoder: a command that asks once need not encode the probes."""
 
+
+class TaskScale(NamedTuple):
+    """Cosines between unrelated tasks. centre: their mean vector, (dimension,), or None for 0."""
+
+    cosines: CosineScale
+    centre: Vector | None
+
+
+DEFAULT_TASK_SCALE = TaskScale(CosineScale(0.111, 0.083), None)
+"""Of the default encoder, whose vectors of unrelated tasks point in all directions."""
+
 _DEFAULT_MODEL = "multilingual-e5-small-skills:"
 _measured: dict[str, CosineScale] = {}
+_measured_tasks: dict[str, TaskScale] = {}
 _lock = threading.Lock()
 
 
@@ -59,6 +71,21 @@ def is_default_model(model: str) -> bool:
     """Return whether an encoder of this name is the default one, of whose cosines DEFAULT_SCALE
     is the scale."""
     return model.startswith(_DEFAULT_MODEL)
+
+
+def measure_task_scale(encoder: Encoder) -> TaskScale:
+    """Return the scale between tasks; measured once per model and process, in under a second."""
+    if encoder.model.startswith(_DEFAULT_MODEL):
+        return DEFAULT_TASK_SCALE
+    with _lock:
+        known = _measured_tasks.get(encoder.model)
+        if known is None:
+            prompts = encoder.encode_queries([prompt for prompt, _ in PROBES])
+            cosines = (prompts @ prompts.T)[~np.eye(len(PROBES), dtype=np.bool_)]
+            scale = CosineScale(float(cosines.mean()), max(float(cosines.std()), 1e-6))
+            known = TaskScale(scale, prompts.mean(axis=0))
+            _measured_tasks[encoder.model] = known
+        return known
 
 
 def _measure_once(encoder: Encoder) -> CosineScale:

@@ -73,11 +73,13 @@ def score_candidates(
     without: frozenset[str] = frozenset(),
     scale: CosineScale = DEFAULT_SCALE,
     factors: Mapping[str, float] | None = None,
+    effects: Mapping[str, float] | None = None,
 ) -> ScoredCandidates:
     """Score and sort candidates; ties are broken by skill_id, then by the newer revision.
 
     scale: of the encoder's cosines. without: parts to leave out, of `names`, `bigrams`, `hub`,
-    `dense` and `artifacts`. factors: of the parts, where they were learnt.
+    `dense` and `artifacts`. factors: of the parts, where they were learnt. effects: of past tasks,
+    by skill_id.
     """
     weights = weights or ScoringWeights()
     if not candidates:
@@ -114,6 +116,9 @@ def score_candidates(
         components["dense"] = _dense_scores(candidates, lexical, weights, t, scale)
     if factors:
         components = {name: part * factors.get(name, 1.0) for name, part in components.items()}
+    if effects:
+        found = [effects.get(candidate.key.skill_id, 0.0) for candidate in candidates]
+        components["memory"] = np.array(found, dtype=np.float64)
     total = np.sum(list(components.values()), axis=0)
     order = sorted(
         range(len(candidates)),

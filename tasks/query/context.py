@@ -50,7 +50,8 @@ class QueryContext:
 
     services: with fallbacks for servers that do not answer, each use of which goes into
     `degradations`. filters: those of the request. model_calls: to the language model. session: of
-    the request, an empty one without.
+    the request, an empty one without. owner: name of the token that asks, "" for the user of this
+    machine.
     """
 
     request: QueryAsked
@@ -63,6 +64,7 @@ class QueryContext:
     timings: StageTimings
     model_calls: ModelCalls
     session: SessionState = NO_SESSION
+    owner: str = ""
 
     @classmethod
     def create(
@@ -80,11 +82,11 @@ class QueryContext:
         """The context of a request; reads the sources from the catalog.
 
         deadline: by default the time limit of a query from now on. asker: by default the user of
-        this machine, now. apply_policy: False ranks all
-        skills, whatever the policy of the settings withholds. degrade: False makes the stages
-        raise TransientError if a server does not answer.
+        this machine, now. apply_policy: False ranks all skills, whatever the policy of the
+        settings withholds. degrade: False makes the stages raise TransientError if a server does
+        not answer.
         """
-        degradations = Degradations()
+        degradations, asker = Degradations(), asker or Asker("", time.time())
         if degrade:
             services = with_fallbacks(services, degradations)
         else:
@@ -110,9 +112,8 @@ class QueryContext:
             degradations,
             timings or StageTimings(),
             ModelCalls(services.settings.language_model.query_milliseconds / 1000),
-            load_session(
-                services, asker or Asker("", time.time()), request, query_id, degradations
-            ),
+            load_session(services, asker, request, query_id, degradations),
+            asker.owner,
         )
 
     def is_on(self, stage: str) -> bool:

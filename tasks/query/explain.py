@@ -6,6 +6,7 @@ from typing import Any
 
 from skills.bundle.model import Bundle
 from tasks.query.context import QueryContext
+from tasks.query.memory.explain_memory import explain_memory
 from tasks.query.read_chosen import ChosenRevisions
 
 _MAX_CANDIDATES = 30
@@ -16,11 +17,12 @@ def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> d
 
     probability, least_probability: that the library has a skill for the task, and the least for
     which a bundle holds skills. candidates: the best ones with a verdict, their probabilities and
-    the parts of their scores, which add up to `score`. withheld: skills that the policy keeps back,
-    which are not candidates. language_model: by stage, what the model answered and what it took;
-    only where a stage asked it.
+    the parts of their scores, which add up to `score`, and what past tasks say about them
+    (`memory`). withheld: skills that the policy keeps back, which are not candidates.
+    language_model: by stage, what the model answered and what it took; only where a stage asked it.
     """
     ranking, settings = chosen.ranking, context.services.settings.choice
+    memory = explain_memory(context, ranking, ranking.hits[:_MAX_CANDIDATES])
     verdicts = _verdicts(chosen, bundle, settings.least_further)
     rows = [
         {
@@ -30,6 +32,7 @@ def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> d
             "probability": None if hit.probability is None else round(hit.probability, 4),
             "verdict": verdict,
         }
+        | ({"memory": memory[hit.key.skill_id]} if hit.key.skill_id in memory else {})
         for hit, verdict in zip(ranking.hits, verdicts, strict=False)
     ]
     model = {"language_model": context.model_calls.reports} if context.model_calls.reports else {}

@@ -15,6 +15,7 @@ from tasks.query.context import QueryContext, StageTimings, check_query
 from tasks.query.diffuse import diffuse
 from tasks.query.explain import explain
 from tasks.query.language_model.show_model_roles import show_model_roles
+from tasks.query.memory.recall import add_reasons, add_remembered, nudge, recall
 from tasks.query.ranking import Ranking, TaskQuery, estimate_probabilities
 from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
@@ -86,7 +87,7 @@ def rank_skills(context: QueryContext) -> Ranking:
     if context.is_on("diffusion"):
         with context.timings.measure("diffuse"):
             ranking = _diffuse(context, ranking)
-    ranking = context.policy_filter.withhold(ranking)
+    ranking = nudge(context.policy_filter.withhold(ranking))
     ranking = drop_refused(ranking, context.session)
     with context.timings.measure("probability"):
         statistics = context.services.library.latest.statistics
@@ -117,11 +118,15 @@ def rank_candidates(context: QueryContext) -> Ranking:
     if context.is_on("dense") and understanding.language in services.encoder.get().languages:
         with timed("encode"):
             vector = encode_query(context, understanding)
+    query = TaskQuery(snapshot, understanding, vector)
+    if context.is_on("memory"):
+        with timed("memory"):
+            query = recall(context, query)
     with timed("retrieve"):
-        candidates = retrieve(context, TaskQuery(snapshot, understanding, vector))
+        candidates = add_remembered(context, retrieve(context, query))
     violations = context.policy_filter.find_violations(candidates.keys)
     with timed("score"):
-        ranking = score(context, candidates, violations)
+        ranking = add_reasons(score(context, candidates, violations))
     if context.uses_model("rewrite"):
         from tasks.query.language_model.rewrite import rewrite
 

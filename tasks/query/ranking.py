@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,6 +11,7 @@ import numpy as np
 from config.settings import ChoiceSettings
 from search.protocol import Vector
 from search.scoring.library_statistics import LibraryStatistics
+from search.scoring.memory_evidence import SkillEvidence
 from search.scoring.probability import (
     RIVALS,
     RankedEvidence,
@@ -45,11 +47,13 @@ class TaskQuery:
     """A task as the stages search for it.
 
     snapshot: the published library that is searched. vector: None where dense scores say nothing.
+    remembered: what near past tasks say about skills, by skill_id.
     """
 
     snapshot: LibrarySnapshot
     understanding: Understanding
     vector: Vector | None
+    remembered: Mapping[str, SkillEvidence] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ class Ranking:
     that must not go together for this task. selection: by the language model, None without one.
     section_cosines: of the task with the nearest section of each candidate that has vectors, by
     `complete_section_cosines`. refused: candidates that stay out since they did not serve in the
-    session, the best ones.
+    session, the best ones. remembered: what near past tasks say about skills, by skill_id.
     """
 
     understanding: Understanding
@@ -137,6 +141,7 @@ class Ranking:
     selection: Selection | None = None
     section_cosines: Mapping[RevisionKey, float] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
+    remembered: Mapping[str, SkillEvidence] = field(default_factory=dict)
 
     def is_evident(self, settings: ChoiceSettings) -> bool:
         """Whether the library is likely enough to have a skill for the task."""
@@ -154,6 +159,7 @@ def build_ranking(query: TaskQuery, scored: ScoredCandidates) -> Ranking:
         long_task_weight=long_task_weight(understanding, ScoringWeights()),
         mass=float(understanding.weights.astype(np.float64) @ idf),
         library_size=len(query.snapshot.pointers),
+        remembered=query.remembered,
     )
 
 
@@ -183,10 +189,22 @@ def estimate_probabilities(ranking: Ranking, statistics: LibraryStatistics) -> R
     head = ranking.hits[:RIVALS]
     found = load_probability_model().estimate(collect_evidence(ranking, statistics))
     known = [
-        replace(hit, probability=probability)
+        replace(hit, probability=_remember(ranking, hit, probability))
         for hit, probability in zip(head, found.skills.tolist(), strict=True)
     ]
-    return replace(ranking, hits=(*known, *ranking.hits[RIVALS:]), probability=found.library)
+    library = found.library
+    if library is not None and ranking.remembered:
+        library = max([library, *(hit.probability or 0.0 for hit in known)])
+    return replace(ranking, hits=(*known, *ranking.hits[RIVALS:]), probability=library)
+
+
+def _remember(ranking: Ranking, hit: RankedSkill, probability: float) -> float:
+    """A probability with what past tasks say, as independent evidence: log-odds add up."""
+    evidence = ranking.remembered.get(hit.key.skill_id)
+    if evidence is None or not 0.0 < probability < 1.0:
+        return probability
+    odds = probability / (1.0 - probability) * math.exp(evidence.odds)
+    return odds / (1.0 + odds)
 
 
 def collect_evidence(ranking: Ranking, statistics: LibraryStatistics) -> RankedEvidence:
@@ -214,4 +232,9 @@ def _reasons(
         return (f"the task names the format {scored.slots[key]}",)
     heaviest = sorted(parts.items(), key=lambda part: -part[1])
     total = sum(value for value in parts.values() if value > 0)
-    return tuple(_REASONS[name] for name, value in heaviest if value > _MIN_REASON_SHARE * total)
+    # The memory's own reason, with its counts, is added later.
+    return tuple(
+        _REASONS[name]
+        for name, value in heaviest
+        if value > _MIN_REASON_SHARE * total and name in _REASONS
+    )

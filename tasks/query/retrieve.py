@@ -154,6 +154,7 @@ def score(
     cosines, sections = _read_cosines(context, candidates.query, keys)
     scale = measure_cosine_scale(context.services.encoder.get()) if cosines else DEFAULT_SCALE
     factors = load_factors(context.services.settings.ranker.weights)
+    effects = {name: one.effect for name, one in candidates.query.remembered.items()}
 
     def score_some(some: list[RevisionKey]) -> ScoredCandidates:
         statistics = candidates.query.snapshot.statistics
@@ -168,6 +169,7 @@ def score(
             without=frozenset(context.request.without),
             scale=scale,
             factors=factors,
+            effects=effects,
         )
 
     ranking = replace(

@@ -27,6 +27,7 @@ from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.outcomes.links.links_from_use import LinksFromUse
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
+from tasks.query.process_state.past_tasks import PastTasks
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.usage import UsageCounter
@@ -226,6 +227,7 @@ def open_services(
     learned_links = LinksFromUse(outcomes, graph, learning) if learning.links else None
     circuit_breakers = CircuitBreakers() if settings.distributed else None
     facts = RevisionFactCache()
+    loaded = Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), measures))
     return Services(
         settings=settings,
         journal=journal,
@@ -236,11 +238,12 @@ def open_services(
         ),
         fact_cache=facts,
         circuit_breakers=circuit_breakers,
-        encoder=Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), measures)),
+        encoder=loaded,
         reranker=_lazy_reranker(settings),
         linker=open_linker(settings, graph, skill_pairs, learned_links),
         outcomes=outcomes,
         learned_links=learned_links,
+        past_tasks=PastTasks(outcomes, loaded.get, settings.learning),
         usage_counter=UsageCounter(graph, _USAGE_SECONDS if settings.distributed else 0.0),
         language_model=_lazy_language_model(settings, stack, answers, measures),
         answers=answers,

@@ -50,6 +50,7 @@ def make_context(
         linker=nothing,
         usage_counter=nothing,
         outcomes=nothing,
+        past_tasks=nothing,
         circuit_breakers=circuit_breakers,
     )
     asked = QueryAsked(**{"task": "bake bread"} | request)

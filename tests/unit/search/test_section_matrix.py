@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from search.binary_codes import BinaryCodes
 from search.local.index import LocalSearchIndex
-from search.local.section_codes import SectionCodes
 from search.protocol import Filters, SectionSearch, SkillDocument
 from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
@@ -144,7 +144,7 @@ def test_estimates_of_codes_follow_the_cosines(topics: np.ndarray) -> None:
     scale = np.abs(vectors).max(axis=1, keepdims=True) / 127
     rows = np.rint(vectors / scale).astype(np.int8)
     inverse = 1 / np.linalg.norm(rows.astype(np.float32), axis=1)
-    codes = SectionCodes.create(vectors.mean(axis=0), 600)
+    codes = BinaryCodes.create(vectors.mean(axis=0), 600)
     codes.encode(0, rows, inverse.astype(np.float32))
     for query in vectors_around(topics, 4, 5):
         estimates = codes.estimate(query, 500)

@@ -7,6 +7,7 @@ import click
 from workers.cli.evaluation.ablation import ablation
 from workers.cli.evaluation.answers import answers
 from workers.cli.evaluation.bundles import bundles
+from workers.cli.evaluation.learning import learning
 from workers.cli.evaluation.paging import paging
 from workers.cli.evaluation.roles import roles
 from workers.cli.evaluation.routing import routing
@@ -18,5 +19,5 @@ def evaluate() -> None:
     """Measure ranking, bundles, answers, passage selection and roles on your own labelled data."""
 
 
-for command in (routing, paging, roles, bundles, answers, sessions, ablation):
+for command in (routing, paging, roles, bundles, answers, sessions, ablation, learning):
     evaluate.add_command(command)

@@ -21,7 +21,7 @@ _ENCODE_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class SectionCodes:
+class BinaryCodes:
     """The codes of the rows of a matrix, with room for more.
 
     mean: float32 (dimension,). bits: uint64 (words, room), a word of all rows together, so that
@@ -35,7 +35,7 @@ class SectionCodes:
     lengths: Vector
 
     @classmethod
-    def create(cls, mean: Vector, room: int) -> SectionCodes:
+    def create(cls, mean: Vector, room: int) -> BinaryCodes:
         """Codes without rows."""
         words = -(-len(mean) // _WORD)
         return cls(

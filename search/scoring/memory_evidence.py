@@ -1,0 +1,216 @@
+"""Evidence about skills from past tasks near a task: weighed by nearness, day, and owner.
+
+What helped in near tasks is a Beta count (Gelman et al., *Bayesian Data Analysis*, 2.4): the
+posterior mean of the share of near tasks that a skill helps with, less that of the prior, moves the
+skill's score. Owners that are not trusted are limited: their tasks of a day, and what fewer than
+`least_owners` of them say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from skills.outcomes.labels import SkillLabel
+
+Floats = npt.NDArray[np.float64]
+
+TRUSTED_OWNERS = frozenset({"", "anonymous"})
+"""The user of this machine, and a caller without a token on loopback."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryWeights:
+    """Constants of the memory, chosen by `tests/bench/choose_memory.py`.
+
+    nearest, same: cosines, in deviations above those of unrelated tasks, from which a past task
+    counts at all and in full. words_nearest, words_same: likewise cosines of words, for tasks
+    without vectors. sharpness: exponent of the nearness between them. tasks: near tasks that count.
+    prior: the share of near tasks that a skill helps with before any was seen. strength: of the
+    prior, in tasks. rejected: weight of a rejection relative to a help. height: score per
+    probability. half_life: days in which a report loses half of its weight.
+    """
+
+    nearest: float = 1.5
+    same: float = 5.0
+    words_nearest: float = 0.02
+    words_same: float = 0.25
+    sharpness: float = 1.0
+    tasks: int = 32
+    prior: float = 0.2
+    strength: float = 2.0
+    rejected: float = 0.15
+    height: float = 9.0
+    half_life: float = 180.0
+
+    def nearness(self, deviations: Floats) -> Floats:
+        """Return the weights of past tasks by their cosines, 0 to 1, (n,)."""
+        return self._sharpen(deviations, self.nearest, self.same)
+
+    def nearness_of_words(self, cosines: Floats) -> Floats:
+        """Return the weights of past tasks by the cosines of their words, 0 to 1, (n,)."""
+        return self._sharpen(cosines, self.words_nearest, self.words_same)
+
+    def _sharpen(self, values: Floats, least: float, most: float) -> Floats:
+        share = np.clip((values - least) / (most - least), 0.0, 1.0)
+        return np.asarray(share**self.sharpness, dtype=np.float64)
+
+    def effect(self, helped: float, rejected: float) -> float:
+        """What counts of near tasks add to a score: between -height and height."""
+        against = self.rejected * rejected
+        posterior = (helped + self.strength * self.prior) / (helped + against + self.strength)
+        return self.height * (posterior - self.prior)
+
+    def odds(self, helped: float, rejected: float) -> float:
+        """What these counts add to the log-odds that a skill is right for the task: those of the
+        posterior mean less those of the prior."""
+        against = self.rejected * rejected
+        return math.log1p(helped / (self.strength * self.prior)) - math.log1p(
+            against / (self.strength * (1.0 - self.prior))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRules:
+    """Whose labels count.
+
+    trusted: owners without limits. least_owners: how many others must agree. daily_tasks: near
+    tasks of such an owner and day that count. contributors: owners by the source to which they
+    contributed; their labels of its skills do not count, unless they are trusted.
+    """
+
+    trusted: frozenset[str] = TRUSTED_OWNERS
+    least_owners: int = 2
+    daily_tasks: int = 3
+    contributors: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def counts(self, label: SkillLabel) -> bool:
+        """Whether a label counts at all."""
+        if label.owner in self.trusted:
+            return True
+        source = label.skill_id.partition(":")[0]
+        return label.owner not in self.contributors.get(source, ())
+
+
+class NearTask(NamedTuple):
+    """A past task near the present one. nearness: 0 to 1."""
+
+    task_id: str
+    nearness: float
+    labels: tuple[SkillLabel, ...]
+
+
+class Contribution(NamedTuple):
+    """What one owner says about a skill in a past task: weights by nearness and day."""
+
+    task_id: str
+    owner: str
+    nearness: float
+    helped: float
+    rejected: float
+
+
+@dataclass(frozen=True, slots=True)
+class SkillEvidence:
+    """What near past tasks say about a skill.
+
+    effect: to add to its score. odds: to add to the log-odds that it is right. nudge: what would be
+    added to the score besides if every owner counted alone; it may move the skill by one place.
+    contributions: nearest first.
+    """
+
+    skill_id: str
+    effect: float
+    odds: float
+    nudge: float
+    contributions: tuple[Contribution, ...]
+
+    @property
+    def helped_tasks(self) -> int:
+        """Number of near tasks with which it helped."""
+        return len({one.task_id for one in self.contributions if one.helped})
+
+    @property
+    def rejected_tasks(self) -> int:
+        """Number of near tasks for which it was rejected."""
+        return len({one.task_id for one in self.contributions if one.rejected})
+
+
+def weigh_evidence(
+    near: Iterable[NearTask], newest_day: int, rules: OwnerRules, weights: MemoryWeights
+) -> dict[str, SkillEvidence]:
+    """Return the evidence by skill.
+
+    near: in a canonical order, nearest first; sums run in it. newest_day: decay is relative to it,
+    so that the passing of time alone changes nothing.
+    """
+    seen: defaultdict[tuple[str, int], int] = defaultdict(int)
+    by_skill: defaultdict[str, list[Contribution]] = defaultdict(list)
+    counted = 0
+    for task_id, nearness, all_labels in near:
+        labels = _count_labels(all_labels, seen, rules)
+        for skill_id, owner, day, helped, rejected in labels:
+            weight = nearness * 0.5 ** (max(newest_day - day, 0) / weights.half_life)
+            one = Contribution(task_id, owner, nearness, weight * helped, weight * rejected)
+            by_skill[skill_id].append(one)
+        counted += bool(labels)
+        if counted == weights.tasks:
+            break
+    return {
+        skill_id: _conclude(skill_id, found, rules, weights)
+        for skill_id, found in sorted(by_skill.items())
+    }
+
+
+def _count_labels(
+    labels: Sequence[SkillLabel], seen: defaultdict[tuple[str, int], int], rules: OwnerRules
+) -> Sequence[SkillLabel]:
+    """The labels of a task that count. seen: tasks that did so far, by owner and day."""
+    trusted = rules.trusted
+    if all(label.owner in trusted for label in labels):
+        return labels
+    found = [label for label in labels if rules.counts(label)]
+    days = {(label.owner, label.day) for label in found if label.owner not in trusted}
+    spent = {day for day in days if seen[day] >= rules.daily_tasks}
+    for day in days - spent:
+        seen[day] += 1
+    return [label for label in found if (label.owner, label.day) not in spent]
+
+
+def _conclude(
+    skill_id: str, found: Sequence[Contribution], rules: OwnerRules, weights: MemoryWeights
+) -> SkillEvidence:
+    """The effect of what enough owners say, and the rest as a nudge."""
+    helped = rejected = 0.0
+    others: dict[str, tuple[float, float]] = {}
+    for one in found:
+        if one.owner in rules.trusted:
+            helped += one.helped
+            rejected += one.rejected
+        else:
+            before = others.get(one.owner, (0.0, 0.0))
+            others[one.owner] = before[0] + one.helped, before[1] + one.rejected
+    if not others:
+        effect, odds = weights.effect(helped, rejected), weights.odds(helped, rejected)
+        return SkillEvidence(skill_id, effect, odds, 0.0, tuple(found))
+    least = rules.least_owners
+    all_helped, agreed_helped = _trim([one for one, _ in others.values()], least)
+    all_rejected, agreed_rejected = _trim([one for _, one in others.values()], least)
+    agreed = helped + agreed_helped, rejected + agreed_rejected
+    effect = weights.effect(*agreed)
+    alone = weights.effect(helped + all_helped, rejected + all_rejected)
+    return SkillEvidence(skill_id, effect, weights.odds(*agreed), alone - effect, tuple(found))
+
+
+def _trim(values: Sequence[float], least_owners: int) -> tuple[float, float]:
+    """The sum of what owners say, and the sum without the largest of `least_owners` - 1 of them:
+    what remains if any so many are wrong (a trimmed sum, Huber, *Robust Statistics*, 1.3)."""
+    ordered = sorted(values)
+    kept = ordered[: max(len(ordered) - (least_owners - 1), 0)]
+    return sum(ordered), sum(kept)

@@ -1,0 +1,1 @@
+"""Memory in a query: recall what helped with similar tasks, apply it, and explain it."""

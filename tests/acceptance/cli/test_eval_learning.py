@@ -1,0 +1,86 @@
+"""`skillbus eval learning` over the examples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.program.program import ROOT, ForkServer, Skillbus
+
+PROMPTS = {
+    "examples:api-client-retries": (
+        "our post to the payment partner lost its connection, may we send it again?",
+        "how often should the client retry a request that timed out?",
+        "the call to the partner failed with 503, how long do we back off?",
+    ),
+    "examples:on-call-handover": (
+        "write the page for the colleague who takes the pager tomorrow",
+        "hand over the pager: which alerts can be ignored",
+    ),
+    "examples:log-triage": (
+        "reduce half an hour of log lines to the distinct problems",
+        "count the distinct errors in docks.log and the first time of each",
+    ),
+    "examples:excel-export": (
+        "make a workbook with one sheet a station",
+        "export the rides as xlsx with dates that stay dates",
+    ),
+    "examples:backup-and-restore": ("restore last night's backup",),
+}
+
+
+@pytest.fixture(scope="module")
+def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    """The example skills, one of them broken, synced; tests only ask them."""
+    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("examples") / "home")
+    skillbus("sync", str(ROOT / "examples" / "skills"), "--source", "examples", code=4)
+    return skillbus
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> str:
+    rows = [
+        {"task_id": f"{skill_id}-{number}", "instruction": text, "gt_skill_ids": [skill_id]}
+        for skill_id, texts in PROMPTS.items()
+        for number, text in enumerate(texts)
+    ]
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def test_every_stream_is_replayed_alike(examples: Skillbus, prompts: str, tmp_path: Path) -> None:
+    out = tmp_path / "learning.json"
+    command = ("eval", "learning", prompts, "--seed", "3", "--json")
+    data = examples(*command, "--out", str(out), "--plots", str(tmp_path / "plots")).data
+    assert json.loads(out.read_text(encoding="utf-8")) == data
+    assert data["replayed"] + data["held_out"] + data["of_new_skills"] == 10
+    for arms in data["scenarios"].values():
+        assert arms.keys() == {"without", "memory"}
+        for checkpoints in arms.values():
+            assert checkpoints[-1]["replayed"] == data["replayed"]
+            assert all(0 <= one["held_out"]["Hit@1"] <= 1 for one in checkpoints)
+    assert "places_gained_by_poisoned" in data["scenarios"]["poisoned"]["memory"][-1]
+    assert len(list((tmp_path / "plots").glob("learning-*.svg"))) == len(data["scenarios"])
+    assert examples(*command).data == data
+
+
+def test_outcomes_of_the_library_itself_stay_as_they_are(examples: Skillbus, prompts: str) -> None:
+    before = examples("outcomes", "export").out
+    table = examples("eval", "learning", prompts, "--scenario", "clean").out
+    assert table.count("| clean |") == 2
+    assert examples("outcomes", "export").out == before
+
+
+def test_wrong_input(examples: Skillbus, prompts: str, tmp_path: Path) -> None:
+    assert (
+        "scenarios: clean" in examples("eval", "learning", prompts, "--scenario", "x", code=2).err
+    )
+    single = tmp_path / "single.jsonl"
+    single.write_text(
+        json.dumps({"task_id": "a", "instruction": "b", "gt_skill_ids": ["examples:log-triage"]}),
+        encoding="utf-8",
+    )
+    assert "no skill has two prompts" in examples("eval", "learning", str(single), code=2).err

@@ -1,0 +1,114 @@
+"""`eval learning`: replays labelled prompts as a stream and asks others meanwhile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from config.errors import UsageError
+from workers.cli.common import json_option, print_json, progress_bar, read_settings
+from workers.cli.evaluation.options import open_library, wait_option, write_text_file
+
+if TYPE_CHECKING:
+    from workers.evaluation.learning import ScenarioResult
+
+
+@click.command("learning")
+@click.argument("tasks", type=click.Path(path_type=Path))
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--scenario",
+    "chosen",
+    multiple=True,
+    help="Only this stream; repeatable. By default all: clean, '20 % flipped', '40 % flipped', "
+    "tokens, poisoned, replaced, drift.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Write the figures as JSON.")
+@click.option(
+    "--plots", type=click.Path(path_type=Path, file_okay=False), help="Write SVG plots here."
+)
+@wait_option
+@json_option
+@click.pass_context
+def learning(
+    ctx: click.Context,
+    tasks: Path,
+    seed: int,
+    chosen: tuple[str, ...],
+    out: Path | None,
+    plots: Path | None,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Report outcomes of labelled prompts in turn, and rank others with what is learned of them.
+
+    TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`, several prompts for a skill.
+    Half of the prompts of four in five skills are replayed: their skills helped, the others of the
+    answer were rejected. The other prompts are ranked at four points of the stream. Outcomes of the
+    library itself are neither used nor changed.
+
+    \b
+    Example:
+      skillbus eval learning prompts.jsonl --scenario clean --plots build
+    """
+    from workers.evaluation.learning import Replay, to_json_data, to_markdown
+    from workers.evaluation.learning_stream import SCENARIOS, read_tasks, split_tasks
+    from workers.evaluation.predictions import read_jsonl
+
+    unknown = set(chosen) - {scenario.name for scenario in SCENARIOS}
+    if unknown:
+        raise UsageError(
+            f"no scenario {', '.join(sorted(unknown))}; "
+            f"scenarios: {', '.join(scenario.name for scenario in SCENARIOS)}"
+        )
+    labelled = read_tasks(read_jsonl(tasks, ("task_id", "instruction")))
+    split = split_tasks(labelled, seed)
+    if not split.replayed or not split.held_out:
+        raise UsageError(f"{tasks}: no skill has two prompts with `gt_skill_ids`, one to replay")
+    scenarios = [one for one in SCENARIOS if not chosen or one.name in chosen]
+    with open_library(read_settings(ctx), wait) as services, progress_bar("replaying") as show:
+        replay = Replay(services, labelled, seed)
+        total, done = replay.count_steps(scenarios), 0
+
+        def on_step() -> None:
+            nonlocal done
+            done += 1
+            show(done, total)
+
+        replay.rank_base(on_step)
+        results = [replay.run(scenario, on_step) for scenario in scenarios]
+    data = to_json_data(results, split, seed)
+    if out is not None:
+        write_text_file(out, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    if plots is not None:
+        _write_plots(plots, results)
+    if as_json:
+        print_json(data)
+    else:
+        click.echo(to_markdown(results), nl=False)
+
+
+def _write_plots(folder: Path, results: list[ScenarioResult]) -> None:
+    """`learning-SCENARIO.svg`: Hit@1 of prompts that were not replayed, over the stream."""
+    from workers.evaluation.line_plot import Line, draw_lines
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror}") from error
+    for result in results:
+        lines = []
+        for arm, checkpoints in result.arms.items():
+            for what, figures in (
+                (arm, [(one.replayed, one.figures) for one in checkpoints]),
+                (f"{arm}, new skills", [(one.replayed, one.new) for one in checkpoints]),
+            ):
+                points = tuple((float(at), one["Hit@1"]) for at, one in figures if "Hit@1" in one)
+                if points:
+                    lines.append(Line(what, points))
+        name = result.name.replace(" % ", "-").replace(" ", "-")
+        image = draw_lines(f"stream: {result.name}", "prompts replayed", "Hit@1", lines)
+        write_text_file(folder / f"learning-{name}.svg", image)

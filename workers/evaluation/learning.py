@@ -1,0 +1,323 @@
+"""What is learned from outcomes: labelled prompts replayed as a stream, others asked meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from search.protocol import Encoder, Vector
+from skills.events import QueryAsked
+from tasks.outcomes.protocol import OutcomeStore, quantise_vector
+from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tasks.query.context import QueryContext
+from tasks.query.pipeline import rank_skills
+from tasks.query.process_state.past_tasks import PastTasks
+from tasks.services import Lazy, Services
+from workers.evaluation.learning_stream import (
+    LabelledTask,
+    Scenario,
+    Split,
+    answer_of,
+    choose_poisoned,
+    find_successors,
+    outcomes_of,
+    poison,
+    split_tasks,
+)
+from workers.evaluation.predictions import MAX_RANKED
+
+METRICS = ("Hit@1", "R@5", "R@10")
+CHECKPOINTS = 4
+"""Times that the prompts which are not replayed are asked, evenly over the stream."""
+
+OnProgress = Callable[[int, int], None]
+Learn = Callable[[Services], Services]
+
+
+def _forget(services: Services) -> Services:
+    return _with_learning(services, memory=False)
+
+
+def _remember(services: Services) -> Services:
+    return _with_learning(services, memory=True)
+
+
+def _with_learning(services: Services, **learning: bool) -> Services:
+    chosen = services.settings.learning.model_copy(update=learning)
+    settings = services.settings.model_copy(update={"learning": chosen})
+    past_tasks = PastTasks(services.outcomes, services.encoder.get, chosen)
+    return replace(services, settings=settings, past_tasks=past_tasks)
+
+
+WITHOUT = "without"
+ARMS: Mapping[str, Learn] = {WITHOUT: _forget, "memory": _remember}
+"""What learns: the services of a query, from those whose store of outcomes is that of the replay.
+Arms are asked in this order; those that learn are compared with the first."""
+
+
+class CachingEncoder:
+    """Encodes each query once, however often it is asked."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._vectors: dict[str, Vector] = {}
+        self.model, self.dimension = encoder.model, encoder.dimension
+        self.languages = encoder.languages
+
+    def encode_queries(self, texts: Sequence[str]) -> Vector:
+        """Vectors as the encoder's."""
+        for text in texts:
+            if text not in self._vectors:
+                self._vectors[text] = self._encoder.encode_queries([text])[0]
+        return np.stack([self._vectors[text] for text in texts])
+
+    def encode_texts(
+        self, texts: Sequence[str], before_batch: Callable[[], None] | None = None
+    ) -> Vector:
+        """Vectors as the encoder's."""
+        return self._encoder.encode_texts(texts, before_batch)
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Figures after so many replayed prompts: of prompts that were not replayed, and of those among
+    them whose skills have no outcomes (`new`). gained: mean places that poisoned skills gained."""
+
+    replayed: int
+    figures: dict[str, float]
+    new: dict[str, float]
+    gained: float | None = None
+
+
+@dataclass(slots=True)
+class ScenarioResult:
+    """Checkpoints of each arm."""
+
+    name: str
+    arms: dict[str, list[Checkpoint]] = field(default_factory=dict)
+
+
+class Replay:
+    """Replays scenarios against a library that stays as it is."""
+
+    def __init__(self, services: Services, tasks: Sequence[LabelledTask], seed: int) -> None:
+        encoder: Encoder = CachingEncoder(services.encoder.get())
+        self._services = replace(services, encoder=Lazy(lambda: encoder))
+        self._tasks = tasks
+        self._seed = seed
+        self._base: dict[str, Sequence[str]] = {}
+
+    def count_steps(self, scenarios: Sequence[Scenario]) -> int:
+        """How many prompts are ranked for these scenarios."""
+        steps = len(self._tasks)
+        for scenario in scenarios:
+            split = split_tasks(self._tasks, self._seed, drifts=scenario.drifts)
+            asked = CHECKPOINTS * (len(split.held_out) + len(split.new))
+            steps += (len(ARMS) - 1) * (asked + len(split.replayed))
+        return steps
+
+    def rank_base(self, on_step: Callable[[], None]) -> None:
+        """Rank all prompts without any learning; needed once before `run`."""
+        with _open_store() as store:
+            services = _forget(replace(self._services, outcomes=store.outcomes))
+            for task in self._tasks:
+                self._base[task.task_id] = _rank(services, task)
+                on_step()
+
+    def run(self, scenario: Scenario, on_step: Callable[[], None]) -> ScenarioResult:
+        """One scenario with each arm."""
+        split = split_tasks(self._tasks, self._seed, drifts=scenario.drifts)
+        result = ScenarioResult(scenario.name)
+        for name, learn in ARMS.items():
+            with _open_store() as store:
+                services = learn(replace(self._services, outcomes=store.outcomes))
+                stream = _Stream(self, scenario, split, services, learns=name != WITHOUT)
+                result.arms[name] = stream.run(on_step)
+        return result
+
+    @property
+    def tasks(self) -> Sequence[LabelledTask]:
+        """All prompts."""
+        return self._tasks
+
+    @property
+    def seed(self) -> int:
+        """Of splits, flips and poison."""
+        return self._seed
+
+    @property
+    def base(self) -> dict[str, Sequence[str]]:
+        """The ranking of each prompt without learning."""
+        return self._base
+
+
+class _Stream:
+    """One scenario with one arm."""
+
+    def __init__(
+        self, replay: Replay, scenario: Scenario, split: Split, services: Services, *, learns: bool
+    ) -> None:
+        self._replay, self._scenario, self._split = replay, scenario, split
+        self._services, self._learns = services, learns
+        self._rng = np.random.default_rng(replay.seed)
+        self._successors: dict[str, str] = {}
+        self._poisoned: list[str] = []
+        if scenario.has_replaced:
+            self._successors = find_successors(replay.tasks, replay.base)
+        if scenario.is_poisoned:
+            right = {name for task in replay.tasks for name in task.right}
+            ids = list(services.library.refresh().pointers)
+            self._poisoned = choose_poisoned(ids, right, replay.seed)
+
+    def run(self, on_step: Callable[[], None]) -> list[Checkpoint]:
+        """The checkpoints."""
+        stream = self._split.replayed
+        ends = {round(len(stream) * at / CHECKPOINTS) for at in range(1, CHECKPOINTS + 1)}
+        found = []
+        for place, task in enumerate(stream):
+            ranked = self._ask(task, on_step)
+            if self._learns:
+                self._report(task, ranked, place)
+            if place + 1 in ends:
+                found.append(self._check(place + 1, on_step))
+        return found
+
+    def _ask(self, task: LabelledTask, on_step: Callable[[], None]) -> Sequence[str]:
+        if not self._learns:
+            return self._replay.base[task.task_id]
+        on_step()
+        return _rank(self._services, task)
+
+    def _right(self, task: LabelledTask, place: int) -> tuple[str, ...]:
+        """The skills that are right for a task after `place` of the stream."""
+        if 2 * place < len(self._split.replayed):
+            return task.right
+        return tuple(self._successors.get(name, name) for name in task.right)
+
+    def _report(self, task: LabelledTask, ranked: Sequence[str], place: int) -> None:
+        length, scenario = len(self._split.replayed), self._scenario
+        answer = answer_of(task, ranked, place, length, scenario)
+        right = self._right(task, place)
+        outcomes = outcomes_of(answer, right, scenario.flipped, self._rng)
+        told = [(answer, outcomes)]
+        if self._poisoned:
+            told += poison(answer, self._poisoned, place, len(outcomes))
+        store, encoder = self._services.outcomes, self._services.encoder.get()
+        vector = quantise_vector(encoder.encode_queries([task.text])[0])
+        for one, reported in told:
+            store.add_answers([one])
+            store.save_vectors(encoder.model, {one.query_id: vector})
+            store.add_outcomes(reported)
+
+    def _check(self, replayed: int, on_step: Callable[[], None]) -> Checkpoint:
+        held_out = {task.task_id: self._ask(task, on_step) for task in self._split.held_out}
+        new = {task.task_id: self._ask(task, on_step) for task in self._split.new}
+        return Checkpoint(
+            replayed,
+            self._measure(self._split.held_out, held_out, replayed),
+            self._measure(self._split.new, new, replayed),
+            self._gained(held_out) if self._poisoned else None,
+        )
+
+    def _measure(
+        self, tasks: Sequence[LabelledTask], ranked: Mapping[str, Sequence[str]], place: int
+    ) -> dict[str, float]:
+        from workers.evaluation.metrics import routing_metrics
+
+        needed = {task.task_id: self._right(task, place) for task in tasks}
+        found = routing_metrics(needed, ranked)
+        return {name: found[name] for name in METRICS if name in found}
+
+    def _gained(self, ranked: Mapping[str, Sequence[str]]) -> float:
+        """The mean of the places that poisoned skills are higher than without learning."""
+        gains = [
+            _place(self._replay.base[task_id], name) - _place(found, name)
+            for task_id, found in ranked.items()
+            for name in self._poisoned
+        ]
+        return float(np.mean(gains)) if gains else 0.0
+
+
+def _place(ranked: Sequence[str], skill_id: str) -> int:
+    return ranked.index(skill_id) if skill_id in ranked else MAX_RANKED
+
+
+@dataclass(slots=True)
+class _OpenStore:
+    """A store of outcomes in a folder of its own, deleted at the end."""
+
+    folder: TemporaryDirectory[str]
+    outcomes: OutcomeStore
+
+    def __enter__(self) -> _OpenStore:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.outcomes.close()
+        self.folder.cleanup()
+
+
+def _open_store() -> _OpenStore:
+    folder = TemporaryDirectory(prefix="skillbus-eval-")
+    return _OpenStore(folder, SqliteOutcomeStore(Path(folder.name) / "outcomes.db"))
+
+
+def _rank(services: Services, task: LabelledTask) -> list[str]:
+    context = QueryContext.create(services, QueryAsked(task=task.text), degrade=False)
+    return [hit.key.skill_id for hit in rank_skills(context).hits[:MAX_RANKED]]
+
+
+def to_json_data(results: Sequence[ScenarioResult], split: Split, seed: int) -> dict[str, Any]:
+    """The results as JSON data."""
+    return {
+        "seed": seed,
+        "replayed": len(split.replayed),
+        "held_out": len(split.held_out),
+        "of_new_skills": len(split.new),
+        "scenarios": {
+            result.name: {
+                arm: [_checkpoint_data(one) for one in checkpoints]
+                for arm, checkpoints in result.arms.items()
+            }
+            for result in results
+        },
+    }
+
+
+def _checkpoint_data(one: Checkpoint) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "replayed": one.replayed,
+        "held_out": {name: round(value, 4) for name, value in one.figures.items()},
+        "of_new_skills": {name: round(value, 4) for name, value in one.new.items()},
+    }
+    if one.gained is not None:
+        data["places_gained_by_poisoned"] = round(one.gained, 4)
+    return data
+
+
+def to_markdown(results: Sequence[ScenarioResult]) -> str:
+    """A table of the last checkpoints; in brackets the difference to the arm without learning."""
+    lines = [
+        "| stream | arm | Hit@1 | R@5 | R@10 | Hit@1, new skills | places gained |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for result in results:
+        without = result.arms[WITHOUT][-1]
+        for arm, checkpoints in result.arms.items():
+            last = checkpoints[-1]
+            cells = [_cell(last.figures.get(name), without.figures.get(name)) for name in METRICS]
+            cells.append(_cell(last.new.get("Hit@1"), without.new.get("Hit@1")))
+            cells.append("" if last.gained is None else f"{last.gained:.2f}")
+            lines.append(f"| {result.name} | {arm} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: float | None, before: float | None) -> str:
+    if value is None or before is None:
+        return "–"
+    return f"{value:.3f} ({value - before:+.3f})"

@@ -1,0 +1,190 @@
+"""Labelled prompts as a stream of answered queries and their outcomes, by scenario."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skills.outcomes.model import (
+    SECONDS_PER_DAY,
+    AnsweredQuery,
+    AnsweredSkill,
+    Outcome,
+    OutcomeKind,
+    Reporter,
+)
+
+BUNDLE = 5
+"""Skills of an answer about which outcomes are reported: the first of the ranking."""
+
+POISONED_SKILLS = 20
+POISON_SHARE = 0.3
+"""Of all outcomes, those of the owner that poisons."""
+
+NEW_SKILLS = 0.2
+"""Share of the skills none of whose prompts are replayed."""
+
+_FIRST_DAY = 20_000
+_DAYS = 90
+_TOKENS = tuple(f"team-{number}" for number in range(1, 6))
+_POISONER = "poisoner"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What happens on the stream.
+
+    flipped: share of outcomes that say the opposite. by_tokens: several tokens report, none of them
+    trusted, instead of the user of this machine. is_poisoned: another token reports that its skills
+    helped with the tasks of others. has_replaced: midway every second skill is replaced by another.
+    drifts: the topics of the second half are others.
+    """
+
+    name: str
+    flipped: float = 0.0
+    by_tokens: bool = False
+    is_poisoned: bool = False
+    has_replaced: bool = False
+    drifts: bool = False
+
+
+SCENARIOS = (
+    Scenario("clean"),
+    Scenario("20 % flipped", flipped=0.2),
+    Scenario("40 % flipped", flipped=0.4),
+    Scenario("tokens", by_tokens=True),
+    Scenario("poisoned", by_tokens=True, is_poisoned=True),
+    Scenario("replaced", has_replaced=True),
+    Scenario("drift", drifts=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTask:
+    """A labelled prompt. right: the skills it should find."""
+
+    task_id: str
+    text: str
+    right: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """replayed: in the order of the stream. held_out: of skills that are replayed too.
+    new: of skills without any outcome."""
+
+    replayed: tuple[LabelledTask, ...]
+    held_out: tuple[LabelledTask, ...]
+    new: tuple[LabelledTask, ...]
+
+
+def read_tasks(rows: Sequence[dict[str, Any]]) -> list[LabelledTask]:
+    """The tasks that have skills."""
+    return [
+        LabelledTask(row["task_id"], row["instruction"], tuple(row["gt_skill_ids"]))
+        for row in rows
+        if row.get("gt_skill_ids")
+    ]
+
+
+def split_tasks(tasks: Sequence[LabelledTask], seed: int, *, drifts: bool = False) -> Split:
+    """Half of the prompts of each skill to replay, but none of some skills.
+
+    drifts: the stream is about half of the skills first, then about the others.
+    """
+    rng = np.random.default_rng(seed)
+    by_skill: defaultdict[str, list[LabelledTask]] = defaultdict(list)
+    for task in tasks:
+        by_skill[task.right[0]].append(task)
+    skills = [sorted(by_skill)[place] for place in rng.permutation(len(by_skill)).tolist()]
+    new = skills[: int(NEW_SKILLS * len(skills))]
+    stream: list[tuple[float, LabelledTask]] = []
+    held_out: list[LabelledTask] = []
+    for number, skill_id in enumerate(skills[len(new) :]):
+        mine = by_skill[skill_id]
+        order = [mine[place] for place in rng.permutation(len(mine)).tolist()]
+        late = float(drifts and number % 2)
+        stream += [(late + float(rng.random()), task) for task in order[: len(mine) // 2]]
+        held_out += order[len(mine) // 2 :]
+    stream.sort(key=lambda pair: (pair[0], pair[1].task_id))
+    unseen = [task for skill_id in new for task in by_skill[skill_id]]
+    return Split(tuple(task for _, task in stream), tuple(held_out), tuple(unseen))
+
+
+def answer_of(
+    task: LabelledTask, ranked: Sequence[str], place: int, length: int, scenario: Scenario
+) -> AnsweredQuery:
+    """The answered query of a replayed prompt. place: of `length` on the stream."""
+    owner = _TOKENS[place % len(_TOKENS)] if scenario.by_tokens else ""
+    answered = (_FIRST_DAY + _DAYS * place / max(length, 1)) * SECONDS_PER_DAY
+    skills = tuple(AnsweredSkill(name, 1, at) for at, name in enumerate(ranked[:BUNDLE], 1))
+    return AnsweredQuery(task.task_id, owner, "", task.text, answered, True, None, skills)
+
+
+def outcomes_of(
+    answer: AnsweredQuery, right: Sequence[str], flipped: float, rng: np.random.Generator
+) -> list[Outcome]:
+    """Its right skills helped, in the answer or not; the others of the answer were rejected."""
+    names = [skill.skill_id for skill in answer.skills]
+    found = []
+    for skill_id in dict.fromkeys([*right, *names]):
+        helped = (skill_id in right) != (rng.random() < flipped)
+        kind = OutcomeKind.HELPED if helped else OutcomeKind.REJECTED
+        place = names.index(skill_id) + 1 if skill_id in names else 0
+        found.append(_outcome(answer, skill_id, kind, place, answer.owner))
+    return found
+
+
+def _outcome(
+    answer: AnsweredQuery, skill_id: str, kind: OutcomeKind, place: int, owner: str
+) -> Outcome:
+    reason = "wrong_domain" if kind is OutcomeKind.REJECTED else ""
+    key = f"{answer.query_id}-{owner}-{skill_id}"
+    return Outcome(
+        key, answer.query_id, skill_id, kind, Reporter.VERIFIER, owner, answer.answered, reason,
+        place=place,
+    )  # fmt: skip
+
+
+def poison(
+    answer: AnsweredQuery, poisoned: Sequence[str], place: int, honest: int
+) -> Iterator[tuple[AnsweredQuery, list[Outcome]]]:
+    """What the poisoner reports besides one honest answer: the same task of its own, with which
+    some of its skills helped, POISON_SHARE of all outcomes.
+
+    honest: number of the outcomes of the answer.
+    """
+    count = round(honest * POISON_SHARE / (1 - POISON_SHARE))
+    own = AnsweredQuery(
+        f"{answer.query_id}-poison", _POISONER, "", answer.task, answer.answered, True
+    )
+    names = [poisoned[(place * count + at) % len(poisoned)] for at in range(count)]
+    yield own, [_outcome(own, name, OutcomeKind.HELPED, 0, _POISONER) for name in names]
+
+
+def choose_poisoned(skill_ids: Sequence[str], right: set[str], seed: int) -> list[str]:
+    """Skills that no prompt is for."""
+    others = sorted(set(skill_ids) - right)
+    chosen = np.random.default_rng(seed).permutation(len(others))[:POISONED_SKILLS]
+    return [others[place] for place in chosen.tolist()]
+
+
+def find_successors(
+    tasks: Sequence[LabelledTask], ranked: dict[str, Sequence[str]]
+) -> dict[str, str]:
+    """For every second skill the one that replaces it midway: what ranks best for its prompts."""
+    right = {name for task in tasks for name in task.right}
+    gains: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for task in tasks:
+        for place, name in enumerate(ranked[task.task_id][:BUNDLE]):
+            if name not in right:
+                gains[task.right[0]][name] += 1 / (place + 1)
+    every_second = sorted(gains)[::2]
+    return {
+        name: min(gains[name], key=lambda other: (-gains[name][other], other))
+        for name in every_second
+    }

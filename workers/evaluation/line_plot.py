@@ -1,0 +1,72 @@
+"""Lines over a number as SVG, without a plotting library. The same figures give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+"""Distinguishable to colour-blind readers (Okabe and Ito, 2008)."""
+
+_WIDTH, _HEIGHT = 640, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 40, 50
+_TICKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A named line through points (x, y)."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+def draw_lines(title: str, x: str, y: str, lines: Sequence[Line]) -> str:
+    """An SVG image with a legend. Raises ValueError for no points."""
+    points = [point for line in lines for point in line.points]
+    if not points:
+        raise ValueError("no points")
+    most_x = max(at for at, _ in points) or 1.0
+    low = min(value for _, value in points)
+    high = max(value for _, value in points)
+    margin = 0.1 * (high - low) or 0.05
+    low, high = max(low - margin, 0.0), high + margin
+
+    def across(value: float) -> float:
+        return _LEFT + value / most_x * (_WIDTH - _LEFT - _RIGHT)
+
+    def down(value: float) -> float:
+        return _HEIGHT - _BOTTOM - (value - low) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+        _text(_WIDTH / 2, 20, title, "middle"),
+        _text(_WIDTH / 2, _HEIGHT - 10, x, "middle"),
+        f'<g transform="translate(15 {_HEIGHT / 2:.1f}) rotate(-90)">'
+        f"{_text(0, 0, y, 'middle')}</g>",
+    ]
+    for tick in range(_TICKS + 1):
+        value, at = low + (high - low) * tick / _TICKS, most_x * tick / _TICKS
+        parts += [
+            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{down(value):.1f}" '
+            f'y2="{down(value):.1f}" stroke="#dddddd"/>',
+            _text(_LEFT - 6, down(value) + 4, f"{value:.2f}", "end"),
+            _text(across(at), _HEIGHT - _BOTTOM + 18, f"{at:.0f}", "middle"),
+        ]
+    for number, line in enumerate(lines):
+        colour = COLOURS[number % len(COLOURS)]
+        places = " ".join(f"{across(at):.1f},{down(value):.1f}" for at, value in line.points)
+        legend = _TOP + 16 * number
+        parts += [
+            f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2"/>',
+            f'<rect x="{_LEFT + 8}" y="{legend - 8}" width="12" height="4" fill="{colour}"/>',
+            _text(_LEFT + 26, legend, line.name, "start"),
+        ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
