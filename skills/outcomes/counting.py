@@ -43,13 +43,16 @@ class CountingRules:
 
         A function of the set of reports.
         """
+        given = list(reports)
+        if not given:
+            return NOTHING
         barred = {
             owner
             for skill_id in skill_ids
             for owner in self.contributors.get(skill_id.partition(":")[0], ())
         } - self.trusted
         by_day: defaultdict[tuple[str, int], list[tuple[float, str]]] = defaultdict(list)
-        for report, weight in reports:
+        for report, weight in given:
             if report.owner not in barred:
                 by_day[report.owner, report.day].append((-weight, report.query_id))
         owners = {owner for owner, _ in by_day}

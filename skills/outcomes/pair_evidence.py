@@ -7,9 +7,9 @@ their sums are exact in any order.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 from skills.outcomes.counting import NOTHING, CountingRules, Tally
 from skills.outcomes.task_report import TaskReport
@@ -33,8 +33,8 @@ class PairEvidence:
     one_helped: tasks in which it helped. together: both helped. other_rejected: one helped, and the
     other was sent along and failed, was rejected or superseded; one_rejected: the other way round.
     same_job: one was rejected as redundant to the other, or superseded by it. incompatible: one was
-    rejected because of the other. failed: both failed in one task. one_alone, other_alone: (helped,
-    failed) in tasks without the other; counted only where both failed in one task.
+    rejected because of the other. failed: both failed in one task. one_alone, other_alone: numbers
+    of tasks without the other in which it helped, and failed.
     """
 
     one_helped: Tally = NOTHING
@@ -44,8 +44,8 @@ class PairEvidence:
     same_job: Tally = NOTHING
     incompatible: Tally = NOTHING
     failed: Tally = NOTHING
-    one_alone: tuple[Tally, Tally] = (NOTHING, NOTHING)
-    other_alone: tuple[Tally, Tally] = (NOTHING, NOTHING)
+    one_alone: tuple[int, int] = (0, 0)
+    other_alone: tuple[int, int] = (0, 0)
 
     @property
     def companion_weight(self) -> float:
@@ -71,12 +71,10 @@ class PairEvidence:
         with the product of their smoothed rates of success; so few successes in so many tasks must
         then be less likely than _CHANCE (binomial distribution).
         """
-        rates = [
-            (helped.tasks + 1) / (helped.tasks + failed.tasks + 2)
-            for helped, failed in (self.one_alone, self.other_alone)
-        ]
-        if not self.failed.tasks or not (self.one_alone[0].tasks and self.other_alone[0].tasks):
+        alone = (self.one_alone, self.other_alone)
+        if not self.failed.tasks or not all(helped for helped, _ in alone):
             return False
+        rates = [(helped + 1) / (helped + failed + 2) for helped, failed in alone]
         tried = self.failed.tasks + self.together.tasks
         return _at_most(self.together.tasks, tried, rates[0] * rates[1]) < _CHANCE
 
@@ -94,41 +92,41 @@ class PairEvidence:
         return self.together.weight / (self.together.weight + _ADAPTING_PRIOR)
 
 
-class Reports(Protocol):
-    """Reports by skill."""
+class SkillTotals(NamedTuple):
+    """The tasks in which a skill helped, and failed."""
 
-    def get_reports(self, skill_id: str) -> Sequence[TaskReport]:
-        """All that are about a skill."""
-        ...
+    helped: Tally
+    failed: Tally
 
-    def get_shared(self, one: str, other: str) -> Sequence[TaskReport]:
-        """All that are about both skills."""
-        ...
+
+def count_totals(
+    skill_id: str, reports: Collection[TaskReport], rules: CountingRules
+) -> SkillTotals:
+    """The totals of a skill, from all reports that are about it."""
+    helped = ((one, one.helped[skill_id]) for one in reports if skill_id in one.helped)
+    failed = ((one, one.failed[skill_id]) for one in reports if skill_id in one.failed)
+    return SkillTotals(rules.count([skill_id], helped), rules.count([skill_id], failed))
 
 
 def weigh_pair(
-    one: str, other: str, one_helped: Tally, reports: Reports, rules: CountingRules
+    both: tuple[str, str],
+    totals: tuple[SkillTotals, SkillTotals],
+    shared: Collection[TaskReport],
+    rules: CountingRules,
 ) -> PairEvidence:
-    """The evidence about two skills. one_helped: from `count_helped`."""
-    both = (one, other)
-    shared = reports.get_shared(one, other)
+    """The evidence about two skills, from their totals and the reports that are about both."""
+    one, other = both
 
     def count(found: Iterable[tuple[TaskReport, float]]) -> Tally:
         return rules.count(both, found)
 
-    failed = count(
-        (report, min(report.failed[one], report.failed[other]))
-        for report in shared
-        if one in report.failed and other in report.failed
-    )
-    alone = [
-        _count_alone(skill_id, without, reports.get_reports(skill_id), rules)
-        if failed.tasks
-        else (NOTHING, NOTHING)
-        for skill_id, without in (both, both[::-1])
-    ]
+    alone = []
+    for skill_id, total in zip(both, totals, strict=True):
+        common = count_totals(skill_id, shared, rules)
+        helped = max(total.helped.tasks - common.helped.tasks, 0)
+        alone.append((helped, max(total.failed.tasks - common.failed.tasks, 0)))
     return PairEvidence(
-        one_helped,
+        totals[0].helped,
         together=count(
             (report, min(report.helped[one], report.helped[other]))
             for report in shared
@@ -138,16 +136,14 @@ def weigh_pair(
         one_rejected=count(_rejected_along(other, one, shared)),
         same_job=count(_named(both, ((report, report.same_job) for report in shared))),
         incompatible=count(_named(both, ((report, report.incompatible) for report in shared))),
-        failed=failed,
+        failed=count(
+            (report, min(report.failed[one], report.failed[other]))
+            for report in shared
+            if one in report.failed and other in report.failed
+        ),
         one_alone=alone[0],
         other_alone=alone[1],
     )
-
-
-def count_helped(skill_id: str, reports: Iterable[TaskReport], rules: CountingRules) -> Tally:
-    """The tasks in which a skill helped."""
-    helped = ((one, one.helped[skill_id]) for one in reports if skill_id in one.helped)
-    return rules.count([skill_id], helped)
 
 
 def _named(
@@ -169,16 +165,14 @@ def _rejected_along(
             yield report, min(report.helped[one], report.unhelpful[other])
 
 
-def _count_alone(
-    one: str, other: str, reports: Iterable[TaskReport], rules: CountingRules
-) -> tuple[Tally, Tally]:
-    alone = [report for report in reports if other not in report.skill_ids]
-    failed = ((report, report.failed[one]) for report in alone if one in report.failed)
-    return count_helped(one, alone, rules), rules.count([one], failed)
-
-
 def _at_most(successes: int, trials: int, rate: float) -> float:
-    """The probability of at most so many successes, each with this rate."""
+    """The probability of at most so many successes, each with this rate, between 0 and 1."""
+    hit, miss = math.log(rate), math.log1p(-rate)
     return math.fsum(
-        math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(successes + 1)
+        math.exp(_log_choose(trials, k) + k * hit + (trials - k) * miss)
+        for k in range(successes + 1)
     )
+
+
+def _log_choose(trials: int, k: int) -> float:
+    return math.lgamma(trials + 1) - math.lgamma(k + 1) - math.lgamma(trials - k + 1)

@@ -15,7 +15,7 @@ from graph.links.learned_links import LEARNED_EVIDENCE, LearnedLinks, adapt_weig
 from graph.protocol import Catalog
 from graph.records import Link, LinkType
 from skills.outcomes.counting import TRUSTED_OWNERS, CountingRules, Tally
-from skills.outcomes.pair_evidence import PairEvidence, count_helped, weigh_pair
+from skills.outcomes.pair_evidence import PairEvidence, SkillTotals, count_totals, weigh_pair
 from tasks.outcomes.links.report_index import ReportIndex
 from tasks.outcomes.protocol import OutcomeStore
 
@@ -47,7 +47,7 @@ class LinksFromUse(LearnedLinks):
         self.index = ReportIndex(store, settings.past_tasks)
         self._rules = CountingRules()
         self._companions: dict[str, dict[str, Link]] = {}
-        self._helped: dict[str, Tally] = {}
+        self._totals: dict[str, SkillTotals] = {}
         self._pairs: dict[tuple[str, str], PairEvidence] = {}
 
     def refresh(self) -> set[str]:
@@ -59,7 +59,7 @@ class LinksFromUse(LearnedLinks):
             touched |= self.index.skill_ids
         for skill_id in touched:
             self._companions.pop(skill_id, None)
-            self._helped.pop(skill_id, None)
+            self._totals.pop(skill_id, None)
         if touched:
             self._pairs = {
                 pair: found for pair, found in self._pairs.items() if not touched.intersection(pair)
@@ -140,7 +140,7 @@ class LinksFromUse(LearnedLinks):
         elif pair.fails_together:
             reason = (
                 f"failed together in {_describe(pair.failed)}, though each helped without the "
-                f"other in {pair.one_alone[0].tasks} and {pair.other_alone[0].tasks}"
+                f"other in {pair.one_alone[0]} and {pair.other_alone[0]}"
             )
         else:
             return None
@@ -157,14 +157,19 @@ class LinksFromUse(LearnedLinks):
         return found - {skill_id}
 
     def _weigh(self, one: str, other: str) -> PairEvidence:
-        if one not in self._helped:
-            self._helped[one] = count_helped(one, self.index.get_reports(one), self._rules)
         if (one, other) not in self._pairs:
             if len(self._pairs) >= _CACHED_PAIRS:
                 self._pairs.clear()
-            found = weigh_pair(one, other, self._helped[one], self.index, self._rules)
-            self._pairs[one, other] = found
+            totals = (self._get_totals(one), self._get_totals(other))
+            shared = self.index.get_shared(one, other)
+            self._pairs[one, other] = weigh_pair((one, other), totals, shared, self._rules)
         return self._pairs[one, other]
+
+    def _get_totals(self, skill_id: str) -> SkillTotals:
+        if skill_id not in self._totals:
+            reports = self.index.get_reports(skill_id)
+            self._totals[skill_id] = count_totals(skill_id, reports, self._rules)
+        return self._totals[skill_id]
 
     # -- adapted links
     def adapt(self, link: Link) -> Link:

@@ -15,7 +15,7 @@ _BATCH_QUERIES = 1_000
 class ReportIndex:
     """Reports of the newest tasks: a function of the set of stored outcomes.
 
-    At most `max_tasks`, the newest by the day of the last report, then by query_id. About 1 kB a
+    At most `max_tasks`, the newest by the day of the last report, then by query_id. About 2 kB a
     task.
     """
 
@@ -42,8 +42,10 @@ class ReportIndex:
         while True:
             changes = self._store.get_changes(self.epoch)
             before = self.epoch
+            room_came = bool(changes.query_ids) and self._read(changes.query_ids, touched)
+            # Only now: what is interrupted is read again.
             self.epoch = changes.epoch
-            if changes.query_ids and self._read(changes.query_ids, touched):
+            if room_came:
                 # A task that was dropped to make room may be among the newest again.
                 touched |= self._tasks.keys()
                 self.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -78,7 +79,7 @@ def _load_group(
         if order is not None:
             named = dict(zip(order, row, strict=True))
             row = [named.get(name, 0) for name in SKILL_COUNTERS]
-        counts[skills[place]] = row
+        counts[skills[place]] = array("q", row)
     return GroupUsage(
         Counter(totals),
         counts,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
+from config.errors import TransientError
 from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, Outcome, to_day
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.usage.codec import dump_usage, load_usage
@@ -42,7 +43,8 @@ def roll_up(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> 
     `learning.days`; one process at a time.
 
     Takes no ids. Each day is counted as a whole from its rows, so that duplicates, their order and
-    a kill at any moment change nothing. Raises DeadlineExceededError; days that are done stay done.
+    a kill at any moment change nothing. Raises TransientError when the time is over or the process
+    stops; days that are done stay done.
     """
     del ids
     outcomes = services.outcomes
@@ -50,6 +52,8 @@ def roll_up(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> 
     def pause() -> None:
         services.coordinator.yield_to_queries()
         deadline.check(LOCK)
+        if services.stopping.is_set():
+            raise TransientError("the process is stopping")
 
     with services.coordinator.try_lock(LOCK) as acquired:
         if not acquired:

@@ -454,7 +454,7 @@ def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port:
         for path, operations in document["paths"].items():
             for method in operations.keys() & {"get", "post", "put", "patch", "delete"}:
                 wanted = "read" if method == "get" or path.startswith("/v1/queries") else "write"
-                wanted = "admin" if path.startswith("/v1/letters") else wanted
+                wanted = "admin" if path.startswith(("/v1/letters", "/v1/links")) else wanted
                 asked = (method, re.sub(r"\{.*?\}", "none", path))
                 body: dict[str, str] | None = {} if method == "post" else None
                 codes = [

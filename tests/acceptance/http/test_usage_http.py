@@ -48,8 +48,8 @@ def clients(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
             client.close()
 
 
-def ask(client: httpx.Client, task: str) -> str:
-    answer = client.post("/v1/queries", json={"task": task}, headers={"Prefer": "wait=60"})
+def ask(client: httpx.Client, task: str, **more: str) -> str:
+    answer = client.post("/v1/queries", json={"task": task, **more}, headers={"Prefer": "wait=60"})
     assert answer.status_code == 200, answer.text
     return str(answer.json()["id"])
 
@@ -167,6 +167,18 @@ def test_an_activation_is_an_outcome(clients: Clients) -> None:
     assert export(client, body, **{"content-encoding": "gzip"}).json() == {}
     [row] = get(client, "/v1/usage", skill="crafts:kiln-firing", owner="ann")["skills"]
     assert row["used"] == 1
+
+
+def test_an_activation_of_a_session_is_of_the_query_that_sent_the_skill(clients: Clients) -> None:
+    client = clients["ann"]
+    query_id = ask(client, KILN, session="run-7")
+    ask(client, SNAPSHOTS, session="run-7")
+    event = {"event.name": "skill_activated", "session.id": "run-7", "skill.name": "Kiln Firing"}
+    assert export(clients["bob"], logs(event)).json()["partialSuccess"]["errorMessage"] == (
+        "ignored: 1 of unknown sessions or queries"
+    )
+    assert export(client, logs(event)).json() == {}
+    wait_for(lambda: count_used(client, query_id) == 1)
 
 
 def test_what_is_ignored_is_counted(clients: Clients) -> None:

@@ -22,12 +22,14 @@ from skills.outcomes.model import (
     Reporter,
 )
 from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tasks.outcomes.usage import model
 from tasks.outcomes.usage.codec import dump_usage, load_usage
 from tasks.outcomes.usage.forget import forget_owner
 from tasks.outcomes.usage.model import (
     MAX_UNANSWERED,
     OTHERS,
     GroupUsage,
+    Row,
     Usage,
     UsageCollector,
     count_by_name,
@@ -247,7 +249,7 @@ def test_more_counts_than_a_day_keeps_are_those_of_the_smallest_owners() -> None
     assert len(apart) > 1
 
 
-def merged_rows(usage: Usage) -> dict[str, list[int]]:
+def merged_rows(usage: Usage) -> dict[str, Row]:
     whole = GroupUsage()
     for group in usage.groups.values():
         whole.add_skills(group)
@@ -297,3 +299,20 @@ def test_an_owner_is_taken_out_of_a_usage() -> None:
     assert list(kept.groups) == [("ann", "ann")]
     assert usage.unanswered == {"bob": ("q000002",)}
     assert kept.unanswered == {}
+
+
+def test_groups_that_were_counted_together_stay_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "_FOLD_INTERVAL", 50)
+    skills = [f"lib:{number}" for number in range(40)]
+    generator = random.Random(7)
+    queries = [
+        ask(number, f"owner-{number % 20}", generator.sample(skills, 1 + number % 20 // 2))
+        for number in range(1_000)
+    ]
+    usage = collect(queries, [], max_cells=200)
+    assert sum(len(group.skills) for group in usage.groups.values()) <= 200
+    exact = collect(queries, [], max_cells=10_000)
+    assert merged_rows(usage) == merged_rows(exact)
+    for key, group in exact.groups.items():
+        assert usage.groups[key].totals == group.totals
+        assert usage.groups[key].skills in ({}, group.skills)

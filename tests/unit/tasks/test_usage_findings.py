@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config.errors import TransientError
 from config.settings import Settings
 from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, AnsweredSkill, to_day
 from tasks.coordination.local import LocalCoordinator
@@ -48,6 +50,7 @@ def make_services(store: SqliteOutcomeStore, **learning: Any) -> Any:
         outcomes=store,
         coordinator=LocalCoordinator(),
         settings=Settings.model_validate({"learning": learning}),
+        stopping=threading.Event(),
     )
 
 
@@ -109,6 +112,15 @@ def test_a_task_that_takes_too_long_keeps_the_days_that_are_done(
     with pytest.raises(DeadlineExceededError):
         roll_up(services, deadline)
     assert len(store.list_changed_days()) == 1
+
+
+def test_a_process_that_stops_leaves_the_rest(store: SqliteOutcomeStore) -> None:
+    store.add_answers([ask("q1", 2), ask("q2", 1)])
+    services = make_services(store)
+    services.stopping.set()
+    with pytest.raises(TransientError, match="stopping"):
+        run(services)
+    assert len(store.list_changed_days()) == 2
 
 
 # -- likeness

@@ -1,0 +1,113 @@
+"""Links from use and `skillbus links`: learned from outcomes, dismissed, restored, taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from tests.support.program.program import ForkServer, Skillbus, wait_for
+from tests.support.samples.library import write_topics
+
+TASK = "fire stoneware in an electric kiln"
+KILN = "crafts:kiln-firing"
+
+
+@pytest.fixture(scope="module", params=["alone", "served"])
+def skillbus(
+    request: pytest.FixtureRequest,
+    fork_server: ForkServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Skillbus]:
+    """A library of its own, linked by the commands themselves or by `serve`."""
+    base = tmp_path_factory.mktemp(f"links-{request.param}")
+    made = Skillbus(fork_server, base / "home")
+    made("sync", str(write_topics(base / "crafts")))
+    with made.serving() if request.param == "served" else nullcontext():
+        yield made
+
+
+@pytest.fixture(scope="module")
+def other(skillbus: Skillbus) -> str:
+    """A skill that the kiln has no link with."""
+    listed = [row["skill_id"] for row in skillbus("skills", "list", "--json").data]
+    known = {end for link in links(skillbus) for end in (link["source"], link["target"])}
+    return next(one for one in listed if one not in {KILN, *known})
+
+
+def links(skillbus: Skillbus, skill_id: str = KILN) -> list[dict[str, Any]]:
+    return list(skillbus("skills", "show", skill_id, "--json").data["links"])
+
+
+def used_together(skillbus: Skillbus) -> list[dict[str, Any]]:
+    return [link for link in links(skillbus) if link["type"] == "used_together"]
+
+
+def report(skillbus: Skillbus, *words: str) -> None:
+    query_id = skillbus("query", TASK, "--format", "json").data["query_id"]
+    for skill_id in words:
+        skillbus("outcome", query_id, skill_id, "helped")
+
+
+def link_again(skillbus: Skillbus) -> None:
+    """Have a process that writes the library link what changed; `serve` does so by itself."""
+    skillbus("sync", str(skillbus.home.parent / "crafts"))
+
+
+def test_from_use_to_a_dismissal_and_back(skillbus: Skillbus, other: str) -> None:
+    before = links(skillbus)
+    report(skillbus, KILN, other)
+    link_again(skillbus)
+    wait_for(lambda: used_together(skillbus))
+    [forward, backward] = used_together(skillbus)
+    assert {forward["source"], backward["source"]} == {KILN, other}
+    assert forward["evidence"] == "outcomes: helped together in 1 task of 1 owner"
+    shown = skillbus("skills", "show", KILN).out
+    assert "outcomes: helped together in 1 task of 1 owner" in shown
+
+    # Dismissed, it stays out when skills are linked again.
+    place = (KILN, other, "used_together")
+    said = skillbus("links", "dismiss", *place, "--reason", "never together", "--json").data
+    assert (said["reason"], said["type"]) == ("never together", "used_together")
+    assert used_together(skillbus) == []
+    assert "dismissed link: used_together" in skillbus("skills", "show", other).out
+    [row] = skillbus("links", "dismissed", "--json").data
+    assert {row["source"], row["target"]} == {KILN, other}
+    report(skillbus, KILN, other)
+    link_again(skillbus)
+    assert used_together(skillbus) == []
+
+    # Restored, it returns with what was reported meanwhile.
+    skillbus("links", "restore", other, KILN, "used_together")
+    wait_for(lambda: used_together(skillbus))
+    assert skillbus("links", "dismissed").out == "no dismissed links\n"
+    wait_for(lambda: "in 2 tasks" in used_together(skillbus)[0]["evidence"])
+
+    # Without the outcomes, the links are what they were.
+    skillbus("outcomes", "forget", "--owner", "")
+    wait_for(lambda: links(skillbus) == before)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "message"),
+    [
+        (("crafts:none", KILN, "semantic"), "x", "no skill 'crafts:none'"),
+        ((KILN, KILN, "workflow"), "x", "no workflow link"),
+        ((KILN, "crafts:none", "knows"), "x", "is not one of"),
+        ((KILN, "crafts:none", "semantic"), " ", "needs a reason"),
+        ((KILN, "crafts:none", "semantic"), "a\nb", "control characters"),
+        ((KILN, "crafts:none", "semantic"), "x" * 501, "more than 500"),
+    ],
+)
+def test_what_cannot_be_dismissed(
+    skillbus: Skillbus, words: tuple[str, ...], reason: str, message: str
+) -> None:
+    result = skillbus("links", "dismiss", *words, "--reason", reason, code=2)
+    assert message in result.err
+
+
+def test_what_is_not_dismissed_cannot_be_restored(skillbus: Skillbus) -> None:
+    result = skillbus("links", "restore", KILN, "crafts:none", "conflict", code=2)
+    assert "is not dismissed" in result.err
