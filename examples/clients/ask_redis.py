@@ -1,7 +1,8 @@
 """Ask skillbus through Redis and print the first lines of the reply.
 
-python examples/clients/ask_redis.py "which e-bikes get a fresh battery first?"
+python examples/clients/ask_redis.py "which e-bikes get a fresh battery first?" [session]
 
+What was sent in a session before, any id of yours, is not sent again.
 The broker is that of REDIS_URL; it takes nothing of skillbus, only `pip install redis`.
 """
 
@@ -21,12 +22,15 @@ def main() -> None:
     client = redis.Redis.from_url(url, decode_responses=True, protocol=2, socket_timeout=70)
     query_id = uuid.uuid4().hex
     reply_to = f"skillbus.replies.{query_id}"
+    data = {"task": sys.argv[1], "budget": 2000, "top": 3}
+    if len(sys.argv) > 2:
+        data["session"] = sys.argv[2]
     event = {
         "specversion": "1.0",
         "id": query_id,
         "source": "examples/ask_redis.py",
         "type": "skillbus.query.asked.v1",
-        "data": {"task": sys.argv[1], "budget": 2000, "top": 3},
+        "data": data,
     }
     # No MAXLEN: it would drop entries that have not been read.
     fields = {"event": json.dumps(event), "reply_to": reply_to, "correlation_id": "1"}
@@ -46,6 +50,8 @@ def show(reply: dict) -> None:
     if reply["type"] != "skillbus.query.answered.v1":
         sys.exit(data["reason"])
     print(f"{data['status']}, {data['tokens']} of {data['budget']} tokens")
+    for sent in data["already_sent"]:
+        print(f"- {sent['skill_id']}: sent earlier")
     for skill in data["skills"]:
         print(f"- {skill['skill_id']}: {skill['description']}")
 

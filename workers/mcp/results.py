@@ -90,7 +90,7 @@ def markdown_budget(budget: int, *, in_session: bool = False) -> int:
 
 def result_budget(markdown: int) -> int:
     """A budget that holds a result with one skill whose Markdown takes `markdown`."""
-    return math.ceil(markdown * _MAX_GROWTH) + _FIELDS_TOKENS
+    return math.ceil((markdown + _FIELDS_TOKENS + 1) * _MAX_GROWTH)
 
 
 def fit_to_budget(bundle: Bundle, budget: int) -> FoundSkills:

@@ -95,21 +95,23 @@ def sessions(
 
 
 def _draw(report: dict[str, Any]) -> str:
-    """Share of the needed skills by tokens a task: a curve of each session, and of one shot."""
-    from workers.evaluation.curves import Curve, draw_curves
+    """Share of the needed skills by tokens a task: a line for each budget of a session, and for
+    one shot."""
+    from workers.evaluation.line_plot import Line, draw_lines
 
-    curves = [
-        Curve(
+    lines = [
+        Line(
             f"paragraph by paragraph, {int(budget):,} tokens",
-            [(row["tokens"], row["recall"]) for row in found["reveal"]],
+            tuple((row["tokens"], row["recall"]) for row in found["reveal"]),
         )
         for budget, found in report["budgets"].items()
     ]
     for arm, name in (("one_shot", "one shot"), ("one_shot_brief", "one shot, brief")):
         metrics = [found["metrics"][arm] for found in report["budgets"].values()]
-        points = [(one["tokens"] / one["tasks"], one["recall"]) for one in metrics]
-        curves.append(Curve(f"{name}, by budget", points, dashed=True))
-    return draw_curves(curves, "tokens a task", "share of the needed skills")
+        points = tuple((one["tokens"] / one["tasks"], one["recall"]) for one in metrics)
+        lines.append(Line(f"{name}, by budget", points))
+    title = "Share of the needed skills that were sent"
+    return draw_lines(title, "tokens a task", "share of the needed skills", lines)
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -180,7 +180,7 @@ def _print_summary(bundle: Bundle) -> None:
         return
     sure = "" if bundle.probability is None else f"; one is right: {bundle.probability:.2f}"
     click.echo(f"{len(bundle.skills)} skills, {bundle.tokens} of {bundle.budget} tokens{sure}")
-    if bundle.reason:
+    if not bundle.skills:
         click.echo(safe_line(bundle.reason))
     for sent in bundle.already_sent:
         lines = format_line_ranges(sent.lines)

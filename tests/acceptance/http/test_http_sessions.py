@@ -1,0 +1,111 @@
+"""Sessions over HTTP: tokens keep them apart, and bad requests are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from deploy.stack.ports import free_port
+from tests.support.program.program import ForkServer, Skillbus
+from tests.support.samples.library import write_topics
+
+TASK = "fire stoneware in an electric kiln"
+KILN = "crafts:kiln-firing"
+
+
+@pytest.fixture(scope="module")
+def clients(
+    fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, httpx.Client]]:
+    base = tmp_path_factory.mktemp("http-sessions")
+    skillbus = Skillbus(fork_server, base / "home", SKILLBUS_GATEWAY__BURST="100000")
+    skillbus("sync", str(write_topics(base / "crafts")))
+    address = f"127.0.0.1:{free_port()}"
+    tokens = {
+        name: skillbus("tokens", "add", name, "--scope", "write").out.strip()
+        for name in ("ann", "bob")
+    }
+    with skillbus.serving("--listen", address):
+        opened = {
+            name: httpx.Client(
+                base_url=f"http://{address}",
+                headers={"Authorization": f"Bearer {token}", "Prefer": "wait=60"},
+                timeout=200,
+            )
+            for name, token in tokens.items()
+        }
+        yield opened
+        for client in opened.values():
+            client.close()
+
+
+def ask(client: httpx.Client, **body: Any) -> dict[str, Any]:
+    answer = client.post("/v1/queries", json=body)
+    assert answer.status_code == 200, answer.text
+    bundle: dict[str, Any] = answer.json()["bundle"]
+    return bundle
+
+
+def ids(bundle: dict[str, Any]) -> list[str]:
+    return [skill["skill_id"] for skill in bundle["skills"]]
+
+
+def test_sessions_of_the_same_id_never_mix(clients: dict[str, httpx.Client]) -> None:
+    first = ask(clients["ann"], task=TASK, session="job")
+    assert KILN in ids(first)
+    assert KILN in ids(ask(clients["bob"], task=TASK, session="job"))
+    second = ask(clients["ann"], task=TASK, session="job")
+    assert KILN not in ids(second)
+    assert [one["skill_id"] for one in second["already_sent"]] == ids(first)
+    assert second["earlier"] == 1
+    assert ids(ask(clients["ann"], task=TASK, session="job", resend=True)) == ids(first)
+
+
+def test_an_obstacle_needs_no_task(clients: dict[str, httpx.Client]) -> None:
+    ask(clients["ann"], task=TASK, session="cracks", brief=True)
+    answer = ask(clients["ann"], session="cracks", obstacle="the stoneware cracked")
+    assert answer["task"] == TASK
+    assert answer["status"] == "SKILL_HIT"
+
+
+def test_a_query_right_behind_another_knows_its_answer(
+    clients: dict[str, httpx.Client],
+) -> None:
+    """A client that has an answer may ask on at once."""
+    for number in range(10):
+        session = f"quick {number}"
+        assert KILN in ids(ask(clients["bob"], task=TASK, session=session))
+        assert KILN not in ids(ask(clients["bob"], task=TASK, session=session))
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"obstacle": "it failed"}, 422),
+        ({"task": TASK, "resend": True}, 422),
+        ({"task": TASK, "brief": True}, 422),
+        ({"task": TASK, "session": "x" * 201}, 422),
+        ({"task": TASK, "session": " x"}, 422),
+        ({"task": TASK, "session": "é"}, 422),
+        ({"task": TASK, "session": "s", "resend": "yes"}, 422),
+        ({"task": " ", "session": "s", "obstacle": "it failed"}, 400),
+        ({"session": "s"}, 400),
+        ({"task": TASK, "session": "s", "obstacle": "x" * 250_000}, 400),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    clients: dict[str, httpx.Client], body: dict[str, Any], status: int
+) -> None:
+    answer = clients["ann"].post("/v1/queries", json=body)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_an_obstacle_of_no_session_fails(clients: dict[str, httpx.Client]) -> None:
+    body = {"session": "never used", "obstacle": "it failed"}
+    answer = clients["ann"].post("/v1/queries", json=body).json()
+    assert answer["state"] == "failed"
+    assert "no earlier query" in answer["reason"]
