@@ -44,9 +44,9 @@ class MemoryWeights:
     sharpness: float = 1.0
     tasks: int = 32
     prior: float = 0.2
-    strength: float = 2.0
+    strength: float = 3.0
     rejected: float = 0.15
-    height: float = 9.0
+    height: float = 10.0
     half_life: float = 180.0
 
     def nearness(self, deviations: Floats) -> Floats:
